@@ -1,0 +1,114 @@
+//! A set of small numbers as bits; shared between threads where it is atomic.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Default)]
+pub struct Bits {
+    words: Vec<u64>,
+}
+
+impl Bits {
+    pub fn new(size: u64) -> Bits {
+        Bits { words: vec![0; size.div_ceil(64) as usize] }
+    }
+
+    pub fn set(&mut self, index: u64) {
+        if let Some(word) = self.words.get_mut((index / 64) as usize) {
+            *word |= 1 << (index % 64);
+        }
+    }
+
+    pub fn clear(&mut self, index: u64) {
+        if let Some(word) = self.words.get_mut((index / 64) as usize) {
+            *word &= !(1 << (index % 64));
+        }
+    }
+
+    pub fn get(&self, index: u64) -> bool {
+        self.words.get((index / 64) as usize).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// The largest member at or below `index`.
+    pub fn last_at(&self, index: u64) -> Option<u64> {
+        let top = (index / 64) as usize;
+        let word = self.words.get(top)? & (u64::MAX >> (63 - index % 64));
+        if word != 0 {
+            return Some(top as u64 * 64 + 63 - u64::from(word.leading_zeros()));
+        }
+        let below = self.words[..top].iter().rposition(|word| *word != 0)?;
+        Some(below as u64 * 64 + 63 - u64::from(self.words[below].leading_zeros()))
+    }
+
+    /// The smallest member at or above `index`.
+    pub fn first_from(&self, index: u64) -> Option<u64> {
+        let bottom = (index / 64) as usize;
+        let word = self.words.get(bottom)? & (u64::MAX << (index % 64));
+        if word != 0 {
+            return Some(bottom as u64 * 64 + u64::from(word.trailing_zeros()));
+        }
+        let above = bottom + 1 + self.words[bottom + 1..].iter().position(|word| *word != 0)?;
+        Some(above as u64 * 64 + u64::from(self.words[above].trailing_zeros()))
+    }
+}
+
+/// Bits that several threads set at once.
+pub struct SharedBits {
+    words: Vec<AtomicU64>,
+}
+
+impl SharedBits {
+    pub fn new(size: u64) -> SharedBits {
+        let mut words = Vec::new();
+        words.resize_with(size.div_ceil(64) as usize, AtomicU64::default);
+        SharedBits { words }
+    }
+
+    /// Sets a bit; true for whoever was first.
+    pub fn claim(&self, index: u64) -> bool {
+        let Some(word) = self.words.get((index / 64) as usize) else { return false };
+        let bit = 1 << (index % 64);
+        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    pub fn get(&self, index: u64) -> bool {
+        self.words.get((index / 64) as usize).is_some_and(|word| word.load(Ordering::Relaxed) >> (index % 64) & 1 == 1)
+    }
+
+    /// The members that both sets have.
+    pub fn common<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
+        self.members(other, |one, two| one & two)
+    }
+
+    /// The members of either set.
+    pub fn either<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
+        self.members(other, |one, two| one | two)
+    }
+
+    fn members<'a>(&'a self, other: &'a SharedBits, join: fn(u64, u64) -> u64) -> impl Iterator<Item = u64> + 'a {
+        self.words.iter().zip(&other.words).enumerate().flat_map(move |(index, (one, two))| {
+            let mut word = join(one.load(Ordering::Relaxed), two.load(Ordering::Relaxed));
+            std::iter::from_fn(move || {
+                let bit = (word != 0).then(|| u64::from(word.trailing_zeros()))?;
+                word &= word - 1;
+                Some(index as u64 * 64 + bit)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_agree_with_a_plain_set() {
+        let members = [0u64, 1, 63, 64, 200, 511];
+        let mut bits = Bits::new(512);
+        members.iter().for_each(|member| bits.set(*member));
+        for index in 0..512 {
+            assert_eq!(bits.get(index), members.contains(&index));
+            assert_eq!(bits.last_at(index), members.iter().copied().filter(|m| *m <= index).max());
+            assert_eq!(bits.first_from(index), members.iter().copied().filter(|m| *m >= index).min());
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! Every used block gets its owner: an object of a type, a buffer that an object owns, a free-list entry, or unknown.
+//!
+//! One pass reads the pools' bytes and the heads of glibc's chunks, decides each block, and claims the buffers that
+//! its object points to. A block is claimed once, by whoever comes first; a claimed block is a buffer, whatever it
+//! looks like. The count of a block, in this order: free; claimed; live object; object on a free list; unclassified.
+
+use crate::bits::SharedBits;
+use crate::chunks::{Chunks, State, Tally};
+use crate::pools::{is_set, Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::space::Space;
+use crate::types::{ByAddress, Claim, Kind, TypeLayout, Types};
+use crate::window::Window;
+use crate::work::{self, Cancelled, Control};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+
+/// So much of a chunk is looked at: the largest pre-header, and the fields that claim buffers.
+const HEAD: usize = 256;
+const CHUNK_HEADER: u64 = 16;
+const SLICE: u64 = 64 << 20;
+const ARENAS_IN_JOB: usize = 8;
+
+/// All that hands out blocks of one target.
+struct Heaps<'a> {
+    space: &'a Space,
+    chunks: Option<&'a Chunks>,
+    pools: Option<&'a Pools>,
+    /// mmapped chunks, ascending: (chunk, end).
+    mapped: Vec<(u64, u64)>,
+    pool_claims: SharedBits,
+    pool_objects: SharedBits,
+    chunk_claims: Vec<SharedBits>,
+    chunk_objects: Vec<SharedBits>,
+    mapped_claims: SharedBits,
+    mapped_objects: SharedBits,
+    watched: ByAddress<()>,
+}
+
+/// A block by who handed it out, with its number there.
+#[derive(Clone, Copy)]
+enum Place {
+    Pool(u64),
+    Chunk(usize, u64),
+    Mapped(u64),
+}
+
+impl<'a> Heaps<'a> {
+    fn new(
+        space: &'a Space,
+        chunks: Option<&'a Chunks>,
+        pools: Option<&'a Pools>,
+        mut mapped: Vec<(u64, u64)>,
+        watched: Vec<u64>,
+    ) -> Heaps<'a> {
+        mapped.sort_unstable();
+        let regions = || {
+            let bits =
+                |region: &crate::chunks::Region| SharedBits::new((region.stretch.end - region.stretch.start) / 16 + 1);
+            chunks.map_or(Vec::new(), |chunks| chunks.regions.iter().map(bits).collect())
+        };
+        let blocks = pools.map_or(0, Pools::block_numbers);
+        let count = mapped.len() as u64;
+        Heaps {
+            space,
+            chunks,
+            pools,
+            mapped,
+            pool_claims: SharedBits::new(blocks),
+            pool_objects: SharedBits::new(blocks),
+            chunk_claims: regions(),
+            chunk_objects: regions(),
+            mapped_claims: SharedBits::new(count),
+            mapped_objects: SharedBits::new(count),
+            watched: watched.into_iter().map(|address| (address, ())).collect(),
+        }
+    }
+
+    /// The used block that holds `address`: where, its user address and its size.
+    fn block_at(&self, address: u64) -> Option<(Place, u64, u64)> {
+        if let Some(pools) = self.pools {
+            if let Some((ordinal, number)) = pools.block_at(address) {
+                let number = pools.block_number(ordinal, number);
+                let (block, size) = pools.block_of_number(number);
+                return Some((Place::Pool(number), block, size));
+            }
+        }
+        if let Some((region, (start, end, State::Used))) = self.chunk_at(address) {
+            let base = self.chunks?.regions[region].stretch.start;
+            return Some((Place::Chunk(region, (start - base) / 16), start + CHUNK_HEADER, end - start));
+        }
+        let index = self.mapped.partition_point(|(_, end)| *end <= address);
+        let (chunk, end) = *self.mapped.get(index)?;
+        (chunk <= address).then_some((Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk))
+    }
+
+    fn chunk_at(&self, address: u64) -> Option<(usize, (u64, u64, State))> {
+        let chunks = self.chunks?;
+        let region = chunks.region_of(address)?;
+        Some((region, chunks.regions[region].find(address)?))
+    }
+
+    fn claim(&self, place: Place) -> bool {
+        match place {
+            Place::Pool(number) => self.pool_claims.claim(number),
+            Place::Chunk(region, number) => self.chunk_claims[region].claim(number),
+            Place::Mapped(number) => self.mapped_claims.claim(number),
+        }
+    }
+
+    fn note_object(&self, place: Place) {
+        match place {
+            Place::Pool(number) => self.pool_objects.claim(number),
+            Place::Chunk(region, number) => self.chunk_objects[region].claim(number),
+            Place::Mapped(number) => self.mapped_objects.claim(number),
+        };
+    }
+
+    /// Blocks that look like objects but are claimed as buffers: `(user address, size)`.
+    fn contested(&self) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        if let Some(pools) = self.pools {
+            found.extend(self.pool_objects.common(&self.pool_claims).map(|number| pools.block_of_number(number)));
+        }
+        if let Some(chunks) = self.chunks {
+            for (index, region) in chunks.regions.iter().enumerate() {
+                let common = self.chunk_objects[index].common(&self.chunk_claims[index]);
+                let blocks = common.filter_map(|number| region.find(region.stretch.start + number * 16));
+                found.extend(blocks.map(|(start, end, _)| (start + CHUNK_HEADER, end - start)));
+            }
+        }
+        let mapped = self.mapped_objects.common(&self.mapped_claims).map(|number| self.mapped[number as usize]);
+        found.extend(mapped.map(|(chunk, end)| (chunk + CHUNK_HEADER, end - chunk)));
+        found
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Row {
+    live: Tally,
+    idle: Tally,
+    buffers: Tally,
+}
+
+impl Row {
+    fn absorb(&mut self, other: &Row) {
+        for (mine, theirs) in
+            [(&mut self.live, other.live), (&mut self.idle, other.idle), (&mut self.buffers, other.buffers)]
+        {
+            mine.count += theirs.count;
+            mine.bytes += theirs.bytes;
+        }
+    }
+}
+
+/// One worker's part of the census.
+struct Worker<'a> {
+    heaps: &'a Heaps<'a>,
+    types: Types<'a>,
+    rows: Vec<Row>,
+    used: [Tally; 3],
+    owners: Vec<(u64, u64, u64, u8)>,
+    bytes: Vec<u8>,
+}
+
+enum Job {
+    Arenas(usize, usize),
+    Chunks(usize, u64, u64),
+    Mapped,
+}
+
+const IN_POOL: usize = 0;
+const IN_CHUNK: usize = 1;
+const IN_MAPPED: usize = 2;
+
+impl<'a> Worker<'a> {
+    fn new(heaps: &'a Heaps<'a>, layout: &'a TypeLayout) -> Worker<'a> {
+        let types = Types::new(heaps.space, heaps.chunks, layout);
+        Worker { heaps, types, rows: Vec::new(), used: [Tally::default(); 3], owners: Vec::new(), bytes: Vec::new() }
+    }
+
+    fn do_job(&mut self, job: &Job, control: &Control) -> Result<(), Cancelled> {
+        match job {
+            Job::Arenas(from, to) => (*from..*to).try_for_each(|arena| self.take_arena(arena, control)),
+            Job::Chunks(region, from, to) => self.take_chunks(*region, *from, *to, control),
+            Job::Mapped => self.take_mapped(control),
+        }
+    }
+
+    fn take_arena(&mut self, index: usize, control: &Control) -> Result<(), Cancelled> {
+        let Some(pools) = self.heaps.pools else { return Ok(()) };
+        let arena = &pools.arenas[index];
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let in_window = ((256 << 10) / pools.pool_size).max(1) as usize;
+        bytes.resize(in_window * pools.pool_size as usize, 0);
+        for (batch, group) in pools.pools_of(arena).chunks(in_window).enumerate() {
+            let window = &mut bytes[..group.len() * pools.pool_size as usize];
+            let got = self.heaps.space.fill(group[0].address, window);
+            window[got..].fill(0);
+            for (place, pool) in group.iter().enumerate().filter(|(_, pool)| !pool.is_free()) {
+                let start = place * pools.pool_size as usize;
+                let ordinal = arena.first_pool + batch * in_window + place;
+                self.take_pool(pools, ordinal, pool, &window[start..start + pools.pool_size as usize]);
+            }
+            control.advance(got as u64)?;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    fn take_pool(&mut self, pools: &Pools, ordinal: usize, pool: &Pool, bytes: &[u8]) {
+        let (size, carved) = (pool.block_size(pools.alignment), pool.carved(pools.alignment));
+        let mut free = [0; MOST_BLOCKS / 64];
+        if pool.used < carved {
+            pools.free_blocks(pool, bytes, &mut free);
+        }
+        for number in 0..carved {
+            if is_set(&free, number) {
+                continue;
+            }
+            let start = (HEADER + u64::from(number) * size) as usize;
+            let Some(block) = bytes.get(start..start + size as usize) else { break };
+            let place = || Place::Pool(pools.block_number(ordinal, number));
+            self.used[IN_POOL].add(size);
+            self.take_block(place, pool.address + start as u64, size, block);
+        }
+    }
+
+    fn take_chunks(&mut self, region: usize, from: u64, to: u64, control: &Control) -> Result<(), Cancelled> {
+        let Some(chunks) = self.heaps.chunks else { return Ok(()) };
+        let region_of = &chunks.regions[region];
+        let mut window = Window::new(self.heaps.space, region_of.stretch.end);
+        let mut reported = from;
+        for (start, end, state) in region_of.blocks(from, to) {
+            if start - reported >= 1 << 20 {
+                control.advance(start - reported)?;
+                reported = start;
+            }
+            if state != State::Used {
+                continue;
+            }
+            self.used[IN_CHUNK].add(end - start);
+            // A chunk's last eight bytes are the next one's prev_size.
+            let usable = (end - start - 8) as usize;
+            let head = window.available(start + CHUNK_HEADER, usable.min(HEAD));
+            let place = || Place::Chunk(region, (start - region_of.stretch.start) / 16);
+            self.take_block(place, start + CHUNK_HEADER, end - start, head);
+        }
+        control.advance(to.saturating_sub(reported))
+    }
+
+    fn take_mapped(&mut self, control: &Control) -> Result<(), Cancelled> {
+        for (index, (chunk, end)) in self.heaps.mapped.iter().enumerate() {
+            let mut head = [0; HEAD];
+            let size = end - chunk;
+            let got = self.heaps.space.fill(chunk + CHUNK_HEADER, &mut head);
+            self.used[IN_MAPPED].add(size);
+            self.take_block(|| Place::Mapped(index as u64), chunk + CHUNK_HEADER, size, &head[..got]);
+            control.advance(0)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take_block(&mut self, place: impl Fn() -> Place, address: u64, size: u64, head: &[u8]) {
+        let Some((number, alive)) = self.types.object_in(head, size) else { return };
+        let number = number as usize;
+        if self.rows.len() <= number {
+            self.rows.resize(number + 1, Row::default());
+        }
+        self.heaps.note_object(place());
+        let row = &mut self.rows[number];
+        if !alive {
+            row.idle.add(size);
+            return;
+        }
+        row.live.add(size);
+        let kind = &self.types.kinds[number];
+        if !kind.claims.is_empty() {
+            Self::claim_buffers(self.heaps, &mut self.owners, &mut self.rows[number], kind, address, size, head);
+        }
+    }
+
+    fn claim_buffers(
+        heaps: &Heaps<'_>,
+        owners: &mut Vec<(u64, u64, u64, u8)>,
+        row: &mut Row,
+        kind: &Kind,
+        address: u64,
+        size: u64,
+        head: &[u8],
+    ) {
+        for claim in &kind.claims {
+            let Some(pointer) = claimed_pointer(heaps.space, claim, kind.pre, address, size, head) else { continue };
+            if pointer.wrapping_sub(address) < size {
+                continue;
+            }
+            let Some((place, block, size)) = heaps.block_at(pointer) else { continue };
+            if heaps.claim(place) {
+                row.buffers.add(size);
+                if heaps.watched.contains_key(&block) {
+                    owners.push((block, address + kind.pre, kind.address, claim.role));
+                }
+            }
+        }
+    }
+}
+
+/// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
+#[inline]
+fn claimed_pointer(space: &Space, claim: &Claim, pre: u64, address: u64, size: u64, head: &[u8]) -> Option<u64> {
+    let field = |offset: i64| usize::try_from(pre as i64 + offset).ok().filter(|at| (*at as u64) <= size - 8);
+    if claim.mask != 0 {
+        let at = field(claim.test)?;
+        if (crate::u32_at(head, at) & claim.mask == claim.value) != claim.equal {
+            return None;
+        }
+    }
+    let at = field(claim.offset)?;
+    let pointer = match head.get(at..at + 8) {
+        Some(bytes) => crate::u64_at(bytes, 0),
+        // Only types are larger than what is looked at of each block.
+        None => space.word(address + at as u64).ok()?,
+    };
+    Some(pointer).filter(|pointer| *pointer >= 4096)
+}
+
+/// `(type address, tp_flags, live count, live bytes, idle count, idle bytes, buffers, buffer bytes)`.
+type FlatRow = (u64, u64, u64, u64, u64, u64, u64, u64);
+
+/// The answer of a census; sizes in bytes.
+#[pyclass(frozen, get_all)]
+pub struct Census {
+    /// One for each type that has objects.
+    rows: Vec<FlatRow>,
+    /// Used blocks `(count, bytes)` in pools, chunks and mmapped chunks.
+    used: Vec<(u64, u64)>,
+    /// Used blocks that are neither objects nor claimed, the same three.
+    unclassified: Vec<(u64, u64)>,
+    /// Of the watched blocks: `(block, owner's address, owner's type, role)`.
+    owners: Vec<(u64, u64, u64, u8)>,
+}
+
+fn jobs_for(heaps: &Heaps<'_>) -> (Vec<Job>, u64) {
+    let mut jobs = Vec::new();
+    let mut total = 0;
+    let arenas = heaps.pools.map_or(0, |pools| pools.arenas.len());
+    if let Some(pools) = heaps.pools {
+        total += pools.arenas.iter().map(|arena| arena.carved.saturating_sub(arena.address)).sum::<u64>();
+    }
+    jobs.extend((0..arenas).step_by(ARENAS_IN_JOB).map(|from| Job::Arenas(from, (from + ARENAS_IN_JOB).min(arenas))));
+    for (index, region) in heaps.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
+        let (start, end) = (region.stretch.start, region.stretch.end);
+        total += end - start;
+        jobs.extend((start..end).step_by(SLICE as usize).map(|from| Job::Chunks(index, from, (from + SLICE).min(end))));
+    }
+    jobs.push(Job::Mapped);
+    (jobs, total)
+}
+
+/// Classifies every used block. `mapped`: mmapped chunks `(chunk, end)`; `watched`: blocks whose owner is wanted, by
+/// user address. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (space, chunks, pools, mapped, layout, watched, progress=None))]
+#[allow(clippy::too_many_arguments)]
+pub fn take_census(
+    py: Python<'_>,
+    space: &Space,
+    chunks: Option<&Chunks>,
+    pools: Option<&Pools>,
+    mapped: Vec<(u64, u64)>,
+    layout: TypeLayout,
+    watched: Vec<u64>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Census> {
+    let heaps = Heaps::new(space, chunks, pools, mapped, watched);
+    let (jobs, total) = jobs_for(&heaps);
+    let init = || Worker::new(&heaps, &layout);
+    let workers =
+        work::run(py, space, progress, total, &jobs, init, |worker, job, control| worker.do_job(job, control))?;
+    let mut rows: HashMap<u64, (u64, Row)> = HashMap::new();
+    let mut used = [Tally::default(); 3];
+    let mut owners = Vec::new();
+    for worker in &workers {
+        for (kind, row) in worker.types.kinds.iter().zip(&worker.rows) {
+            rows.entry(kind.address).or_insert((kind.flags, Row::default())).1.absorb(row);
+        }
+        for (sum, part) in used.iter_mut().zip(worker.used) {
+            sum.count += part.count;
+            sum.bytes += part.bytes;
+        }
+        owners.extend(worker.owners.iter().copied());
+    }
+    drop(workers);
+    settle_contested(&heaps, &layout, &mut rows);
+    let unclassified = unclassified(&heaps, used);
+    let pair = |tally: &Tally| (tally.count, tally.bytes);
+    Ok(Census {
+        rows: rows.into_iter().map(flat).collect(),
+        used: used.iter().map(pair).collect(),
+        unclassified: unclassified.iter().map(pair).collect(),
+        owners,
+    })
+}
+
+fn flat((address, (flags, row)): (u64, (u64, Row))) -> FlatRow {
+    let Row { live, idle, buffers } = row;
+    (address, flags, live.count, live.bytes, idle.count, idle.bytes, buffers.count, buffers.bytes)
+}
+
+/// What looked like an object but is a buffer stops being one.
+fn settle_contested(heaps: &Heaps<'_>, layout: &TypeLayout, rows: &mut HashMap<u64, (u64, Row)>) {
+    let mut types = Types::new(heaps.space, heaps.chunks, layout);
+    for (address, size) in heaps.contested() {
+        let mut head = [0; HEAD];
+        let got = heaps.space.fill(address, &mut head[..HEAD.min(size as usize)]);
+        let Some((number, alive)) = types.object_in(&head[..got], size) else { continue };
+        let kind = types.kinds[number as usize].address;
+        let Some((_, row)) = rows.get_mut(&kind) else { continue };
+        let tally = if alive { &mut row.live } else { &mut row.idle };
+        tally.count = tally.count.saturating_sub(1);
+        tally.bytes = tally.bytes.saturating_sub(size);
+    }
+}
+
+/// Used blocks less those that are objects or claimed.
+fn unclassified(heaps: &Heaps<'_>, used: [Tally; 3]) -> [Tally; 3] {
+    let mut rest = used;
+    let mut take = |place: usize, bytes: u64| {
+        rest[place].count = rest[place].count.saturating_sub(1);
+        rest[place].bytes = rest[place].bytes.saturating_sub(bytes);
+    };
+    if let Some(pools) = heaps.pools {
+        for number in heaps.pool_objects.either(&heaps.pool_claims) {
+            take(IN_POOL, pools.block_of_number(number).1);
+        }
+    }
+    for (index, region) in heaps.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
+        for number in heaps.chunk_objects[index].either(&heaps.chunk_claims[index]) {
+            let found = region.find(region.stretch.start + number * 16);
+            found.into_iter().for_each(|(start, end, _)| take(IN_CHUNK, end - start));
+        }
+    }
+    for number in heaps.mapped_objects.either(&heaps.mapped_claims) {
+        let (chunk, end) = heaps.mapped[number as usize];
+        take(IN_MAPPED, end - chunk);
+    }
+    rest
+}
+
+/// The object in each block `(user address, size)`: `(object address, type address, alive)` or None.
+#[pyfunction]
+pub fn objects_in(
+    space: &Space,
+    chunks: Option<&Chunks>,
+    layout: TypeLayout,
+    blocks: Vec<(u64, u64)>,
+) -> Vec<Option<(u64, u64, bool)>> {
+    let mut types = Types::new(space, chunks, &layout);
+    let look = |(address, size): &(u64, u64)| {
+        let mut head = vec![0; HEAD.min(*size as usize)];
+        let got = space.fill(*address, &mut head);
+        let (number, alive) = types.object_in(&head[..got], *size)?;
+        let kind = &types.kinds[number as usize];
+        Some((address.wrapping_add(kind.pre), kind.address, alive))
+    };
+    blocks.iter().map(look).collect()
+}
+
+/// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
+/// distance): blocks}`, over some pools. The layout's own distances are not used.
+#[pyfunction]
+pub fn vote_distances(
+    py: Python<'_>,
+    space: &Space,
+    chunks: Option<&Chunks>,
+    blocks: Vec<(u64, u64)>,
+    layout: TypeLayout,
+    mask: u64,
+) -> PyResult<HashMap<(u64, u64), u64>> {
+    let mut types = Types::new(space, chunks, &layout);
+    let mut votes = HashMap::new();
+    for (index, (address, size)) in blocks.iter().enumerate() {
+        if index % 4096 == 0 {
+            py.check_signals()?;
+        }
+        let mut head = vec![0; 80.min(*size as usize)];
+        let got = space.fill(*address, &mut head);
+        for distance in (0..got.saturating_sub(15)).step_by(8) {
+            let count = crate::u64_at(&head, distance);
+            let Some(kind) = types.lookup(crate::u64_at(&head, distance + 8)) else { continue };
+            if count > 0 && count < 1 << 32 {
+                *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
+            }
+        }
+    }
+    Ok(votes)
+}
+
+/// The used blocks of up to `most` pools, spread over all: `(address, size)`.
+#[pyfunction]
+pub fn sample_blocks(space: &Space, pools: &Pools, most: usize) -> Vec<(u64, u64)> {
+    let step = (pools.pools.len() / most.max(1)).max(1);
+    let mut found = Vec::new();
+    let mut bytes = vec![0; pools.pool_size as usize];
+    for pool in pools.pools.iter().step_by(step).filter(|pool| !pool.is_free()) {
+        let mut free = [0; MOST_BLOCKS / 64];
+        space.fill(pool.address, &mut bytes);
+        pools.free_blocks(pool, &bytes, &mut free);
+        let size = pool.block_size(pools.alignment);
+        let used = (0..pool.carved(pools.alignment)).filter(|number| !is_set(&free, *number));
+        found.extend(used.map(|number| (pool.address + HEADER + u64::from(number) * size, size)));
+    }
+    found
+}
+
+/// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
+#[pyfunction]
+#[pyo3(signature = (space, ranges, window=256 << 10))]
+pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<(u64, u64)>, window: u64) -> PyResult<u64> {
+    let window = window.max(4096);
+    let jobs: Vec<(u64, u64)> = ranges
+        .iter()
+        .flat_map(|(start, end)| (*start..*end).step_by(8 << 20).map(|from| (from, (from + (8 << 20)).min(*end))))
+        .collect();
+    let total = ranges.iter().map(|(start, end)| end - start).sum();
+    let work = |state: &mut (Vec<u8>, u64), job: &(u64, u64), control: &Control| {
+        state.0.resize(window as usize, 0);
+        for from in (job.0..job.1).step_by(window as usize) {
+            let size = (job.1 - from).min(window) as usize;
+            state.1 += space.fill(from, &mut state.0[..size]) as u64;
+            control.advance(size as u64)?;
+        }
+        Ok(())
+    };
+    let states = work::run(py, space, None, total, &jobs, || (Vec::new(), 0), work)?;
+    Ok(states.iter().map(|state| state.1).sum())
+}

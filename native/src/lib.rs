@@ -1,0 +1,60 @@
+//! The native core of gdbheap: reads a target's memory in bulk, walks chunks and pools, classifies blocks.
+//!
+//! No policy and no layouts live here: the Python side hands in offsets. Whatever is read from a target is hostile:
+//! every count is bounded, every pointer is checked against the segments, and arithmetic on it cannot panic.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod bits;
+pub mod census;
+pub mod chunks;
+pub mod pages;
+pub mod pools;
+pub mod scan;
+pub mod space;
+pub mod stop;
+pub mod sweep;
+pub mod types;
+pub mod window;
+pub mod work;
+
+use pyo3::prelude::*;
+
+/// The little-endian word at `offset`; zero where the bytes end before it.
+#[inline]
+pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes.get(offset..offset.wrapping_add(8)).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+}
+
+/// The same for 32 bits.
+#[inline]
+pub fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset..offset.wrapping_add(4)).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap_or_default()))
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("Fault", module.py().get_type::<space::Fault>())?;
+    module.add("PRESENT", pages::PRESENT)?;
+    module.add("SWAPPED", pages::SWAPPED)?;
+    module.add("ZERO", pages::ZERO)?;
+    module.add_class::<pages::Pages>()?;
+    module.add_class::<space::Space>()?;
+    module.add_class::<stop::Stop>()?;
+    module.add_class::<chunks::Chunks>()?;
+    module.add_class::<pools::Pools>()?;
+    module.add_class::<sweep::Sweep>()?;
+    module.add_class::<census::Census>()?;
+    module.add("STATES", chunks::STATES)?;
+    module.add_function(wrap_pyfunction!(chunks::walk_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::find_mmapped, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::words, module)?)?;
+    module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
+    module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
+    module.add_function(wrap_pyfunction!(census::vote_distances, module)?)?;
+    module.add_function(wrap_pyfunction!(census::sample_blocks, module)?)?;
+    module.add_function(wrap_pyfunction!(census::read_once, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,450 @@
+//! pymalloc's pools: their headers, and which of their blocks are free.
+//!
+//! `struct pool_header` is the same 48 bytes in every CPython from 2.7 to 3.15 (DWARF of the builds):
+//! `u32 ref.count@0, block *freeblock@8, nextpool@16, prevpool@24, u32 arenaindex@32, u32 szidx@36, u32 nextoffset@40,
+//! u32 maxnextoffset@44`. Blocks follow at +48; those from `nextoffset` on were never handed out.
+
+use crate::space::Space;
+use pyo3::prelude::*;
+
+pub const HEADER: u64 = 48;
+/// Of a 16 KiB pool in 16-byte blocks, and of a 4 KiB pool in 8-byte ones.
+pub const MOST_BLOCKS: usize = 1024;
+const MOST_POOLS_IN_ARENA: u64 = 1024;
+const MOST_DAMAGE: usize = 1000;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    pub address: u64,
+    pub freeblock: u64,
+    pub used: u32,
+    pub size_class: u32,
+    pub next_offset: u32,
+    pub arena: u32,
+}
+
+/// Which of a pool's blocks are free; blocks that were never handed out are not in it.
+pub type FreeBits = [u64; MOST_BLOCKS / 64];
+
+#[derive(Clone, Copy)]
+pub struct Arena {
+    pub address: u64,
+    /// The address up to which pools were carved.
+    pub carved: u64,
+    pub end: u64,
+    pub index: u32,
+    pub first_pool: usize,
+}
+
+/// Every pool of one pymalloc, by arena and address.
+#[pyclass(frozen)]
+pub struct Pools {
+    pub pools: Vec<Pool>,
+    pub arenas: Vec<Arena>,
+    pub pool_size: u64,
+    pub alignment: u64,
+    damage: Vec<(u64, &'static str, String, String)>,
+}
+
+impl Pool {
+    pub fn block_size(&self, alignment: u64) -> u64 {
+        (u64::from(self.size_class) + 1) * alignment
+    }
+
+    /// Blocks that were handed out at least once.
+    pub fn carved(&self, alignment: u64) -> u32 {
+        (u64::from(self.next_offset).saturating_sub(HEADER) / self.block_size(alignment)) as u32
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.used == 0
+    }
+}
+
+impl Pools {
+    pub fn first_pool_address(&self, arena: &Arena) -> u64 {
+        arena.address.next_multiple_of(self.pool_size)
+    }
+
+    pub fn pools_of(&self, arena: &Arena) -> &[Pool] {
+        let count = arena.carved.saturating_sub(self.first_pool_address(arena)) / self.pool_size;
+        let end = (arena.first_pool + count as usize).min(self.pools.len());
+        &self.pools[arena.first_pool.min(end)..end]
+    }
+
+    pub fn capacity(&self, pool: &Pool) -> u32 {
+        ((self.pool_size - HEADER) / pool.block_size(self.alignment)) as u32
+    }
+
+    /// The pool that holds `address`, by its ordinal.
+    #[inline]
+    pub fn pool_at(&self, address: u64) -> Option<usize> {
+        let place = self.arenas.partition_point(|arena| arena.address <= address).checked_sub(1)?;
+        let arena = &self.arenas[place];
+        let first = self.first_pool_address(arena);
+        if address < first || address >= arena.carved {
+            return None;
+        }
+        Some(arena.first_pool + ((address - first) / self.pool_size) as usize)
+    }
+
+    /// The block that holds `address`: pool ordinal and number in it. None in headers, tails and free pools.
+    #[inline]
+    pub fn block_at(&self, address: u64) -> Option<(usize, u32)> {
+        let ordinal = self.pool_at(address)?;
+        let pool = &self.pools[ordinal];
+        let offset = (address - pool.address).checked_sub(HEADER)?;
+        let number = (offset / pool.block_size(self.alignment)) as u32;
+        (!pool.is_free() && number < pool.carved(self.alignment)).then_some((ordinal, number))
+    }
+
+    /// How many bits a number for each possible block takes.
+    pub fn block_numbers(&self) -> u64 {
+        self.pools.len() as u64 * self.blocks_per_pool()
+    }
+
+    fn blocks_per_pool(&self) -> u64 {
+        self.pool_size / self.alignment
+    }
+
+    #[inline]
+    pub fn block_number(&self, ordinal: usize, number: u32) -> u64 {
+        ordinal as u64 * self.blocks_per_pool() + u64::from(number)
+    }
+
+    pub fn block_of_number(&self, number: u64) -> (u64, u64) {
+        let per_pool = self.blocks_per_pool();
+        let pool = &self.pools[(number / per_pool) as usize];
+        let size = pool.block_size(self.alignment);
+        (pool.address + HEADER + number % per_pool * size, size)
+    }
+
+    /// Marks the free blocks of a pool whose bytes are `bytes`; false if the chain leaves the pool or its count is off.
+    pub fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut FreeBits) -> bool {
+        *free = [0; MOST_BLOCKS / 64];
+        let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
+        let mut at = pool.freeblock;
+        let mut count = 0;
+        while at != 0 && count <= carved {
+            let offset = at.wrapping_sub(pool.address + HEADER);
+            let number = offset / size;
+            if offset % size != 0 || number >= u64::from(carved) {
+                return false;
+            }
+            let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+            if free[word] & bit != 0 {
+                return false;
+            }
+            free[word] |= bit;
+            count += 1;
+            at = crate::u64_at(bytes, (offset + HEADER) as usize);
+        }
+        count + pool.used == carved
+    }
+}
+
+fn parse(bytes: &[u8], address: u64) -> Pool {
+    Pool {
+        address,
+        freeblock: crate::u64_at(bytes, 8),
+        used: crate::u32_at(bytes, 0),
+        size_class: crate::u32_at(bytes, 36),
+        next_offset: crate::u32_at(bytes, 40),
+        arena: crate::u32_at(bytes, 32),
+    }
+}
+
+/// What is wrong with a pool in use, if anything: `(what, expected, found)`.
+fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(&'static str, String, String)> {
+    if pool.is_free() {
+        return None;
+    }
+    if pool.arena != index {
+        return Some(("arenaindex of a pool", index.to_string(), pool.arena.to_string()));
+    }
+    let classes = 512 / alignment;
+    if u64::from(pool.size_class) >= classes {
+        return Some(("szidx of a pool", format!("below {classes}"), pool.size_class.to_string()));
+    }
+    if u64::from(pool.next_offset) > pool_size || u64::from(pool.next_offset) < HEADER {
+        return Some(("nextoffset of a pool", format!("{HEADER} to {pool_size}"), pool.next_offset.to_string()));
+    }
+    let carved = pool.carved(alignment);
+    (pool.used > carved).then(|| ("ref.count of a pool", format!("at most {carved}"), pool.used.to_string()))
+}
+
+/// Reads the headers of every pool. `arenas`: `(index, address, pool_address, arena size)`, any order.
+#[pyfunction]
+pub fn read_pools(
+    py: Python<'_>,
+    space: &Space,
+    arenas: Vec<(u32, u64, u64, u64)>,
+    pool_size: u64,
+    alignment: u64,
+) -> PyResult<Pools> {
+    let mut answer = Pools { pools: Vec::new(), arenas: Vec::new(), pool_size, alignment, damage: Vec::new() };
+    let mut arenas = arenas;
+    arenas.sort_by_key(|(_, address, ..)| *address);
+    for part in arenas.chunks(64) {
+        py.check_signals()?;
+        match space.is_remote() {
+            true => answer.add_arenas(space, part),
+            false => py.detach(|| answer.add_arenas(space, part)),
+        }
+    }
+    Ok(answer)
+}
+
+impl Pools {
+    fn add_arenas(&mut self, space: &Space, arenas: &[(u32, u64, u64, u64)]) {
+        let mut addresses = Vec::new();
+        let mut indices = Vec::new();
+        for (index, address, carved, size) in arenas {
+            let end = address.saturating_add(*size);
+            let overlaps = self.arenas.last().is_some_and(|last| last.end > *address);
+            if overlaps || *size > MOST_POOLS_IN_ARENA * self.pool_size {
+                self.report(*address, "address of an arena", "apart from the others".into(), format!("{address:#x}"));
+                continue;
+            }
+            let carved = (*carved).min(end);
+            let first_pool = self.pools.len() + addresses.len();
+            let arena = Arena { address: *address, carved, end, index: *index, first_pool };
+            self.arenas.push(arena);
+            let count = carved.saturating_sub(self.first_pool_address(&arena)) / self.pool_size;
+            addresses.extend((0..count).map(|pool| self.first_pool_address(&arena) + pool * self.pool_size));
+            indices.extend((0..count).map(|_| *index));
+        }
+        self.add_pools(space, &addresses, &indices);
+    }
+
+    fn add_pools(&mut self, space: &Space, addresses: &[u64], indices: &[u32]) {
+        let mut headers = vec![0; addresses.len() * HEADER as usize];
+        let good = space.many(addresses, HEADER as usize, &mut headers);
+        for (place, address) in addresses.iter().enumerate() {
+            let header = &headers[place * HEADER as usize..(place + 1) * HEADER as usize];
+            let mut pool = parse(header, *address);
+            let fault = match good[place] {
+                true => fault_of(&pool, indices[place], self.pool_size, self.alignment),
+                false => Some(("header of a pool", "bytes that can be read".into(), "absent bytes".into())),
+            };
+            if let Some((what, expected, found)) = fault {
+                self.report(*address, what, expected, found);
+                pool = Pool { used: 0, size_class: 0, next_offset: HEADER as u32, freeblock: 0, ..pool };
+            }
+            self.pools.push(pool);
+        }
+    }
+
+    fn report(&mut self, address: u64, what: &'static str, expected: String, found: String) {
+        if self.damage.len() < MOST_DAMAGE {
+            self.damage.push((address, what, expected, found));
+        }
+    }
+}
+
+#[pymethods]
+impl Pools {
+    /// `(block size, pools, used blocks, free blocks)` of each size class that has pools, by size.
+    fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
+        let mut rows = vec![(0u64, 0u64, 0u64, 0u64); (512 / self.alignment) as usize];
+        for pool in self.pools.iter().filter(|pool| !pool.is_free()) {
+            let Some(row) = rows.get_mut(pool.size_class as usize) else { continue };
+            row.0 = pool.block_size(self.alignment);
+            row.1 += 1;
+            row.2 += u64::from(pool.used);
+            row.3 += u64::from(self.capacity(pool).saturating_sub(pool.used));
+        }
+        rows.into_iter().filter(|row| row.1 > 0).collect()
+    }
+
+    /// `(address, end)` of every arena, by address.
+    fn arena_ranges(&self) -> Vec<(u64, u64)> {
+        self.arenas.iter().map(|arena| (arena.address, arena.end)).collect()
+    }
+
+    #[getter]
+    fn pool_count(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// The block that holds `address`: `(block address, size, state)`; None outside every arena. The state is used,
+    /// free, `pool header`, `free pool` or `padding`.
+    fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str)> {
+        let place = self.arenas.partition_point(|arena| arena.address <= address).checked_sub(1)?;
+        let arena = &self.arenas[place];
+        if address >= arena.end {
+            return None;
+        }
+        let Some(ordinal) = self.pool_at(address) else {
+            let first = self.first_pool_address(arena);
+            let (start, end) = if address < first { (arena.address, first) } else { (arena.carved, arena.end) };
+            return Some((start, end - start, if address < first { "padding" } else { "free pool" }));
+        };
+        let pool = &self.pools[ordinal];
+        if pool.is_free() {
+            return Some((pool.address, self.pool_size, "free pool"));
+        }
+        self.find_in(space, pool, address)
+    }
+
+    /// Damage met in the headers: `(address, what, expected, found)`.
+    #[getter]
+    fn damage(&self) -> Vec<(u64, &'static str, String, String)> {
+        self.damage.clone()
+    }
+
+    /// Pools whose free chain or count does not fit, up to `most`: `(address, what, expected, found)`. Reads every
+    /// pool that has free blocks.
+    fn verify(&self, py: Python<'_>, space: &Space, most: usize) -> PyResult<Vec<(u64, &'static str, String, String)>> {
+        let mut found = Vec::new();
+        let mut bytes = vec![0; self.pool_size as usize];
+        for (place, pool) in self.pools.iter().enumerate() {
+            if place % 1024 == 0 {
+                py.check_signals()?;
+            }
+            let carved = pool.carved(self.alignment);
+            if pool.is_free() || (pool.freeblock == 0 && pool.used == carved) || found.len() >= most {
+                continue;
+            }
+            let got = space.fill(pool.address, &mut bytes);
+            let mut free = [0; MOST_BLOCKS / 64];
+            if got < bytes.len() || !self.free_blocks(pool, &bytes, &mut free) {
+                let chained: u32 = free.iter().map(|word| word.count_ones()).sum();
+                let expected = format!("{} blocks", carved.saturating_sub(pool.used));
+                found.push((pool.address, "free list of a pool", expected, format!("{chained} blocks")));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Maximal runs of bytes that nobody holds, of at least `minimum`: free pools together, free blocks of one pool
+    /// together. `(start, end, arena index, before, behind)`, the neighbours as `(address, size, what)`.
+    #[allow(clippy::type_complexity)]
+    fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<PoolHole>> {
+        let mut holes = Vec::new();
+        for (place, arena) in self.arenas.iter().enumerate() {
+            if place % 64 == 0 {
+                py.check_signals()?;
+            }
+            self.holes_of_arena(space, arena, minimum, &mut holes);
+        }
+        Ok(holes)
+    }
+}
+
+type Neighbour = Option<(u64, u64, &'static str)>;
+pub type PoolHole = (u64, u64, u32, Neighbour, Neighbour);
+
+impl Pools {
+    fn find_in(&self, space: &Space, pool: &Pool, address: u64) -> Option<(u64, u64, &'static str)> {
+        let size = pool.block_size(self.alignment);
+        let Some(offset) = (address - pool.address).checked_sub(HEADER) else {
+            return Some((pool.address, HEADER, "pool header"));
+        };
+        let number = offset / size;
+        if number >= u64::from(self.capacity(pool)) {
+            let start = pool.address + HEADER + u64::from(self.capacity(pool)) * size;
+            return Some((start, pool.address + self.pool_size - start, "padding"));
+        }
+        let mut bytes = vec![0; self.pool_size as usize];
+        let mut free = [0; MOST_BLOCKS / 64];
+        space.fill(pool.address, &mut bytes);
+        self.free_blocks(pool, &bytes, &mut free);
+        let is_free = number >= u64::from(pool.carved(self.alignment)) || is_set(&free, number as u32);
+        Some((pool.address + HEADER + number * size, size, if is_free { "free" } else { "used" }))
+    }
+
+    /// Calls `visit(start, end, kind)` for the parts of an arena in order: kind used, free, `pool header`, padding.
+    pub fn parts_of_arena(&self, space: &Space, arena: &Arena, mut visit: impl FnMut(u64, u64, &'static str)) {
+        let first = self.first_pool_address(arena).min(arena.end);
+        if arena.address < first {
+            visit(arena.address, first, "padding");
+        }
+        let mut bytes = vec![0; self.pool_size as usize];
+        let mut at = first;
+        for pool in self.pools_of(arena) {
+            at = pool.address + self.pool_size;
+            match pool.is_free() {
+                true => visit(pool.address, at, "free pool"),
+                false => self.parts_of_pool(space, pool, &mut bytes, &mut visit),
+            }
+        }
+        if at < arena.end {
+            visit(at, arena.end, "free pool");
+        }
+    }
+
+    fn parts_of_pool(
+        &self,
+        space: &Space,
+        pool: &Pool,
+        bytes: &mut [u8],
+        visit: &mut impl FnMut(u64, u64, &'static str),
+    ) {
+        let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
+        let blocks = pool.address + HEADER;
+        visit(pool.address, blocks, "pool header");
+        let mut free = [0; MOST_BLOCKS / 64];
+        if pool.used < carved {
+            space.fill(pool.address, bytes);
+            self.free_blocks(pool, bytes, &mut free);
+        }
+        let capacity = self.capacity(pool);
+        let mut start = 0;
+        if pool.used == carved {
+            visit(blocks, blocks + u64::from(carved) * size, "used");
+            start = carved;
+        }
+        while start < capacity {
+            let kind = |number: u32| number >= carved || is_set(&free, number);
+            let mut end = start + 1;
+            while end < capacity && kind(end) == kind(start) {
+                end += 1;
+            }
+            let name = if kind(start) { "free" } else { "used" };
+            visit(blocks + u64::from(start) * size, blocks + u64::from(end) * size, name);
+            start = end;
+        }
+        let tail = blocks + u64::from(capacity) * size;
+        if tail < pool.address + self.pool_size {
+            visit(tail, pool.address + self.pool_size, "padding");
+        }
+    }
+
+    fn holes_of_arena(&self, space: &Space, arena: &Arena, minimum: u64, holes: &mut Vec<PoolHole>) {
+        // (start, end, free) of the run that is open, and what stood before it.
+        let mut open: Option<(u64, u64, &'static str)> = None;
+        let mut before: Neighbour = None;
+        let mut close = |open: Option<(u64, u64, &'static str)>, before: Neighbour, behind: Neighbour| {
+            if let Some((start, end, _)) = open.filter(|(start, end, _)| end - start >= minimum) {
+                holes.push((start, end, arena.index, before, behind));
+            }
+        };
+        self.parts_of_arena(space, arena, |start, end, kind| {
+            if matches!(kind, "free" | "free pool") {
+                let joins = open.is_some_and(|(_, last, _)| last == start);
+                open = Some((if joins { open.map_or(start, |run| run.0) } else { start }, end, kind));
+                return;
+            }
+            close(open.take(), before, Some(self.edge(start, end, kind, start)));
+            before = Some(self.edge(start, end, kind, end - 1));
+        });
+        close(open, before, None);
+    }
+
+    /// The single block of a run of used ones that touches a hole.
+    fn edge(&self, start: u64, end: u64, kind: &'static str, address: u64) -> (u64, u64, &'static str) {
+        match (kind, self.block_at(address)) {
+            ("used", Some((ordinal, number))) => {
+                let (block, size) = self.block_of_number(self.block_number(ordinal, number));
+                (block, size, kind)
+            }
+            _ => (start, end - start, kind),
+        }
+    }
+}
+
+#[inline]
+pub fn is_set(free: &FreeBits, number: u32) -> bool {
+    free[(number / 64) as usize] >> (number % 64) & 1 == 1
+}

@@ -1,0 +1,218 @@
+//! Finding structures by their shape: circular lists' heads, tables of arenas, headers of mmapped chunks, plain words.
+
+use crate::space::Space;
+use crate::window::Window;
+use pyo3::prelude::*;
+
+/// More than any module's data: what is scanned at once.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// The words of a stretch, as far as they can be read.
+struct Words {
+    start: u64,
+    words: Vec<u64>,
+}
+
+impl Words {
+    fn read(space: &Space, start: u64, end: u64) -> Words {
+        let start = start.next_multiple_of(8);
+        let mut bytes = vec![0; end.saturating_sub(start).min(MOST_BYTES) as usize];
+        let mut at = 0;
+        while at < bytes.len() {
+            let got = space.fill(start + at as u64, &mut bytes[at..]);
+            // Absent pages stay zeros: no structure starts in them.
+            at = (at + got) / 4096 * 4096 + 4096;
+        }
+        Words { start, words: bytes.chunks_exact(8).map(|word| crate::u64_at(word, 0)).collect() }
+    }
+
+    fn at(&self, space: &Space, address: u64) -> Option<u64> {
+        let index = address.wrapping_sub(self.start);
+        match index % 8 == 0 && index / 8 < self.words.len() as u64 {
+            true => Some(self.words[(index / 8) as usize]),
+            false => space.word(address).ok(),
+        }
+    }
+
+    /// Whether the pair at `index` heads a circular list whose elements link at +16 (next) and +24 (previous).
+    fn heads_list(&self, space: &Space, index: usize) -> bool {
+        let (next, previous) = (self.words[index], self.words[index + 1]);
+        let head = (self.start + index as u64 * 8).wrapping_sub(16);
+        if next == head && previous == head {
+            return true;
+        }
+        let plausible = |pointer: u64| pointer % 16 == 0 && pointer > 4096 && space.covers(pointer, 32);
+        plausible(next)
+            && plausible(previous)
+            && self.at(space, next + 24) == Some(head)
+            && self.at(space, previous + 16) == Some(head)
+    }
+}
+
+/// Runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
+/// One pair may be out of order inside a run: a process stopped inside malloc has one list half linked.
+#[pyfunction]
+pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, least: usize) -> Vec<(u64, usize)> {
+    let search = || {
+        let words = Words::read(space, start, end);
+        let mut found = Vec::new();
+        for parity in 0..2 {
+            runs_of_heads(space, &words, parity, least, &mut found);
+        }
+        found
+    };
+    if space.is_remote() {
+        return search();
+    }
+    py.detach(search)
+}
+
+fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, found: &mut Vec<(u64, usize)>) {
+    let (mut first, mut broken) = (parity, 0);
+    let mut index = parity;
+    while index + 1 < words.words.len() {
+        if !words.heads_list(space, index) {
+            broken += 1;
+            let length = (index - first) / 2;
+            if broken > 1 || length == 0 || !next_is_head(space, words, index) {
+                if length >= least {
+                    found.push((words.start + first as u64 * 8, length));
+                }
+                (first, broken) = (index + 2, 0);
+            }
+        }
+        index += 2;
+    }
+    let length = (words.words.len() - first.min(words.words.len())) / 2;
+    if length >= least {
+        found.push((words.start + first as u64 * 8, length));
+    }
+}
+
+fn next_is_head(space: &Space, words: &Words, index: usize) -> bool {
+    index + 3 < words.words.len() && words.heads_list(space, index + 2)
+}
+
+/// Addresses of words in [start, end) that point to a table of `struct arena_object` (48 bytes each) which fits every
+/// sample `(pool address, arenaindex)`.
+#[pyfunction]
+pub fn find_arena_tables(
+    py: Python<'_>,
+    space: &Space,
+    start: u64,
+    end: u64,
+    samples: Vec<(u64, u32)>,
+    largest_arena: u64,
+) -> Vec<(u64, u64)> {
+    let fits = |table: u64| {
+        samples.iter().all(|(pool, index)| {
+            let mut entry = [0; 24];
+            let at = table.wrapping_add(u64::from(*index) * 48);
+            if space.exact(at, &mut entry).is_err() {
+                return false;
+            }
+            let (address, carved) = (crate::u64_at(&entry, 0), crate::u64_at(&entry, 8));
+            let (free, total) = (crate::u32_at(&entry, 16), crate::u32_at(&entry, 20));
+            let inside = address <= *pool && *pool < carved && carved.wrapping_sub(address) <= largest_arena;
+            inside && free <= total && total <= 512
+        })
+    };
+    let search = || {
+        let words = Words::read(space, start, end);
+        let candidates = words.words.iter().enumerate().filter(|(_, word)| **word % 8 == 0 && space.covers(**word, 48));
+        candidates
+            .filter(|(_, word)| fits(**word))
+            .map(|(index, word)| (words.start + index as u64 * 8, *word))
+            .collect()
+    };
+    if space.is_remote() || samples.is_empty() {
+        return if samples.is_empty() { Vec::new() } else { search() };
+    }
+    py.detach(search)
+}
+
+/// How glibc writes the header of an mmapped chunk: up to 2.42 `prev_size + size` is the mapping, since 2.43 the
+/// header's own 16 bytes are not in `size`, and bit 0 of prev_size says huge page.
+#[derive(Clone, Copy, FromPyObject)]
+pub struct MmappedStyle {
+    pub header_outside: bool,
+    pub page: u64,
+}
+
+/// The mmapped chunks in a range, which begins where a mapping of somebody else ends: `(base, chunk, bytes mapped)`.
+#[pyfunction]
+pub fn find_mmapped(
+    py: Python<'_>,
+    space: &Space,
+    ranges: Vec<(u64, u64)>,
+    style: MmappedStyle,
+) -> PyResult<Vec<(u64, u64, u64)>> {
+    let mut found = Vec::new();
+    for (start, end) in ranges {
+        py.check_signals()?;
+        let search = || mmapped_in(space, start, end, style);
+        found.extend(if space.is_remote() { search() } else { py.detach(search) });
+    }
+    Ok(found)
+}
+
+fn mmapped_in(space: &Space, start: u64, end: u64, style: MmappedStyle) -> Vec<(u64, u64, u64)> {
+    let mut found = Vec::new();
+    let mut window = Window::new(space, end);
+    let mut at = start;
+    while at < end {
+        match mmapped_at(&mut window, at, end, style) {
+            Some((chunk, total)) => {
+                found.push((at, chunk, total));
+                at += total;
+            }
+            None => at = space.next_backed(at + style.page).map_or(end, |next| next / style.page * style.page),
+        }
+    }
+    found
+}
+
+fn mapped_total(words: (u64, u64), style: MmappedStyle) -> (u64, u64) {
+    let (prev_size, size) = (words.0, words.1 & !7);
+    match style.header_outside {
+        true => (prev_size & !1, (prev_size & !1).wrapping_add(size).wrapping_add(16)),
+        false => (prev_size, prev_size.wrapping_add(size)),
+    }
+}
+
+fn mmapped_at(window: &mut Window<'_>, base: u64, end: u64, style: MmappedStyle) -> Option<(u64, u64)> {
+    let (shift, total) = mmapped_header(window, base, style)?;
+    if shift != 0 || total > end - base {
+        return None;
+    }
+    // memalign moves the header inside and leaves the first one stale: a header further in, whose prev_size is its
+    // distance from the base and whose total is the same, is the live one.
+    let mut alignment = 32;
+    while alignment < total {
+        let chunk = (base + 16).next_multiple_of(alignment) - 16;
+        if chunk > base && chunk - base < total {
+            if let Some((shift, inner)) = mmapped_header(window, chunk, style) {
+                if shift == chunk - base && inner == total {
+                    return Some((chunk, total));
+                }
+            }
+        }
+        alignment *= 2;
+    }
+    Some((base, total))
+}
+
+/// `(distance from the mapping's base, bytes mapped)` if the words at `chunk` are an mmapped chunk's.
+fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> Option<(u64, u64)> {
+    let bytes = window.bytes(chunk, 16).ok()?;
+    let words = (crate::u64_at(bytes, 0), crate::u64_at(bytes, 8));
+    let (shift, total) = mapped_total(words, style);
+    let sound = words.1 & 7 == 2 && words.1 > 0x20 && total % style.page == 0 && total > shift;
+    sound.then_some((shift, total))
+}
+
+/// The words of [start, end) as integers; bytes that cannot be read are zeros.
+#[pyfunction]
+pub fn words(space: &Space, start: u64, end: u64) -> Vec<u64> {
+    Words::read(space, start, end).words
+}

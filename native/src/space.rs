@@ -1,0 +1,392 @@
+//! The readable bytes of a target: where each stretch of addresses is read from.
+//!
+//! A space knows nothing of wrap-around: an address range that would pass 2^64 is absent. Bytes that are in no
+//! segment are absent (a fault with the address); bytes in a `Null` segment are zeros by definition and are never
+//! touched in the target.
+
+use crate::pages::{Pages, PRESENT, SWAPPED};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pyo3::create_exception!(
+    gdbheap._native,
+    Fault,
+    pyo3::exceptions::PyException,
+    "Bytes that are not there; args[0] is the first address."
+);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    Process,
+    File { index: u32, offset: u64 },
+    Null,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    pub start: u64,
+    pub end: u64,
+    pub source: Source,
+}
+
+enum Origin {
+    Nothing,
+    Process { pid: i32, mem: Option<File> },
+    Remote(Py<PyAny>),
+}
+
+#[pyclass(frozen)]
+pub struct Space {
+    segments: Vec<Segment>,
+    files: Vec<File>,
+    origin: Origin,
+    read: AtomicU64,
+}
+
+/// The address of the first byte that could not be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Missing(pub u64);
+
+impl From<Missing> for PyErr {
+    fn from(missing: Missing) -> PyErr {
+        Fault::new_err(missing.0)
+    }
+}
+
+impl Space {
+    fn segment_at(&self, address: u64) -> Option<usize> {
+        let index = self.segments.partition_point(|segment| segment.end <= address);
+        (index < self.segments.len() && self.segments[index].start <= address).then_some(index)
+    }
+
+    /// Reads the prefix of [address, address + buffer) that is there; returns its length.
+    pub fn fill(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let mut done = 0;
+        let Some(mut index) = self.segment_at(address) else { return 0 };
+        while done < buffer.len() {
+            let at = address + done as u64;
+            let Some(segment) = self.segments.get(index).filter(|segment| segment.start <= at) else { break };
+            let size = ((segment.end - at).min((buffer.len() - done) as u64)) as usize;
+            let part = &mut buffer[done..done + size];
+            let got = match segment.source {
+                Source::Null => {
+                    part.fill(0);
+                    size
+                }
+                Source::File { index, offset } => self.file_bytes(index, offset.wrapping_add(at - segment.start), part),
+                Source::Process => self.origin_bytes(at, part),
+            };
+            done += got;
+            if got < size {
+                break;
+            }
+            index += 1;
+        }
+        self.read.fetch_add(done as u64, Ordering::Relaxed);
+        done
+    }
+
+    fn file_bytes(&self, index: u32, offset: u64, buffer: &mut [u8]) -> usize {
+        let Some(file) = self.files.get(index as usize) else { return 0 };
+        read_file(file, offset, buffer)
+    }
+
+    fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        match &self.origin {
+            Origin::Nothing => 0,
+            Origin::Process { pid, mem } => {
+                let got = read_process(*pid, address, buffer);
+                match mem {
+                    // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
+                    Some(file) if got < buffer.len() => got + read_file(file, address + got as u64, &mut buffer[got..]),
+                    _ => got,
+                }
+            }
+            Origin::Remote(callable) => Python::attach(|py| {
+                let answer = callable.call1(py, (address, buffer.len()));
+                let bytes = answer.and_then(|answer| answer.extract::<Vec<u8>>(py)).unwrap_or_default();
+                let size = bytes.len().min(buffer.len());
+                buffer[..size].copy_from_slice(&bytes[..size]);
+                size
+            }),
+        }
+    }
+
+    /// Reads all of it, or says where the first byte is missing.
+    pub fn exact(&self, address: u64, buffer: &mut [u8]) -> Result<(), Missing> {
+        let got = self.fill(address, buffer);
+        if got < buffer.len() {
+            return Err(Missing(address.wrapping_add(got as u64)));
+        }
+        Ok(())
+    }
+
+    pub fn word(&self, address: u64) -> Result<u64, Missing> {
+        let mut bytes = [0; 8];
+        self.exact(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Reads records of `size` bytes at many addresses into `out`; the answer tells which could be read.
+    pub fn many(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> Vec<bool> {
+        let mut good = vec![false; addresses.len()];
+        for (batch, addresses) in addresses.chunks(512).enumerate() {
+            let base = batch * 512;
+            let part = &mut out[base * size..(base + addresses.len()) * size];
+            let direct = matches!(self.origin, Origin::Process { .. })
+                && addresses.iter().all(|address| self.all_from_process(*address, size));
+            if direct && self.many_from_process(addresses, size, part) {
+                good[base..base + addresses.len()].fill(true);
+                continue;
+            }
+            for (index, address) in addresses.iter().enumerate() {
+                let record = &mut part[index * size..(index + 1) * size];
+                good[base + index] = self.exact(*address, record).is_ok();
+            }
+        }
+        good
+    }
+
+    fn all_from_process(&self, address: u64, size: usize) -> bool {
+        self.segment_at(address).is_some_and(|index| {
+            let segment = &self.segments[index];
+            segment.source == Source::Process && size as u64 <= segment.end - address
+        })
+    }
+
+    fn many_from_process(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> bool {
+        let Origin::Process { pid, .. } = self.origin else { return false };
+        let remote: Vec<libc::iovec> =
+            addresses.iter().map(|address| libc::iovec { iov_base: *address as *mut _, iov_len: size }).collect();
+        let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+        // SAFETY: the kernel writes at most `out.len()` bytes into `out`; remote addresses are only read, elsewhere.
+        let got = unsafe { libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
+        self.read.fetch_add(got.max(0) as u64, Ordering::Relaxed);
+        got == out.len() as isize
+    }
+
+    /// Whether every byte of [address, address + size) is in a segment.
+    pub fn covers(&self, address: u64, size: u64) -> bool {
+        let Some(end) = address.checked_add(size) else { return false };
+        let mut at = address;
+        let mut index = self.segments.partition_point(|segment| segment.end <= address);
+        while at < end {
+            match self.segments.get(index) {
+                Some(segment) if segment.start <= at => at = segment.end,
+                _ => return false,
+            }
+            index += 1;
+        }
+        true
+    }
+
+    /// The next address at or after `address` that can be read and is not zero by definition.
+    pub fn next_backed(&self, address: u64) -> Option<u64> {
+        let index = self.segments.partition_point(|segment| segment.end <= address);
+        self.segments[index..].iter().find(|segment| segment.source != Source::Null).map(|s| s.start.max(address))
+    }
+
+    /// Whether reading needs Python, so that a walk has to stay on the calling thread.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.origin, Origin::Remote(_))
+    }
+
+    fn build(mut segments: Vec<Segment>, files: Vec<String>, origin: Origin) -> PyResult<Space> {
+        segments.retain(|segment| segment.start < segment.end);
+        segments.sort_by_key(|segment| segment.start);
+        if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
+            return Err(PyValueError::new_err("segments overlap"));
+        }
+        let opened: std::io::Result<Vec<File>> = files.iter().map(File::open).collect();
+        Ok(Space { segments, files: opened?, origin, read: AtomicU64::new(0) })
+    }
+}
+
+fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset.wrapping_add(done as u64)) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    done
+}
+
+fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut buffer[done..];
+        let local = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
+        let remote = libc::iovec { iov_base: (address + done as u64) as *mut _, iov_len: rest.len() };
+        // SAFETY: the kernel writes at most `rest.len()` bytes into `rest`; the remote address is only read, elsewhere.
+        let got = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+        if got <= 0 {
+            break;
+        }
+        done += got as usize;
+    }
+    done
+}
+
+/// Cuts a private mapping by what its pages say: in memory, or still what the file (or nothing) holds.
+fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Source, out: &mut Vec<Segment>) {
+    let mut at = start;
+    for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
+        let (from, to) = (run.start.max(start), run.end.min(end));
+        let source = if run.state == PRESENT || run.state == SWAPPED { Source::Process } else { Source::Null };
+        if at < from {
+            out.push(Segment { start: at, end: from, source: absent(at) });
+        }
+        match out.last_mut() {
+            Some(last) if last.end == from && last.source == source && last.start >= start => last.end = to,
+            _ => out.push(Segment { start: from, end: to, source }),
+        }
+        at = to;
+    }
+    if at < end {
+        out.push(Segment { start: at, end, source: absent(at) });
+    }
+}
+
+#[pymethods]
+impl Space {
+    /// The space of a live process. `mappings`: `(start, end, kind, file_index, file_offset)`, kind 0 private
+    /// anonymous, 1 private file-backed, 2 always read from the process.
+    #[staticmethod]
+    fn for_process(
+        pid: i32,
+        mappings: Vec<(u64, u64, u8, i64, u64)>,
+        pages: Option<&Pages>,
+        files: Vec<String>,
+    ) -> PyResult<Space> {
+        let mut segments = Vec::new();
+        for (start, end, kind, file, offset) in mappings {
+            match (kind, pages) {
+                (0, Some(pages)) => by_pages(start, end, pages, |_| Source::Null, &mut segments),
+                (1, Some(pages)) if file >= 0 => {
+                    let absent = |at| Source::File { index: file as u32, offset: offset.wrapping_add(at - start) };
+                    by_pages(start, end, pages, absent, &mut segments);
+                }
+                _ => segments.push(Segment { start, end, source: Source::Process }),
+            }
+        }
+        let mem = File::open(format!("/proc/{pid}/mem")).ok();
+        Space::build(segments, files, Origin::Process { pid, mem })
+    }
+
+    /// The space of a core. `segments`: `(start, end, file_index, file_offset)`; index -1: zeros by definition.
+    #[staticmethod]
+    fn for_core(segments: Vec<(u64, u64, i64, u64)>, files: Vec<String>) -> PyResult<Space> {
+        let source = |index: i64, offset| match index {
+            ..0 => Source::Null,
+            _ => Source::File { index: index as u32, offset },
+        };
+        let segments = segments
+            .into_iter()
+            .map(|(start, end, index, offset)| Segment { start, end, source: source(index, offset) })
+            .collect();
+        Space::build(segments, files, Origin::Nothing)
+    }
+
+    /// A space whose bytes come from `read(address, size) -> bytes`, on the calling thread.
+    #[staticmethod]
+    fn for_remote(segments: Vec<(u64, u64)>, read: Py<PyAny>) -> PyResult<Space> {
+        let segments =
+            segments.into_iter().map(|(start, end)| Segment { start, end, source: Source::Process }).collect();
+        Space::build(segments, Vec::new(), Origin::Remote(read))
+    }
+
+    /// `size` bytes at `address`. Raises Fault with the first address that is absent.
+    #[pyo3(name = "read")]
+    fn py_read<'py>(&self, py: Python<'py>, address: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+        if !self.covers(address, size as u64) {
+            let prefix = self.prefix(address, size as u64);
+            return Err(Missing(address.wrapping_add(prefix)).into());
+        }
+        PyBytes::new_with(py, size, |buffer| self.exact(address, buffer).map_err(PyErr::from))
+    }
+
+    /// As many of `size` bytes at `address` as are there before the first absent one.
+    fn read_available<'py>(&self, py: Python<'py>, address: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let mut buffer = vec![0; self.prefix(address, size as u64) as usize];
+        let got = self.fill(address, &mut buffer);
+        Ok(PyBytes::new(py, &buffer[..got]))
+    }
+
+    fn u64(&self, address: u64) -> PyResult<u64> {
+        Ok(self.word(address)?)
+    }
+
+    fn u32(&self, address: u64) -> PyResult<u32> {
+        let mut bytes = [0; 4];
+        self.exact(address, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// The bytes before the first NUL at `address`, at most `limit`. Raises Fault where the string runs off.
+    #[pyo3(signature = (address, limit=4096))]
+    fn cstring<'py>(&self, py: Python<'py>, address: u64, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.string(address, limit)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Whether every byte of [address, address + size) can be read.
+    fn contains(&self, address: u64, size: u64) -> bool {
+        self.covers(address, size)
+    }
+
+    /// How many bytes were read so far.
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+impl Space {
+    /// How many of `size` bytes at `address` are in segments without a gap.
+    fn prefix(&self, address: u64, size: u64) -> u64 {
+        let end = address.saturating_add(size);
+        let mut at = address;
+        let mut index = self.segments.partition_point(|segment| segment.end <= address);
+        while at < end {
+            match self.segments.get(index) {
+                Some(segment) if segment.start <= at => at = segment.end.min(end),
+                _ => break,
+            }
+            index += 1;
+        }
+        at - address
+    }
+
+    /// The bytes before the first NUL at `address`, at most `limit`.
+    pub fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Missing> {
+        let mut bytes = Vec::new();
+        while bytes.len() < limit {
+            let mut part = [0; 64];
+            let at = address.wrapping_add(bytes.len() as u64);
+            let got = self.fill(at, &mut part);
+            if let Some(end) = part[..got].iter().position(|byte| *byte == 0) {
+                bytes.extend_from_slice(&part[..end]);
+                break;
+            }
+            bytes.extend_from_slice(&part[..got]);
+            if got < part.len() {
+                return Err(Missing(at.wrapping_add(got as u64)));
+            }
+        }
+        bytes.truncate(limit);
+        Ok(bytes)
+    }
+}
+
+/// The error of the last system call, as Python's OSError with its number.
+pub fn os_error(error: std::io::Error) -> PyErr {
+    PyOSError::new_err((error.raw_os_error(), error.to_string()))
+}

@@ -1,0 +1,241 @@
+//! Which addresses are Python types, decided once for each and remembered.
+//!
+//! A type is found by its shape: its `ob_type` is a type whose `tp_flags` say that it subclasses `type`, and so on up
+//! to the one that is its own type. Only addresses where a type can lie are read at all: the writable data of loaded
+//! objects, and used chunks that are large enough for one.
+
+use crate::chunks::{Chunks, State};
+use crate::space::Space;
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Addresses spread well by one multiplication; the target cannot choose ours.
+#[derive(Default)]
+pub struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    }
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (value ^ (value >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+pub type ByAddress<V> = HashMap<u64, V, BuildHasherDefault<AddressHasher>>;
+
+/// A pointer field that owns a block, at `offset` from the object; only where the 32 bits at `test` from the object,
+/// masked, are `value` or, if not `equal`, are anything else (a mask of zero: always).
+#[derive(Clone, Copy, FromPyObject)]
+pub struct Claim {
+    pub offset: i64,
+    pub test: i64,
+    pub mask: u32,
+    pub value: u32,
+    pub equal: bool,
+    /// What the block is to its owner, an index into the caller's names.
+    pub role: u8,
+}
+
+/// Types that own blocks by the same fields: by a bit of `tp_flags`, or by the name of a static base type.
+#[derive(Clone, FromPyObject)]
+pub struct Family {
+    pub flags: u64,
+    pub names: Vec<String>,
+    pub claims: Vec<Claim>,
+}
+
+/// What the Python side knows of `PyTypeObject` and of what precedes an object in its block.
+#[derive(Clone, FromPyObject)]
+pub struct TypeLayout {
+    pub ob_type: u64,
+    pub tp_name: u64,
+    pub tp_basicsize: u64,
+    pub tp_itemsize: u64,
+    pub tp_flags: u64,
+    pub tp_base: u64,
+    /// The least size of a heap type's chunk.
+    pub smallest_heap_type: u64,
+    pub flag_gc: u64,
+    pub flag_type_subclass: u64,
+    /// Bytes of PyGC_Head.
+    pub gc_head: u64,
+    /// Flags of which any puts `pre_header` more bytes before the object.
+    pub flags_pre_header: u64,
+    pub pre_header: u64,
+    /// A bit of flags whose types may be smaller than tp_basicsize (compact str).
+    pub flag_no_minimum: u64,
+    pub families: Vec<Family>,
+    /// [start, end) of the writable data of loaded objects.
+    pub data: Vec<(u64, u64)>,
+}
+
+#[derive(Clone)]
+pub struct Kind {
+    pub address: u64,
+    /// Bytes between the start of the block and the object.
+    pub pre: u64,
+    pub flags: u64,
+    /// The least size of a block that holds an object of it.
+    pub least: u64,
+    pub claims: Vec<Claim>,
+}
+
+pub struct Types<'a> {
+    space: &'a Space,
+    chunks: Option<&'a Chunks>,
+    pub layout: &'a TypeLayout,
+    known: ByAddress<Option<u32>>,
+    metatypes: ByAddress<bool>,
+    pub kinds: Vec<Kind>,
+    memo: [(u64, Option<u32>); MEMO],
+}
+
+const MEMO: usize = 256;
+const MOST_BASES: usize = 64;
+const LARGEST_BASIC_SIZE: u64 = 1 << 20;
+
+impl<'a> Types<'a> {
+    pub fn new(space: &'a Space, chunks: Option<&'a Chunks>, layout: &'a TypeLayout) -> Types<'a> {
+        Types {
+            space,
+            chunks,
+            layout,
+            known: ByAddress::default(),
+            metatypes: ByAddress::default(),
+            kinds: Vec::new(),
+            memo: [(0, None); MEMO],
+        }
+    }
+
+    /// The number of the type at `address`, if it is one.
+    #[inline]
+    pub fn lookup(&mut self, address: u64) -> Option<u32> {
+        if address < 4096 || address % 8 != 0 {
+            return None;
+        }
+        let slot = ((address >> 4) ^ (address >> 12)) as usize % MEMO;
+        if self.memo[slot].0 == address {
+            return self.memo[slot].1;
+        }
+        let answer = match self.known.get(&address) {
+            Some(answer) => *answer,
+            None if !self.may_lie_at(address) => return None,
+            None => self.decide(address),
+        };
+        self.memo[slot] = (address, answer);
+        answer
+    }
+
+    fn is_data(&self, address: u64) -> bool {
+        let place = self.layout.data.partition_point(|(_, end)| *end <= address);
+        self.layout.data.get(place).is_some_and(|(start, _)| *start <= address)
+    }
+
+    fn may_lie_at(&self, address: u64) -> bool {
+        if self.is_data(address) {
+            return true;
+        }
+        let Some((start, end, state)) = self.chunks.and_then(|chunks| chunks.locate(address)) else { return false };
+        let inside = address - start;
+        state == State::Used && end - start >= self.layout.smallest_heap_type && (16..=16 + 64).contains(&inside)
+    }
+
+    #[cold]
+    fn decide(&mut self, address: u64) -> Option<u32> {
+        let answer = self.examine(address).map(|kind| {
+            self.kinds.push(kind);
+            self.kinds.len() as u32 - 1
+        });
+        self.known.insert(address, answer);
+        answer
+    }
+
+    fn field(&self, address: u64, offset: u64) -> Option<u64> {
+        self.space.word(address.wrapping_add(offset)).ok()
+    }
+
+    fn examine(&mut self, address: u64) -> Option<Kind> {
+        let layout = self.layout;
+        let metatype = self.field(address, layout.ob_type)?;
+        if !self.is_metatype(metatype, 0) {
+            return None;
+        }
+        let basic = self.field(address, layout.tp_basicsize)?;
+        let item = self.field(address, layout.tp_itemsize)?;
+        let flags = self.field(address, layout.tp_flags)?;
+        if !(16..LARGEST_BASIC_SIZE).contains(&basic) || item >= LARGEST_BASIC_SIZE {
+            return None;
+        }
+        let gc = if flags & layout.flag_gc != 0 { layout.gc_head } else { 0 };
+        let extra = if flags & layout.flags_pre_header != 0 { layout.pre_header } else { 0 };
+        let pre = gc + extra;
+        let least = if flags & layout.flag_no_minimum != 0 { pre + layout.ob_type + 8 } else { pre + basic };
+        Some(Kind { address, pre, flags, least, claims: self.claims(address, flags) })
+    }
+
+    /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.
+    fn is_metatype(&mut self, address: u64, depth: usize) -> bool {
+        if let Some(known) = self.metatypes.get(&address) {
+            return *known;
+        }
+        let answer = depth < 8 && address % 8 == 0 && self.may_lie_at(address) && {
+            let flags = self.field(address, self.layout.tp_flags).unwrap_or(0);
+            let own = self.field(address, self.layout.ob_type).unwrap_or(0);
+            flags & self.layout.flag_type_subclass != 0 && (own == address || self.is_metatype(own, depth + 1))
+        };
+        self.metatypes.insert(address, answer);
+        answer
+    }
+
+    fn claims(&self, address: u64, flags: u64) -> Vec<Claim> {
+        let named = self.base_names(address);
+        let belongs = |family: &&Family| {
+            flags & family.flags != 0
+                || family.names.iter().any(|name| named.iter().any(|base| base == name.as_bytes()))
+        };
+        self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
+    }
+
+    /// The names of the type and of its bases along tp_base.
+    fn base_names(&self, address: u64) -> Vec<Vec<u8>> {
+        let mut names = Vec::new();
+        let mut at = address;
+        while at != 0 && names.len() < MOST_BASES {
+            let name = self.field(at, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
+            names.push(name.unwrap_or_default());
+            at = self.field(at, self.layout.tp_base).unwrap_or(0);
+        }
+        names
+    }
+
+    /// The type of the object in the block whose first bytes are `head`: the type's number and whether it is alive.
+    /// An object on a free list has its type still, and a reference count of zero.
+    #[inline]
+    pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
+        let mut pre = 0;
+        while pre + 16 <= head.len().min(80) {
+            let kind = self.lookup(crate::u64_at(head, pre + 8));
+            if let Some(kind) = kind {
+                let found = &self.kinds[kind as usize];
+                if found.pre == pre as u64 && found.least <= size {
+                    let count = crate::u64_at(head, pre);
+                    if count < LARGEST_COUNT && !(count > 1 << 20 && self.is_data(count)) {
+                        return Some((kind, count != 0));
+                    }
+                }
+            }
+            pre += 16;
+        }
+        None
+    }
+}
+
+/// More references than memory can hold. A pointer in the place of the count is larger, unless the program lies in the
+/// lowest 4 GiB: then it points into the program's data.
+const LARGEST_COUNT: u64 = 1 << 32;

@@ -1,0 +1,70 @@
+"""Build gdbheap: a pure Python package, and one abi3 module in Rust that every Python from 3.9 up can load.
+
+All of what is installed is declared here; pyproject.toml only says how to build and how to check.
+"""
+
+import ast
+from pathlib import Path
+
+from setuptools import find_packages, setup
+from setuptools_rust import Binding, RustExtension
+
+HERE = Path(__file__).resolve().parent
+
+
+def version():
+    """Return ``__version__`` of gdbheap/__init__.py without importing it: the native module is not built yet."""
+    tree = ast.parse((HERE / "gdbheap" / "__init__.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__version__":
+            return ast.literal_eval(node.value)
+    raise RuntimeError("gdbheap/__init__.py has no __version__")
+
+
+def packages():
+    """Return gdbheap and its subpackages; the folder commands/ becomes gdbheap.commands."""
+    below = find_packages(str(HERE), include=["gdbheap", "gdbheap.*"])
+    commands = ["gdbheap.commands." + name for name in find_packages(str(HERE / "commands"))]
+    return below + ["gdbheap.commands"] + commands
+
+
+setup(
+    name="gdbheap",
+    version=version(),
+    description="Where a process's memory went, down to the last page, from gdb or a shell",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.9",
+    packages=packages(),
+    package_dir={"gdbheap.commands": "commands"},
+    package_data={
+        "gdbheap": ["py.typed", "_native.pyi"],
+        "gdbheap.loader": ["gdbheap"],
+        "gdbheap.layout": ["tables/*.json"],
+    },
+    rust_extensions=[
+        RustExtension(
+            "gdbheap._native",
+            path="native/Cargo.toml",
+            binding=Binding.PyO3,
+            py_limited_api=True,
+            debug=False,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp39"}},
+    zip_safe=False,
+    install_requires=["pyelftools>=0.29", "tabulate>=0.9"],
+    extras_require={
+        "test": ["pytest>=7", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
+    },
+    entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell:main"]},
+    classifiers=[
+        "Environment :: Console",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Rust",
+        "Topic :: Software Development :: Debuggers",
+    ],
+)
