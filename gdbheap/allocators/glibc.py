@@ -1,0 +1,303 @@
+"""glibc's heap at one stop: arenas, the stretches of memory they walk over, thread caches and mmapped chunks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Callable
+
+from gdbheap import _native
+from gdbheap.allocators.glibc_locate import (
+    ArenaTest,
+    MallocPar,
+    MallocState,
+    Tcache,
+    find_main_arena,
+    find_mp,
+    find_tcaches,
+)
+from gdbheap.errors import Fault
+from gdbheap.layout.facts import Facts
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.target import Damage, Target
+
+HEAP_MAX = 64 << 20
+HUGE_HEAP_PAGES = 4
+MOST_HEAPS = 65536
+PAGE = 4096
+HEADER = 16
+VERSION_MARK = b"stable release version "
+
+Ranges = list[tuple[int, int]]
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of one arena to walk: [start, end), with the top chunk's address if it lies here, else 0."""
+
+    arena: int
+    start: int
+    end: int
+    top: int
+    fast: list[int]
+    safe_linking: bool
+
+
+@dataclass(frozen=True)
+class ArenaTotals:
+    """One arena by ``malloc_stats``' definitions; sizes in bytes, headers included."""
+
+    index: int
+    address: int
+    system: int
+    free: int
+    fast: int
+    tcache: int
+    top: int
+    used_chunks: int
+    free_chunks: int
+
+    @property
+    def in_use(self) -> int:
+        """``malloc_stats``' "in use bytes": all but top, bins and fast bins; thread caches count as in use there."""
+        return self.system - self.free - self.fast - self.top
+
+
+@dataclass(frozen=True)
+class MappedChunk:
+    """A chunk with a mapping of its own: where the mapping starts, the chunk's header, and the bytes mapped."""
+
+    base: int
+    chunk: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Where the mapping ends."""
+        return self.base + self.size
+
+
+class Glibc:
+    """glibc's malloc in one target. Locating it happens at construction (raises Unsupported), walking on request."""
+
+    def __init__(self, target: Target, facts: Facts) -> None:
+        self.target = target
+        self.arenas, self.libc = find_main_arena(target, facts)
+        self.par: MallocPar = find_mp(target, self.main, self.libc, facts)
+        self.damage: list[Damage] = []
+        self.warnings: list[str] = []
+        self.heap_reserves: Ranges = []
+        self._heap_headers: Ranges = []
+        self.stretches = self._stretches()
+        self.is_arena = ArenaTest([(stretch.start, stretch.end) for stretch in self.stretches])
+        self.tcaches: list[Tcache] = find_tcaches(target, self.is_arena)
+        self.safe_linking = self._detect_safe_linking()
+        facts.add("thread caches", f"{len(self.tcaches)} of {len(target.threads)} threads", "a chunk of the cache's size below each thread pointer")
+        facts.add("safe-linking", "yes" if self.safe_linking else "no", "which decoding of the thread caches' links ends them")
+        self.version = _version(self.libc)
+        if self.version:
+            facts.add("glibc", self.version, f"text of {self.libc.path}, whose build-id is the one in memory")
+        self._chunks: _native.Chunks | None = None
+        self._mapped: list[MappedChunk] | None = None
+
+    @property
+    def main(self) -> MallocState:
+        """``main_arena``."""
+        return self.arenas[0]
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no arena ever got memory: another allocator serves this program."""
+        return all(state.system_mem == 0 for state in self.arenas)
+
+    # Where the arenas' memory lies.
+
+    def _stretches(self) -> list[Stretch]:
+        stretches = self._main_stretch()
+        for index, state in enumerate(self.arenas[1:], start=1):
+            stretches.extend(self._heaps_of(index, state))
+        return stretches
+
+    def _main_stretch(self) -> list[Stretch]:
+        main, start = self.main, (self.par.sbrk_base + 15) // 16 * 16
+        if not main.system_mem or not 0 < start <= main.top:
+            return []
+        try:
+            end = main.top + (self.target.space.u64(main.top + 8) & ~7)
+        except Fault as fault:
+            self._report(fault.args[0], "top chunk of the main arena", "bytes that can be read", "absent bytes")
+            return []
+        mapping = self.target.mappings.find(start)
+        if mapping is None or end > mapping.end:
+            self._report(main.top, "size of the top chunk", "an end inside the heap", f"{end:#x}")
+            end = mapping.end if mapping else start
+        return [Stretch(0, start, end, main.top, main.fast, True)] if start < end else []
+
+    def _heap_span(self) -> int:
+        huge = self.par.hp_pagesize
+        return huge * HUGE_HEAP_PAGES if 0 < huge <= 1 << 30 else HEAP_MAX
+
+    def _heaps_of(self, index: int, state: MallocState) -> list[Stretch]:
+        """The heaps of a thread's arena: from the one that holds its top back to the first, by ``heap_info.prev``."""
+        span = self._heap_span()
+        first = state.address // span * span
+        heap = state.top // span * span
+        stretches: list[Stretch] = []
+        seen: set[int] = set()
+        while heap and heap not in seen and len(seen) < MOST_HEAPS:
+            seen.add(heap)
+            try:
+                owner, previous, size = (self.target.space.u64(heap + offset) for offset in (0, 8, 16))
+            except Fault as fault:
+                self._report(fault.args[0], f"heap_info of arena {index}", "bytes that can be read", "absent bytes")
+                break
+            if owner != state.address or not 0 < size <= span:
+                self._report(heap, f"heap_info of arena {index}", f"ar_ptr {state.address:#x}", f"{owner:#x}, size {size:#x}")
+                break
+            stretches.append(self._stretch_of_heap(index, state, heap, heap + size, heap == first))
+            heap = previous
+        return stretches
+
+    def _stretch_of_heap(self, index: int, state: MallocState, heap: int, end: int, is_first: bool) -> Stretch:
+        info_size = state.address % self._heap_span()
+        header = info_size + state.layout["size"] if is_first else info_size
+        start = (heap + header + 15) // 16 * 16
+        self._heap_headers.append((heap, start))
+        self.heap_reserves.append((heap, heap + self._heap_span()))
+        top = state.top if heap <= state.top < end else 0
+        return Stretch(index, start, end, top, state.fast, True)
+
+    def _report(self, address: int, what: str, expected: str, found: str) -> None:
+        self.damage.append(Damage(address, what, expected, found))
+
+    def _detect_safe_linking(self) -> bool:
+        """2.32 and later store links xor their own address shifted; the last entry of a list tells."""
+        for tcache in self.tcaches:
+            for entry, count in tcache.lists:
+                for safe in (True, False):
+                    if self._list_length(entry, safe, count + 1) == count:
+                        return safe
+        return True
+
+    def _list_length(self, entry: int, safe: bool, most: int) -> int:
+        length, at = 0, entry
+        while at and length < most and at % 16 == 0 and self.is_arena(at):
+            length += 1
+            try:
+                link = self.target.space.u64(at)
+            except Fault:
+                return -1
+            at = link ^ (at >> 12) if safe else link
+        return length if at == 0 else -1
+
+    # The walk.
+
+    def walk(self, progress: Progress | None = None) -> _native.Chunks:
+        """Every block of every arena; kept. Raises KeyboardInterrupt."""
+        if self._chunks is None:
+            lists = [entry for tcache in self.tcaches for entry in tcache.lists]
+            stretches = [
+                Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches
+            ]
+            space = self.target.space
+            self._chunks, _taken = _native.walk_chunks(space, stretches, lists, self.safe_linking, progress)
+            self.damage.extend(Damage(*row) for row in self._chunks.damage)
+            self._check_books()
+        return self._chunks
+
+    def _check_books(self) -> None:
+        """The walked bytes of each arena, headers included, must be its ``system_mem``."""
+        for totals in self.totals():
+            walked = sum(end - start for arena, start, end, _ in self.walk().totals() if arena == totals.index)
+            if totals.index:
+                firsts = {stretch.start for stretch in self.stretches if stretch.arena == totals.index}
+                walked += sum(end - start for start, end in self._heap_headers if end in firsts)
+            else:
+                walked += sum(s.start - self.par.sbrk_base for s in self.stretches if s.arena == 0)
+            if walked != totals.system:
+                self.warnings.append(
+                    f"arena {totals.index} holds {totals.system} bytes by its own count, {walked} were walked"
+                )
+
+    def totals(self) -> list[ArenaTotals]:
+        """Every arena in the order of the ring, as ``malloc_stats`` prints them."""
+        states = {state: number for number, state in enumerate(_native.STATES)}
+        sums = [[[0, 0] for _ in states] for _ in self.arenas]
+        for arena, _start, _end, tallies in self.walk().totals():
+            for state, (count, size) in enumerate(tallies):
+                sums[arena][state][0] += count
+                sums[arena][state][1] += size
+        return [self._totals_of(index, state, sums[index], states) for index, state in enumerate(self.arenas)]
+
+    def _totals_of(
+        self, index: int, state: MallocState, sums: list[list[int]], states: dict[str, int]
+    ) -> ArenaTotals:
+        def size(name: str) -> int:
+            return sums[states[name]][1]
+
+        def count(*names: str) -> int:
+            return sum(sums[states[name]][0] for name in names)
+
+        return ArenaTotals(
+            index=index,
+            address=state.address,
+            system=state.system_mem,
+            free=size("free"),
+            fast=size("fast"),
+            tcache=size("tcache"),
+            top=size("top"),
+            used_chunks=count("used"),
+            free_chunks=count("free", "fast", "tcache"),
+        )
+
+    # mmapped chunks.
+
+    def find_mapped(self, ranges: Ranges) -> list[MappedChunk]:
+        """The mmapped chunks in ``ranges``, the anonymous memory that nobody else owns; kept."""
+        if self._mapped is None:
+            style = MmappedStyle(header_outside=self.main.layout["fastbinsY"] is None, page=PAGE)
+            found = _native.find_mmapped(self.target.space, ranges, style)
+            self._mapped = [MappedChunk(*row) for row in found]
+            self._check_mapped()
+        return self._mapped
+
+    def _check_mapped(self) -> None:
+        count, size = len(self._mapped or []), sum(chunk.size for chunk in self._mapped or [])
+        if (count, size) != (self.par.n_mmaps, self.par.mmapped_mem):
+            self.warnings.append(
+                f"mp_ counts {self.par.n_mmaps} mmapped chunks of {self.par.mmapped_mem} bytes, found were {count} of {size}"
+            )
+
+    def owned_ranges(self) -> Ranges:
+        """What arenas own: the main heap and the reserves of the thread heaps, ascending."""
+        main = [(self.par.sbrk_base, s.end) for s in self.stretches if s.arena == 0]
+        return sorted(main + self.heap_reserves)
+
+    def mapped_at(self, address: int) -> MappedChunk | None:
+        """The mmapped chunk that holds ``address``, of those found."""
+        chunks = self._mapped or []
+        index = bisect_right([chunk.base for chunk in chunks], address) - 1
+        return chunks[index] if index >= 0 and address < chunks[index].end else None
+
+
+@dataclass(frozen=True)
+class MmappedStyle:
+    """How this glibc writes the header of an mmapped chunk (2.43 moved it out of ``size``)."""
+
+    header_outside: bool
+    page: int
+
+
+def _version(libc: LoadedObject) -> str | None:
+    """``2.36`` from the banner in libc's file, if that file is the one that is loaded."""
+    if libc.file is None:
+        return None
+    try:
+        with open(libc.file, "rb") as stream:
+            text = stream.read(64 << 20)
+    except OSError:
+        return None
+    place = text.find(VERSION_MARK)
+    version = text[place + len(VERSION_MARK) :][:8].split(b".\n")[0].split(b"\n")[0] if place >= 0 else b""
+    return version.decode("ascii", "replace").rstrip(".") or None

@@ -1,0 +1,138 @@
+"""What is at this address, and who owns it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.answers.describing import describe_blocks
+from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.heap import Heap
+
+HEADER = 16
+
+
+@dataclass(frozen=True)
+class AtMapping:
+    """The mapping that holds the address; ``owner`` says whose memory it is there."""
+
+    start: int
+    end: int
+    perms: str
+    name: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """The block that holds the address: malloc's pointer, size with its header, its state, and the list it is on."""
+
+    address: int
+    size: int
+    state: str
+    allocator: str
+    arena: int | None
+    list: str | None
+
+
+@dataclass(frozen=True)
+class Object:
+    """The Python object in the block: ``size`` is the block's, ``text`` a bounded repr or None."""
+
+    address: int
+    type: str
+    size: int
+    text: str | None
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The object that owns the block, and what the block is to it; or a description without an address."""
+
+    address: int | None
+    type: str | None
+    what: str
+
+
+@dataclass(frozen=True)
+class At:
+    """The answer of ``heap at``."""
+
+    mapping: AtMapping
+    block: Block | None
+    object: Object | None
+    owner: Owner | None
+
+
+def at(heap: Heap, address: int) -> At:
+    """What is at ``address``. Raises UsageError when no mapping holds it."""
+    mapping = heap.target.mappings.find(address)
+    if mapping is None:
+        raise UsageError(f"{address:#x} is in no mapping of this target; heap info lists none there, check the address")
+    block = find_block(heap, address)
+    found = _object(heap, block) if block is not None and block.state == "used" else None
+    owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None
+    whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
+    return At(whose, block, found, owner)
+
+
+def find_block(heap: Heap, address: int) -> Block | None:
+    """The allocator's block at ``address``: pymalloc's first, its arenas lie inside nobody else's."""
+    python = heap.python_or_none
+    row = python.pools.find(heap.target.space, address) if python else None
+    if python is not None and row is not None:
+        arena = next((a.index for a in python.arenas if a.address <= address < a.address + python.arena_size), None)
+        return Block(row[0], row[1], row[2], "pymalloc", arena, None)
+    try:
+        return _glibc_block(heap, address)
+    except GdbheapError:
+        return None
+
+
+def _glibc_block(heap: Heap, address: int) -> Block | None:
+    found = heap.chunks.find_many([address])[0]
+    if found is not None:
+        chunk, size, state = found
+        return Block(chunk + HEADER, size, state, "glibc", heap.chunks.arena_of(chunk), _list_name(state, size))
+    heap.mapped
+    mapped = heap.glibc.mapped_at(address)
+    if mapped is None:
+        return None
+    return Block(mapped.chunk + HEADER, mapped.end - mapped.chunk, "used", "glibc", None, "mmapped")
+
+
+def _list_name(state: str, size: int) -> str | None:
+    """Where a free chunk waits: the thread cache's and the fast bins' lists are by size."""
+    return {"free": "bins", "tcache": f"tcache of {size}", "fast": f"fast bin of {size}"}.get(state)
+
+
+def _object(heap: Heap, block: Block) -> Object | None:
+    objects = heap.objects_or_none
+    found = objects.objects_in([(block.address, block.size)])[0] if objects else None
+    if objects is None or found is None:
+        return None
+    name = found.type if found.alive else f"{found.type} (on a free list)"
+    return Object(found.address, name, block.size, objects.text(found))
+
+
+def _owner(heap: Heap, block: Block) -> Owner | None:
+    objects = heap.objects_or_none
+    owner = objects.owners_of([block.address], heap.classifying)[block.address] if objects else None
+    if owner is not None:
+        return Owner(owner.address, owner.type, owner.role)
+    return Owner(None, None, describe_blocks(heap, [(block.address, block.size)])[block.address])
+
+
+def _whose(heap: Heap, address: int, block: Block | None) -> str:
+    """Whose memory an address is, in words."""
+    if block is not None:
+        return f"{block.allocator} arena {block.arena}" if block.arena is not None else f"{block.allocator} {block.list}"
+    stack = next((stack for stack in heap.stacks if stack.start <= address < stack.end), None)
+    if stack is not None:
+        return f"stack of thread {stack.tid}"
+    loaded = heap.target.object_of(address)
+    if loaded is not None:
+        return loaded.path
+    mapping = heap.target.mappings.find(address)
+    return "shared memory" if mapping and not mapping.private else "other"
+
+

@@ -1,0 +1,43 @@
+"""Is anything damaged?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.errors import GdbheapError, NotAPython
+from gdbheap.heap import Heap
+from gdbheap.target.target import Damage
+
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Check:
+    """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's."""
+
+    ok: bool
+    regions: int
+    chunks: int
+    pools: int
+
+
+def check(heap: Heap) -> Check:
+    """Walk everything. Damage is added to ``heap.damage``. Raises Unsupported without glibc's malloc."""
+    totals = heap.chunks.totals()
+    chunks = sum(count for _, _, _, tallies in totals for count, _ in tallies)
+    pools = _check_pools(heap)
+    return Check(not heap.damage, len(totals), chunks, pools)
+
+
+def _check_pools(heap: Heap) -> int:
+    try:
+        python = heap.python
+    except NotAPython:
+        return 0
+    except GdbheapError as error:
+        heap.note(str(error))
+        return 0
+    known = {damage.address for damage in python.damage}
+    rows = python.pools.verify(heap.target.space, MOST)
+    python.damage.extend(Damage(*row) for row in rows if row[0] not in known)
+    return python.pools.pool_count

@@ -1,0 +1,117 @@
+"""Which free memory is not given back, where is it, and what pins it?
+
+A hole is a maximal run of bytes inside an arena that nobody holds: neighbouring free chunks together, whether they lie
+in bins, fast bins or thread caches. The top chunk is not a hole. In pymalloc's arenas: neighbouring free pools, or
+neighbouring free blocks of one pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gdbheap.answers.describing import describe_blocks
+from gdbheap.heap import Heap
+
+if TYPE_CHECKING:
+    from gdbheap._native import Block
+
+HEADER = 16
+PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The block before or behind a hole: malloc's pointer, size in bytes with its header, and what it is."""
+
+    address: int
+    size: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Hole:
+    """One hole. ``address`` is what malloc would return for its first chunk, ``size`` the bytes of its chunks, headers
+    included, ``resident`` the whole pages inside it that are in memory (None: not known)."""
+
+    address: int
+    size: int
+    resident: int | None
+    arena: int | None
+    allocator: str
+    before: Neighbour | None
+    after: Neighbour | None
+
+
+@dataclass(frozen=True)
+class Holes:
+    """The answer of ``heap holes``, largest first; the sums are over all that match, also when the list is cut."""
+
+    holes: list[Hole]
+    count: int
+    bytes: int
+    resident: int | None
+
+
+def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None) -> Holes:
+    """Every hole of at least ``minimum`` bytes. Raises Unsupported without glibc's malloc."""
+    found = _glibc_holes(heap, minimum) + _pymalloc_holes(heap, minimum)
+    found.sort(key=lambda hole: (-hole.size, hole.address))
+    residents = [hole.resident for hole in found]
+    resident = None if None in residents or heap.target.pages is None else sum(r or 0 for r in residents)
+    shown = _named(heap, found if top is None else found[:top])
+    return Holes(shown, len(found), sum(hole.size for hole in found), resident)
+
+
+def _glibc_holes(heap: Heap, minimum: int) -> list[Hole]:
+    rows = heap.chunks.holes(max(minimum, 1))
+    return [
+        Hole(
+            start + HEADER, end - start, _resident(heap, start, end), heap.chunks.arena_of(start), "glibc",
+            _neighbour(before, HEADER), _neighbour(behind, HEADER),
+        )
+        for start, end, _region, before, behind in rows
+    ]  # fmt: skip
+
+
+def _pymalloc_holes(heap: Heap, minimum: int) -> list[Hole]:
+    python = heap.python_or_none
+    if python is None or minimum > python.arena_size:
+        return []
+    return [
+        Hole(start, end - start, _resident(heap, start, end), arena, "pymalloc", _neighbour(before, 0), _neighbour(behind, 0))
+        for start, end, arena, before, behind in python.pools.holes(heap.target.space, max(minimum, 1))
+    ]
+
+
+def _resident(heap: Heap, start: int, end: int) -> int | None:
+    """Bytes in whole resident pages inside [start, end): what could be given back."""
+    if heap.target.pages is None:
+        return None
+    first, last = (start + PAGE - 1) // PAGE * PAGE, end // PAGE * PAGE
+    return heap.target.pages.count(first, last)[0] if first < last else 0
+
+
+def _neighbour(block: Block | None, header: int) -> Neighbour | None:
+    if block is None:
+        return None
+    address, size, state = block
+    return Neighbour(address + header, size, state)
+
+
+def _named(heap: Heap, found: list[Hole]) -> list[Hole]:
+    """The same holes; neighbours in use get a description for their state."""
+    blocks = [
+        (neighbour.address, neighbour.size)
+        for hole in found
+        for neighbour in (hole.before, hole.after)
+        if neighbour is not None and neighbour.what == "used"
+    ]
+    words = describe_blocks(heap, blocks) if blocks else {}
+
+    def name(neighbour: Neighbour | None) -> Neighbour | None:
+        if neighbour is None:
+            return None
+        return replace(neighbour, what=words.get(neighbour.address, neighbour.what))
+
+    return [replace(hole, before=name(hole.before), after=name(hole.after)) for hole in found]

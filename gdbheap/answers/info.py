@@ -1,0 +1,44 @@
+"""What is known about this target, and where does each fact come from?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.layout.facts import Fact
+
+
+@dataclass(frozen=True)
+class Info:
+    """The answer of ``heap info``."""
+
+    facts: list[Fact]
+
+
+def info(heap: Heap) -> Info:
+    """Every fact, those of the target first; a part that cannot be had is a fact too, with its reason."""
+    facts = _target_facts(heap)
+    for name, ask in (("glibc", lambda: heap.glibc), ("Python", lambda: heap.objects)):
+        try:
+            ask()
+        except GdbheapError as error:
+            facts.append(Fact(name, "not known", str(error), None))
+    return Info(facts + heap.facts.all())
+
+
+def _target_facts(heap: Heap) -> list[Fact]:
+    target = heap.target
+    source = f"/proc/{target.pid}" if target.kind == "process" else "the core file"
+    facts = [
+        Fact("target", f"{target.kind} {target.pid if target.pid is not None else target.core}", source, None),
+        Fact("executable", target.exe or "unknown", source, None),
+        Fact("machine", target.machine, "ELF header", None),
+        Fact("mappings", str(len(target.mappings)), source, None),
+        Fact("threads", str(len(target.threads)), "registers", None),
+        Fact("residency", "known" if target.pages is not None else "unknown", target.rss.source, None),
+    ]
+    for loaded in target.objects:
+        trusted = f"{loaded.file} has the same" if loaded.file else None
+        facts.append(Fact(f"object {loaded.path}", loaded.build_id or "no build-id", "ELF notes in memory", trusted))
+    return facts

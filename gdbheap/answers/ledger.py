@@ -1,0 +1,224 @@
+"""Where did the memory go? Every byte of the address space, and every resident page, in exactly one line.
+
+A resident page that several owners touch belongs to one of them, in this order (the last wins): free memory, top,
+an allocator's own overhead, other memory, shared memory, stacks, files, mmapped chunks, blocks in use. So what is
+resident under "free" are whole pages that nobody holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap, subtract
+from gdbheap.target.mappings import Mapping
+
+# Ascending rank: the later owner gets a page that both touch.
+OWNERS = (
+    "glibc.free",
+    "pymalloc.free",
+    "glibc.top",
+    "glibc.overhead",
+    "pymalloc.overhead",
+    "other",
+    "shared",
+    "stacks",
+    "file",
+    "glibc.mmapped",
+    "glibc.used",
+    "pymalloc.used",
+    "unexplained",
+)
+RANK = {owner: rank for rank, owner in enumerate(OWNERS)}
+STATES = {
+    "used": "glibc.used",
+    "free": "glibc.free",
+    "tcache": "glibc.free",
+    "fast": "glibc.free",
+    "top": "glibc.top",
+    "fencepost": "glibc.overhead",
+    "foreign": "other",
+    "unexplained": "unexplained",
+}
+NAMES = (
+    ("file", None, "files: programs, libraries, mapped files"),
+    ("stacks", None, "stacks of threads"),
+    ("shared", None, "shared memory"),
+    ("glibc", None, "glibc malloc"),
+    ("glibc.used", "glibc", "chunks in use"),
+    ("glibc.mmapped", "glibc", "chunks with a mapping of their own"),
+    ("glibc.free", "glibc", "free chunks, also in thread caches and fast bins"),
+    ("glibc.top", "glibc", "top chunks"),
+    ("glibc.overhead", "glibc", "arenas' own data, and address space reserved for them"),
+    ("pymalloc", None, "Python's pymalloc"),
+    ("pymalloc.used", "pymalloc", "blocks in use"),
+    ("pymalloc.free", "pymalloc", "free blocks and pools"),
+    ("pymalloc.overhead", "pymalloc", "pool headers and padding"),
+    ("other", None, "other memory that a program or library mapped"),
+    ("unexplained", None, "unexplained"),
+)
+
+
+@dataclass(frozen=True)
+class Rss:
+    """What the kernel says: resident and swapped bytes, and where that was read."""
+
+    bytes: int | None
+    swap: int | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the ledger; sizes in bytes, None where residency is not known."""
+
+    id: str
+    parent: str | None
+    name: str
+    virtual: int
+    resident: int | None
+    swapped: int | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something worth knowing, with the bytes it is about and what to do next."""
+
+    id: str
+    bytes: int
+    text: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The answer of ``heap``."""
+
+    rss: Rss
+    ledger: list[Line]
+    findings: list[Finding]
+
+
+Sums = dict[str, tuple[int, int, int]]
+
+
+def ledger(heap: Heap) -> Ledger:
+    """The whole address space. What cannot be looked into (no glibc, no memory) stays under files, stacks and other."""
+    sums = _settle(heap, _sweep(heap))
+    known = heap.target.pages is not None
+    lines = [_line(name, parent, text, sums, known) for name, parent, text in NAMES]
+    rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
+    return Ledger(rss, [line for line in lines if line.virtual or not line.parent], findings(lines))
+
+
+def _line(name: str, parent: str | None, text: str, sums: Sums, known: bool) -> Line:
+    members = [values for owner, values in sums.items() if owner == name or owner.startswith(name + ".")]
+    virtual, resident, swapped = (sum(values[place] for values in members) for place in range(3))
+    return Line(name, parent, text, virtual, resident if known else None, swapped if known else None)
+
+
+def findings(lines: list[Line]) -> list[Finding]:
+    """Free memory that malloc keeps resident, if it is a tenth of what it holds or more."""
+    by_id = {line.id: line for line in lines}
+    kept, whole = by_id["glibc.free"].resident or 0, by_id["glibc"].resident or 0
+    if not whole or kept * 10 < whole:
+        return []
+    text = f"{100 * kept / whole:.0f} % of what glibc's malloc keeps resident are free pages"
+    return [Finding("glibc-free", kept, text, "heap holes shows the largest holes and what pins them")]
+
+
+class _Layout:
+    """The address space as ascending pieces, each with an owner or with blocks that say theirs."""
+
+    def __init__(self, heap: Heap) -> None:
+        self._heap = heap
+        self.pieces: list[tuple[int, int, str]] = []
+        self.regions: set[int] = set()
+        self.arenas: set[int] = set()
+
+    def build(self) -> None:
+        """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
+        heap = self._heap
+        self.pieces = [(stack.start, stack.end, "stacks") for stack in heap.stacks]
+        try:
+            self._add_glibc()
+        except GdbheapError as error:
+            heap.note(str(error))
+        python = heap.python_or_none
+        if python is not None:
+            self.arenas = {start for start, _end in python.ranges()}
+            self.pieces += [(start, end, "arena") for start, end in python.ranges()]
+        for loaded in heap.target.objects:
+            self.pieces += [(start, end, "file") for start, end in loaded.bss]
+        self._add_rest()
+
+    def _add_glibc(self) -> None:
+        heap = self._heap
+        _chunks, glibc = heap.chunks, heap.glibc
+        stretches = sorted((stretch.start, stretch.end) for stretch in glibc.stretches)
+        self.regions = {start for start, _end in stretches}
+        self.pieces += [(start, end, "region") for start, end in stretches]
+        reserved = subtract(sorted(glibc.owned_ranges()), stretches)
+        self.pieces += [(start, end, "glibc.overhead") for start, end in reserved]
+        self.pieces += [(chunk.base, chunk.end, "glibc.mmapped") for chunk in heap.mapped]
+
+    def _add_rest(self) -> None:
+        self.pieces.sort()
+        taken = [(start, end) for start, end, _owner in self.pieces]
+        mappings = list(self._heap.target.mappings)
+        whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.path != "[vsyscall]"]
+        starts = [mapping.start for mapping in mappings]
+        for start, end in subtract(whole, taken):
+            mapping = mappings[bisect_right(starts, start) - 1]
+            self.pieces.append((start, end, _owner_of(mapping)))
+        self.pieces.sort()
+
+
+def _owner_of(mapping: Mapping) -> str:
+    if not mapping.private:
+        return "shared"
+    if not mapping.anonymous:
+        return "file"
+    return "other"
+
+
+def _sweep(heap: Heap) -> Sums:
+    layout = _Layout(heap)
+    if heap.target.refusal is None:
+        layout.build()
+    else:
+        heap.note(str(heap.target.refusal))
+        layout._add_rest()
+    sweep = _native.Sweep(heap.target.pages, len(OWNERS))
+    states = {state: RANK[owner] for state, owner in STATES.items()}
+    parts = (RANK["pymalloc.used"], RANK["pymalloc.free"], RANK["pymalloc.overhead"])
+    at = 0
+    for start, end, owner in layout.pieces:
+        if start < at:
+            heap.note(f"two owners claim the bytes at {start:#x} ({owner} is the second)")
+            start = at
+        if start >= end:
+            continue
+        if owner == "region" and start in layout.regions:
+            at = sweep.add_chunks(heap.chunks, start, states)
+        elif owner == "arena" and start in layout.arenas:
+            at = sweep.add_arena(heap.target.space, heap.python.pools, start, parts)
+        else:
+            sweep.add(start, end, RANK.get(owner, RANK["unexplained"]))
+            at = end
+    return dict(zip(OWNERS, sweep.finish()))
+
+
+def _settle(heap: Heap, sums: Sums) -> Sums:
+    """Sets the pages found beside what the kernel says; what it says beyond them is unexplained."""
+    rss = heap.target.rss
+    if heap.target.pages is None or rss.bytes is None:
+        return sums
+    missing = rss.bytes - sum(resident for _, resident, _ in sums.values())
+    swapped = (rss.swap or 0) - sum(swap for _, _, swap in sums.values())
+    if missing < 0:
+        heap.note(f"the pages found are {-missing} bytes more than the kernel's Rss (zero pages that cannot be told apart)")
+    virtual, resident, swap = sums["unexplained"]
+    return {**sums, "unexplained": (virtual, resident + max(0, missing), swap + max(0, swapped))}

@@ -1,0 +1,52 @@
+"""What does the process itself say? Its ``malloc_stats()`` beside our own figures."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gdbheap.answers.arenas import Arenas
+
+WRAP = 1 << 32
+
+_ARENA = re.compile(r"^Arena (\d+):\s*$")
+_TOTAL = re.compile(r"^Total \(incl\. mmap\):\s*$")
+_FIGURE = re.compile(r"^(system|in use) bytes\s*=\s*(\d+)\s*$")
+
+
+@dataclass(frozen=True)
+class StatsRow:
+    """One figure: which arena (``total`` for the sum), which figure, and the two values in bytes."""
+
+    arena: str
+    what: str
+    theirs: int
+    ours: int
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The answer of ``heap stats``: the process's own words, whether all figures agree, and each figure."""
+
+    text: str
+    agrees: bool
+    rows: list[StatsRow]
+
+
+def compare(arenas: Arenas, text: str) -> Stats:
+    """Set what ``malloc_stats`` printed beside ``arenas``. It prints 32 bits of each figure (glibc casts to unsigned)."""
+    ours = {str(row.index): (row.system, row.in_use) for row in arenas.arenas}
+    ours["total"] = (arenas.total.system, arenas.total.in_use)
+    rows: list[StatsRow] = []
+    section = ""
+    for line in text.splitlines():
+        arena, figure = _ARENA.match(line), _FIGURE.match(line)
+        if arena:
+            section = arena[1]
+        elif _TOTAL.match(line):
+            section = "total"
+        elif figure and section in ours:
+            value = ours[section][0 if figure[1] == "system" else 1]
+            rows.append(StatsRow(section, f"{figure[1]} bytes", int(figure[2]), value))
+    complete = len(rows) == 2 * len(ours)
+    return Stats(text, complete and all(row.theirs == row.ours % WRAP for row in rows), rows)

@@ -1,0 +1,80 @@
+"""What can go wrong, as one family of exceptions.
+
+Every message is one line that says what failed and what to do next. ``status`` is the exit status that the shell
+command and ``gdb -batch`` end with. Nothing is printed here, and no exception is raised here.
+"""
+
+from __future__ import annotations
+
+from gdbheap._native import Fault
+
+__all__ = [
+    "Fault",
+    "GdbheapError",
+    "Interrupted",
+    "NoTarget",
+    "NotAPython",
+    "NotPermitted",
+    "Unsupported",
+    "UsageError",
+    "one_line",
+]
+
+LINE_LIMIT = 1000
+
+
+def one_line(text: object, limit: int = LINE_LIMIT) -> str:
+    """``text`` on one line of at most ``limit`` characters; control characters become ``?``.
+
+    Names that came from a target (paths, thread names) may hold line breaks and terminal escapes.
+    """
+    words = " ".join(str(text).split())
+    printable = "".join(character if character.isprintable() else "?" for character in words)
+    return printable if len(printable) <= limit else printable[: limit - 1] + "…"
+
+
+class GdbheapError(Exception):
+    """Base of all errors that a person is meant to read.
+
+    ``str(error)`` is one line. ``status`` is the exit status: 1 answered but damaged or partial, 2 wrong usage,
+    3 not permitted, 4 no such process or not a core, 5 not supported.
+    """
+
+    status: int = 1
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(one_line(message))
+
+
+class UsageError(GdbheapError):
+    """The command was typed wrongly: an unknown option, an address that is none, a value out of range."""
+
+    status = 2
+
+
+class NotPermitted(GdbheapError):
+    """The kernel refuses access to the process or the file; the message names the cause and the remedy."""
+
+    status = 3
+
+
+class NoTarget(GdbheapError):
+    """There is no memory to look at: no such process, a zombie, a kernel thread, not a core, an empty file."""
+
+    status = 4
+
+
+class Unsupported(GdbheapError):
+    """An allocator, an interpreter or an architecture that gdbheap does not know."""
+
+    status = 5
+
+
+class NotAPython(Unsupported):
+    """The target holds no Python interpreter; what is not about Python can still be answered."""
+
+
+class Interrupted(GdbheapError):
+    """Ctrl-C ended a walk; what was read until then is all there is."""
+
+    status = 1

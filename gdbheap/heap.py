@@ -1,0 +1,181 @@
+"""Everything read from one target during one stop, each part when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gdbheap import _native
+from gdbheap.allocators.glibc import Glibc, MappedChunk
+from gdbheap.allocators.pymalloc import Pymalloc
+from gdbheap.allocators.stacks import Stack, find_stacks
+from gdbheap.errors import GdbheapError, Unsupported
+from gdbheap.layout.facts import Facts
+from gdbheap.objects.census import Objects
+from gdbheap.target.target import Damage, Target
+
+Progress = Callable[[str, int, int], object]
+Ranges = list[tuple[int, int]]
+
+
+class Heap:
+    """One target at one stop. Parts that cannot be had raise the same error each time they are asked for.
+
+    ``progress`` is called as (label, bytes done, bytes in all) during long walks, on the calling thread.
+    """
+
+    def __init__(self, target: Target, progress: Progress | None = None) -> None:
+        self.target = target
+        self.progress = progress
+        self.facts = Facts()
+        self._parts: dict[str, Any] = {}
+        self._failures: dict[str, GdbheapError] = {}
+        self._notes: list[str] = []
+
+    def _part(self, name: str, make: Callable[[], Any]) -> Any:
+        if name in self._failures:
+            raise self._failures[name]
+        if name not in self._parts:
+            if self.target.refusal is not None:
+                raise self.target.refusal
+            try:
+                self._parts[name] = make()
+            except _native.Fault as fault:
+                error = Unsupported(f"{name} cannot be read: nothing is at {fault.args[0]:#x}")
+                self._failures[name] = error
+                raise error from fault
+            except GdbheapError as error:
+                self._failures[name] = error
+                raise
+        return self._parts[name]
+
+    @property
+    def glibc(self) -> Glibc:
+        """glibc's malloc. Raises Unsupported when the target has none."""
+        found: Glibc = self._part("glibc", lambda: Glibc(self.target, self.facts))
+        return found
+
+    @property
+    def python(self) -> Pymalloc:
+        """CPython's pymalloc. Raises NotAPython, or Unsupported."""
+        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts))
+        return found
+
+    @property
+    def python_or_none(self) -> Pymalloc | None:
+        """The same, None when there is none or it is not known."""
+        try:
+            return self.python
+        except GdbheapError:
+            return None
+
+    @property
+    def chunks(self) -> _native.Chunks:
+        """Every block of glibc's arenas."""
+        return self.glibc.walk(self._labelled("walking glibc's heaps"))
+
+    @property
+    def stacks(self) -> list[Stack]:
+        """The threads' stacks, ascending."""
+        found: list[Stack] = self._part("stacks", lambda: find_stacks(self.target))
+        return found
+
+    @property
+    def mapped(self) -> list[MappedChunk]:
+        """glibc's mmapped chunks, ascending."""
+        return self.glibc.find_mapped(self.unowned_ranges())
+
+    @property
+    def objects(self) -> Objects:
+        """The Python objects. Raises NotAPython, or Unsupported."""
+
+        def make() -> Objects:
+            chunks, _mapped = self.chunks, self.mapped
+            return Objects(self.glibc, self.python, chunks, self.facts)
+
+        found: Objects = self._part("objects", make)
+        return found
+
+    @property
+    def objects_or_none(self) -> Objects | None:
+        """The same, None when there are none or they are not known."""
+        try:
+            return self.objects
+        except GdbheapError:
+            return None
+
+    def census(self) -> _native.Census:
+        """The count of all Python objects, kept."""
+        found: _native.Census = self._part("census", lambda: self.objects.census((), self.classifying))
+        return found
+
+    def classifying(self, done: int, total: int) -> None:
+        """Progress of a census."""
+        if self.progress is not None:
+            self.progress("classifying blocks", done, total)
+
+    def _labelled(self, label: str) -> Callable[[int, int], None]:
+        def report(done: int, total: int) -> None:
+            if self.progress is not None:
+                self.progress(label, done, total)
+
+        return report
+
+    def unowned_ranges(self) -> Ranges:
+        """Writable private anonymous memory that is no arena, no stack and no object's .bss: where mmapped chunks lie."""
+        owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
+        owned += [pair for loaded in self.target.objects for pair in loaded.bss]
+        python = self.python_or_none
+        owned += python.ranges() if python else []
+        candidates = [
+            (mapping.start, mapping.end)
+            for mapping in self.target.mappings
+            if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
+        ]
+        return subtract(candidates, sorted(owned))
+
+    @property
+    def versions(self) -> dict[str, str | None]:
+        """The JSON's ``python`` and ``glibc``: versions as far as they are known."""
+        facts = {fact.fact: fact.value for fact in self.facts.all()}
+        return {"python": facts.get("python"), "glibc": facts.get("glibc")}
+
+    def note(self, warning: str) -> None:
+        """Add a warning to the answer, once."""
+        if warning not in self._notes:
+            self._notes.append(warning)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader of the answer must know: from the target, the allocators and the answers."""
+        glibc = self._parts.get("glibc")
+        return self.target.warnings + (glibc.warnings if glibc else []) + self._notes
+
+    @property
+    def damage(self) -> list[Damage]:
+        """All damage met so far."""
+        parts = [self._parts[name] for name in ("glibc", "pymalloc") if name in self._parts]
+        return self.target.damage + [damage for part in parts for damage in part.damage]
+
+    @property
+    def partial(self) -> bool:
+        """Whether an answer may lack something: then the exit status is 1."""
+        return self.target.partial or bool(self.damage)
+
+
+def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
+    """The parts of ``ranges`` that are in none of ``holes``; both ascending, each disjoint, holes may overlap."""
+    rest: Ranges = []
+    for start, end in ranges:
+        at = start
+        for low, high in holes:
+            if high <= at:
+                continue
+            if low >= end:
+                break
+            if low > at:
+                rest.append((at, low))
+            at = max(at, high)
+        if at < end:
+            rest.append((at, end))
+    return rest

@@ -1,0 +1,31 @@
+"""What is known about a target, and where each thing known comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing known: its name, its value for people, the source that said so, and what confirmed it (or None)."""
+
+    fact: str
+    value: str
+    source: str
+    confirmed: str | None
+
+
+class Facts:
+    """The facts of one target in the order in which they were found; a name is stated once."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, Fact] = {}
+
+    def add(self, fact: str, value: object, source: str, confirmed: str | None = None) -> None:
+        """State a fact; a later statement of the same name replaces the earlier one."""
+        text = f"{value:#x}" if isinstance(value, int) and value > 0xFFFF else str(value)
+        self._facts[fact] = Fact(fact, text, source, confirmed)
+
+    def all(self) -> list[Fact]:
+        """Every fact, in order."""
+        return list(self._facts.values())

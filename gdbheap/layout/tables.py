@@ -1,0 +1,23 @@
+"""The shipped tables: break points of layouts as data, each file with its source."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+TABLES = Path(__file__).with_name("tables")
+
+
+@lru_cache(maxsize=None)
+def table(name: str) -> dict[str, Any]:
+    """The table ``name`` (``glibc`` or ``cpython``): struct names to their layouts, newest first."""
+    loaded: dict[str, Any] = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def variants(name: str, struct: str) -> list[dict[str, Any]]:
+    """All known layouts of ``struct``, newest first. The bytes of the target decide between them, not a version."""
+    found: list[dict[str, Any]] = table(name)[struct]
+    return found

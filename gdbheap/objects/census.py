@@ -1,0 +1,138 @@
+"""Who holds the used blocks of a Python process, and what lies in any one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from gdbheap import _native
+from gdbheap.allocators.glibc import Glibc
+from gdbheap.allocators.pymalloc import Pymalloc
+from gdbheap.errors import Unsupported
+from gdbheap.layout import cpython
+from gdbheap.layout.facts import Facts
+from gdbheap.objects.contents import short_text
+from gdbheap.objects.names import TypeNames
+from gdbheap.objects.owned import ROLES, Family, families
+
+SAMPLED_POOLS = 400
+LEAST_VOTES = 20
+ANY = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT | cpython.FLAG_MANAGED_WEAKREF
+PRE_HEADER = 16
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class TypeLayout:
+    """What the native classifier is told; see native/src/types.rs."""
+
+    data: list[tuple[int, int]]
+    smallest_heap_type: int
+    gc_head: int
+    flags_pre_header: int
+    families: list[Family]
+    pre_header: int = PRE_HEADER
+    ob_type: int = cpython.OB_TYPE
+    tp_name: int = cpython.TP_NAME
+    tp_basicsize: int = cpython.TP_BASICSIZE
+    tp_itemsize: int = cpython.TP_ITEMSIZE
+    tp_flags: int = cpython.TP_FLAGS
+    tp_base: int = cpython.TP_BASE
+    flag_gc: int = cpython.FLAG_GC
+    flag_type_subclass: int = cpython.FLAG_TYPE
+    flag_no_minimum: int = cpython.FLAG_UNICODE
+
+
+@dataclass(frozen=True)
+class Found:
+    """The object in a block: its address, its type's address and name, and whether it is alive (not on a free list)."""
+
+    address: int
+    type_address: int
+    type: str
+    alive: bool
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who owns a buffer: the object's address and type's name, and what the buffer is to it (``items``, ``keys``)."""
+
+    address: int
+    type: str
+    role: str
+
+
+class Objects:
+    """The Python objects of one target. Raises Unsupported when the layout cannot be proven."""
+
+    def __init__(self, glibc: Glibc, python: Pymalloc, chunks: _native.Chunks, facts: Facts) -> None:
+        self.target = python.target
+        self.python = python
+        self._glibc = glibc
+        self._chunks = chunks
+        self.release = cpython.find_release(self.target, python.module, facts)
+        data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
+        release = self.release
+        blank = TypeLayout(data, release["sizeof_heaptype"], 0, release["flags_pre_header"], families(release))
+        self.layout = self._prove(blank, facts)
+        self.names = TypeNames(self.target.space, release)
+        self._owners: dict[int, Owner | None] = {}
+
+    def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
+        """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
+        blocks = _native.sample_blocks(self.target.space, self.python.pools, SAMPLED_POOLS)
+        votes = _native.vote_distances(self.target.space, self._chunks, blocks, layout, ANY)
+        gc_head = _winner(votes, cpython.FLAG_GC)
+        if gc_head is None:
+            raise Unsupported(
+                f"the objects of Python {self.release.text} were not recognised: no distance between blocks and "
+                "objects prevails (tried the types' own flags on a sample of pools); a debug build or debug hooks?"
+            )
+        proven = "as the release's table says"
+        managed = _winner(votes, cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT)
+        expected = gc_head + PRE_HEADER if layout.flags_pre_header & cpython.FLAG_MANAGED_DICT else None
+        if managed is not None and expected is not None and managed != expected:
+            raise Unsupported(f"objects with managed dictionaries stand {managed} bytes into their blocks, not {expected}")
+        facts.add("PyGC_Head", gc_head, f"{sum(votes.values())} objects in a sample of pools", None)
+        if managed is not None:
+            facts.add("pre-header of managed dictionaries", managed - gc_head, "the same sample", proven)
+        return replace(layout, gc_head=gc_head)
+
+    def census(self, watched: Sequence[int] = (), progress: Progress | None = None) -> _native.Census:
+        """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered."""
+        mapped = [(chunk.chunk, chunk.end) for chunk in self._glibc.find_mapped([])]
+        census = _native.take_census(
+            self.target.space, self._chunks, self.python.pools, mapped, self.layout, list(watched), progress
+        )
+        self._owners.update(dict.fromkeys(watched))
+        for block, address, type_address, role in census.owners:
+            self._owners[block] = Owner(address, self.names.name(type_address), ROLES[role])
+        return census
+
+    def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
+        """The object in each block (user address, size of the block), or None."""
+        rows = _native.objects_in(self.target.space, self._chunks, self.layout, list(blocks))
+        return [None if row is None else Found(row[0], row[1], self.names.name(row[1]), row[2]) for row in rows]
+
+    def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:
+        """The owner of each block that is a buffer (user addresses); takes a census for those not yet known."""
+        missing = [block for block in blocks if block not in self._owners]
+        if missing:
+            self.census(missing, progress)
+        return {block: self._owners[block] for block in blocks}
+
+    def text(self, found: Found) -> str | None:
+        """A bounded repr of an object; None for types whose contents are not shown."""
+        flags = self.names.flags(found.type_address)
+        return short_text(self.target.space, self.release, found.address, flags, found.type)
+
+
+def _winner(votes: dict[tuple[int, int], int], flags: int) -> int | None:
+    """The distance that most objects with exactly these flags agree on; None without a clear majority."""
+    ballots = {distance: count for (voted, distance), count in votes.items() if voted == flags}
+    total = sum(ballots.values())
+    if total < LEAST_VOTES:
+        return None
+    best = max(ballots, key=lambda distance: ballots[distance])
+    return best if ballots[best] > total / 2 else None

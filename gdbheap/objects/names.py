@@ -1,0 +1,75 @@
+"""Names of Python types: ``module.qualname``, without the module for builtins."""
+
+from __future__ import annotations
+
+from gdbheap._native import Space
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.cpython import FLAG_HEAP_TYPE, FLAG_UNICODE, OB_TYPE, TP_DICT, TP_FLAGS, TP_NAME, Release
+from gdbheap.objects.contents import dict_lookup, read_str
+
+BUILTINS = ("builtins", "__builtin__")
+LONGEST = 500
+
+
+class TypeNames:
+    """Names of types by address; each is read once."""
+
+    def __init__(self, space: Space, release: Release) -> None:
+        self._space = space
+        self._release = release
+        self._names: dict[int, str] = {}
+        self._module_keys: set[int] = set()
+
+    def name(self, address: int) -> str:
+        """The name of the type at ``address``; ``type at 0x…`` when its name is not in memory nor in a file at hand."""
+        if address not in self._names:
+            self._names[address] = self._read(address) or f"type at {address:#x}"
+        return self._names[address]
+
+    def flags(self, address: int) -> int:
+        """``tp_flags`` of the type at ``address``; 0 when it cannot be read."""
+        try:
+            return self._space.u64(address + TP_FLAGS)
+        except Fault:
+            return 0
+
+    def _read(self, address: int) -> str | None:
+        if self.flags(address) & FLAG_HEAP_TYPE:
+            qualname = self._qualname(address)
+            if qualname:
+                module = self._module(address)
+                return qualname if module is None or module in BUILTINS else f"{module}.{qualname}"
+        return self._static_name(address)
+
+    def _static_name(self, address: int) -> str | None:
+        """``tp_name``: dotted for types of extension modules, plain for builtins."""
+        try:
+            name = self._space.cstring(self._space.u64(address + TP_NAME), LONGEST).decode("utf-8", "replace")
+        except Fault:
+            return None
+        module, _dot, rest = name.partition(".")
+        return rest if module in BUILTINS and rest else name or None
+
+    def _qualname(self, address: int) -> str | None:
+        try:
+            return self._str(self._space.u64(address + self._release["ht_qualname"]))
+        except (Fault, Unsupported):
+            return None
+
+    def _module(self, address: int) -> str | None:
+        """``__module__`` in the type's dictionary, when it is a string."""
+        try:
+            found = dict_lookup(
+                self._space, self._release, self._space.u64(address + TP_DICT), "__module__", self._module_keys
+            )
+        except (Fault, Unsupported):
+            return None
+        return None if found is None else self._str(found)
+
+    def _str(self, address: int) -> str | None:
+        try:
+            if not self.flags(self._space.u64(address + OB_TYPE)) & FLAG_UNICODE:
+                return None
+        except Fault:
+            return None
+        return read_str(self._space, self._release, address, LONGEST)

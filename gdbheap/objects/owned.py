@@ -1,0 +1,97 @@
+"""Which fields of which objects own a block of their own, as data for the native census.
+
+The offsets are CPython's (Objects/*.c of each release, checked against DWARF in the shipped tables).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.layout.cpython import (
+    FLAG_DICT,
+    FLAG_LIST,
+    FLAG_MANAGED_DICT,
+    FLAG_TYPE,
+    FLAG_UNICODE,
+    Release,
+)
+from gdbheap.objects.contents import ASCII, COMPACT
+
+ROLES = ("items", "keys", "values", "table", "data", "utf-8", "wide characters", "shared keys", "name", "state", "nodes")
+ANY_WORD = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A pointer field at ``offset`` from the object; valid where the masked 32 bits at ``test`` (not) equal ``value``."""
+
+    offset: int
+    test: int
+    mask: int
+    value: int
+    equal: bool
+    role: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """Types that own blocks by the same fields: those with a bit of ``flags``, or a base named in ``names``."""
+
+    flags: int
+    names: list[str]
+    claims: list[Claim]
+
+
+def _claim(offset: int, role: str, test: int = 0, mask: int = 0, value: int = 0, equal: bool = True) -> Claim:
+    return Claim(offset, test, mask, value, equal, ROLES.index(role))
+
+
+def families(release: Release) -> list[Family]:
+    """What objects of this release own."""
+    found = [
+        Family(FLAG_LIST, [], [_claim(release["ob_item"], "items")]),
+        Family(FLAG_DICT, [], _dict_claims(release)),
+        Family(FLAG_UNICODE, [], _str_claims(release)),
+        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table")]),
+        Family(FLAG_TYPE, [], _type_claims(release)),
+        Family(0, ["module"], [_claim(release["md_state"], "state")]),
+        Family(0, ["array.array"], [_claim(24, "items")]),
+        Family(0, ["collections.OrderedDict"], [_claim(48, "nodes")]),
+    ]
+    if release.minor < 15:
+        # Since 3.15 a bytearray's data is a bytes object.
+        found.append(Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]))
+    return found + _managed_values(release)
+
+
+def _dict_claims(release: Release) -> list[Claim]:
+    """A split table's keys belong to the type; a dict that has values of its own does not own its keys."""
+    keys, values = release["ma_keys"], release["ma_values"]
+    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0)]
+    # Since 3.13 the values may be part of the instance whose dict it is.
+    return claims + ([_claim(values, "values")] if release.minor < 13 else [])
+
+
+def _str_claims(release: Release) -> list[Claim]:
+    state = release["unicode_state"]
+    claims = [
+        _claim(release["unicode_utf8"], "utf-8", state, COMPACT | ASCII, COMPACT | ASCII, equal=False),
+        _claim(release["unicode_data"], "data", state, COMPACT, 0),
+    ]
+    wide = release.get("unicode_wstr")
+    return claims + ([_claim(wide, "wide characters")] if wide is not None else [])
+
+
+def _type_claims(release: Release) -> list[Claim]:
+    claims = [_claim(176, "name"), _claim(release["ht_cached_keys"], "shared keys")]
+    name = release.get("_ht_tpname")
+    return claims + ([_claim(name, "name")] if name is not None else [])
+
+
+def _managed_values(release: Release) -> list[Family]:
+    """Attribute values in front of the object: 3.11 at -32; 3.12 at -24 with bit 0 set."""
+    if release.minor == 11:
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(-32, "values")])]
+    if release.minor == 12:
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(-24, "values", test=-24, mask=1, value=1)])]
+    return []

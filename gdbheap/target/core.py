@@ -1,0 +1,330 @@
+"""A core as a target: written by the kernel or by gdb (``gcore``), whole or cut short.
+
+What a core holds, and what it does not: presence comes from the program headers, since the part of a segment beyond its
+bytes in the file (``p_filesz`` < ``p_memsz``) was not dumped and is absent, not zero. Text and read-only data that were
+left out are read from files with the same build-id. The kernel leaves holes in the file for private pages that were not
+resident; as long as the file is sparse they tell residency, and a core by gdb or a copied one does not. Which pages of
+files and of shared memory were resident is in no core. Nothing is read from ``/proc``: the process id may be somebody
+else's by now.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+from gdbheap._native import PRESENT, Pages, Space
+from gdbheap.errors import NoTarget, NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.target import image
+from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects, open_regular, read_at
+from gdbheap.target.image import Segment
+from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.notes import CoreNotes, MappedFile, read_notes
+from gdbheap.target.target import AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, PAGE_SIZE, Damage, Rss, Target
+
+SEGMENT_LIMIT = 1 << 20
+NOTES_LIMIT = 512 << 20
+EXTENT_LIMIT = 1 << 22
+DAMAGE_LIMIT = 100
+ADDRESS_END = 1 << 64
+SHARED_PATHS = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/")
+PACKED = {
+    b"\x1f\x8b": "gunzip",
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"\xfd7zXZ": "unxz",
+    b"\x04\x22\x4d\x18": "unlz4",
+    b"BZh": "bunzip2",
+}
+ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared library"}
+
+
+Row = tuple[int, int, int, int]
+
+
+class Part(NamedTuple):
+    """A PT_LOAD after its claims were checked: [start, end) in memory, ``stored`` bytes of it meant to be in the file
+    at ``offset``, of which ``available`` are."""
+
+    start: int
+    end: int
+    offset: int
+    stored: int
+    available: int
+    perms: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was dumped, so that holes mean something; not the kernel's own page at the very end."""
+        return self.stored == self.end - self.start and self.end < ADDRESS_END // 2
+
+
+class Core(Target):
+    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when its build-id is the same.
+
+    Raises NoTarget (not a core), Unsupported (another architecture), NotPermitted, UsageError (no such ``exe``).
+    """
+
+    def __init__(self, path: str, exe: str | None = None) -> None:
+        super().__init__("core", core=path)
+        self._files = ElfFiles()
+        with open_core(path) as stream:
+            self._size = os.fstat(stream.fileno()).st_size
+            segments = self._read_segments(stream, read_core_header(stream, path))
+            self._notes = self._read_notes(stream, segments)
+            self._parts = self._check_parts(segments)
+            self._check_size()
+            self._place(exe)
+            self._read_pages(stream)
+
+    def _read_segments(self, stream: BinaryIO, header: image.Header) -> list[Segment]:
+        wanted = _segment_count(stream, header)
+        size = min(wanted, SEGMENT_LIMIT) * image.SEGMENT_SIZE
+        found = image.parse_segments(read_at(stream, header.phoff, size))
+        if len(found) < wanted:
+            self._cut(0, "program headers", f"{wanted} program headers", f"{len(found)}")
+        return found
+
+    def _read_notes(self, stream: BinaryIO, segments: list[Segment]) -> CoreNotes:
+        segment = next((segment for segment in segments if segment.type == image.PT_NOTE), None)
+        if segment is None:
+            self._cut(0, "notes", "a segment of notes", "none")
+            return CoreNotes()
+        data = read_at(stream, segment.offset, min(segment.file_size, NOTES_LIMIT))
+        if len(data) < segment.file_size:
+            self._cut(0, "notes (threads, names of files)", f"{segment.file_size} bytes", f"{len(data)} bytes")
+        notes = read_notes(data, segment.align)
+        if notes.of_kernel:
+            raise Unsupported(f"{one_line(self.core)} is a dump of the kernel, not of a process: use crash(8) or drgn")
+        return notes
+
+    def _check_parts(self, segments: list[Segment]) -> list[Part]:
+        """The loaded segments, ascending and disjoint; what contradicts itself is left out and told."""
+        parts: list[Part] = []
+        loads = (segment for segment in segments if segment.type == image.PT_LOAD and segment.memory_size)
+        for segment in sorted(loads, key=lambda segment: segment.address):
+            before = parts[-1].end if parts else 0
+            end = segment.address + segment.memory_size
+            if end > ADDRESS_END or segment.address < before:
+                self._damage(segment.address, "segment", f"{before:#x} <= start < end <= {ADDRESS_END:#x}", f"{end:#x}")
+            else:
+                parts.append(self._part(segment, end))
+        return parts
+
+    def _part(self, segment: Segment, end: int) -> Part:
+        stored = segment.file_size
+        if stored > segment.memory_size:
+            self._damage(segment.address, "segment", f"at most {segment.memory_size} bytes", f"{stored} in the file")
+            stored = segment.memory_size
+        available = max(0, min(stored, self._size - segment.offset))
+        return Part(segment.address, end, segment.offset, stored, available, segment.perms)
+
+    def _check_size(self) -> None:
+        """Say so when the file ends before its last segment."""
+        missing = [part for part in self._parts if part.available < part.stored]
+        if missing:
+            expected = max(part.offset + part.stored for part in self._parts)
+            first = missing[0].start + missing[0].available
+            self._cut(first, "core file", f"{expected} bytes", f"{self._size} bytes")
+
+    def _cut(self, address: int, what: str, expected: str, found: str) -> None:
+        self._damage(address, what, expected, found)
+        if not self.partial:
+            self.partial = True
+            self.warnings.append(f"the core is cut short ({what}: {found} of {expected}): answers end where it ends")
+
+    def _damage(self, address: int, what: str, expected: str, found: str) -> None:
+        if len(self.damage) < DAMAGE_LIMIT:
+            self.damage.append(Damage(address, what, expected, found))
+
+    def _place(self, exe: str | None) -> None:
+        """Everything that follows from segments and notes."""
+        self.pid, self.threads, self.auxv = self._notes.pid, self._notes.threads, self._notes.auxv
+        self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
+        self.mappings = Mappings(join(self._parts, self._notes.files, self.auxv.get(AT_SYSINFO_EHDR)))
+        program = self.mappings.find(self.auxv.get(AT_PHDR, 0))
+        self.exe = (program.path if program else "") or self._notes.name or None
+        own = [(part.start, part.start + part.available, 0, part.offset) for part in self._parts if part.available]
+        self.space = Space.for_core(own, [self._own_path])
+        self.objects = find_objects(self.mappings, self.space, self._files, lambda first: candidates(first, exe))
+        self._add_files(own)
+        if exe is not None:
+            self._check_exe(exe)
+
+    @property
+    def _own_path(self) -> str:
+        return str(self.core)
+
+    def _add_files(self, rows: list[Row]) -> None:
+        """Add what the core left out of text and read-only data, from the files with the same build-id."""
+        paths = [self._own_path]
+        stored = {part.start: part.stored for part in self._parts}
+        for owner in self.objects:
+            if owner.elf is not None:
+                found = list(_left_out(owner, stored, len(paths), os.stat(owner.elf.path).st_size))
+                rows = rows + found
+                paths += [owner.elf.path] if found else []
+        if len(paths) > 1:
+            self.space = Space.for_core(sorted(rows), paths)
+
+    def _check_exe(self, exe: str) -> None:
+        file = self._files.get(exe)
+        if file is None:
+            raise UsageError(f"{one_line(exe)} is not a 64-bit x86 ELF file that can be read: give the core's program")
+        if file.build_id is None or all(file.build_id != owner.build_id for owner in self.objects):
+            self.warnings.append(f"{one_line(exe)} is not used: its build-id ({file.build_id}) is nowhere in the core")
+
+    def _read_pages(self, stream: BinaryIO) -> None:
+        self.rss = Rss(None, None, "unknown")
+        aligned = all((part.start | part.end | part.offset) % PAGE_SIZE == 0 for part in self._parts if part.available)
+        extents = [] if self._notes.by_gdb or not aligned else data_extents(stream, self._size)
+        private = [part for part in self._parts if part.is_whole and _is_private(self.mappings.find(part.start))]
+        if len(extents) < 2:
+            self.warnings.append("it is unknown which pages were resident: only a sparse core by the kernel tells")
+            return
+        runs = [run for part in private for run in present_runs(part, extents)]
+        self.pages = Pages.from_runs(runs)
+        self.rss = Rss(sum(end - start for start, end, _ in runs), 0, "core file's holes")
+
+
+def open_core(path: str) -> BinaryIO:
+    """Open a file that may be a core; raises NoTarget or NotPermitted."""
+    name = one_line(path)
+    if os.path.isdir(path):
+        raise NoTarget(f"{name} is a directory: give the id of a process or a core")
+    try:
+        return open_regular(path)
+    except PermissionError:
+        raise NotPermitted(f"{name} may not be read by uid {os.getuid()}: run gdbheap as its owner or root") from None
+    except FileNotFoundError:
+        raise NoTarget(f"there is no process and no file {name}: give the id of a process or a core") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a regular file"
+        raise NoTarget(f"{name} cannot be read ({reason}): give the id of a process or a core") from None
+
+
+def read_core_header(stream: BinaryIO, path: str) -> image.Header:
+    """The ELF header of a core for 64-bit x86; raises NoTarget or Unsupported with the reason."""
+    name, start = one_line(path), stream.read(image.HEADER_SIZE)
+    if not start:
+        raise NoTarget(f"{name} is empty, not a core: was the disk full, or ulimit -c small, when it was written?")
+    header = image.parse_header(start)
+    if header is None:
+        raise NoTarget(f"{name} is not a core: {_instead(start)}")
+    if header.type != image.TYPE_CORE:
+        kind = ELF_TYPES.get(header.type, f"an ELF file of type {header.type}")
+        raise NoTarget(f"{name} is {kind}, not a core: give the id of a process or a core")
+    if not header.supported:
+        what = f"a core of a {header.bits} {header.machine_name} program"
+        raise Unsupported(f"{name} is {what}, and gdbheap reads 64-bit x86_64 only: use gdb on it")
+    return header
+
+
+def _instead(start: bytes) -> str:
+    for magic, tool in PACKED.items():
+        if start.startswith(magic):
+            return f"it is compressed, unpack it with {tool} first"
+    if start.startswith(image.MAGIC):
+        return "its ELF header is cut short"
+    return "give the id of a process or an ELF core"
+
+
+def _segment_count(stream: BinaryIO, header: image.Header) -> int:
+    """The number of program headers, also when it does not fit its 16 bits.
+
+    Then the kernel keeps it in a section header at the end of the file. A core that was cut has lost that: the notes
+    follow the program headers directly, and their offset tells as well.
+    """
+    if header.phnum != image.PN_XNUM:
+        return header.phnum
+    section = read_at(stream, header.shoff, image.SECTION_SIZE) if header.shoff else b""
+    count = image.extended_segment_count(section)
+    if count is not None:
+        return count
+    first = image.parse_segments(read_at(stream, header.phoff, image.SEGMENT_SIZE))
+    if first and first[0].type == image.PT_NOTE and first[0].offset > header.phoff:
+        return (first[0].offset - header.phoff) // image.SEGMENT_SIZE
+    return header.phnum
+
+
+def join(parts: list[Part], files: list[MappedFile], vdso: int | None = None) -> Iterator[Mapping]:
+    """The mappings of a core: its segments with the names that NT_FILE gives them, and the files left out altogether.
+
+    Of the latter (gdb omits read-only files) nothing is known but that they could be read and were not changed.
+    ``vdso`` is the address of the kernel's own code, which is no file and is always dumped.
+    """
+    starts = [file.start for file in files]
+    for part in parts:
+        index = bisect_right(starts, part.start) - 1
+        file = files[index] if index >= 0 and part.start < files[index].end else None
+        path = "[vdso]" if part.start == vdso else file.path if file else ""
+        offset = file.offset + part.start - file.start if file else 0
+        shared = "s" if path.startswith(SHARED_PATHS) else "p"
+        yield Mapping(part.start, part.end, part.perms[:3] + shared, offset, "00:00", 0, path)
+    yield from _left_out_files(parts, files)
+
+
+def _left_out_files(parts: list[Part], files: list[MappedFile]) -> Iterator[Mapping]:
+    ends, end = [part.end for part in parts], 0
+    for file in files:
+        after = bisect_right(ends, file.start)
+        covered = after < len(parts) and parts[after].start < file.end
+        if not covered and file.start >= end and file.end <= ADDRESS_END:
+            end = file.end
+            yield Mapping(file.start, file.end, "r--p", file.offset, "00:00", 0, file.path)
+
+
+def candidates(first: Mapping, exe: str | None) -> list[str]:
+    """Files on this machine that may be the one behind a mapping of a core; their build-ids decide."""
+    return [first.path.removesuffix(" (deleted)")] + ([exe] if exe else [])
+
+
+def _left_out(owner: LoadedObject, stored: dict[int, int], index: int, size: int) -> Iterator[Row]:
+    """The rows for ``Space.for_core`` of what is not in the core, and that the program cannot have changed."""
+    for mapping in owner.mappings:
+        start = mapping.start + stored.get(mapping.start, 0)
+        offset = mapping.offset + start - mapping.start
+        end = min(mapping.end, start + max(0, size - offset))
+        if start < end and not mapping.writable and not _is_linked_writable(owner, start):
+            yield start, end, index, offset
+
+
+def _is_linked_writable(owner: LoadedObject, address: int) -> bool:
+    """Whether the program headers say that it is data: relocations are written there before it is made read-only."""
+    data = (segment for segment in owner.segments if segment.type == image.PT_LOAD and segment.flags & image.PF_W)
+    ranges = ((owner.bias + segment.address, owner.bias + segment.address + segment.memory_size) for segment in data)
+    return any(start // PAGE_SIZE * PAGE_SIZE <= address < end for start, end in ranges)
+
+
+def _is_private(mapping: Mapping | None) -> bool:
+    return mapping is not None and mapping.private and mapping.path != "[vdso]"
+
+
+def data_extents(stream: BinaryIO, size: int) -> list[tuple[int, int]]:
+    """(start, end) of the file's parts that are not holes; none when the file system does not tell."""
+    extents: list[tuple[int, int]] = []
+    descriptor, end = stream.fileno(), 0
+    while end < size and len(extents) < EXTENT_LIMIT:
+        try:
+            start = os.lseek(descriptor, end, os.SEEK_DATA)
+            end = os.lseek(descriptor, start, os.SEEK_HOLE)
+        except OSError as error:
+            return extents if error.errno == errno.ENXIO else []
+        extents.append((start, end))
+    return extents
+
+
+def present_runs(part: Part, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """(start, end, PRESENT) of the pages of a segment that have data in the file."""
+    shift, stop = part.start - part.offset, part.offset + part.available
+    index = bisect_right(extents, (part.offset, ADDRESS_END)) - 1
+    for start, end in extents[max(index, 0) :]:
+        if start >= stop:
+            return
+        first, last = max(start, part.offset), min(end, stop)
+        if first < last:
+            low = first // PAGE_SIZE * PAGE_SIZE
+            high = -(-last // PAGE_SIZE) * PAGE_SIZE
+            yield low + shift, high + shift, PRESENT

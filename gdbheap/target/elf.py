@@ -1,0 +1,349 @@
+"""The ELF objects of a target: where each is loaded, its build-id in memory, and the same file on this machine.
+
+A file is trusted (its symbols, its bytes) only when its build-id equals the one in the target's memory: the path alone
+may lead to another version, another container, or a package that was upgraded since. All that is read from the target
+is bounded; a header that does not fit the mappings around it is no object.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from gdbheap.target import image
+from gdbheap.target.mappings import Mapping, Mappings
+
+if TYPE_CHECKING:
+    from gdbheap._native import Space
+
+PAGE = 4096
+SEGMENT_LIMIT = 1024
+NOTE_LIMIT = 64 * 1024
+SYMBOL_BYTES_LIMIT = 256 << 20
+NAME_LIMIT = 4096
+ADDRESS_LIMIT = 1 << 64
+
+_SYMBOL = struct.Struct("<IBBHQQ")
+_GLOBAL_BINDINGS = (1, 2, 10)
+_ADDRESS_TYPES = (0, 1, 2, 5, 10)
+
+
+class ElfFile:
+    """An ELF file on this machine; opened once, its symbols read when first asked for."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError when ``path`` cannot be opened, ValueError when it is no 64-bit ELF file."""
+        self.path = path
+        with open_regular(path) as stream:
+            header = image.parse_header(stream.read(image.HEADER_SIZE))
+            if header is None or not header.supported:
+                raise ValueError(f"{path} is not a 64-bit x86 ELF file")
+            size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
+            self.segments = image.parse_segments(read_at(stream, header.phoff, size))
+            self.build_id = self._read_build_id(stream)
+
+    def _read_build_id(self, stream: BinaryIO) -> str | None:
+        for segment in self.segments:
+            if segment.type == image.PT_NOTE:
+                notes = read_at(stream, segment.offset, min(segment.file_size, NOTE_LIMIT))
+                found = image.build_id(notes, segment.align)
+                if found:
+                    return found
+        return None
+
+    @cached_property
+    def symbols(self) -> SymbolTable:
+        """The symbols of ``.symtab`` and ``.dynsym``; empty when the tables are damaged."""
+        with open_regular(self.path) as stream:
+            return read_symbols(stream)
+
+
+@dataclass
+class SymbolTable:
+    """Name to (value, size) as linked, and the names that ``.dynsym`` exports."""
+
+    values: dict[str, tuple[int, int]] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+
+
+class ElfFiles:
+    """The ELF files opened for one target, each once; made before a process is stopped."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, ElfFile | None] = {}
+
+    def get(self, path: str) -> ElfFile | None:
+        """The file at ``path``, None when it cannot be opened or is not an ELF file for this machine."""
+        if path not in self._files:
+            try:
+                self._files[path] = ElfFile(path)
+            except (OSError, ValueError, OverflowError):
+                self._files[path] = None
+        return self._files[path]
+
+    def matching(self, paths: Iterable[str], build_id: str | None) -> ElfFile | None:
+        """The first of ``paths`` whose build-id is ``build_id``; None when there is none, or no build-id to compare."""
+        if build_id is None:
+            return None
+        files = (self.get(path) for path in paths)
+        return next((file for file in files if file is not None and file.build_id == build_id), None)
+
+
+@dataclass(eq=False)
+class LoadedObject:
+    """An ELF object in an address space.
+
+    ``path`` is as the target saw it, ``base`` the address of its first mapping, ``bias`` what is added to the addresses
+    it was linked at, ``build_id`` hex digits from the target's memory. ``mappings`` are the file-backed ones.
+    """
+
+    path: str
+    base: int
+    bias: int
+    build_id: str | None
+    mappings: list[Mapping]
+    segments: list[image.Segment] = field(repr=False)
+    bss: list[tuple[int, int]] = field(default_factory=list)
+    elf: ElfFile | None = field(default=None, repr=False)
+
+    @property
+    def file(self) -> str | None:
+        """The file on this machine whose build-id equals the one in memory, or None."""
+        return self.elf.path if self.elf else None
+
+    @property
+    def end(self) -> int:
+        """Where the last of its file mappings and .bss ends."""
+        return max([self.mappings[-1].end] + [end for _, end in self.bss])
+
+    @property
+    def bss_end(self) -> int | None:
+        """Where the anonymous memory that belongs to it (.bss) ends, None when there is none."""
+        return self.bss[-1][1] if self.bss else None
+
+    def contains(self, address: int) -> bool:
+        """Whether one of its file mappings, or its .bss, holds ``address``."""
+        in_bss = any(start <= address < end for start, end in self.bss)
+        return in_bss or any(address in mapping for mapping in self.mappings)
+
+    def writable_ranges(self) -> list[tuple[int, int]]:
+        """(start, end) of its writable file mappings and of .bss, ascending; neighbours that touch are joined."""
+        ranges = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.writable] + self.bss
+        return _joined(sorted(ranges))
+
+    def symbol(self, name: str) -> int | None:
+        """The address of a symbol in the target, None when the object has no file here or the file no such symbol."""
+        found = self.elf.symbols.values.get(name) if self.elf else None
+        return None if found is None else self.bias + found[0]
+
+    def symbols(self) -> dict[str, tuple[int, int]]:
+        """Name to (address in the target, size in bytes) of all data and code symbols of ``file``."""
+        return self._addresses
+
+    @cached_property
+    def _addresses(self) -> dict[str, tuple[int, int]]:
+        values = self.elf.symbols.values if self.elf else {}
+        return {name: (self.bias + value, size) for name, (value, size) in values.items()}
+
+    def exported(self, name: str) -> bool:
+        """Whether ``name`` is in ``.dynsym``: there also when the file is stripped."""
+        return self.elf is not None and name in self.elf.symbols.exported
+
+
+def find_objects(
+    mappings: Mappings, space: Space, files: ElfFiles, candidates: Callable[[Mapping], list[str]]
+) -> list[LoadedObject]:
+    """The ELF objects among ``mappings``, ascending by base.
+
+    ``candidates`` tells, for the first mapping of an object, which files on this machine may be the same.
+    """
+    objects: list[LoadedObject] = []
+    claimed: set[int] = set()
+    for index, mapping in enumerate(mappings):
+        if mapping.offset == 0 and mapping.path.startswith("/") and mapping.start not in claimed:
+            found = _read_object(mappings, index, space)
+            if found is not None:
+                found.elf = files.matching(candidates(mapping), found.build_id)
+                claimed.update(member.start for member in found.mappings)
+                objects.append(found)
+    return objects
+
+
+def _read_object(mappings: Mappings, index: int, space: Space) -> LoadedObject | None:
+    first = mappings[index]
+    segments = read_segments(space, first.start)
+    bias = load_bias(segments, first.start)
+    if bias is None:
+        return None
+    loads = [segment for segment in segments if segment.type == image.PT_LOAD]
+    extent = min(bias + max(load.address + load.memory_size for load in loads), ADDRESS_LIMIT)
+    members, others = _members(mappings, index, extent)
+    if not _is_loaded(loads, bias, members):
+        return None
+    found_id = read_build_id(space, segments, bias)
+    return LoadedObject(first.path, first.start, bias, found_id, members, segments, _bss(loads, bias, members, others))
+
+
+def read_segments(space: Space, address: int) -> list[image.Segment]:
+    """The program headers of the ELF image whose header is at ``address`` in the target; empty when there is none."""
+    header = image.parse_header(space.read_available(address, image.HEADER_SIZE))
+    if header is None or not header.supported or header.phentsize != image.SEGMENT_SIZE:
+        return []
+    if header.phoff > PAGE * SEGMENT_LIMIT or address + header.phoff >= ADDRESS_LIMIT:
+        return []
+    size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
+    return image.parse_segments(space.read_available(address + header.phoff, size))
+
+
+def load_bias(segments: list[image.Segment], base: int) -> int | None:
+    """What to add to linked addresses when the file's start is at ``base``; None when no segment maps the start."""
+    for segment in segments:
+        if segment.type == image.PT_LOAD and segment.offset < PAGE and segment.memory_size:
+            bias = base - (segment.address - segment.offset % PAGE)
+            return bias if -ADDRESS_LIMIT < bias < ADDRESS_LIMIT else None
+    return None
+
+
+def read_build_id(space: Space, segments: list[image.Segment], bias: int) -> str | None:
+    """The build-id in the target's memory, None when there is none or its page is absent."""
+    for segment in segments:
+        address = bias + segment.address
+        if segment.type == image.PT_NOTE and 0 <= address < ADDRESS_LIMIT:
+            data = space.read_available(address, min(segment.file_size, NOTE_LIMIT))
+            found = image.build_id(data, segment.align)
+            if found:
+                return found
+    return None
+
+
+def _members(mappings: Mappings, index: int, extent: int) -> tuple[list[Mapping], list[Mapping]]:
+    """Mappings of the object that starts at ``index``, and the anonymous ones among and after them, below extent."""
+    first = mappings[index]
+    members, anonymous = [first], []
+    for position in range(index + 1, len(mappings)):
+        mapping = mappings[position]
+        if mapping.start >= extent:
+            break
+        if _same_file(mapping, first):
+            members.append(mapping)
+        elif mapping.anonymous:
+            anonymous.append(mapping)
+        else:
+            break
+    return members, anonymous
+
+
+def _same_file(mapping: Mapping, other: Mapping) -> bool:
+    return (mapping.path, mapping.device, mapping.inode) == (other.path, other.device, other.inode)
+
+
+def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping]) -> bool:
+    """Whether its segments are mapped from where the header says: an ELF file that is only read as data is not loaded.
+
+    The writable ones decide where there are any: some programs move their own code to anonymous huge pages.
+    """
+    stored = [load for load in loads if load.file_size]
+    writable = [load for load in stored if load.flags & image.PF_W]
+    return all(_is_mapped(load, bias + load.address, members) for load in writable or stored)
+
+
+def _is_mapped(load: image.Segment, start: int, members: list[Mapping]) -> bool:
+    return any(start in member and member.offset + start - member.start == load.offset for member in members)
+
+
+def _bss(
+    loads: list[image.Segment], bias: int, members: list[Mapping], anonymous: list[Mapping]
+) -> list[tuple[int, int]]:
+    """The parts of anonymous mappings that the program headers claim: beyond a segment's bytes in the file.
+
+    The kernel merges neighbours: the mapping that begins with .bss may go on as somebody else's memory.
+    """
+    ranges: list[tuple[int, int]] = []
+    for load in loads:
+        start = _page_up(bias + load.address + load.file_size)
+        end = _page_up(bias + load.address + load.memory_size)
+        if load.flags & image.PF_W and load.memory_size > load.file_size and start < end:
+            parts = ((max(start, mapping.start), min(end, mapping.end)) for mapping in anonymous)
+            ranges.extend(part for part in parts if part[0] < part[1])
+    return _joined(sorted(ranges))
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, end in ranges:
+        if joined and joined[-1][1] >= start:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _page_up(address: int) -> int:
+    return (address + PAGE - 1) // PAGE * PAGE
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a regular file for reading; raises OSError for anything else (a FIFO would block, a device may act)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
+    """At most ``size`` bytes of a file from ``offset``; fewer where it ends. No seek beyond: some offsets are errors."""
+    rest = os.fstat(stream.fileno()).st_size - offset
+    if rest <= 0:
+        return b""
+    stream.seek(offset)
+    return stream.read(min(size, rest))
+
+
+def read_symbols(stream: BinaryIO) -> SymbolTable:
+    """The symbols of an ELF file through pyelftools' sections; the tables themselves are unpacked in bulk.
+
+    Thread-local symbols (offsets, not addresses), undefined and absolute ones are left out. Where a name occurs more
+    than once a global one wins, then the first.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    table = SymbolTable()
+    try:
+        elf: Any = ELFFile(stream)
+        for name in (".symtab", ".dynsym"):
+            section = elf.get_section_by_name(name)
+            if section is not None:
+                names = elf.get_section(section["sh_link"])
+                _add_symbols(table, _data(section, stream), _data(names, stream), name == ".dynsym")
+    except (ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error):
+        return table
+    return table
+
+
+def _data(section: Any, stream: BinaryIO) -> bytes:
+    """The bytes of a section in the file, bounded; none for one that has none there (a separate debug file)."""
+    if section["sh_type"] == "SHT_NOBITS":
+        return b""
+    return read_at(stream, section["sh_offset"], min(section["sh_size"], SYMBOL_BYTES_LIMIT))
+
+
+def _add_symbols(table: SymbolTable, symbols: bytes, names: bytes, dynamic: bool) -> None:
+    local: dict[str, tuple[int, int]] = {}
+    whole = len(symbols) - len(symbols) % _SYMBOL.size
+    for offset, info, _other, section, value, size in _SYMBOL.iter_unpack(symbols[:whole]):
+        if section == 0 or section == 0xFFF1 or not value or info & 15 not in _ADDRESS_TYPES:
+            continue
+        name = names[offset : names.find(b"\0", offset, offset + NAME_LIMIT)].decode("utf-8", "replace")
+        chosen = table.values if info >> 4 in _GLOBAL_BINDINGS else local
+        chosen.setdefault(name, (value, size))
+        if dynamic:
+            table.exported.add(name)
+    for name, found in local.items():
+        table.values.setdefault(name, found)

@@ -1,0 +1,144 @@
+"""ELF headers, program headers and notes from bytes, wherever the bytes came from.
+
+pyelftools reads ELF *files* (``elf.ElfFile``). It wants a whole one: it follows section headers and offsets to the end
+of the file, and its notes read as many bytes as they say of themselves. In memory there are no section headers, and a
+core may be cut anywhere, have 65,535 program headers or more, and lie about every size. So these three structures
+are read here, in bulk and within bounds. Only 64-bit little-endian images are followed further than their header.
+Layouts: elf(5).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from elftools.elf.enums import ENUM_E_MACHINE
+
+MAGIC = b"\x7fELF"
+CLASS_32, CLASS_64 = 1, 2
+LITTLE_ENDIAN = 1
+TYPE_EXECUTABLE, TYPE_SHARED, TYPE_CORE = 2, 3, 4
+MACHINE_386, MACHINE_X86_64 = 3, 62
+PT_LOAD, PT_NOTE = 1, 4
+PF_X, PF_W, PF_R = 1, 2, 4
+PN_XNUM = 0xFFFF
+NT_GNU_BUILD_ID = 3
+BUILD_ID_LIMIT = 64
+
+_HEADER_64 = struct.Struct("<QQQIHHHHHH")
+_SEGMENT_64 = struct.Struct("<IIQQ8xQQQ")
+_SECTION_64 = struct.Struct("<IIQQQQIIQQ")
+_NOTE = struct.Struct("<III")
+HEADER_SIZE = 64
+SEGMENT_SIZE = _SEGMENT_64.size
+SECTION_SIZE = _SECTION_64.size
+
+
+class Header(NamedTuple):
+    """What an ELF header says. ``phoff`` and what follows are 0 unless the image is 64-bit and little-endian."""
+
+    elf_class: int
+    byte_order: int
+    type: int
+    machine: int
+    entry: int = 0
+    phoff: int = 0
+    shoff: int = 0
+    phentsize: int = 0
+    phnum: int = 0
+
+    @property
+    def supported(self) -> bool:
+        """Whether it is for 64-bit x86."""
+        return (self.elf_class, self.byte_order, self.machine) == (CLASS_64, LITTLE_ENDIAN, MACHINE_X86_64)
+
+    @property
+    def bits(self) -> str:
+        """``32-bit`` or ``64-bit``."""
+        return "32-bit" if self.elf_class == CLASS_32 else "64-bit"
+
+    @property
+    def machine_name(self) -> str:
+        """The machine as elf.h calls it, in small letters: ``386``, ``aarch64``, ``x86_64``; a number if unknown."""
+        names = (name for name, number in ENUM_E_MACHINE.items() if number == self.machine)
+        return str(next(names, f"machine {self.machine}")).replace("EM_", "").lower()
+
+
+class Segment(NamedTuple):
+    """One program header; ``offset`` in the file, ``address`` as linked, sizes in bytes."""
+
+    type: int
+    flags: int
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+    align: int
+
+    @property
+    def perms(self) -> str:
+        """Like ``rw-p``; a program header does not know shared from private."""
+        bits = ((PF_R, "r"), (PF_W, "w"), (PF_X, "x"))
+        return "".join(letter if self.flags & bit else "-" for bit, letter in bits) + "p"
+
+
+class Note(NamedTuple):
+    """One note: owner (``GNU``, ``CORE``), type number, contents."""
+
+    owner: bytes
+    type: int
+    data: bytes
+
+
+def parse_header(data: bytes) -> Header | None:
+    """The ELF header at the start of ``data``, None when it is none or is cut short."""
+    if len(data) < 20 or data[:4] != MAGIC or data[4] not in (CLASS_32, CLASS_64) or data[5] not in (1, 2):
+        return None
+    order = "<" if data[5] == LITTLE_ENDIAN else ">"
+    elf_type, machine = struct.unpack_from(order + "HH", data, 16)
+    if (data[4], data[5]) != (CLASS_64, LITTLE_ENDIAN):
+        return Header(data[4], data[5], elf_type, machine)
+    if len(data) < HEADER_SIZE:
+        return None
+    entry, phoff, shoff, _flags, _size, phentsize, phnum, *_sections = _HEADER_64.unpack_from(data, 24)
+    return Header(data[4], data[5], elf_type, machine, entry, phoff, shoff, phentsize, phnum)
+
+
+def parse_segments(table: bytes) -> list[Segment]:
+    """The program headers in ``table``; a last one that is cut short is left out."""
+    whole = len(table) - len(table) % SEGMENT_SIZE
+    return [Segment(*fields) for fields in _SEGMENT_64.iter_unpack(table[:whole])]
+
+
+def extended_segment_count(section: bytes) -> int | None:
+    """The number of program headers when it does not fit 16 bits (PN_XNUM): ``sh_info`` of the first section header."""
+    if len(section) < SECTION_SIZE:
+        return None
+    return int(_SECTION_64.unpack_from(section)[7])
+
+
+def iter_notes(data: bytes, align: int = 4) -> Iterator[Note]:
+    """The notes in ``data``, until the first one that does not fit. ``align`` is the segment's: 8 means 8, else 4."""
+    step = 8 if align == 8 else 4
+    position = 0
+    while position + _NOTE.size <= len(data):
+        owner_size, size, kind = _NOTE.unpack_from(data, position)
+        start = position + _NOTE.size
+        body = _round_up(start + owner_size, step)
+        if body + size > len(data):
+            return
+        yield Note(data[start : start + owner_size].rstrip(b"\0"), kind, data[body : body + size])
+        position = _round_up(body + size, step)
+
+
+def build_id(notes: bytes, align: int = 4) -> str | None:
+    """The GNU build-id in a note segment as hex digits, or None."""
+    for note in iter_notes(notes, align):
+        if note.owner == b"GNU" and note.type == NT_GNU_BUILD_ID and 0 < len(note.data) <= BUILD_ID_LIMIT:
+            return note.data.hex()
+    return None
+
+
+def _round_up(value: int, step: int) -> int:
+    return (value + step - 1) // step * step

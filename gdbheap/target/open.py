@@ -1,0 +1,22 @@
+"""From what a person typed to what it means: a process id, or the path of a core. Nothing is opened here."""
+
+from __future__ import annotations
+
+from gdbheap.errors import NoTarget, UsageError, one_line
+
+PID_DIGITS = 19
+
+
+def parse_target(text: str) -> int | str:
+    """A process id, or the path of a core. A file whose name is a number is written ``./123``. Raises UsageError."""
+    if not text or "\0" in text:
+        raise UsageError("TARGET is empty: give the id of a process or a core")
+    if text.isascii() and text.lstrip("+-").isdigit() and len(text) <= PID_DIGITS:
+        return _process_id(text)
+    return text
+
+
+def _process_id(text: str) -> int:
+    if int(text) <= 0:
+        raise NoTarget(f"there is no process {one_line(text)}: process ids start at 1")
+    return int(text)

@@ -1,0 +1,116 @@
+"""One process's folder in ``/proc``, held open so that a process id that is given away again is noticed.
+
+Files are read through the folder's descriptor: when the process is gone they fail with ESRCH, whoever has its
+number by then. Formats: proc(5).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+PROC = "/proc"
+TEXT_LIMIT = 1 << 20
+TABLE_LIMIT = 1 << 30
+TASK_LIMIT = 100_000
+PF_KTHREAD = 0x00200000
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class ProcessFolder:
+    """``/proc/PID``. Raises OSError (ENOENT when there is no such process)."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor = os.open(f"{PROC}/{pid}", _FOLDER)
+
+    def __del__(self) -> None:
+        with suppress(OSError, AttributeError):
+            os.close(self._descriptor)
+
+    def path(self, name: str) -> str:
+        """The path of a file of the process, for those who open it themselves."""
+        return f"{PROC}/{self.pid}/{name}"
+
+    def read(self, name: str, limit: int = TEXT_LIMIT) -> bytes:
+        """The first ``limit`` bytes of a file. Raises OSError."""
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._descriptor)
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            return b"".join(_parts(stream.fileno(), limit))
+
+    def link(self, name: str) -> str:
+        """Where a link points. Raises OSError."""
+        return os.readlink(name, dir_fd=self._descriptor)
+
+    def tasks(self) -> list[int]:
+        """The ids of its threads, ascending; at most TASK_LIMIT. Raises OSError."""
+        descriptor = os.open("task", _FOLDER, dir_fd=self._descriptor)
+        try:
+            return sorted(int(name) for name in os.listdir(descriptor) if name.isdigit())[:TASK_LIMIT]
+        finally:
+            os.close(descriptor)
+
+    def thread_name(self, tid: int) -> str:
+        """The name of a thread as it is, unprintable bytes and all; ``""`` when it is gone."""
+        try:
+            return self.read(f"task/{tid}/comm").decode("utf-8", "replace").rstrip("\n")
+        except OSError:
+            return ""
+
+    def status(self, task: int | None = None) -> dict[str, str]:
+        """The fields of ``status``, of one thread when ``task`` is given. Raises OSError."""
+        return parse_status(self.read("status" if task is None else f"task/{task}/status"))
+
+    def flags(self) -> int:
+        """The kernel's flags of the task (PF_… of <linux/sched.h>). Raises OSError."""
+        return parse_flags(self.read("stat"))
+
+    def owner(self) -> int:
+        """The uid that owns the folder: root's, not the process's, when the process is not dumpable."""
+        return os.fstat(self._descriptor).st_uid
+
+
+def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
+    while limit > 0:
+        part = os.read(descriptor, min(limit, 1 << 20))
+        if not part:
+            return
+        limit -= len(part)
+        yield part
+
+
+def parse_status(text: bytes) -> dict[str, str]:
+    """``Name: value`` lines; the first of a name counts, so that no process's own name can add a field."""
+    fields: dict[str, str] = {}
+    for line in text.decode("utf-8", "replace").split("\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name, value.strip())
+    return fields
+
+
+def parse_flags(stat: bytes) -> int:
+    """The ninth field of ``/proc/PID/stat``; the second, in parentheses, may hold spaces and parentheses itself."""
+    fields = stat.rpartition(b")")[2].split()
+    return int(fields[6]) if len(fields) > 6 and fields[6].isdigit() else 0
+
+
+def parse_auxv(data: bytes) -> dict[int, int]:
+    """The auxiliary vector: pairs of 64-bit words up to AT_NULL (getauxval(3))."""
+    found: dict[int, int] = {}
+    for position in range(0, len(data) - 15, 16):
+        key = int.from_bytes(data[position : position + 8], "little")
+        if key == 0:
+            break
+        found.setdefault(key, int.from_bytes(data[position + 8 : position + 16], "little"))
+    return found
+
+
+def kib(value: str | None) -> int | None:
+    """``"1234 kB"`` in bytes, None when it is nothing of the kind."""
+    words = (value or "").split()
+    if len(words) != 2 or not words[0].isdigit() or words[1] != "kB":
+        return None
+    return int(words[0]) * 1024

@@ -1,0 +1,95 @@
+"""What every target offers, whatever it is: one address space at one moment."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Any
+
+from gdbheap._native import Pages, Space
+from gdbheap.errors import GdbheapError
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.mappings import Mapping, Mappings
+
+AT_PHDR = 3
+AT_PAGESZ = 6
+AT_ENTRY = 9
+AT_RANDOM = 25
+AT_SYSINFO_EHDR = 33
+
+PAGE_SIZE = 4096
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread when the target stood still. ``fs_base`` is its thread pointer (where glibc keeps thread-local data)."""
+
+    tid: int
+    fs_base: int
+    sp: int
+    pc: int
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something that is not as it must be: where, what it is, what was expected and what was found."""
+
+    address: int
+    what: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Rss:
+    """Resident and swapped bytes of the whole target, None when nobody knows, and who says so."""
+
+    bytes: int | None
+    swap: int | None
+    source: str
+
+
+@dataclass(eq=False)
+class Target:
+    """One address space at one moment; a process and a core fill it in.
+
+    ``pages`` is None when residency is unknown. ``space`` raises ``Fault`` for what cannot be read. ``refusal`` is
+    the reason why no memory at all can be read (mappings and residency are then still true), None otherwise.
+    ``partial`` means that an answer may lack what was cut off (a truncated core, refused memory).
+    """
+
+    kind: str
+    pid: int | None = None
+    core: str | None = None
+    exe: str | None = None
+    machine: str = "x86_64"
+    page_size: int = PAGE_SIZE
+    mappings: Mappings = field(default_factory=Mappings)
+    pages: Pages | None = None
+    space: Space = field(default_factory=lambda: Space.for_core([], []))
+    threads: list[Thread] = field(default_factory=list)
+    objects: list[LoadedObject] = field(default_factory=list)
+    auxv: dict[int, int] = field(default_factory=dict)
+    rss: Rss = Rss(None, None, "unknown")
+    warnings: list[str] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    partial: bool = False
+    refusal: GdbheapError | None = None
+    stopped_seconds: float | None = None
+
+    @property
+    def main_stack(self) -> Mapping | None:
+        """The stack of the first thread: the kernel puts the 16 bytes of AT_RANDOM at its far end (execve(2))."""
+        return self.mappings.find(self.auxv.get(AT_RANDOM, 0))
+
+    def object_of(self, address: int) -> LoadedObject | None:
+        """The ELF object whose file mappings or .bss hold ``address``, or None."""
+        index = bisect_right([owner.base for owner in self.objects], address) - 1
+        if index < 0 or not self.objects[index].contains(address):
+            return None
+        return self.objects[index]
+
+    def describe(self) -> dict[str, Any]:
+        """The part of the JSON key "target" that is known without any heap: kind, pid, core, exe."""
+        return {"kind": self.kind, "pid": self.pid, "core": self.core, "exe": self.exe}
