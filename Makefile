@@ -1,0 +1,40 @@
+# make demo   set up, build, start a bloated Python process, attach, show where its memory went
+# make test   set up, build, all checks and all tests
+# make build  the package in .venv, rebuilt when a source changed
+# make bench  gdbheap against the time to read the heap once
+# make lint   the checks without the tests
+# make setup  only install what is missing; make clean: remove all that was built
+
+VENV ?= .venv
+export VENV
+PY := $(VENV)/bin/python
+SOURCES := $(shell find gdbheap commands native -path native/target -prune -o \
+    -name __pycache__ -prune -o -type f -print 2>/dev/null) \
+    setup.py pyproject.toml README.md scripts/build.sh scripts/common.sh scripts/requirements.py
+
+.PHONY: all setup build demo test lint bench clean
+all: build
+
+setup:
+	@scripts/setup.sh
+
+build: setup $(VENV)/built
+
+$(VENV)/built: $(SOURCES) | setup
+	@scripts/build.sh
+
+demo: build
+	@scripts/demo.sh
+
+test: build
+	@scripts/test.sh
+
+lint: build
+	@scripts/lint.sh
+
+bench: build
+	@$(PY) benchmarks/bench.py $(BENCH)
+
+clean:
+	rm -rf build dist $(VENV) native/target *.egg-info .hypothesis .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

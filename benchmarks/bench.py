@@ -1,0 +1,210 @@
+"""gdbheap against its limit: the time to read the resident bytes of the heap once, natively and on all cores.
+
+Builds a Python process of about 2 GB and a C process with millions of chunks, measures on the process and on a core of
+it, prints one table and writes it into docs/performance.md, between the two marks there.
+
+Usage: bench.py [--blocks=18000000] [--chunks=10000000] [--rounds=5] [--no-core] [--keep-page]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, median, preferred_python, run, subject
+
+from gdbheap import _native
+from gdbheap.answers import arenas, holes, ledger, pyobjects
+from gdbheap.heap import Heap
+from gdbheap.target.core import Core
+from gdbheap.target.mappings import Mapping
+from gdbheap.target.process import stopped
+from gdbheap.target.target import Target
+
+PAGE = HERE.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- make bench writes from here -->", "<!-- to here -->"
+BIN = Path(sys.executable).parent
+PRESENT = 1
+MIB = 1 << 20
+
+Answer = Callable[[Heap], object]
+ON_PYTHON: dict[str, Answer] = {
+    "heap pyobjects": pyobjects.pyobjects,
+    "heap": ledger.ledger,
+    "heap arenas": arenas.arenas,
+    "heap holes --min=1M": partial(holes.holes, minimum=MIB, top=None),
+}
+ON_C: dict[str, Answer] = {name: answer for name, answer in ON_PYTHON.items() if name != "heap pyobjects"}
+
+
+@dataclass
+class Measured:
+    """What was measured on one target: bytes of the limit, the series of each answer."""
+
+    size: int
+    series: dict[str, Series]
+
+    @property
+    def limit(self) -> float:
+        """The median of the limit, in seconds."""
+        return median([limit for series in self.series.values() for limit in series.limits])
+
+
+def heap_ranges(target: Target) -> list[tuple[int, int]]:
+    """Return the ranges of private anonymous writable memory that are resident: where every heap lies."""
+    mappings = [mapping for mapping in target.mappings if _may_hold_a_heap(mapping)]
+    if target.pages is None:
+        return [(mapping.start, mapping.end) for mapping in mappings]
+    runs = [run for mapping in mappings for run in target.pages.runs(mapping.start, mapping.end)]
+    return [(start, end) for start, end, state in runs if state == PRESENT]
+
+
+def _may_hold_a_heap(mapping: Mapping) -> bool:
+    return mapping.private and mapping.writable and mapping.anonymous and not mapping.name.startswith("[stack")
+
+
+def measure(target: Target, answers: dict[str, Answer], rounds: int) -> Measured:
+    """Measure each answer, from nothing known to the answer in hand, against the limit."""
+    ranges = heap_ranges(target)
+    limit = partial(_native.read_once, target.space, ranges)
+    things = {name: partial(_answered, target, answer) for name, answer in answers.items()}
+    size = limit()
+    return Measured(size, alternate(limit, things, rounds))
+
+
+def _answered(target: Target, answer: Answer) -> object:
+    return answer(Heap(target))
+
+
+def on_process(pid: int, answers: dict[str, Answer], rounds: int) -> Measured:
+    """Measure on a live process, which stands still meanwhile."""
+    with stopped(pid) as target:
+        return measure(target, answers, rounds)
+
+
+def on_core(pid: int, rounds: int) -> Measured:
+    """Measure on a core that gdb writes of the process, and remove it."""
+    path = BUILD / "core"
+    command = ["gdb", "-nx", "-p", str(pid), "-batch", "-ex", f"gcore {path}"]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        return measure(Core(str(path)), ON_PYTHON, rounds)
+    finally:
+        path.unlink()
+
+
+def commands(target: Subject, rounds: int) -> dict[str, list[Run]]:
+    """Run the whole command in a shell and in gdb, as a user does; each also tells how long the process was held."""
+    gdbheap = str(BIN / "gdbheap")
+    loader = subprocess.run([gdbheap, "--gdb-script"], check=True, capture_output=True, text=True).stdout.strip()
+    pid = str(target.pid)
+    shell = [gdbheap, "pyobjects", pid, "--json"]
+    in_gdb = ["gdb", "-nx", "-p", pid, "-batch", "-x", loader, "-ex", "heap pyobjects --json"]
+    nothing = ["gdb", "-nx", "-p", pid, "-batch"]
+    rows = {"gdbheap pyobjects PID": shell, "gdb -p PID -x gdbheap -ex 'heap pyobjects'": in_gdb, "gdb -p PID": nothing}
+    return {name: [run(command, target) for _ in range(rounds)] for name, command in rows.items()}
+
+
+def answer_rows(where: str, measured: Measured) -> list[str]:
+    """Return table rows: each answer's time as a multiple of the limit."""
+    head = f"| {where} | read the {measured.size / (1 << 30):.2f} GiB of its heap once | 1.00 | |"
+    rows = [f"| | `{name}` | {series.ratio:.2f} | {series.spread} |" for name, series in measured.series.items()]
+    return [head, *rows]
+
+
+def command_rows(runs: dict[str, list[Run]], limit: float) -> list[str]:
+    """Return table rows: whole commands, how long they held the process, what they needed."""
+    rows = []
+    for name, done in runs.items():
+        held = median([one.held for one in done])
+        whole = median([one.seconds for one in done])
+        peak = max(one.peak for one in done)
+        times = f"{whole / limit:.2f} | {held / limit:.2f} | {held * 1000:.0f} ms"
+        rows.append(f"| `{name}` | {times} | {peak / MIB:.0f} MiB |")
+    return rows
+
+
+def facts(blocks: int, live: Measured) -> list[str]:
+    """Return the lines above the table: on what it was measured."""
+    walk = live.series["heap pyobjects"]
+    speed = median([blocks / time for time in walk.times]) / 1e6
+    rate = live.size / live.limit / 1e9
+    cores = len(os.sched_getaffinity(0))
+    return [
+        f"Measured on {cores} cores, Linux {platform.release().split('-')[0]}, {platform.machine()}, where the limit is"
+        f" {rate:.1f} GB/s ({live.limit * 1000:.0f} ms).",
+        f"The Python process: {blocks:,} pymalloc blocks in use; `heap pyobjects` classified {speed:.0f} million of"
+        f" them a second, in {walk.ratio:.2f} times the limit (goal: 1.5).",
+    ]
+
+
+def table(blocks: int, found: dict[str, Measured], runs: dict[str, list[Run]]) -> str:
+    """Return the whole text: facts, answers against the limit, commands as a user runs them."""
+    live = found["a Python process"]
+    answers = [row for where, measured in found.items() for row in answer_rows(where, measured)]
+    head = ["| on | what | times the limit | smallest to largest |", "| --- | --- | ---: | --- |"]
+    whole = ["| command | whole, times the limit | process held, times the limit | process held | peak memory |"]
+    whole += ["| --- | ---: | ---: | ---: | ---: |", *command_rows(runs, live.limit)]
+    return "\n".join(["\n\n".join(facts(blocks, live)), "", *head, *answers, "", *whole])
+
+
+def write_page(text: str) -> None:
+    """Replace what stands between the marks of docs/performance.md."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if not after:
+        raise SystemExit(f"{PAGE} has lost its marks {BEGIN} and {END}")
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def parse() -> argparse.Namespace:
+    """Return what was asked for."""
+    parser = argparse.ArgumentParser(description="gdbheap against the time to read the heap once")
+    parser.add_argument("--blocks", type=int, default=18_000_000, help="pymalloc blocks of the Python process")
+    parser.add_argument("--chunks", type=int, default=10_000_000, help="chunks of the C process, half of them freed")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured; medians are shown")
+    parser.add_argument("--no-core", action="store_true", help="do not write and measure a core (2 GB on disk)")
+    parser.add_argument("--keep-page", action="store_true", help="do not write the table into docs/performance.md")
+    return parser.parse_args()
+
+
+def say(text: str) -> None:
+    """Tell what goes on, on standard error."""
+    print(f"gdbheap bench: {text}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Build, measure, print, write."""
+    options = parse()
+    BUILD.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Measured] = {}
+    python = preferred_python()
+    say(f"filling a Python process with {options.blocks:,} blocks ({python})")
+    with subject([python, str(HERE / "target_python.py"), str(options.blocks)]) as target:
+        say(f"process {target.pid}, seed {target.said['seed']}: whole commands")
+        runs = commands(target, options.rounds)
+        say("answers against the limit, live")
+        found["a Python process"] = on_process(target.pid, ON_PYTHON, options.rounds)
+        if not options.no_core:
+            say("answers against the limit, core")
+            found["its core (gcore)"] = on_core(target.pid, options.rounds)
+        blocks = target.said["blocks"]
+    say(f"filling a C process with {options.chunks:,} chunks, half of them freed")
+    with subject([compiled("target_glibc.c"), str(options.chunks)]) as target:
+        found[f"a C process, {options.chunks:,} chunks"] = on_process(target.pid, ON_C, options.rounds)
+    text = table(blocks, found, runs)
+    print(text)
+    if not options.keep_page:
+        write_page(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Between a command and its two callers: ask, sort, cut, render, and the exit status of what came out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.errors import one_line
+from gdbheap.report.json import document, text_of
+from gdbheap.report.style import Style
+from gdbheap.report.tables import join
+
+if TYPE_CHECKING:
+    from gdbheap.heap import Heap
+    from gdbheap.target.target import Damage
+
+__all__ = ["About", "Told", "ask", "order", "present", "status_of", "told"]
+
+PARTIAL = 1
+DAMAGE_LISTED = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What is said of the target beside the answer. ``target`` is the envelope's part; ``rss`` is bytes or None."""
+
+    target: dict[str, Any]
+    warnings: Sequence[str]
+    damage: Sequence[Damage]
+    partial: bool
+    rss: int | None
+
+    @staticmethod
+    def of(heap: Heap) -> About:
+        """Read it off ``heap``; after this nothing of the target is needed any more."""
+        target = {**heap.target.describe(), **heap.versions}
+        return About(target, list(heap.warnings), list(heap.damage), heap.partial, heap.target.rss.bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """An answer in hand (``whole``: before --sort and --top), so that the target may run again while it is printed."""
+
+    command: Command[Any]
+    options: Options
+    about: About
+    answer: Any
+    whole: Any
+
+
+def ask(command: Command[Any], heap: Heap, options: Options) -> Told:
+    """Compute the answer, sorted and cut as the options say. Reads the target; raises what the answer raises."""
+    return told(command, options, command.answer(heap, options), heap)
+
+
+def told(command: Command[Any], options: Options, whole: Any, heap: Heap) -> Told:
+    """The same for an answer that was computed elsewhere."""
+    answer = _cut(command, whole, options) if command.rows else whole
+    return Told(command, options, About.of(heap), answer, whole)
+
+
+def _cut(command: Command[Any], whole: Any, options: Options) -> Any:
+    rows = sorted(getattr(whole, command.rows), key=order(command.sorts[options.sort]))
+    return dataclasses.replace(whole, **{command.rows: rows[: options.top]})
+
+
+def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
+    """A key for sorted(): numbers largest first, words in alphabetical order, what is not known last."""
+
+    def place(row: Any) -> tuple[int, Any]:
+        value = key(row)
+        if value is None:
+            return 2, 0
+        return (1, value) if isinstance(value, str) else (0, -value)
+
+    return place
+
+
+def present(answered: Told, style: Style) -> str:
+    """The report, without a last line break: one JSON document, or tables and sentences and the warnings below them."""
+    about, answer = answered.about, answered.answer
+    if answered.options.json:
+        return text_of(document(answered.command.name, about.target, about.warnings, about.damage, answer))
+    shown = Shown(answer, answered.whole, _left_out(answered), about.damage, answered.options, style)
+    return join(answered.command.render(shown), _notes(answered))
+
+
+def _left_out(answered: Told) -> int:
+    rows = answered.command.rows
+    return len(getattr(answered.whole, rows)) - len(getattr(answered.answer, rows)) if rows else 0
+
+
+def _notes(answered: Told) -> str:
+    """Warnings and damage, below every table but that of heap check, which is about nothing else."""
+    lines = [f"Warning: {one_line(warning)}" for warning in answered.about.warnings]
+    damage = [] if answered.command.noun == "check" else answered.about.damage
+    for place in damage[:DAMAGE_LISTED]:
+        what = f"{place.what}: expected {place.expected}, found {place.found}"
+        lines.append(f"Damage at {place.address:#x}: {one_line(what)}")
+    if len(damage) > DAMAGE_LISTED:
+        lines.append(f"Damage: {len(damage) - DAMAGE_LISTED:,} more places; 'heap check' lists them all.")
+    return "\n".join(lines)
+
+
+def status_of(answered: Told) -> int:
+    """0 answered, 1 answered but damaged or partial."""
+    about = answered.about
+    whole = not about.damage and not about.partial and getattr(answered.answer, "ok", True)
+    return 0 if whole else PARTIAL

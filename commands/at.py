@@ -1,0 +1,38 @@
+"""``heap at``: what is at this address, and who owns it?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import at
+from gdbheap.commands.declaration import Argument, Command, Options, Shown
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+from gdbheap.report.at import render
+
+__all__ = ["COMMAND"]
+
+
+def _address(options: Options) -> int:
+    if options.address is None:
+        raise UsageError("heap at: which address? Type it after the noun")
+    return options.address
+
+
+def _answer(heap: Heap, options: Options) -> at.At:
+    return at.at(heap, _address(options))
+
+
+def _render(shown: Shown[at.At]) -> str:
+    return render(shown.answer, shown.style, _address(shown.options))
+
+
+COMMAND = Command(
+    noun="at",
+    question="What is at this address, and who owns it?",
+    text="""The mapping, the allocator's block, the Python object in it, and the object that owns it when it is a
+    buffer. An address inside a block is as good as its first byte.""",
+    example="heap at 0x7f31c0de1230",
+    answer=_answer,
+    render=_render,
+    argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
+    listed="",
+)

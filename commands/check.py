@@ -1,0 +1,30 @@
+"""``heap check``: is anything damaged?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import check
+from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.heap import Heap
+from gdbheap.report.check import render
+
+__all__ = ["COMMAND"]
+
+
+def _answer(heap: Heap, options: Options) -> check.Check:
+    return check.check(heap)
+
+
+def _render(shown: Shown[check.Check]) -> str:
+    return render(shown.answer, shown.style, shown.damage[: shown.options.top], len(shown.damage))
+
+
+COMMAND = Command(
+    noun="check",
+    question="Is anything damaged?",
+    text="""Walks every region of every allocator and says where something is not as the allocator leaves it: what was
+    expected there and what was found. The exit status is 1 when there is damage.""",
+    example="heap check",
+    answer=_answer,
+    render=_render,
+    listed="places",
+)

@@ -1,0 +1,318 @@
+"""The command ``heap`` in gdb: registration, one line for every error, exit statuses, and what is kept for one stop.
+One of the two modules that import gdb."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import locale
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import gdb
+
+from gdbheap.answers.arenas import arenas
+from gdbheap.answers.stats import compare
+from gdbheap.commands.answering import Told, ask, present, status_of, told
+from gdbheap.commands.calling import find_libc, malloc_stats, prove_safe
+from gdbheap.commands.declaration import Command, Options, help_text, parse, wants_help
+from gdbheap.commands.gdb_target import CORE, GdbCaller, Place, attach, build, place
+from gdbheap.commands.gdb_words import completions, own_session, split
+from gdbheap.commands.keeping import Keeper
+from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.progress import shown_for
+from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
+from gdbheap.heap import Heap
+from gdbheap.report.style import Style, encodable, style_for
+from gdbheap.target import refusal
+from gdbheap.target.core import Core
+
+__all__ = ["KEEPER", "register"]
+
+HEAP, OTHER_NAME = "heap", "gdbheap"
+INTERRUPTED = 1
+ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
+
+Usage: {prefix} attach PID
+
+gdb reads symbols while the process stands still; of a Python that is most of the stop. This reads those of the
+program, of libpython and of libc first, and then attaches: the process stands still for a third of the time.
+
+Example:
+  {prefix} attach 1234"""
+
+
+class Status:
+    """The exit status of a batch: the worst that a command of ours ended with. gdb alone would exit 0 or 1."""
+
+    def __init__(self) -> None:
+        self.worst = 0
+        self.had_target = False
+        self.session = own_session()
+
+    def note(self, status: int) -> None:
+        """A command ended with ``status``."""
+        self.worst = max(self.worst, status)
+
+    def no_target(self) -> GdbheapError:
+        """Why there is nothing to look at: what gdb was started with could not be had, or it was given nothing."""
+        pid, core = self.session.pid, self.session.core
+        if not self.had_target and pid is not None:
+            return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
+        if not self.had_target and core is not None:
+            return _why_no_core(core)
+        return NoTarget("there is no process and no core here: attach PID, or core-file FILE")
+
+    def finish(self) -> None:
+        """At gdb's end, after it has detached. Only a batch has an exit status that somebody looks at."""
+        if not self.session.batch:
+            return
+        if self.session.asked and not self.had_target and not self.worst and (self.session.pid or self.session.core):
+            error = self.no_target()
+            self.note(error.status)
+            _write(f"gdbheap: {error}\n", gdb.STDERR)
+        gdb.flush(gdb.STDOUT)
+        gdb.flush(gdb.STDERR)
+        if self.worst:
+            os._exit(self.worst)
+
+
+def _why_no_core(path: str) -> GdbheapError:
+    try:
+        Core(path)
+    except GdbheapError as error:
+        return error
+    return NoTarget(f"gdb does not take {path} as a core: gdbheap may ('gdbheap {path}' in a shell)")
+
+
+STATUS = Status()
+KEEPER = Keeper()
+
+
+def _write(text: str, stream: int = gdb.STDOUT) -> None:
+    gdb.write(encodable(text, _charset()), stream)
+
+
+def _charset() -> str:
+    """What gdb turns our text into. gdb.host_charset() is in gdb 12 and later."""
+    known = getattr(gdb, "host_charset", None)
+    return known() if known else locale.getpreferredencoding(False)
+
+
+@contextlib.contextmanager
+def _one_line() -> Iterator[None]:
+    """Every error of the block becomes gdb's own kind, with one line, and its exit status is noted."""
+    try:
+        yield
+    except GdbheapError as error:
+        _fail(str(error), error.status)
+    except KeyboardInterrupt:
+        KEEPER.drop()
+        _fail("interrupted; nothing in the target was changed", INTERRUPTED)
+    except gdb.GdbError:
+        raise
+    except Exception as error:
+        if os.environ.get("GDBHEAP_DEBUG"):
+            raise
+        what = (
+            ""
+            if isinstance(error, gdb.error)
+            else f"a fault of gdbheap ({type(error).__name__}), GDBHEAP_DEBUG=1 shows where: "
+        )
+        _fail(f"{what}{error}", INTERRUPTED)
+
+
+def _fail(message: str, status: int) -> None:
+    STATUS.note(status)
+    raise gdb.GdbError(encodable(f"gdbheap: {one_line(message)}", _charset())) from None
+
+
+def _heap(where: Place) -> Heap:
+    return KEEPER.heap(where.inferior, where, lambda: Heap(build(where)))
+
+
+def _place() -> Place:
+    try:
+        where = place()
+    except NoTarget:
+        raise STATUS.no_target() from None
+    STATUS.had_target = True
+    return where
+
+
+def _ask(command: Command[Any], options: Options) -> Told:
+    """The answer about the selected inferior. A walk that was cut short leaves nothing for a later one to build on."""
+    where = _place()
+    heap = _heap(where)
+    try:
+        with shown_for(heap):
+            answered = _stats(command, where, heap, options) if command.noun == "stats" else ask(command, heap, options)
+    except BaseException:
+        KEEPER.drop(where.inferior)
+        raise
+    finally:
+        if getattr(heap.target, "interrupted", False):
+            KEEPER.drop(where.inferior)
+            raise KeyboardInterrupt
+    return answered
+
+
+def _stats(command: Command[Any], where: Place, heap: Heap, options: Options) -> Told:
+    if where.kind == CORE:
+        raise UsageError("heap stats: a core cannot be asked: 'heap arenas' gives the same figures without asking")
+    ours = arenas(heap)
+    libc = find_libc(heap.target)
+    caller = GdbCaller(where, heap.target)
+    caller.check(libc.loaded, options.seccomp)
+    with caller.ready():
+        prove_safe(libc, ours, caller)
+        text = malloc_stats(libc, caller)
+    return told(command, options, compare(ours, text), heap)
+
+
+def _address(text: str) -> int:
+    """Any expression of gdb; what is no number (a function, an array) stands for its address."""
+    try:
+        value = gdb.parse_and_eval(text)
+        code = value.type.strip_typedefs().code
+        if code in (
+            gdb.TYPE_CODE_FUNC,
+            gdb.TYPE_CODE_METHOD,
+            gdb.TYPE_CODE_ARRAY,
+            gdb.TYPE_CODE_STRUCT,
+            gdb.TYPE_CODE_UNION,
+        ):
+            value = value.address
+        return int(value) & ((1 << 64) - 1)
+    except (gdb.error, TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{text} is no address: {error}") from None
+
+
+def _style(options: Options, rss: int | None) -> Style:
+    """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
+    width = gdb.parameter("width")
+    whole = style_for(sys.__stdout__ if width or STATUS.session.batch else None, options.exact, rss)
+    if not width or whole.width is None:
+        return whole
+    assert isinstance(width, int)
+    return Style(whole.exact, width, whole.bold and bool(gdb.parameter("style enabled")), rss)
+
+
+class HeapCommand(gdb.Command):
+    """One command of gdb, made from its declaration."""
+
+    def __init__(self, command: Command[Any], prefix: str) -> None:
+        self.command = command
+        self.called = f"{prefix} {command.noun}".strip()
+        self.__doc__ = help_text(command, self.called)
+        super().__init__(self.called, gdb.COMMAND_DATA, prefix=not command.noun)
+
+    def invoke(self, line: str, from_tty: bool) -> None:
+        """Answer, print, and remember the exit status. Raises gdb.GdbError with one line."""
+        with _one_line():
+            words = split(line)
+            if wants_help(words):
+                _write(f"{self.__doc__}\n")
+                return
+            options = self._options(words)
+            answered = _ask(self.command, options)
+            _quiet_end(options)
+            _write(present(answered, _style(options, answered.about.rss)) + "\n")
+            STATUS.note(status_of(answered))
+
+    def _options(self, words: list[str]) -> Options:
+        options, _, left = parse(self.command, words, self.called)
+        if self.command.argument is None and left:
+            known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in COMMANDS if noun)})"
+            raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{known}")
+        if self.command.argument is not None:
+            if not left:
+                raise UsageError(f"{self.called}: which address? {self.called} {self.command.argument.metavar}")
+            _place()
+            options.address = _address(" ".join(left))
+        return options
+
+    def complete(self, text: str, word: str) -> list[str]:
+        """Options, and the values of --sort."""
+        return completions(self.command, text, word)
+
+
+def _quiet_end(options: Options) -> None:
+    """gdb's last line in a batch ("[Inferior 1 (process 1234) detached]") would follow the JSON document."""
+    if options.json and STATUS.session.batch:
+        with contextlib.suppress(gdb.error):
+            gdb.execute("set print inferior-events off", to_string=True)
+
+
+class AttachCommand(gdb.Command):
+    """``heap attach PID``."""
+
+    def __init__(self, prefix: str) -> None:
+        self.__doc__ = ATTACH_HELP.format(prefix=prefix)
+        super().__init__(f"{prefix} attach", gdb.COMMAND_RUNNING)
+
+    def invoke(self, line: str, from_tty: bool) -> None:
+        """Attach. Raises gdb.GdbError with one line."""
+        with _one_line():
+            words = split(line)
+            if wants_help(words):
+                _write(f"{self.__doc__}\n")
+                return
+            if len(words) != 1 or not words[0].isdecimal():
+                raise UsageError("heap attach: which process? heap attach PID")
+            attach(int(words[0]))
+            STATUS.had_target = True
+
+
+def _is_taken(name: str) -> bool:
+    """Whether gdb has a command of exactly this name."""
+    return name in gdb.execute(f"complete {name}", to_string=True).split("\n")
+
+
+def _drop(event: object) -> None:
+    KEEPER.drop()
+
+
+def _note_target(event: object) -> None:
+    STATUS.had_target = True
+
+
+def _watch() -> None:
+    """Drop what was kept when the target runs, is written to, is called into, or goes. Older gdbs lack some events."""
+    for name in (
+        "cont",
+        "memory_changed",
+        "register_changed",
+        "inferior_call",
+        "exited",
+        "clear_objfiles",
+        "inferior_deleted",
+    ):
+        registry = getattr(gdb.events, name, None)
+        if registry is not None:
+            registry.connect(_drop)
+    if hasattr(gdb.events, "new_thread"):
+        gdb.events.new_thread.connect(_note_target)
+
+
+_registered: list[HeapCommand] = []
+
+
+def register() -> None:
+    """Define the commands, once. Says so in one line when ``heap`` is taken and ``gdbheap`` is used instead."""
+    if _registered:
+        return
+    prefix = OTHER_NAME if _is_taken(HEAP) else HEAP
+    if prefix != HEAP:
+        _write(
+            "gdbheap: another extension has the command 'heap'; this one is 'gdbheap', with the same nouns.\n",
+            gdb.STDERR,
+        )
+    _registered.extend(HeapCommand(command, prefix) for command in COMMANDS.values())
+    AttachCommand(prefix)
+    STATUS.had_target = bool(gdb.selected_inferior().threads())
+    _watch()
+    atexit.register(STATUS.finish)

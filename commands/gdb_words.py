@@ -1,0 +1,85 @@
+"""Lines as they are typed in gdb: their words, what could complete them, and gdb's own command line. Imports no gdb."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gdbheap.commands.declaration import Command
+
+__all__ = ["Session", "completions", "own_session", "session", "split"]
+
+VALUED = frozenset(
+    "args b baud c cd core d data-directory D directory e eval-command ex exec early-init-command early-init-eval-command "
+    "eix eiex init-command init-eval-command ix iex i interpreter interp l se s symbols tty t ui x command p pid".split()
+)
+
+
+def split(line: str) -> list[str]:
+    """The words of a line. Quotes stay in their word: an expression needs them."""
+    try:
+        return shlex.split(line, posix=False)
+    except ValueError:
+        return line.split()
+
+
+def completions(command: Command[Any], text: str, word: str) -> list[str]:
+    """What could follow ``text``: options, and values where they are known. gdb replaces only ``word``, the part of the
+    last word behind the last character that it takes for a separator."""
+    last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
+    kept = len(last) - len(word)
+    return [found[kept:] for found in _candidates(command) if found.startswith(last) and last.startswith("-")]
+
+
+def _candidates(command: Command[Any]) -> list[str]:
+    names = [f"{option.name}=" if option.metavar else option.name for option in command.all_options]
+    return [*names, *(f"--sort={key}" for key in command.sorts)]
+
+
+@dataclass(frozen=True)
+class Session:
+    """gdb's own command line: whether it is a batch, and the process or core that it was given."""
+
+    batch: bool = False
+    pid: int | None = None
+    core: str | None = None
+    asked: bool = False
+    """Whether a script of the name gdbheap was asked for there."""
+
+
+def session(arguments: Sequence[str]) -> Session:
+    """What gdb was started with. Its options may have one hyphen or two, and their value behind "=" or as a word."""
+    batch = asked = False
+    pids, cores, others = [], [], []
+    words = iter(arguments[1:])
+    for word in words:
+        name, given, value = word.lstrip("-").partition("=")
+        if not word.startswith("-"):
+            others.append(word)
+            continue
+        if name == "args":
+            break
+        if name in VALUED and not given:
+            value = next(words, "")
+        batch |= name in ("batch", "batch-silent")
+        asked |= bool(re.search(r"(^|[/\s])gdbheap$", value))
+        pids += [value] if name in ("p", "pid") else []
+        cores += [value] if name in ("c", "core") else []
+    given_second = others[1] if len(others) > 1 else ""
+    (pids if given_second.isdecimal() else cores).append(given_second)
+    return Session(
+        batch, next((int(pid) for pid in pids if pid.isdecimal()), None), next(filter(None, cores), None), asked
+    )
+
+
+def own_session() -> Session:
+    """The session that this Python is embedded in."""
+    try:
+        with open("/proc/self/cmdline", "rb") as stream:
+            return session([os.fsdecode(word) for word in stream.read().split(b"\0")[:-1]])
+    except OSError:
+        return Session()

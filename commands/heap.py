@@ -1,0 +1,56 @@
+"""``heap``: where did the memory go, and what should I do?"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gdbheap.answers import ledger
+from gdbheap.commands.answering import order
+from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.heap import Heap
+from gdbheap.report.ledger import render
+
+__all__ = ["COMMAND"]
+
+SORTS = {
+    "resident": lambda line: line.resident,
+    "virtual": lambda line: line.virtual,
+    "swapped": lambda line: line.swapped,
+    "name": lambda line: line.name,
+}
+
+
+def _answer(heap: Heap, options: Options) -> ledger.Ledger:
+    whole = ledger.ledger(heap)
+    findings = sorted(whole.findings, key=lambda finding: -finding.bytes)
+    return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
+
+
+def _sorted(lines: list[ledger.Line], key: str) -> list[ledger.Line]:
+    """Siblings in the order of ``key``, each followed by its own children."""
+    children: dict[str | None, list[ledger.Line]] = {}
+    for line in sorted(lines, key=order(SORTS[key])):
+        children.setdefault(line.parent, []).append(line)
+
+    def below(parent: str | None) -> list[ledger.Line]:
+        return [found for line in children.pop(parent, []) for found in [line, *below(line.id)]]
+
+    return below(None)
+
+
+def _render(shown: Shown[ledger.Ledger]) -> str:
+    return render(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="",
+    question="Where did the memory go, and what should I do?",
+    text="""The ledger of the whole address space: every mapping has one owner, children add up to their parent and the
+    roots to what the kernel says. What cannot be explained is a line of its own. Below it stand the findings: what
+    could be given back or avoided, largest first. --sort orders lines that have the same parent.""",
+    example="heap --sort=virtual",
+    answer=_answer,
+    render=_render,
+    listed="findings",
+    sorts=SORTS,
+)

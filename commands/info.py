@@ -1,0 +1,32 @@
+"""``heap info``: what is known about this target, and where does each fact come from?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import info
+from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.heap import Heap
+from gdbheap.report.info import render
+
+__all__ = ["COMMAND"]
+
+
+def _answer(heap: Heap, options: Options) -> info.Info:
+    return info.info(heap)
+
+
+def _render(shown: Shown[info.Info]) -> str:
+    return render(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="info",
+    question="What is known about this target, and where does each fact come from?",
+    text="""A row a fact: versions, addresses and layouts, the source that said so, and whether a second source or the
+    bytes themselves confirm it.""",
+    example="heap info",
+    answer=_answer,
+    render=_render,
+    rows="facts",
+    listed="facts",
+    sorts={"order": lambda fact: 0, "fact": lambda fact: fact.fact, "source": lambda fact: fact.source},
+)

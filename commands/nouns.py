@@ -1,0 +1,26 @@
+"""All commands by their noun, in the order in which help lists them. A new command is a new line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gdbheap.commands import arenas, at, check, heap, holes, info, pools, pyobjects, stats
+from gdbheap.commands.declaration import Command
+
+__all__ = ["COMMANDS", "HEAP"]
+
+HEAP: Command[Any] = heap.COMMAND
+"""The command without a noun."""
+
+_NOUNS: tuple[Command[Any], ...] = (
+    arenas.COMMAND,
+    stats.COMMAND,
+    holes.COMMAND,
+    pools.COMMAND,
+    pyobjects.COMMAND,
+    at.COMMAND,
+    check.COMMAND,
+    info.COMMAND,
+)
+
+COMMANDS: dict[str, Command[Any]] = {command.noun: command for command in (HEAP, *_NOUNS)}

@@ -1,0 +1,61 @@
+"""One line on standard error while a long walk runs, when that is a terminal; erased at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gdbheap.heap import Heap
+
+__all__ = ["Progress", "shown_for"]
+
+QUIET_SECONDS = 1.0
+EVERY_SECONDS = 0.1
+ERASE = b"\r\033[K"
+
+
+class Progress:
+    """Called with (label, done, total); the first second shows nothing, then at most ten lines a second follow."""
+
+    def __init__(self, file: int = 2) -> None:
+        self.file = file
+        self.next = time.monotonic() + QUIET_SECONDS
+        self.shown = False
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        """Show how far ``label`` is: ``done`` of ``total``, in the walk's own unit."""
+        if time.monotonic() < self.next:
+            return
+        self.next = time.monotonic() + EVERY_SECONDS
+        share = f" {100 * done // total} %" if total > 0 else ""
+        self._write(ERASE + f"gdbheap: {label}{share}".encode("ascii", "replace"))
+        self.shown = True
+
+    def erase(self) -> None:
+        """Take the line away. Harmless when there is none."""
+        if self.shown:
+            self._write(ERASE)
+        self.shown = False
+
+    def _write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self.file, data)
+
+
+@contextlib.contextmanager
+def shown_for(heap: Heap) -> Iterator[None]:
+    """Show the progress of ``heap``'s walks in this block, if standard error is a terminal."""
+    if not os.isatty(2):
+        yield
+        return
+    progress = Progress()
+    heap.progress = progress
+    try:
+        yield
+    finally:
+        heap.progress = None
+        progress.erase()

@@ -1,0 +1,96 @@
+"""Files of a machine that gdb debugs through a server, by the remote protocol's host I/O packets.
+
+gdb's manual, appendix "Remote Serial Protocol", section "Host I/O Packets": ``vFile:open:2f70726f63,0,0`` is answered
+by ``F5`` (a descriptor), ``vFile:pread:5,1000,0`` by ``F1a;`` and 26 bytes of data, of which ``}`` escapes the next
+one; an error is ``F-1,2`` (errno). What carries a packet is handed in; nothing here knows gdb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+__all__ = ["RemoteFiles"]
+
+CHUNK = 0x2000
+ESCAPE = 0x7D
+FLIP = 0x20
+
+
+class RemoteFiles:
+    """Reads files on the server's side. ``send`` carries one packet and returns its answer."""
+
+    def __init__(self, send: Callable[[bytes], bytes]) -> None:
+        self._send = send
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The first ``limit`` bytes of a file. Raises OSError."""
+        with _Opened(self, path) as descriptor:
+            return b"".join(self._parts(descriptor, 0, limit))
+
+    def read_ranges(self, path: str, ranges: list[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each (offset, size), fewer where the file ends. Raises OSError."""
+        with _Opened(self, path) as descriptor:
+            return [b"".join(self._parts(descriptor, offset, size)) for offset, size in ranges]
+
+    def open(self, path: str) -> int:
+        """A descriptor of the server, for reading. Raises OSError."""
+        return self.call(b"open:%s,0,0" % os.fsencode(path).hex().encode(), path)[0]
+
+    def close(self, descriptor: int) -> None:
+        """Give a descriptor back. Raises OSError."""
+        self.call(b"close:%x" % descriptor, "")
+
+    def _parts(self, descriptor: int, offset: int, size: int) -> Iterator[bytes]:
+        end = offset + size
+        while offset < end:
+            data = self.call(b"pread:%x,%x,%x" % (descriptor, min(CHUNK, end - offset), offset), "")[1]
+            if not data:
+                return
+            yield data
+            offset += len(data)
+
+    def call(self, words: bytes, path: str) -> tuple[int, bytes]:
+        """The number and the data of an answer. Raises OSError for an error, and for an answer that is empty or damaged."""
+        answer = self._send(b"vFile:" + words)
+        head, _, data = answer.partition(b";")
+        if not head.startswith(b"F"):
+            raise OSError(0, "the server does not offer its files", path)
+        numbers = head[1:].split(b",")
+        try:
+            result = int(numbers[0], 16)
+            error = int(numbers[1], 16) if len(numbers) > 1 else 0
+        except ValueError:
+            raise OSError(0, "the server's answer is damaged", path) from None
+        if result < 0:
+            raise OSError(error, os.strerror(error), path)
+        return result, _unescaped(data, result)
+
+
+class _Opened:
+    """A descriptor of the server that is closed again at the end of a block."""
+
+    def __init__(self, files: RemoteFiles, path: str) -> None:
+        self.files = files
+        self.path = path
+
+    def __enter__(self) -> int:
+        self.descriptor = self.files.open(self.path)
+        return self.descriptor
+
+    def __exit__(self, *_: object) -> None:
+        self.files.close(self.descriptor)
+
+
+def _unescaped(data: bytes, size: int) -> bytes:
+    """The bytes meant; ``size`` tells whether somebody has undone the escapes already."""
+    if len(data) == size or ESCAPE not in data:
+        return data
+    found = bytearray()
+    flip = 0
+    for byte in data:
+        if byte == ESCAPE and not flip:
+            flip = FLIP
+            continue
+        found.append(byte ^ flip)
+        flip = 0
+    return bytes(found)

@@ -1,0 +1,145 @@
+"""A process on another machine as a target: bytes through whoever can read them, /proc through whoever can read files.
+
+The same answers as for a process here. Nothing of this machine is taken for the other's: /proc is never opened, and a
+file is used only when its build-id equals the one in the target's memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from gdbheap._native import PRESENT, SWAPPED, Pages, Space
+from gdbheap.commands.remote_files import RemoteFiles
+from gdbheap.errors import GdbheapError, one_line
+from gdbheap.target import procfs
+from gdbheap.target.elf import ElfFiles, find_objects
+from gdbheap.target.mappings import Mapping, Mappings, parse_maps, parse_smaps
+from gdbheap.target.process import is_readable
+from gdbheap.target.target import AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
+
+if TYPE_CHECKING:
+    Registers = tuple[int, int, int, int]
+    Read = Callable[[int, int], bytes]
+    FileReader = Callable[[str, int], bytes]
+
+__all__ = ["RemoteProcess"]
+
+TABLE_LIMIT = 64 << 20
+TEXT_LIMIT = 1 << 20
+ENTRY = 8
+
+
+class RemoteProcess(Target):
+    """``pid`` is the server's. ``read(address, size)`` returns bytes or raises; ``files`` reads files over there.
+
+    ``interrupted``: Ctrl-C came while bytes were read. Whoever asked must look at it: what reads takes any error for
+    bytes that are absent."""
+
+    interrupted = False
+
+    def __init__(self, pid: int, threads: Iterable[Registers], read: Read, files: RemoteFiles | FileReader) -> None:
+        super().__init__("process", pid=pid)
+        self._files = files
+        self._read_memory = read
+        self._read_mappings()
+        self._read_pages()
+        self._read_rest(threads)
+
+    def _file(self, name: str, limit: int) -> bytes:
+        path = f"/proc/{self.pid}/{name}"
+        return self._files.read(path, limit) if isinstance(self._files, RemoteFiles) else self._files(path, limit)
+
+    def _read_mappings(self) -> None:
+        try:
+            self.mappings = parse_smaps(self._file("smaps", TABLE_LIMIT))
+            self.rss = self._read_rss()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.mappings = parse_maps(self._file("maps", TABLE_LIMIT))
+        if not len(self.mappings):
+            raise GdbheapError(
+                f"the server does not let /proc/{self.pid}/maps be read: run gdbheap there"
+            )
+
+    def _read_rss(self) -> Rss:
+        with contextlib.suppress(OSError):
+            fields = procfs.parse_status(self._file("smaps_rollup", TEXT_LIMIT))
+            if procfs.kib(fields.get("Rss")) is not None:
+                return Rss(procfs.kib(fields["Rss"]), procfs.kib(fields.get("Swap")), "smaps_rollup")
+        rss = sum(mapping.rss or 0 for mapping in self.mappings)
+        return Rss(rss, sum(mapping.swap or 0 for mapping in self.mappings), "smaps")
+
+    def _read_pages(self) -> None:
+        """The entries of pagemap for mappings that have pages at all; the others are known to have none."""
+        if not isinstance(self._files, RemoteFiles):
+            self.warnings.append("this gdb cannot read parts of a remote file: it is unknown which pages are resident")
+            return
+        ranges = [(m.start, m.end) for m in self.mappings if (m.rss is None or m.rss or m.swap) and m.end < 1 << 63]
+        parts = [(start // PAGE_SIZE * ENTRY, (end - start) // PAGE_SIZE * ENTRY) for start, end in ranges]
+        try:
+            found = self._files.read_ranges(f"/proc/{self.pid}/pagemap", parts)
+        except OSError as error:
+            reason = one_line(error.strerror or error)
+            self.warnings.append(
+                f"the server's pagemap cannot be read ({reason}): which pages are resident is unknown"
+            )
+            return
+        self.pages = Pages.from_entries([(start, data) for (start, _), data in zip(ranges, found)])
+
+    def _read_rest(self, threads: Iterable[Registers]) -> None:
+        readable = [mapping for mapping in self.mappings if is_readable(mapping)]
+        self.space = Space.for_remote([(m.start, m.end) for m in readable], self._reader(Mappings(readable)))
+        with contextlib.suppress(OSError):
+            self.auxv = procfs.parse_auxv(self._file("auxv", TEXT_LIMIT))
+        self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
+        self.threads = [Thread(*registers, name=self._thread_name(registers[0])) for registers in threads]
+        self.objects = find_objects(self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
+        self.exe = self._executable()
+
+    def status(self) -> dict[str, str]:
+        """The fields of /proc/PID/status; none when the server does not let it be read."""
+        with contextlib.suppress(OSError):
+            return procfs.parse_status(self._file("status", TEXT_LIMIT))
+        return {}
+
+    def _executable(self) -> str | None:
+        """The object whose entry point the auxiliary vector names: a link cannot be read through the server."""
+        program = self.object_of(self.auxv.get(9, 0))
+        return program.path if program else None
+
+    def _thread_name(self, tid: int) -> str:
+        with contextlib.suppress(OSError):
+            return one_line(self._file(f"task/{tid}/comm", TEXT_LIMIT).decode("utf-8", "replace"))
+        return ""
+
+    def _reader(self, mappings: Mappings) -> Read:
+        """Reads around pages that are not there: asking for one would make the kernel put one there."""
+
+        def read(address: int, size: int) -> bytes:
+            mapping = mappings.find(address)
+            if self.interrupted:
+                return b""
+            try:
+                if self.pages is None or mapping is None or not _starts_as_zeros(mapping):
+                    return self._read_memory(address, size)
+                return _filled(self.pages, address, min(size, mapping.end - address), self._read_memory)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                raise
+
+        return read
+
+
+def _starts_as_zeros(mapping: Mapping) -> bool:
+    return mapping.private and mapping.anonymous and mapping.path != "[vdso]"
+
+
+def _filled(pages: Pages, address: int, size: int, read: Read) -> bytes:
+    """``size`` bytes, read where pages are present or swapped, zeros elsewhere."""
+    found = bytearray(size)
+    for start, end, state in pages.runs(address, address + size):
+        start, end = max(start, address), min(end, address + size)
+        if state in (PRESENT, SWAPPED) and start < end:
+            found[start - address : end - address] = read(start, end - start)
+    return bytes(found)

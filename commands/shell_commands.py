@@ -1,0 +1,163 @@
+"""What the shell's ``gdbheap`` does: find the noun and the target, read, let the process go, render."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from gdbheap import __version__
+from gdbheap.commands import through_gdb
+from gdbheap.commands.answering import Told, ask, present, status_of
+from gdbheap.commands.declaration import Command, Option, Options, help_text, parse, wants_help
+from gdbheap.commands.install import install, remove
+from gdbheap.commands.nouns import COMMANDS, HEAP
+from gdbheap.commands.progress import shown_for
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+from gdbheap.loader import SCRIPT
+from gdbheap.report.numbers import parse_address
+from gdbheap.report.style import style_for
+from gdbheap.target.core import Core
+from gdbheap.target.open import parse_target
+from gdbheap.target.process import stopped
+
+__all__ = ["run"]
+
+TARGET = "TARGET"
+EXTRA = (
+    Option("--exe", "exe", "FILE", "the program that left the core, when it is not where the core says"),
+    Option("--verbose", "verbose", "", "say on standard error for how long the process was stopped, even if that is no terminal"),
+)  # fmt: skip
+INSTALL = "install"
+
+
+def run(words: Sequence[str]) -> tuple[str, int]:
+    """Do what ``words`` ask for. Returns the text for standard output and the exit status; raises GdbheapError."""
+    if not words:
+        raise UsageError("which process or core? gdbheap [NOUN] PID|CORE ('gdbheap --help' tells more)")
+    noun, rest = _noun(words)
+    if noun == INSTALL:
+        return _install(rest), 0
+    command = COMMANDS[noun]
+    if wants_help(words):
+        return (help_text(command, _prog(command), TARGET, EXTRA) if noun else _overview()), 0
+    if rest in (["--version"], ["--gdb-script"]) and not noun:
+        return (f"gdbheap {__version__}" if rest == ["--version"] else str(SCRIPT)), 0
+    return _answer(command, rest)
+
+
+def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The noun, "" when there is none, and the other words. It is the first that is no option and no option's value."""
+    valued = {
+        option.name for command in COMMANDS.values() for option in (*command.all_options, *EXTRA) if option.metavar
+    }
+    skip = False
+    for place, word in enumerate(words):
+        if skip or word.startswith("--"):
+            skip = word in valued and not skip
+            continue
+        if word in COMMANDS or word == INSTALL:
+            return word, [*words[:place], *words[place + 1 :]]
+        break
+    return "", list(words)
+
+
+def _prog(command: Command[Any]) -> str:
+    return f"gdbheap {command.noun}".strip()
+
+
+def _overview() -> str:
+    """``gdbheap --help``: what there is, then the help of the command without a noun."""
+    lines = [f"  {'':<10} {HEAP.question}"]
+    lines += [f"  {noun:<10} {command.question}" for noun, command in COMMANDS.items() if noun]
+    return "\n".join([
+        "Where a process's memory went, down to the last page, and what to do about it.",
+        "",
+        "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]",
+        "       gdbheap install [--remove]",
+        "       gdbheap --version | --gdb-script | --help",
+        "",
+        "TARGET is a process id or the path of a core. NOUN is one of these, or left out:",
+        "",
+        *lines,
+        "",
+        "'gdbheap NOUN --help' tells more of one. 'gdbheap install' makes 'gdb -p PID -x gdbheap' work in",
+        "any folder; 'gdbheap --gdb-script' prints the path of the script that gdb then loads.",
+        "",
+        "Exit status: 0 answered, 1 answered but damaged or partial, 2 wrong usage, 3 not permitted,",
+        "4 no such process or not a core, 5 not supported.",
+    ])  # fmt: skip
+
+
+def _install(words: list[str]) -> str:
+    if wants_help(words):
+        return (
+            "gdbheap install adds gdbheap's folder to gdb's source path in your gdbinit: 'gdb -x gdbheap' then works in any\n"
+            "folder. gdbheap install --remove takes the line out again."
+        )
+    if words not in ([], ["--remove"]):
+        raise UsageError(f"gdbheap install: unrecognized arguments: {' '.join(words)} (only --remove is known)")
+    return remove() if words else install()
+
+
+def _answer(command: Command[Any], words: list[str]) -> tuple[str, int]:
+    options, extra, left = parse(command, words, _prog(command), extra=EXTRA)
+    where, is_path = _target(command, left, options)
+    if command.noun == "stats":
+        answered = through_gdb.stats(command, options, where, is_path)
+    elif is_path:
+        answered = _of_core(command, options, where, extra["exe"])
+    else:
+        answered = _of_process(command, options, int(where), extra["verbose"])
+    style = style_for(sys.stdout, options.exact, answered.about.rss)
+    return present(answered, style), status_of(answered)
+
+
+def _target(command: Command[Any], left: list[str], options: Options) -> tuple[str, bool]:
+    """The target and whether it is a core's path; takes the command's argument off ``left``."""
+    prog = _prog(command)
+    if not left:
+        raise UsageError(f"{prog}: which process or core? ('{prog} --help' tells more)")
+    target, arguments = left[0], left[1:]
+    _check_noun(target, arguments)
+    if len(arguments) > (1 if command.argument else 0):
+        raise UsageError(f"{prog}: unrecognized arguments: {' '.join(arguments)} ('{prog} --help' tells more)")
+    if command.argument and arguments:
+        options.address = _address(prog, arguments[0])
+    elif command.argument:
+        raise UsageError(f"{prog}: which address? {prog} {target} {command.argument.metavar}")
+    parsed = parse_target(target)
+    return str(parsed), not isinstance(parsed, int)
+
+
+def _check_noun(target: str, arguments: list[str]) -> None:
+    """A word that could be a noun and is no file was meant as one."""
+    if target.isidentifier() and not os.path.exists(target):
+        nouns = ", ".join(noun for noun in COMMANDS if noun)
+        raise UsageError(f"gdbheap: {target!r} is neither a noun ({nouns}) nor a process nor a file")
+
+
+def _address(prog: str, text: str) -> int:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise UsageError(f"{prog}: {error}") from None
+
+
+def _of_core(command: Command[Any], options: Options, path: str, exe: str | None) -> Told:
+    heap = Heap(Core(path, exe))
+    with shown_for(heap):
+        return ask(command, heap, options)
+
+
+def _of_process(command: Command[Any], options: Options, pid: int, verbose: bool) -> Told:
+    with stopped(pid) as process:
+        heap = Heap(process)
+        with shown_for(heap):
+            answered = ask(command, heap, options)
+    seconds = process.stopped_seconds
+    if seconds is not None and (verbose or sys.stderr.isatty()):
+        print(f"gdbheap: process {pid} was stopped for {1000 * seconds:.0f} ms", file=sys.stderr)
+    return answered

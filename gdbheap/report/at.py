@@ -1,0 +1,68 @@
+"""``heap at`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import address_text
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+
+__all__ = ["render"]
+
+
+def render(answer: At, style: Style, address: int) -> str:
+    """A sentence that says what the address is, then a line for each thing that is known about it."""
+    known = (
+        ("object", answer.object and _object(answer.object, style)),
+        ("owner", answer.owner and _owner(answer.owner)),
+        ("block", answer.block and _block(answer.block, address, style)),
+        ("mapping", _mapping(answer.mapping, style)),
+    )
+    lines = [f"  {title:<8} {one_line(text)}" for title, text in known if text]
+    return "\n".join([style.heading(_sentence(answer, address)), *lines])
+
+
+def _sentence(answer: At, address: int) -> str:
+    name = address_text(address)
+    if answer.object is not None:
+        return f"{name} is in a Python object of type {one_line(answer.object.type, 200)}."
+    if answer.owner is not None and answer.owner.type is not None:
+        return f"{name} is in a block that an object of type {one_line(answer.owner.type, 200)} owns."
+    if answer.block is not None:
+        holds = f"; it holds: {one_line(answer.owner.what, 200)}" if answer.owner else ""
+        return f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}."
+    return f"{name} is in {answer.mapping.owner}."
+
+
+def _object(found: Object, style: Style) -> str:
+    text = f": {found.text}" if found.text else ""
+    return f"{address_text(found.address)}, {style.bytes(found.size)}, {found.type}{text}"
+
+
+def _owner(owner: Owner) -> str:
+    return f"{address_text(owner.address)}, {owner.type}, as its {owner.what}" if owner.type is not None else ""
+
+
+def _state(block: Block) -> str:
+    """"used", or "free" with the list: a block in a thread cache is free for the program, not for malloc_stats()."""
+    return block.state if block.state in ("used", "free") else f"free ({block.list or block.state})"
+
+
+def _block(block: Block, address: int, style: Style) -> str:
+    arena = "" if block.arena is None else f", arena {block.arena}"
+    free_list = f", on {block.list}" if block.list else ""
+    inside = f", {address - block.address:,} bytes into it" if address > block.address else ""
+    return (
+        f"{address_text(block.address)}, {style.bytes(block.size)}, {block.state}, {block.allocator}"
+        f"{arena}{free_list}{inside}"
+    )
+
+
+def _mapping(mapping: AtMapping, style: Style) -> str:
+    size = style.bytes(mapping.end - mapping.start)
+    name = f" {mapping.name}" if mapping.name else ""
+    return f"{mapping.start:#x}-{mapping.end:#x} {mapping.perms}{name}, {size}, {mapping.owner}"

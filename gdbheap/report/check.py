@@ -1,0 +1,38 @@
+"""``heap check`` for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.report.numbers import address_text
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.check import Check
+    from gdbheap.target.target import Damage
+
+__all__ = ["render"]
+
+COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Column("found", True))
+
+
+def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
+    """The verdict, and a row for each place of ``damage``, which may be the first of ``count``."""
+    walked = f"{answer.regions:,} regions, {answer.chunks:,} chunks and {answer.pools:,} pools were walked"
+    if not count:
+        verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
+        return style.heading(f"{walked}; {verdict}.")
+    places = "1 place is" if count == 1 else f"{count:,} places are"
+    return join(style.heading(f"{walked}; {places} damaged."), _table(damage, style))
+
+
+def _table(damage: Sequence[Damage], style: Style) -> str:
+    """A row for each place, in the order of the walk."""
+    rows = [[address_text(place.address), place.what, _value(place.expected), _value(place.found)] for place in damage]
+    return table(COLUMNS, rows, style)
+
+
+def _value(value: object) -> str:
+    return f"{value:#x}" if isinstance(value, int) and not isinstance(value, bool) and value > 9 else str(value)

@@ -1,0 +1,76 @@
+"""``heap holes`` for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gdbheap.report.numbers import UNKNOWN, address_text, count_text
+from gdbheap.report.style import Style
+from gdbheap.report.tables import SHARE, Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.holes import Hole, Holes, Neighbour
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("address"), Column("size"), Column("resident"), SHARE, Column("allocator", True), Column("arena"),
+    Column("held below", True), Column("held above", True),
+)  # fmt: skip
+
+
+def render(answer: Holes, style: Style, minimum: int) -> str:
+    """A row a hole, what is not listed as one row, the total; then what it means and what pins the most."""
+    if not answer.count:
+        return f"No hole of {style.bytes(minimum)} or more lies inside an arena; a smaller --min may show smaller ones."
+    rows = [_row(hole, style) for hole in answer.holes]
+    if answer.count > len(answer.holes):
+        rows.append(_rest(answer, style))
+    total = ["total", style.size(answer.bytes), style.size(answer.resident), style.share(answer.resident), *[""] * 4]
+    return join(table(COLUMNS, rows, style, total), _sentence(answer, style, minimum), _pins(answer, style))
+
+
+def _row(hole: Hole, style: Style) -> list[str]:
+    arena = "-" if hole.arena is None else "main" if hole.arena == 0 else str(hole.arena)
+    sizes = [style.size(hole.size), style.size(hole.resident), style.share(hole.resident)]
+    return [address_text(hole.address), *sizes, hole.allocator, arena, *map(_neighbour, (hole.before, hole.after))]
+
+
+def _neighbour(neighbour: Neighbour | None) -> str:
+    return "-" if neighbour is None else f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
+
+
+def _rest(answer: Holes, style: Style) -> list[str]:
+    size = answer.bytes - sum(hole.size for hole in answer.holes)
+    listed = [hole.resident for hole in answer.holes if hole.resident is not None]
+    known = answer.resident is not None and len(listed) == len(answer.holes)
+    resident = answer.resident - sum(listed) if known and answer.resident is not None else None
+    more = f"{answer.count - len(answer.holes):,} more"
+    return [more, style.size(size), style.size(resident), style.share(resident), *[""] * 4]
+
+
+def _sentence(answer: Holes, style: Style, minimum: int) -> str:
+    holes = "1 hole" if answer.count == 1 else f"{answer.count:,} holes"
+    start = f"{holes} of {style.bytes(minimum)} or more: {style.bytes(answer.bytes)} that nobody holds, "
+    if answer.resident is None:
+        return f"{start}how much of it is resident is not known for this target."
+    given_back = answer.bytes - answer.resident
+    return (
+        f"{start}{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}. "
+        f"free() gives back only what reaches the top of a heap, and these end below something that is held; "
+        f"malloc_trim(0) can give back their whole resident pages"
+        + (f" ({style.bytes(given_back)} is already not resident)." if given_back else ".")
+    )
+
+
+def _pins(answer: Holes, style: Style) -> str:
+    """Which kind of neighbour above the listed holes pins the most bytes."""
+    pinned: Counter[str] = Counter()
+    for hole in answer.holes:
+        pinned[hole.after.what if hole.after else UNKNOWN] += hole.size
+    what, size = pinned.most_common(1)[0] if pinned else (UNKNOWN, 0)
+    if what == UNKNOWN:
+        return ""
+    listed = sum(hole.size for hole in answer.holes)
+    return f"Of the {style.bytes(listed)} listed, {style.bytes(size)} lies directly below: {what}."

@@ -1,0 +1,25 @@
+"""``heap info`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.info import Info
+
+__all__ = ["render"]
+
+COLUMNS = (Column("fact", True), Column("value", True), Column("source", True), Column("confirmed by", True))
+
+
+def render(answer: Info, style: Style) -> str:
+    """A row a fact, and how many of them a second source or the bytes themselves confirm."""
+    rows = [[fact.fact, fact.value, fact.source, fact.confirmed or "-"] for fact in answer.facts]
+    confirmed = sum(fact.confirmed is not None for fact in answer.facts)
+    sentence = (
+        f"{len(answer.facts)} facts, {confirmed} confirmed by a second source or by the target's own bytes."
+    )
+    return join(table(COLUMNS, rows, style), sentence)

@@ -1,0 +1,93 @@
+"""``heap`` for people: the ledger of the address space as a tree, then the findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.style import Style
+from gdbheap.report.tables import SHARE, Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.ledger import Finding, Ledger, Line
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("what", True), Column("resident"), SHARE, Column("swapped"), Column("virtual"),
+)  # fmt: skip
+
+
+def render(answer: Ledger, style: Style) -> str:
+    """Where the memory is, in one sentence, the tree with its total, and what can be done about it."""
+    rows = [_row(line, depth, style) for line, depth in _tree(answer.ledger)]
+    return join(
+        _headline(answer, style),
+        table(COLUMNS, rows, style, _total(answer.ledger, style)),
+        _findings(answer.findings, style),
+    )
+
+
+def _tree(lines: list[Line]) -> list[tuple[Line, int]]:
+    """The lines with their depth, children after their parent, in the order in which they came."""
+    children: dict[str | None, list[Line]] = {}
+    for line in lines:
+        children.setdefault(line.parent, []).append(line)
+
+    def below(parent: str | None, depth: int) -> list[tuple[Line, int]]:
+        return [found for line in children.pop(parent, []) for found in [(line, depth), *below(line.id, depth + 1)]]
+
+    return below(None, 0)
+
+
+def _row(line: Line, depth: int, style: Style) -> list[str]:
+    name = "  " * depth + line.name
+    return [
+        name,
+        style.size(line.resident),
+        style.share(line.resident),
+        style.size(line.swapped),
+        style.size(line.virtual),
+    ]
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """The sum, or None as soon as one of the values is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _total(lines: list[Line], style: Style) -> list[str]:
+    roots = [line for line in lines if line.parent is None]
+    resident = _sum([line.resident for line in roots])
+    swapped = _sum([line.swapped for line in roots])
+    virtual = sum(line.virtual for line in roots)
+    return ["total", style.size(resident), style.share(resident), style.size(swapped), style.size(virtual)]
+
+
+def _headline(answer: Ledger, style: Style) -> str:
+    rss = answer.rss
+    if rss.bytes is None:
+        return f"How much of this is resident is not known ({rss.source}); the sizes are those of the address space."
+    swap = f", {style.bytes(rss.swap)} more is swapped out" if rss.swap else ""
+    return f"RSS is {style.bytes(rss.bytes)} ({rss.source}){swap}.{_largest(answer.ledger, style)}"
+
+
+def _largest(lines: list[Line], style: Style) -> str:
+    """The largest line that has no children."""
+    parents = {line.parent for line in lines}
+    leaves = [line for line in lines if line.id not in parents and line.resident]
+    if not leaves:
+        return ""
+    most = max(leaves, key=lambda line: line.resident or 0)
+    return f" The largest part is {most.name}: {style.bytes(most.resident)}{style.of_rss(most.resident)}."
+
+
+def _findings(findings: list[Finding], style: Style) -> str:
+    if not findings:
+        return "Findings: none. Nothing here stands out as memory that could be given back."
+    lines = [style.heading("Findings, largest first")]
+    for number, finding in enumerate(findings, 1):
+        lines.append(f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {finding.text}")
+        if finding.advice:
+            lines.append(f"   {finding.advice}")
+    return "\n".join(lines)

@@ -1,0 +1,77 @@
+"""Numbers as people read and write them: sizes in powers of 1024, shares, counts, addresses."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["UNKNOWN", "address_text", "count_text", "parse_address", "parse_size", "share_text", "size_text"]
+
+UNKNOWN = "?"
+UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+SIZE = re.compile(r"(\d+)(\.\d+)?([KMGT]?)(?:iB|B)?", re.IGNORECASE)
+LARGEST = 1 << 64
+
+
+def size_text(size: int | None, exact: bool = False) -> str:
+    """``size`` bytes as "1.5 MiB", or as "1,572,864" when ``exact``; None (not known) as "?"."""
+    if size is None:
+        return UNKNOWN
+    return count_text(size) if exact else _rounded(size)
+
+
+def _rounded(size: int) -> str:
+    if abs(size) < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in UNITS:
+        value /= 1024
+        # 1023.95 would print as 1024.0
+        if abs(value) < 1023.95 or unit == UNITS[-1]:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def count_text(count: int | None) -> str:
+    """``count`` with thousands separators; None (not known) as "?"."""
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+def share_text(part: int | None, whole: int | None) -> str:
+    """``part`` of ``whole`` in percent with one decimal, without a sign: the column's title has it."""
+    if part is None or not whole:
+        return UNKNOWN
+    return f"{100 * part / whole:.1f}"
+
+
+def address_text(address: int | None) -> str:
+    """An address in hexadecimal; None (there is none) as a hyphen."""
+    return "-" if address is None else f"{address:#x}"
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "4096", "64K", "1M", "1.5G" or "1MiB" (powers of 1024). Raises ValueError for anything else."""
+    found = SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a size: bytes, or a number with K, M, G or T")
+    whole, fraction, suffix = found.group(1), found.group(2) or "", found.group(3).upper()
+    if fraction and not suffix:
+        raise ValueError(f"{text!r} is not a size: there are no parts of a byte")
+    return _bounded(
+        text, int(float(whole + fraction) * (1 << SUFFIXES[suffix])) if fraction else int(whole) << SUFFIXES[suffix]
+    )
+
+
+def parse_address(text: str) -> int:
+    """An address in hexadecimal (0x…) or decimal. Raises ValueError for anything else, and past 64 bits."""
+    try:
+        address = int(text, 16) if text.lower().startswith("0x") else int(text, 10)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an address: hexadecimal (0x7f00…) or decimal") from None
+    return _bounded(text, address)
+
+
+def _bounded(text: str, value: int) -> int:
+    if not 0 <= value < LARGEST:
+        raise ValueError(f"{text!r} does not fit into 64 bits")
+    return value

@@ -1,0 +1,68 @@
+"""``heap pyobjects`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.numbers import count_text
+from gdbheap.report.style import Style
+from gdbheap.report.tables import SHARE, Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.pyobjects import PyObjects, TypeRow
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
+)  # fmt: skip
+
+
+def render(answer: PyObjects, style: Style, cut: int = 0) -> str:
+    """A row a type, the types that are not listed as one row, the total; then what is outside of it."""
+    rows = [_row(row, style) for row in answer.types]
+    if cut:
+        rows.append(_rest(answer, cut, style))
+    total = _cells(answer.total.count, answer.total.bytes, answer.total.buffers, "total", style)
+    return join(table(COLUMNS, rows, style, total), _sentence(answer, style), _beside(answer, style))
+
+
+def _cells(count: int, size: int, buffers: int, name: str, style: Style) -> list[str]:
+    both = size + buffers
+    sizes = [style.size(size), style.size(buffers), style.size(both)]
+    return [count_text(count), *sizes, style.share(both), name]
+
+
+def _row(row: TypeRow, style: Style) -> list[str]:
+    return _cells(row.count, row.bytes, row.buffers, row.type, style)
+
+
+def _rest(answer: PyObjects, cut: int, style: Style) -> list[str]:
+    count = answer.total.count - sum(row.count for row in answer.types)
+    size = answer.total.bytes - sum(row.bytes for row in answer.types)
+    buffers = answer.total.buffers - sum(row.buffers for row in answer.types)
+    return _cells(count, size, buffers, f"({cut:,} more types)", style)
+
+
+def _sentence(answer: PyObjects, style: Style) -> str:
+    total = answer.total
+    both = total.bytes + total.buffers
+    start = (
+        f"{total.count:,} objects hold {style.bytes(total.bytes)} themselves and own {style.bytes(total.buffers)} of "
+        f"buffers (a dict's keys, a list's items, a set's table): {style.bytes(both)} together{style.of_rss(both)}."
+    )
+    if not answer.types or not both:
+        return start
+    most = max(answer.types, key=lambda row: row.bytes + row.buffers)
+    share = 100 * (most.bytes + most.buffers) / both
+    return f"{start} The most is held by {most.type}: {share:.1f} % of that, in {most.count:,} objects."
+
+
+def _beside(answer: PyObjects, style: Style) -> str:
+    parts = (
+        ("used blocks whose contents are not known", answer.unclassified),
+        ("objects on the interpreter's free lists", answer.free_lists),
+        ("malloc's blocks that no object was found to own", answer.other_chunks),
+    )
+    told = [f"{style.bytes(part.bytes)} in {part.count:,} {name}" for name, part in parts if part.count]
+    return f"Not in the table: {'; '.join(told)}." if told else ""

@@ -1,0 +1,82 @@
+"""How a report is to look: exact or rounded sizes, width, bold headings, and the RSS that shares refer to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TextIO
+
+from gdbheap.report.numbers import share_text, size_text
+
+__all__ = ["Style", "encodable", "style_for"]
+
+BOLD = "\033[1m"
+PLAIN = "\033[0m"
+
+
+@dataclass(frozen=True)
+class Style:
+    """``exact``: sizes in bytes with separators; ``width``: columns of the terminal or None (not cut); ``bold``:
+    whether the terminal takes it; ``rss``: the target's RSS in bytes, or None when it is not known."""
+
+    exact: bool = False
+    width: int | None = None
+    bold: bool = False
+    rss: int | None = None
+
+    def size(self, size: int | None) -> str:
+        """A size for a table's cell or a sentence."""
+        return size_text(size, self.exact)
+
+    def bytes(self, size: int | None) -> str:
+        """A size for a sentence: an exact one gets its unit, which a table's title says instead."""
+        return f"{self.size(size)} bytes" if self.exact and size is not None else self.size(size)
+
+    def share(self, size: int | None) -> str:
+        """``size`` in percent of RSS, for a cell."""
+        return share_text(size, self.rss)
+
+    def of_rss(self, size: int | None) -> str:
+        """ " (12.3 % of RSS)" for a sentence; nothing when either is not known."""
+        return f" ({self.share(size)} % of RSS)" if self.rss and size is not None else ""
+
+    def heading(self, text: str) -> str:
+        """``text`` in bold where the terminal takes it."""
+        return f"{BOLD}{text}{PLAIN}" if self.bold else text
+
+
+def style_for(stream: TextIO | None, exact: bool, rss: int | None) -> Style:
+    """The style for what ``stream`` is: a terminal's width and bold headings, or whole and plain when it is none."""
+    if not _is_terminal(stream):
+        return Style(exact=exact, rss=rss)
+    assert stream is not None
+    return Style(exact, _columns(stream), _takes_colour(), rss)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and os.isatty(stream.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+def _columns(stream: TextIO) -> int | None:
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return None
+    return columns or None
+
+
+def _takes_colour() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def encodable(text: str, encoding: str | None) -> str:
+    """``text`` with what ``encoding`` cannot say as ``\\uXXXX``: names come from a target, terminals from anywhere."""
+    name = encoding or sys.getdefaultencoding()
+    try:
+        return text.encode(name, "backslashreplace").decode(name)
+    except LookupError:
+        return text.encode("ascii", "backslashreplace").decode("ascii")

@@ -1,0 +1,72 @@
+"""Tables for people, laid out by tabulate: a title line, a rule, the rows, a rule, and a total that adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tabulate import tabulate
+
+from gdbheap.errors import one_line
+from gdbheap.report.style import Style
+
+__all__ = ["SHARE", "Column", "join", "table"]
+
+Row = Sequence[str]
+CELL_LIMIT = 300
+CUT = ">"
+BLANK = "\u2800"  # tabulate strips every kind of white space; this one only looks like it
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's title; numbers stand on the right (``left`` False), text on the left."""
+
+    title: str
+    left: bool = False
+
+
+SHARE = Column("%RSS")
+"""The share of RSS: left out of every table of a target whose RSS is not known."""
+
+
+def table(columns: Sequence[Column], rows: Sequence[Row], style: Style, total: Row | None = None) -> str:
+    """The lines of a table, each cut to ``style.width``; ``total`` is one more row below a second rule."""
+    kept = [number for number, column in enumerate(columns) if column is not SHARE or style.rss]
+    body = [[_cell(row[number]) for number in kept] for row in ([*rows, total] if total is not None else rows)]
+    lines = _laid_out([columns[number] for number in kept], body)
+    if total is not None:
+        lines.insert(len(lines) - 1, lines[1])
+    lines[0] = style.heading(_cut(lines[0], style))
+    return "\n".join([lines[0], *(_cut(line, style) for line in lines[1:])])
+
+
+def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
+    """The title, the rule and one line a row. Without rows tabulate ignores the alignment it is given."""
+    align = ["left" if column.left else "right" for column in columns]
+    text = tabulate(
+        body,
+        headers=[column.title for column in columns],
+        tablefmt="simple",
+        disable_numparse=True,
+        colalign=align if body else None,
+    )
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def _cell(text: str) -> str:
+    """One cell on one line; leading blanks, which indent a tree, stay."""
+    indent = len(text) - len(text.lstrip(" "))
+    return BLANK * indent + one_line(text, CELL_LIMIT)
+
+
+def _cut(line: str, style: Style) -> str:
+    plain = line.replace(BLANK, " ")
+    if style.width is None or len(plain) <= style.width:
+        return plain
+    return plain[: max(style.width - 1, 0)] + CUT
+
+
+def join(*parts: str) -> str:
+    """The parts of a report that are not empty, a blank line between them."""
+    return "\n\n".join(part for part in parts if part)

@@ -1,0 +1,42 @@
+# What the set-up scripts share: where cargo and Python are. Sourced, never run.
+
+# Debian's cargo-web is new enough; its plain cargo (0.66) is not.
+RUST_NEEDED=1.85
+# Where rustup puts cargo, also for a shell that was started before rustup was installed.
+PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+export PATH
+
+# say TEXT: one line of progress, on standard error so that it never mixes with an answer.
+say() {
+    printf 'gdbheap: %s\n' "$*" >&2
+}
+
+# new_enough FOUND NEEDED: whether version FOUND is NEEDED or later.
+new_enough() {
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+# cargo_version: the version of the cargo that would run, or nothing.
+cargo_version() {
+    cargo --version 2>/dev/null | awk '{ print $2 }'
+}
+
+has_cargo() {
+    new_enough "$(cargo_version || true)" "$RUST_NEEDED" && command -v rustc >/dev/null
+}
+
+# usable_python PYTHON: whether it is 3.9 or later and can make a virtual environment with pip in it.
+usable_python() {
+    "$1" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1
+}
+
+# find_python: the first Python to build with: $PYTHON, the system's own, the one on the path.
+find_python() {
+    for candidate in ${PYTHON:+"$PYTHON"} /usr/bin/python3 python3; do
+        if usable_python "$candidate"; then
+            printf '%s\n' "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}

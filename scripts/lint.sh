@@ -1,0 +1,76 @@
+#!/bin/sh
+# The checks that run no target: ruff, mypy --strict, cargo fmt, cargo clippy, the crate's own tests.
+#
+# A tool that this machine cannot offer (Debian's rustc-web has neither rustfmt nor clippy) is skipped by name and counted.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+VENV=${VENV:-.venv}
+BIN=$(cd "$VENV/bin" && pwd)
+passed=0
+skipped=0
+
+check() {
+    title=$1
+    shift
+    if ! "$@"; then
+        say "failed: $title"
+        exit 1
+    fi
+    say "passed: $title"
+    passed=$((passed + 1))
+}
+
+skip() {
+    say "skipped: $1 ($2)"
+    skipped=$((skipped + 1))
+}
+
+# mypy wants one tree: gdbheap.commands is the folder commands/ only once installed.
+stage_for_mypy() {
+    rm -rf build/lint
+    mkdir -p build/lint/gdbheap
+    ln -s ../../../gdbheap/* build/lint/gdbheap/
+    ln -s ../../../commands build/lint/gdbheap/commands
+}
+
+check_types() {
+    stage_for_mypy
+    MYPYPATH=build/lint "$BIN/mypy" --strict -p gdbheap
+    MYPYPATH=build/lint "$BIN/mypy" --strict scripts examples benchmarks
+}
+
+# The crate's tests are a program of their own, which needs libpython: gdb brings it, but not the name that the linker
+# looks for, which python3-dev would add.
+link_to_python() {
+    library=$("$BIN/python" -c 'import sysconfig as s; print(s.get_config_var("LIBDIR"), s.get_config_var("INSTSONAME"))')
+    library=${library% *}/${library#* }
+    mkdir -p build/libpython
+    [ -e "$library" ] || return 1
+    ln -sf "$library" build/libpython/
+    case $library in *.so*) ln -sf "$library" "build/libpython/$(basename "${library%.so*}").so" ;; esac
+}
+
+PYO3_PYTHON=$BIN/python
+LIBRARY_PATH=$PWD/build/libpython
+LD_LIBRARY_PATH=$LIBRARY_PATH${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PYO3_PYTHON LIBRARY_PATH LD_LIBRARY_PATH
+
+check "ruff check" "$BIN/ruff" check -q .
+check "mypy --strict" check_types
+if cargo fmt --version >/dev/null 2>&1; then
+    check "cargo fmt" cargo fmt --manifest-path native/Cargo.toml --check
+else
+    skip "cargo fmt" "this cargo has no rustfmt"
+fi
+if cargo clippy --version >/dev/null 2>&1; then
+    check "cargo clippy" cargo clippy -q --manifest-path native/Cargo.toml --all-targets -- -D warnings
+else
+    skip "cargo clippy" "this cargo has no clippy"
+fi
+if link_to_python; then
+    check "cargo test" cargo test -q --manifest-path native/Cargo.toml --no-default-features
+else
+    skip "cargo test" "this Python has no library that a test program can be linked with"
+fi
+say "checks: $passed passed, $skipped skipped"

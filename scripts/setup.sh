@@ -1,0 +1,66 @@
+#!/bin/sh
+# Install what building and testing need and this machine lacks. Looks first; when all is there, nothing runs and nothing is fetched.
+#
+#   scripts/setup.sh            look, say what is missing and why, install it with apt-get
+#   scripts/setup.sh --check    look and say only; exit status 1 when something is missing
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+
+packages=
+# need PACKAGE REASON: note a Debian package that is missing.
+need() {
+    packages="$packages $1"
+    say "missing: $1 ($2)"
+}
+
+has_c_compiler() {
+    command -v gcc >/dev/null && printf '#include <stdio.h>\n' | gcc -E - >/dev/null 2>&1
+}
+
+look() {
+    command -v gdb >/dev/null || need gdb "the debugger that gdbheap extends"
+    command -v gdbserver >/dev/null || need gdbserver "the tests read a remote target through it"
+    command -v gcc >/dev/null || need gcc "compiles the C programs of the tests, links the native module"
+    has_c_compiler || need libc6-dev "C headers"
+    find_python >/dev/null || need python3-venv "Python 3.9 or later with venv and pip"
+    has_cargo || need_rust
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || need ca-certificates "cargo and pip fetch over https"
+}
+
+need_rust() {
+    need cargo-web "Rust $RUST_NEEDED or later builds the native module; found: $(cargo_version | grep . || echo none)"
+    need rustc-web "the compiler for it"
+}
+
+# as_root COMMAND...: run it as root, directly or through sudo.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+refuse() {
+    say "cannot go on: $1"
+    exit 1
+}
+
+install() {
+    command -v apt-get >/dev/null || refuse "no apt-get here; install the packages named above by other means, then run make again"
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || refuse "not root and no sudo; ask for: apt-get install$packages"
+    say "installing with apt-get:$packages"
+    as_root apt-get update -qq </dev/null
+    # shellcheck disable=SC2086  # a list of words
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages </dev/null >/dev/null ||
+        refuse "apt-get could not install:$packages"
+}
+
+look
+[ -n "$packages" ] || exit 0
+[ "${1:-}" != --check ] || exit 1
+install
+packages=
+look
+[ -z "$packages" ] || refuse "still missing after the installation:$packages"

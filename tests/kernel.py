@@ -1,0 +1,92 @@
+"""What the kernel says of a process or a core, read plainly: the tests' own side of each comparison."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = 4096
+PRESENT, SWAPPED = 1 << 63, 1 << 62
+MAP_LINE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) (\S+) (\d+) *(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """One line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    perms: str
+    inode: int
+    path: str
+
+
+def maps(pid: int) -> list[Mapped]:
+    """Return the mappings of a process, without [vsyscall], which is the kernel's and not the process's."""
+    lines = MAP_LINE.findall(Path(f"/proc/{pid}/maps").read_text())
+    found = [Mapped(int(a, 16), int(b, 16), perms, int(inode), path) for a, b, perms, _, _, inode, path in lines]
+    return [mapped for mapped in found if mapped.path != "[vsyscall]"]
+
+
+def rollup(pid: int) -> tuple[int, int]:
+    """Return (Rss, Swap) of /proc/PID/smaps_rollup in bytes."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    rss, swap = (re.search(rf"^{key}:\s+(\d+) kB$", text, re.MULTILINE) for key in ("Rss", "Swap"))
+    assert rss and swap, text
+    return int(rss[1]) * 1024, int(swap[1]) * 1024
+
+
+def resident_inside(pid: int, start: int, size: int) -> int:
+    """Return the bytes of the present pages that lie wholly in [start, start + size)."""
+    first, last = -(-start // PAGE), (start + size) // PAGE
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
+        entries = os.pread(file.fileno(), max(0, last - first) * 8, first * 8)
+    return PAGE * sum(bool(entry & PRESENT) for (entry,) in struct.iter_unpack("<Q", entries))
+
+
+def read(pid: int, address: int, size: int) -> bytes:
+    """Return bytes of a process's memory."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+        data = os.pread(file.fileno(), size, address)
+    assert len(data) == size, hex(address)
+    return data
+
+
+def read_u64(pid: int, address: int) -> int:
+    """Return a little-endian word of a process's memory."""
+    return int(struct.unpack("<Q", read(pid, address, 8))[0])
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A PT_LOAD of a core."""
+
+    start: int
+    size: int
+    offset: int
+    file_size: int
+
+
+def segments(core: Path) -> list[Segment]:
+    """Return the PT_LOADs of a 64-bit little-endian core."""
+    data = core.read_bytes()[: 1 << 20]
+    offset, (size, count) = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<HH", data, 54)
+    headers = [struct.unpack_from("<IIQQQQQQ", data, offset + i * size) for i in range(count)]
+    return [Segment(h[3], h[6], h[2], h[5]) for h in headers if h[0] == 1]
+
+
+def data_bytes(core: Path, offset: int, size: int) -> int:
+    """Return how many of the file's bytes [offset, offset + size) are data and not holes of the file."""
+    total, end, place = 0, offset + size, offset
+    with open(core, "rb") as file:
+        while place < end:
+            try:
+                start = os.lseek(file.fileno(), place, os.SEEK_DATA)
+            except OSError:  # no data up to the end of the file
+                return total
+            place = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            total += max(0, min(place, end) - start)
+    return total

@@ -1,0 +1,31 @@
+"""The library's way to a heap, for what no command prints: the state of hundreds of thousands of pointers at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from gdbheap.heap import Heap
+from gdbheap.target.core import Core
+from gdbheap.target.process import stopped
+
+
+@contextlib.contextmanager
+def heap_of(target: str) -> Iterator[Heap]:
+    """Yield the Heap of a pid (stopped until the block ends) or of a core's path."""
+    if target.isdigit():
+        with stopped(int(target)) as process:
+            yield Heap(process)
+    else:
+        yield Heap(Core(target))
+
+
+def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str | None]]:
+    """Return (header, size, state) of the chunk at each address, "mmapped" a state too; (0, 0, None) if there is none."""
+    assert heap.mapped is not None
+    return [found or _mapped_at(heap, address) for found, address in zip(heap.chunks.find_many(addresses), addresses)]
+
+
+def _mapped_at(heap: Heap, address: int) -> tuple[int, int, str | None]:
+    found = heap.glibc.mapped_at(address)
+    return (found.chunk, found.end - found.chunk, "mmapped") if found else (0, 0, None)

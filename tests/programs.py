@@ -1,0 +1,246 @@
+"""The target programs of tests/programs: built, started until they rest, turned into cores, asked about, ended.
+
+A program rests when its main thread is inside pause(2), or reads standard input: nothing in it changes any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+SOURCES = Path(__file__).resolve().parent / "programs"
+GDBHEAP = Path(sys.executable).with_name("gdbheap")
+PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
+# x86-64: pause(2) is system call 34, read(2) of descriptor 0 is "0 0x0".
+RESTING = ("34 ", "0 0x0 ")
+PATIENCE = 120
+_built = tempfile.TemporaryDirectory(prefix="gdbheap-programs-")
+
+
+@functools.cache
+def build(name: str) -> Path:
+    """Return the executable of tests/programs/NAME.c, compiled once a run."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    executable = Path(_built.name) / name
+    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    subprocess.run([compiler, *flags, str(SOURCES / f"{name}.c"), "-o", str(executable)], check=True)
+    return executable
+
+
+@dataclass
+class Running:
+    """A started program; ``directory`` is its own, for its output ("stderr") and its cores."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self.process.pid
+
+    @property
+    def stderr(self) -> str:
+        """Return all that it has written on standard error."""
+        return (self.directory / "stderr").read_text(errors="replace")
+
+    def rest(self) -> None:
+        """Return when it rests; raise if it ended, or has not come to rest within PATIENCE seconds."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._rests():
+            if self.process.poll() is not None:
+                raise AssertionError(f"the target ended with {self.process.returncode}: {self.stderr[-2000:]}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the target did not come to rest: {self.stderr[-2000:]}")
+            time.sleep(0.01)
+
+    def _rests(self) -> bool:
+        return Path(f"/proc/{self.pid}/syscall").read_text().startswith(RESTING)
+
+    def go_on(self) -> None:
+        """Let a program that reads standard input run to its next rest."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+        while Path(f"/proc/{self.pid}/syscall").read_text().startswith(RESTING[1]) and self._unread():
+            time.sleep(0.01)
+        self.rest()
+
+    def _unread(self) -> bool:
+        """Return whether the byte still lies in the pipe."""
+        assert self.process.stdin is not None
+        waiting = fcntl.ioctl(self.process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0")
+        return struct.unpack("i", waiting)[0] > 0
+
+    def as_form(self, form: str) -> str:
+        """Return TARGET for the command line: the pid, or the path of a core; a kernel core ends the program."""
+        if form == PROCESS:
+            return str(self.pid)
+        return str(self.gcore() if form == GCORE else self.kernel_core())
+
+    def gcore(self) -> Path:
+        """Return a core written by gdb; the program goes on."""
+        if shutil.which("gdb") is None:
+            pytest.skip("no gdb")
+        path = self.directory / "written-by-gdb"
+        command = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-p", str(self.pid)]
+        command += ["-ex", f"gcore {path}"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        assert path.exists(), done.stdout + done.stderr
+        self.rest()
+        return path
+
+    def kernel_core(self) -> Path:
+        """Return the core that the kernel writes when the program is aborted."""
+        _need_core_files()
+        before = set(self.directory.iterdir())
+        self.process.send_signal(signal.SIGABRT)
+        self.process.wait(PATIENCE)
+        cores = set(self.directory.iterdir()) - before
+        assert len(cores) == 1, f"core files: {cores}"
+        return cores.pop()
+
+    def close(self) -> None:
+        """End the program."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(PATIENCE)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+
+def _need_core_files() -> None:
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if "/" in pattern or pattern.startswith("|"):
+        pytest.skip(f"core files do not go to the working directory here: core_pattern is {pattern!r}")
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] != resource.RLIM_INFINITY:
+        pytest.skip("the hard limit on core files is not unlimited")
+
+
+def _before_exec() -> None:
+    """Allow a full core, of the mappings that are the kernel's default (0x33: no file contents but ELF headers)."""
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/coredump_filter").write_text("0x33")
+
+
+@contextlib.contextmanager
+def running(command: list[str], directory: Path, environment: dict[str, str] | None = None) -> Iterator[Running]:
+    """Yield a started command that has come to rest; it is ended whatever happens."""
+    folder = Path(tempfile.mkdtemp(dir=directory))
+    with (folder / "stderr").open("wb") as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env={**_environment(), **(environment or {})},
+            preexec_fn=_before_exec,
+        )
+    target = Running(process, folder)
+    try:
+        target.rest()
+        yield target
+    finally:
+        target.close()
+
+
+def _environment() -> dict[str, str]:
+    """Return this process's environment without what changes how a target allocates."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MALLOC", "GLIBC", "LD_"))}
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A CPython found on this machine; ``kind`` is "stripped" or "unstripped" (its code has a .symtab)."""
+
+    executable: str
+    kind: str
+
+
+KINDS = ("unstripped", "stripped")
+_ASK = """import os, sys, sysconfig
+shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
+library = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
+print(sys.implementation.name, "%d.%d" % sys.version_info[:2])
+print(os.readlink("/proc/self/exe"))
+print(library if shared and os.path.exists(library) else os.readlink("/proc/self/exe"))"""
+
+
+@functools.cache
+def interpreters() -> tuple[Interpreter, ...]:
+    """Return each CPython 3.11 on the path, in /usr/bin and below ~/.pyenv, once."""
+    names = [shutil.which("python3.11"), shutil.which("python3"), "/usr/bin/python3.11"]
+    names += sorted(str(path) for path in Path.home().glob(".pyenv/versions/*/bin/python3.11"))
+    found = {interpreter.executable: interpreter for interpreter in map(_examine, filter(None, names)) if interpreter}
+    return tuple(found.values())
+
+
+def _examine(executable: str) -> Interpreter | None:
+    try:
+        answer = subprocess.run(
+            [executable, "-c", _ASK], capture_output=True, text=True, env=_environment(), timeout=PATIENCE
+        )
+    except OSError:
+        return None
+    lines = answer.stdout.splitlines()
+    if answer.returncode or len(lines) != 3 or lines[0] != "cpython 3.11":
+        return None
+    with open(lines[2], "rb") as file:
+        unstripped = ELFFile(file).get_section_by_name(".symtab") is not None
+    return Interpreter(lines[1], KINDS[0] if unstripped else KINDS[1])
+
+
+def interpreter_of(kind: str) -> str:
+    """Return a CPython 3.11 of that kind; skip the test where there is none."""
+    for interpreter in interpreters():
+        if interpreter.kind == kind:
+            return interpreter.executable
+    pytest.skip(f"no {kind} CPython 3.11 on the path, in /usr/bin or below ~/.pyenv")
+
+
+def python_program(kind: str, name: str, *arguments: object) -> list[str]:
+    """Return the command that runs tests/programs/NAME.py with an interpreter of that kind."""
+    return [interpreter_of(kind), "-I", str(SOURCES / f"{name}.py"), *map(str, arguments)]
+
+
+def c_program(name: str, *arguments: object) -> list[str]:
+    """Return the command that runs tests/programs/NAME.c, built."""
+    return [str(build(name)), *map(str, arguments)]
+
+
+def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the shell command as a user would; ``options`` go to subprocess.run."""
+    return subprocess.run([str(GDBHEAP), *arguments], capture_output=True, text=True, timeout=PATIENCE, **options)
+
+
+def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
+    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``; the exit status must be ``status``."""
+    done = gdbheap(*filter(None, [noun]), target, *options, "--json")
+    assert done.returncode == status, f"exit status {done.returncode}\n{done.stderr}\n{done.stdout[-2000:]}"
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return answer

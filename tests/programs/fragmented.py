@@ -1,0 +1,42 @@
+"""Leave holes: large buffers that grow by realloc, between small things that stay; fragmented.py SEED BUFFERS."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import signal
+import sys
+
+M_MMAP_THRESHOLD = -3
+
+
+def grow(generator: random.Random, steps: int) -> bytearray:
+    """Return a buffer that was moved a few times, each time leaving a hole behind."""
+    buffer = bytearray()
+    for _ in range(steps):
+        buffer.extend(bytes(generator.randrange(20_000, 200_000)))
+    return buffer
+
+
+def fragment(generator: random.Random, count: int) -> list[object]:
+    """Return what stays: things beyond pymalloc's 512 bytes, allocated between buffers that were dropped."""
+    kept: list[object] = []
+    buffers: list[bytearray] = []
+    for _ in range(count):
+        buffers.append(grow(generator, generator.randrange(1, 6)))
+        kept.append(bytes(generator.randrange(600, 4000)))
+        if len(buffers) > 8:
+            buffers.pop(generator.randrange(len(buffers)))
+    return kept
+
+
+def main() -> None:
+    """Keep all of it in the break's heap, drop the buffers, pause."""
+    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 32 << 20)
+    kept = fragment(random.Random(int(sys.argv[1])), int(sys.argv[2]))
+    signal.pause()
+    del kept
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Fill and empty pymalloc's pools at random, print sys._debugmallocstats(), pause: pools.py SEED OBJECTS.
+
+Nothing is allocated between the figures and the pause: both calls take no arguments and were looked up before.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import sys
+
+
+def one(generator: random.Random) -> object:
+    """Return an object of a random kind and size; most are small, some beyond pymalloc's 512 bytes."""
+    size = generator.randrange(generator.choice((16, 64, 200, 480, 700)))
+    kind = generator.randrange(7)
+    if kind == 0:
+        return "x" * (size + 2)
+    if kind == 1:
+        return generator.randbytes(size + 2)
+    if kind == 2:
+        return (None,) * (size // 8 + 1)
+    if kind == 3:
+        return [None] * (size // 8)
+    if kind == 4:
+        return generator.random()
+    if kind == 5:
+        return dict.fromkeys(range(size // 16))
+    return bytearray(size)
+
+
+def churn(generator: random.Random, count: int) -> list[object]:
+    """Return what is left after clustered and scattered deletions: full, partial and empty pools."""
+    held = [one(generator) for _ in range(count)]
+    for _ in range(generator.randrange(1, 6)):
+        first = generator.randrange(len(held))
+        last = min(len(held), first + generator.randrange(1, count // 2))
+        held[first:last] = [None] * (last - first)
+        for _ in range(generator.randrange(count // 4)):
+            held[generator.randrange(len(held))] = None
+        held.extend(one(generator) for _ in range(generator.randrange(count // 8)))
+    return held
+
+
+def tell(stats=sys._debugmallocstats, pause=signal.pause):  # type: ignore[no-untyped-def]
+    """Print the figures, then stop; not one block is allocated in between."""
+    stats()
+    pause()
+
+
+def main() -> None:
+    """Read the arguments, churn, tell."""
+    generator = random.Random(int(sys.argv[1]))
+    kept = churn(generator, int(sys.argv[2]))
+    gc.disable()
+    tell()
+    del kept
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The pages are true: their sessions are run, the commands page is what the declarations say, links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+WORD = re.compile(r"[A-Za-z]{4,}")
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def script(name: str) -> ModuleType:
+    """Return scripts/`name`.py as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+doc_sessions = script("doc_sessions")
+
+
+@pytest.fixture(scope="module")
+def pid() -> Iterator[int]:
+    """Return the process id of the example that the pages are about."""
+    with doc_sessions.example() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a home folder that all sessions share: one of them installs gdbheap there."""
+    return str(tmp_path_factory.mktemp("home"))
+
+
+@pytest.mark.parametrize(("page", "step"), doc_sessions.sessions())
+def test_session(page: str, step: doc_sessions.Step, pid: int, home: str) -> None:  # type: ignore[name-defined]
+    """The command ends with status 0, and every word that the page shows of its output is in its output."""
+    if step.command.startswith("gdb ") and shutil.which("gdb") is None:
+        pytest.skip("no gdb")
+    done = doc_sessions.run(step.command, pid, home)
+    assert done.status == 0, done.errors
+    real = doc_sessions.shown(step.command, done, pid, home)
+    assert set(WORD.findall(step.output)) - set(WORD.findall(real)) == set(), real
+
+
+def test_pages_show_sessions() -> None:
+    """README.md shows the tool at work, in gdb and in a shell."""
+    commands = [step.command for page, step in doc_sessions.sessions() if page == "README.md"]
+    assert any(command.startswith("gdb -p ") for command in commands)
+    assert any(command.startswith("gdbheap ") for command in commands)
+
+
+def test_commands_page_is_what_the_declarations_say() -> None:
+    """docs/commands.md was written by scripts/command_docs.py after the last change of a help text."""
+    found = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert found == script("command_docs").page(), "run scripts/command_docs.py --write"
+
+
+@pytest.mark.parametrize("page", doc_sessions.pages(), ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link to another file of the repository names one that exists."""
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []

@@ -1,0 +1,159 @@
+"""Damaged targets: every command ends, within time and memory, with an answer or one clear line.
+
+A core is copied and bytes of it are overwritten: anywhere, in the allocators' own structures, in the file's headers.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import kernel
+import pytest
+from conftest import SEED
+from programs import KINDS, c_program, gdbheap, interpreters, python_program, running
+
+COMMANDS = ("", "arenas", "holes", "pools", "pyobjects", "check", "info")
+ADDRESS_SPACE = 3 << 30
+SECONDS = 60
+POOL = 16 * 1024
+Damage = Callable[[bytearray, list[kernel.Segment], random.Random], None]
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+
+
+def evil_word(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> bytes:
+    """Return eight bytes that a walk may fall over: extremes, small numbers, addresses, other words of the target."""
+    segment = rng.choice(segments)
+    place = segment.offset + 8 * rng.randrange(max(1, segment.file_size // 8))
+    numbers = (0, 1, 7, 15, 16, 33, (1 << 64) - 1, 1 << 63, (1 << 63) - 16, 1 << 47, segment.start, segment.start + 16)
+    if rng.random() < 0.3:
+        return bytes(data[place : place + 8].ljust(8, b"\0"))
+    if rng.random() < 0.2:
+        return rng.randbytes(8)
+    return struct.pack("<Q", rng.choice(numbers) + (rng.randrange(4096) if rng.random() < 0.1 else 0) & (1 << 64) - 1)
+
+
+def writable(segments: list[kernel.Segment]) -> list[kernel.Segment]:
+    """Return the segments that have bytes in the file."""
+    return [segment for segment in segments if segment.file_size > 4096]
+
+
+def anywhere(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
+    """Single bytes of any segment."""
+    for _ in range(2000):
+        segment = rng.choice(writable(segments))
+        data[segment.offset + rng.randrange(segment.file_size)] = rng.randrange(256)
+
+
+def words(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
+    """Whole words, aligned, of any segment."""
+    for _ in range(400):
+        segment = rng.choice(writable(segments))
+        place = segment.offset + 8 * rng.randrange(segment.file_size // 8)
+        data[place : place + 8] = evil_word(data, segments, rng)
+
+
+def chunk_headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
+    """The sizes of chunks: words that look like one, in any segment."""
+    for segment in writable(segments):
+        for place in range(segment.offset + 8, segment.offset + segment.file_size - 8, 16):
+            size = int.from_bytes(data[place : place + 8], "little")
+            if 0x20 <= size < 1 << 20 and size & 8 == 0 and rng.random() < 0.002:
+                data[place : place + 8] = evil_word(data, segments, rng)
+
+
+def pool_headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
+    """Words of the headers of pools, and of the first blocks."""
+    for segment in writable(segments):
+        first = -segment.start % POOL
+        for place in range(segment.offset + first, segment.offset + segment.file_size - 64, POOL):
+            if rng.random() < 0.3:
+                word = place + 8 * rng.randrange(8)
+                data[word : word + 8] = evil_word(data, segments, rng)
+
+
+def pointers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
+    """Words that point into the target: lists become loops, types become text."""
+    low, high = min(s.start for s in segments), max(s.start + s.size for s in segments)
+    for segment in writable(segments):
+        for place in range(segment.offset, segment.offset + segment.file_size - 8, 8):
+            if rng.random() < 0.001 and low <= int.from_bytes(data[place : place + 8], "little") < high:
+                data[place : place + 8] = evil_word(data, segments, rng)
+
+
+def headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
+    """The program headers and notes, behind the ELF header itself."""
+    end = min(segment.offset for segment in segments)
+    for _ in range(rng.choice((1, 5, 50))):
+        place = rng.randrange(64, end - 8)
+        data[place : place + 8] = evil_word(data, segments, rng)
+
+
+def truncated(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
+    """The end is missing."""
+    del data[rng.randrange(64, len(data)) :]
+
+
+DAMAGES = (anywhere, words, chunk_headers, pool_headers, pointers, headers, truncated)
+
+
+@pytest.fixture(scope="module")
+def cores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return kernel cores of a C program with threads and of each CPython found."""
+    folder, rng = tmp_path_factory.mktemp("cores"), random.Random(f"{SEED} cores")
+    commands = {"c": c_program("recorder", 3, rng.getrandbits(30), 3000, 500, 50_000, 0, folder / "table")}
+    for kind in {interpreter.kind for interpreter in interpreters()}:
+        commands[kind] = python_program(kind, "pools", rng.getrandbits(32), 3000)
+    return {name: _core(command, folder / name) for name, command in commands.items()}
+
+
+def _core(command: list[str], path: Path) -> Path:
+    with running(command, path.parent) as target:
+        return Path(shutil.move(str(target.kernel_core()), path))
+
+
+def damaged(core: Path, damage: Damage, rng: random.Random, path: Path) -> list[kernel.Segment]:
+    """Write a damaged copy of a core; return the segments of the undamaged one."""
+    data, segments = bytearray(core.read_bytes()), kernel.segments(core)
+    damage(data, segments, rng)
+    path.write_bytes(data)
+    return segments
+
+
+def check(noun: str, path: Path, allowed: tuple[int, ...], *arguments: str) -> None:
+    """One command: an allowed exit status, one JSON document or one line, no traceback, no panic, in bounds."""
+    done = gdbheap(*filter(None, [noun]), str(path), *arguments, "--json", preexec_fn=_limit)
+    said = f"gdbheap {noun} {path} {arguments}: status {done.returncode}\n{done.stderr[-3000:]}"
+    assert done.returncode in allowed, said
+    assert "Traceback" not in done.stderr and "panicked" not in done.stderr and "MemoryError" not in done.stderr, said
+    if done.returncode in (0, 1) and done.stdout:
+        assert isinstance(json.loads(done.stdout), dict), said
+    else:
+        assert len(done.stderr.splitlines()) == 1, said
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("name", ["c", *KINDS])
+def test_damaged_core(
+    name: str, damage: Damage, cores: dict[str, Path], rng: random.Random, tmp_path: Path
+) -> None:
+    """Every command on one damaged core: answered, partial, or not supported."""
+    if name not in cores:
+        pytest.skip(f"no {name} CPython 3.11 found")
+    path = tmp_path / "core"
+    segments = damaged(cores[name], damage, rng, path)
+    # A file whose headers are damaged may no longer be a core.
+    allowed = (0, 1, 5, 4) if damage in (headers, truncated) else (0, 1, 5)
+    for noun in COMMANDS:
+        check(noun, path, allowed)
+    for segment in rng.sample(writable(segments), 2):
+        check("at", path, (*allowed, 2), hex(segment.start + 16 * rng.randrange(segment.size // 16)))

@@ -1,0 +1,91 @@
+"""The import directions of docs/architecture.md, kept by reading the imports: nothing is run or needs to be built."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# Each part may import the ones before it; heap is a module, the others are folders (errors and _native: modules).
+ORDER = ["_native", "errors", "target", "layout", "allocators", "objects", "heap", "answers", "report", "commands"]
+# Standing beside the order: the version, and the loader, which gdb runs on its own.
+FREE = {"__init__": set(ORDER), "loader": {"commands"}}
+# The only two files that know that gdb exists.
+KNOW_GDB = {"gdb_register", "gdb_target"}
+
+
+def modules() -> dict[str, Path]:
+    """Return {dotted name below gdbheap: file}; commands/ counts as gdbheap.commands."""
+    found = {}
+    for folder, prefix in ((ROOT / "gdbheap", ()), (ROOT / "commands", ("commands",))):
+        for path in folder.rglob("*.py"):
+            found[".".join((*prefix, *path.relative_to(folder).with_suffix("").parts))] = path
+    return found
+
+
+def imports(name: str, text: str) -> Iterator[str]:
+    """Yield the absolute dotted name of everything that the source `text` of gdbheap.`name` imports, anywhere in it."""
+    package = ["gdbheap", *name.split(".")[:-1]]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{start}.{alias.name}" for alias in node.names)
+
+
+def part_of(dotted: str) -> str | None:
+    """Return the part of "gdbheap.part.rest", "__init__" for the package itself, None for other people's modules."""
+    first, _, rest = dotted.partition(".")
+    if first != "gdbheap":
+        return None
+    part = rest.split(".")[0]
+    return part if part in ORDER or part in FREE else "__init__"
+
+
+def wrong_directions(name: str, text: str) -> list[str]:
+    """Return what gdbheap.`name` imports from its right."""
+    part = part_of(f"gdbheap.{name}") or ""
+    allowed = FREE[part] if part in FREE else set(ORDER[: ORDER.index(part) + 1])
+    found = {dotted: part_of(dotted) for dotted in imports(name, text)}
+    return [dotted for dotted, other in found.items() if other not in (None, "__init__", part) and other not in allowed]
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_imports_point_left(name: str) -> None:
+    """No module imports a part that stands to the right of its own."""
+    assert wrong_directions(name, modules()[name].read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_only_two_files_import_gdb(name: str) -> None:
+    """Nothing but registration and gdb's side of the target knows that gdb exists."""
+    found = set(imports(name, modules()[name].read_text(encoding="utf-8")))
+    knows = any(dotted == "gdb" or dotted.startswith("gdb.") for dotted in found)
+    assert not knows or name in {f"commands.{file}" for file in KNOW_GDB}
+
+
+def test_every_part_is_there() -> None:
+    """The order names what exists, so that a renamed folder cannot escape the rule."""
+    parts = {name.split(".")[0] for name in modules()}
+    assert parts - {"__init__", "loader"} == set(ORDER) - {"_native"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wrong"),
+    [
+        ("target.process", "from gdbheap.heap import Heap", ["gdbheap.heap.Heap"]),
+        ("target.process", "from ..answers import holes", ["gdbheap.answers.holes"]),
+        ("target.process", "def f():\n    import gdbheap.report.tables", ["gdbheap.report.tables"]),
+        ("answers.holes", "from gdbheap import heap, commands", ["gdbheap.commands"]),
+        ("answers.holes", "from . import ledger\nfrom ..heap import Heap\nimport json", []),
+        ("commands.holes", "from gdbheap.answers.holes import holes\nfrom gdbheap import __version__", []),
+    ],
+)
+def test_the_rule_itself(name: str, text: str, wrong: list[str]) -> None:
+    """The check finds each form of an import that points right, and lets the others be."""
+    assert wrong_directions(name, text) == wrong

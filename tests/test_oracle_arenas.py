@@ -1,0 +1,180 @@
+"""``heap arenas`` against malloc_stats() and malloc_info(), and each chunk's state against the program's own table."""
+
+from __future__ import annotations
+
+import bisect
+import random
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library import chunks_at, heap_of
+from programs import FORMS, GCORE, KERNEL_CORE, PROCESS, Running, ask, c_program, running
+
+ARENA = re.compile(r"^Arena (\d+):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)
+TOTAL = re.compile(r"^Total \(incl\. mmap\):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)
+HEAP = re.compile(r'<heap nr="(\d+)">(.*?)</heap>', re.DOTALL)
+FAST = re.compile(r'^<total type="fast" count="\d+" size="(\d+)"/>$', re.MULTILINE)
+MMAPPED = re.compile(r'^<total type="mmap" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
+# A tcache's chunk, also when it kept a rest too small to be a chunk.
+TCACHE_SIZES = {0x290, 0x2A0}
+# malloc_stats prints unsigned int.
+WORD = 1 << 32
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of tests/programs/recorder.c, and malloc's tunables."""
+
+    threads: int
+    operations: int = 60_000
+    slots: int = 4000
+    largest: int = 200_000
+    mode: int = 0
+    tunables: str = ""
+
+
+SEVERAL_HEAPS = "glibc.malloc.arena_max=2:glibc.malloc.mmap_threshold=1000000"
+CASES = {
+    "1 thread": Case(1, 200_000, 20_000),
+    "8 threads": Case(8),
+    "8 threads, 2 arenas": Case(8, tunables="glibc.malloc.arena_max=2"),
+    "arenas of several heaps": Case(8, 20_000, 2500, 400_000, tunables=SEVERAL_HEAPS),
+    "no tcache": Case(4, tunables="glibc.malloc.tcache_count=0"),
+    "large tcache": Case(2, tunables="glibc.malloc.tcache_count=60"),
+    "foreign sbrk": Case(1, 100_000, mode=1),
+    "foreign sbrk, 3 threads": Case(3, mode=1),
+    "blocked break": Case(1, 100_000, 8000, mode=2),
+    "blocked break, 3 threads": Case(3, mode=2),
+    "many mmapped chunks": Case(2, tunables="glibc.malloc.mmap_threshold=20000"),
+    "transparent huge pages": Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"),
+    "nothing but the start": Case(1, 0, 1),
+}
+
+
+def recorder(case: Case, rng: random.Random, directory: Path) -> Any:
+    """Start recorder.c; its table is ``directory``/table."""
+    arguments = (case.threads, rng.getrandbits(30), case.operations, case.slots, case.largest, case.mode)
+    return running(
+        c_program("recorder", *arguments, directory / "table"), directory, {"GLIBC_TUNABLES": case.tunables}
+    )
+
+
+def malloc_stats(text: str) -> dict[str, Any]:
+    """Return what malloc_stats() printed: {"arenas": {index: (system, in use)}, "total": (system, in use)}."""
+    total = TOTAL.search(text)
+    assert total, text
+    arenas = {int(index): (int(system), int(in_use)) for index, system, in_use in ARENA.findall(text)}
+    return {"arenas": arenas, "total": (int(total[1]), int(total[2]))}
+
+
+def as_malloc_stats(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of ``heap arenas`` in the same shape and width."""
+    arenas = {row["index"]: (row["system"] % WORD, row["in_use"] % WORD) for row in answer["arenas"]}
+    assert len(arenas) == len(answer["arenas"])
+    return {"arenas": arenas, "total": (answer["total"]["system"] % WORD, answer["total"]["in_use"] % WORD)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_arenas_equal_malloc_stats(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """System and in-use bytes of every arena and in total; fast bins and mmapped chunks by malloc_info()."""
+    with recorder(CASES[name], rng, tmp_path) as target:
+        answer = ask("arenas", str(target.pid))
+    check_figures(answer, target)
+    check_counts(answer, CASES[name], Table(tmp_path / "table"))
+
+
+@pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
+@pytest.mark.parametrize("name", ["1 thread", "8 threads", "arenas of several heaps", "blocked break, 3 threads"])
+def test_arenas_of_a_core_equal_malloc_stats(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """The same from a core."""
+    with recorder(CASES[name], rng, tmp_path) as target:
+        answer = ask("arenas", target.as_form(form))
+    check_figures(answer, target)
+    check_counts(answer, CASES[name], Table(tmp_path / "table"))
+
+
+def check_figures(answer: dict[str, Any], target: Running) -> None:
+    """Compare with what the target printed; each arena's parts must add up to it."""
+    assert as_malloc_stats(answer) == malloc_stats(target.stderr)
+    fast = {int(index): int(FAST.findall(body)[0]) for index, body in HEAP.findall(target.stderr)}
+    assert {row["index"]: row["fast"] for row in answer["arenas"]} == fast
+    mmapped = MMAPPED.findall(target.stderr)[-1]
+    assert (answer["mmapped"]["count"], answer["mmapped"]["bytes"]) == tuple(map(int, mmapped))
+    assert answer["damage"] == []
+
+
+def check_counts(answer: dict[str, Any], case: Case, table: Table) -> None:
+    """Used chunks are the recorded ones, each thread's tcache, and the dtv of each thread but the first."""
+    used = sum(row["used_chunks"] for row in answer["arenas"]) + answer["mmapped"]["count"]
+    assert used == len(table.live) + case.threads + (case.threads - 1)
+
+
+class Table:
+    """What recorder.c wrote: the live pointers, and freed ones that nothing was laid over since."""
+
+    def __init__(self, path: Path) -> None:
+        records = list(struct.iter_unpack("<4Q", path.read_bytes()))
+        self.live = {pointer: usable for pointer, usable, _, live in records if live}
+        self._starts = sorted(self.live)
+        freed = {pointer for pointer, _, _, live in records if not live}
+        self.freed = sorted(pointer for pointer in freed if not self._inside_live(pointer))
+
+    def _inside_live(self, pointer: int) -> bool:
+        """Return whether a live block's chunk covers it; a chunk begins 16 bytes before the block's pointer."""
+        before = bisect.bisect_right(self._starts, pointer + 16) - 1
+        return before >= 0 and pointer < self._starts[before] + self.live[self._starts[before]]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["1 thread", "8 threads"])
+def test_states_of_all_pointers(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Each live pointer starts a used chunk of its size; no freed pointer lies in a used chunk."""
+    with recorder(CASES[name], rng, tmp_path) as target:
+        check_states(target, form, Table(tmp_path / "table"), CASES[name].threads)
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"1 thread", "8 threads"}))
+def test_states_of_all_pointers_elsewhere(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """The same under malloc's other habits."""
+    with recorder(CASES[name], rng, tmp_path) as target:
+        check_states(target, PROCESS, Table(tmp_path / "table"), CASES[name].threads)
+
+
+def check_states(target: Running, form: str, table: Table, threads: int) -> None:
+    """Ask for all pointers at once, through the library."""
+    live, freed = sorted(table.live), table.freed
+    with heap_of(target.as_form(form)) as heap:
+        found, gone = chunks_at(heap, live), chunks_at(heap, freed)
+    assert [wrong for wrong in zip(live, found) if not is_live(*wrong, table.live[wrong[0]])] == []
+    wrong = {chunk: size for chunk, size, state in gone if state in ("used", "mmapped")}
+    # A thread that came late may have its tcache where somebody had freed something.
+    assert set(wrong.values()) <= TCACHE_SIZES and len(wrong) <= threads, wrong
+
+
+def is_live(pointer: int, found: tuple[int, int, str | None], usable: int) -> bool:
+    """Return whether the chunk found begins 16 bytes before the pointer, with the size of malloc_usable_size()."""
+    chunk, size, state = found
+    return chunk == pointer - 16 and (state, size) in {("used", usable + 8), ("mmapped", usable + 16)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_at_a_handful(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """``heap at`` says of a pointer, or of a byte inside its block, what the table says."""
+    with recorder(CASES["8 threads"], rng, tmp_path) as target:
+        table, name = Table(tmp_path / "table"), target.as_form(form)
+        for pointer in rng.sample(sorted(table.live), 6):
+            check_used(name, pointer, pointer + rng.randrange(max(1, table.live[pointer])), table.live[pointer])
+        for pointer in rng.sample(table.freed, 6):
+            block = ask("at", name, hex(pointer))["block"]
+            assert block is None or block["state"] != "used" or block["size"] in TCACHE_SIZES, (hex(pointer), block)
+
+
+def check_used(name: str, pointer: int, address: int, usable: int) -> None:
+    """Compare one answer of ``heap at`` with the table."""
+    block = ask("at", name, hex(address))["block"]
+    assert block is not None and block["address"] == pointer, (hex(pointer), hex(address), block)
+    assert block["state"] in ("used", "mmapped") and block["size"] in (usable + 8, usable + 16), block

@@ -1,0 +1,214 @@
+"""``heap holes`` on a program that leaves a known set of holes: exactly those, with size, neighbours and residency."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kernel
+import pytest
+from programs import FORMS, GCORE, PROCESS, ask, c_program, python_program, running
+
+MAIN, THREAD, ENDED = PLACES = (0, 1, 2)
+NOTHING, TRIM, ADVISE = 0, 1, 2
+HEAP_MAX = 64 << 20
+# glibc, sysmalloc(): what a heap that is full keeps at its end, two fence posts of 16 bytes.
+FENCE = 32
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of the program: its chunk's header and size, and whether it is held."""
+
+    chunk: int
+    size: int
+    held: bool
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Neighbours that are not held; ``before`` and ``after`` are what touches it, None at an end of the heap."""
+
+    address: int
+    size: int
+    before: Block | None
+    after: Block | None
+
+
+def blocks(path: Path) -> list[Block]:
+    """Return the program's table."""
+    records = struct.iter_unpack("<3Q", path.read_bytes())
+    return [Block(pointer - 16, usable + 8, bool(held)) for pointer, usable, held in records]
+
+
+def with_remainders(found: list[Block], pid: int) -> list[Block]:
+    """Add what the end of a full thread heap could not take: from its last block to its fence, free."""
+    complete = []
+    for block, after in zip(found, [*found[1:], None]):
+        complete.append(block)
+        end, heap = block.chunk + block.size, block.chunk & -HEAP_MAX
+        if after is not None and end != after.chunk:
+            left = heap + kernel.read_u64(pid, heap + 16) - FENCE - end
+            assert left >= 0, "two blocks neither touch nor lie in two heaps"
+            complete += [Block(end, left, False)] if left >= FENCE else []
+    return complete
+
+
+def holes_of(found: list[Block]) -> list[Hole]:
+    """Return the maximal runs of touching blocks that are not held."""
+    runs: list[list[Block]] = []
+    for block in found:
+        if runs and touches(runs[-1][-1], block) and not block.held and not runs[-1][-1].held:
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    neighbours = zip([None, *runs[:-1]], runs, [*runs[1:], None])
+    return [as_hole(before, run, after) for before, run, after in neighbours if not run[0].held]
+
+
+def touches(block: Block, after: Block) -> bool:
+    """Return whether two blocks lie next to each other."""
+    return block.chunk + block.size == after.chunk
+
+
+def as_hole(before: list[Block] | None, run: list[Block], after: list[Block] | None) -> Hole:
+    """Return a run as a hole; a neighbour counts only when it touches."""
+    first, last = run[0], run[-1]
+    return Hole(
+        first.chunk + 16,
+        last.chunk + last.size - first.chunk,
+        before[-1] if before and touches(before[-1], first) else None,
+        after[0] if after and touches(last, after[0]) else None,
+    )
+
+
+def expected(path: Path, place: int, pid: int) -> list[Hole]:
+    """Return the holes that the program left, largest first."""
+    found = blocks(path)
+    if place == ENDED:
+        found.pop()  # the tcache that held the last block was emptied: it is part of the top chunk
+    return sorted(holes_of(with_remainders(found, pid)), key=lambda hole: -hole.size)
+
+
+def program(
+    rng: random.Random, directory: Path, place: int, release: int, gaps: int = 120, largest: int = 300_000
+) -> Any:
+    """Start holes.c; its table is ``directory``/table."""
+    arguments = (rng.getrandbits(30), gaps, largest, place, release, directory / "table")
+    return running(c_program("holes", *arguments), directory)
+
+
+def check(answer: dict[str, Any], truth: list[Hole], minimum: int) -> None:
+    """Compare addresses, sizes, order, neighbours and sums."""
+    truth = [hole for hole in truth if hole.size >= minimum]
+    rows = answer["holes"]
+    assert {row["address"]: row["size"] for row in rows} == {hole.address: hole.size for hole in truth}
+    assert [row["size"] for row in rows] == [hole.size for hole in truth], "largest first"
+    assert (answer["count"], answer["bytes"]) == (len(truth), sum(hole.size for hole in truth))
+    by_address = {hole.address: hole for hole in truth}
+    for row in rows:
+        check_neighbours(row, by_address[row["address"]])
+
+
+def check_neighbours(row: dict[str, Any], hole: Hole) -> None:
+    """Compare a held neighbour's address and size; at an end of the heap is nothing, the top chunk or a fence."""
+    for key, block in (("before", hole.before), ("after", hole.after)):
+        named = row[key]
+        if block is not None and block.held:
+            assert (named["address"], named["size"]) == (block.chunk + 16, block.size), (key, row)
+        else:
+            assert named is None or named["what"] in ("top", "fencepost"), (key, row)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("minimum", [64 * 1024])
+def test_exactly_the_holes(place: int, form: str, minimum: int, rng: random.Random, tmp_path: Path) -> None:
+    """All of at least --min and no other, in the main arena, a thread's, and one whose thread has ended."""
+    with program(rng, tmp_path, place, NOTHING) as target:
+        truth = expected(tmp_path / "table", place, target.pid)
+        answer = ask("holes", target.as_form(form), f"--min={minimum}")
+    check(answer, truth, minimum)
+    assert {row["arena"] for row in answer["holes"]} == {0 if place == MAIN else 1}
+    assert {row["allocator"] for row in answer["holes"]} == {"glibc"}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_hole_down_to_the_smallest(place: int, rng: random.Random, tmp_path: Path) -> None:
+    """Blocks in tcaches and fast bins are held by nobody: alone, or between free ones, they are (parts of) holes."""
+    with program(rng, tmp_path, place, NOTHING, largest=5000) as target:
+        truth = expected(tmp_path / "table", place, target.pid)
+        answer = ask("holes", str(target.pid), "--min=16")
+    check(answer, truth, 16)
+    assert min(hole.size for hole in truth) < 2048
+
+
+def test_arena_of_several_heaps(rng: random.Random, tmp_path: Path) -> None:
+    """A thread's arena beyond 64 MiB: each full heap ends in what its last chunk left over."""
+    with program(rng, tmp_path, THREAD, NOTHING, gaps=120, largest=1_000_000) as target:
+        truth = expected(tmp_path / "table", THREAD, target.pid)
+        assert len({hole.address // HEAP_MAX for hole in truth}) > 1
+        check(ask("holes", str(target.pid), "--min=4K"), truth, 4096)
+
+
+def test_top_cuts_the_list_and_not_the_sums(rng: random.Random, tmp_path: Path) -> None:
+    """--top=3 shows the three largest; count, bytes and resident are over all that match."""
+    with program(rng, tmp_path, MAIN, NOTHING) as target:
+        whole = ask("holes", str(target.pid), "--min=100K")
+        cut = ask("holes", str(target.pid), "--min=100K", "--top=3")
+        truth = expected(tmp_path / "table", MAIN, target.pid)
+    check(whole, truth, 100 * 1024)
+    assert cut["holes"] == whole["holes"][:3]
+    assert {**cut, "holes": []} == {**whole, "holes": []}
+
+
+def test_sizes_take_units(rng: random.Random, tmp_path: Path) -> None:
+    """--min=1M and --min=1048576 are the same question."""
+    with program(rng, tmp_path, MAIN, NOTHING, gaps=40, largest=900_000) as target:
+        word, number = (ask("holes", str(target.pid), f"--min={size}") for size in ("1M", "1048576"))
+        truth = expected(tmp_path / "table", MAIN, target.pid)
+    check(word, truth, 1 << 20)
+    assert number["holes"] == word["holes"]
+
+
+@pytest.mark.parametrize("release", [NOTHING, TRIM, ADVISE])
+@pytest.mark.parametrize("place", [MAIN, THREAD])
+def test_resident_bytes(place: int, release: int, rng: random.Random, tmp_path: Path) -> None:
+    """The pages inside a hole that are in RAM, by the kernel's pagemap, also where its middle was given back."""
+    with program(rng, tmp_path, place, release) as target:
+        truth = expected(tmp_path / "table", place, target.pid)
+        answer = ask("holes", str(target.pid), "--min=64K")
+        check(answer, truth, 64 * 1024)
+        ours = {row["address"]: row["resident"] for row in answer["holes"]}
+        sizes = {row["address"]: row["size"] for row in answer["holes"]}
+        theirs = {address: kernel.resident_inside(target.pid, address - 16, size) for address, size in sizes.items()}
+    assert ours == theirs
+    assert answer["resident"] == sum(theirs.values())
+    assert (sum(theirs.values()) < sum(sizes.values()) - 8192 * len(sizes)) == (release != NOTHING)
+
+
+@pytest.mark.parametrize("release", [TRIM, ADVISE])
+def test_resident_bytes_of_a_core(release: int, rng: random.Random, tmp_path: Path) -> None:
+    """A kernel core shows the same residency by its holes; gdb's core cannot know."""
+    with program(rng, tmp_path, MAIN, release) as target:
+        live = ask("holes", str(target.pid), "--min=64K")
+        from_gdb = ask("holes", target.as_form(GCORE), "--min=64K")
+        from_kernel = ask("holes", str(target.kernel_core()), "--min=64K")
+    assert from_kernel["holes"] == live["holes"]
+    assert from_kernel["resident"] == live["resident"]
+    assert [{**row, "resident": None} for row in live["holes"]] == from_gdb["holes"]
+    assert from_gdb["resident"] is None
+
+
+def test_holes_of_a_fragmented_python(rng: random.Random, tmp_path: Path) -> None:
+    """On a process that did not count for us: holes are disjoint, aligned, and free of every object that is alive."""
+    with running(python_program("stripped", "fragmented", rng.getrandbits(32), 300), tmp_path) as target:
+        answer = ask("holes", target.as_form(PROCESS), "--min=64K")
+        mappings = kernel.maps(target.pid)
+    rows = sorted(answer["holes"], key=lambda row: int(row["address"]))
+    assert rows and all(row["size"] % 16 == 0 and row["address"] % 16 == 0 for row in rows)
+    assert all(one["address"] + one["size"] <= two["address"] for one, two in zip(rows, rows[1:]))
+    assert all(any(m.start <= row["address"] < m.end for m in mappings) for row in rows)

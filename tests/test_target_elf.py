@@ -1,0 +1,216 @@
+"""ELF objects in memory and ELF files on disk: symbols as pyelftools lists them, build-ids compared, damage survived."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import programs
+import pytest
+from elftools.elf.elffile import ELFFile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gdbheap._native import Space
+from gdbheap.errors import Fault
+from gdbheap.target import image
+from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, read_symbols
+from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.process import Process, stopped
+
+SOURCE = """
+#include <stdio.h>
+#include <unistd.h>
+long in_data[3] = {1, 2, 3};
+static long local_data = 4;
+long in_bss[100000];
+static __thread long thread_local = 5;
+long function(void) { return thread_local + local_data; }
+int main(void) {
+    in_bss[99999] = function();
+    fprintf(stderr, "%p %p %p %p", (void *) in_data, (void *) in_bss, (void *) function, (void *) &local_data);
+    fflush(stderr);
+    pause();
+    return 0;
+}
+"""
+
+
+def compile_program(folder: Path, *flags: str) -> Path:
+    """Build SOURCE in ``folder``."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (folder / "program.c").write_text(SOURCE)
+    command = [compiler, "-g", "-O0", *flags, str(folder / "program.c"), "-o", str(folder / "program")]
+    subprocess.run(command, check=True)
+    return folder / "program"
+
+
+@pytest.fixture(params=["-pie", "-no-pie", "-static", "-static-pie"])
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Process, LoadedObject, list[int]]]:
+    """Yield the program as a stopped process, its own object, and the addresses that it printed of itself."""
+    path = compile_program(tmp_path, request.param)
+    with programs.running([str(path)], tmp_path) as running, stopped(running.pid) as process:
+        mine = [owner for owner in process.objects if owner.path == str(path)]
+        assert len(mine) == 1
+        yield process, mine[0], [int(word, 16) for word in running.stderr.split()]
+
+
+def test_symbols_are_where_the_program_says(program: tuple[Process, LoadedObject, list[int]]) -> None:
+    """Addresses of global and local symbols equal those that the program printed; thread-local ones have none."""
+    _, owner, printed = program
+    assert [owner.symbol(name) for name in ("in_data", "in_bss", "function", "local_data")] == printed
+    assert owner.symbols()["in_bss"] == (printed[1], 800000)
+    assert owner.symbol("thread_local") is None and owner.symbol("no such symbol") is None
+
+
+def test_bss_is_part_of_the_object(program: tuple[Process, LoadedObject, list[int]]) -> None:
+    """The last byte of .bss is in a writable range, belongs to the object, and no range goes beyond that page."""
+    process, owner, (data, bss, code, _) = program
+    last = bss + 800000 - 1
+    for address in (data, bss, last):
+        assert any(start <= address < end for start, end in owner.writable_ranges())
+        assert process.object_of(address) is owner
+    assert process.object_of(code) is owner and not any(a <= code < b for a, b in owner.writable_ranges())
+    assert owner.bss_end is not None and last < owner.bss_end <= owner.end
+    linked_end = max(owner.bias + s.address + s.memory_size for s in owner.segments if s.type == image.PT_LOAD)
+    assert owner.bss_end - linked_end < process.page_size
+    assert process.space.u64(bss + 8 * 99999) == 9
+
+
+def test_symbols_equal_pyelftools() -> None:
+    """Every named symbol with an address of this Python, by pyelftools' slow way; global names win over local ones."""
+    path = str(Path(sys.executable).resolve())
+    with open(path, "rb") as stream:
+        elf = ELFFile(stream)
+        tables = [elf.get_section_by_name(name) for name in (".symtab", ".dynsym")]
+        symbols = [symbol for table in tables if table is not None for symbol in table.iter_symbols()]
+        wanted = [s for s in symbols if s["st_value"] and s["st_shndx"] not in ("SHN_UNDEF", "SHN_ABS")]
+    kinds = {"STT_TLS", "STT_SECTION", "STT_FILE"}
+    values: dict[str, set[tuple[int, int]]] = {}
+    for symbol in wanted:
+        if symbol["st_info"]["type"] not in kinds:
+            values.setdefault(symbol.name, set()).add((symbol["st_value"], symbol["st_size"]))
+    found = ElfFile(path).symbols.values
+    assert found.keys() == values.keys()
+    assert all(found[name] in values[name] for name in values)
+
+
+def test_another_build_id_is_not_trusted(tmp_path: Path) -> None:
+    """A file that took the place of the one that runs has no say: neither its symbols nor its bytes."""
+    path = compile_program(tmp_path)
+    with programs.running([str(path)], tmp_path) as running:
+        path.rename(tmp_path / "moved")
+        (tmp_path / "program.c").write_text(SOURCE.replace("100000", "100001"))
+        subprocess.run(["cc", "-g", str(tmp_path / "program.c"), "-o", str(path)], check=True)
+        other = ElfFile(str(path)).build_id
+        with stopped(running.pid) as process:
+            mine = [owner for owner in process.objects if owner.path.startswith(str(tmp_path))]
+    assert other is not None and all(owner.build_id != other for owner in mine)
+    assert ElfFiles().matching([str(path)], mine[0].build_id) is None
+    assert ElfFiles().matching([str(tmp_path / "moved")], mine[0].build_id) is not None
+
+
+def test_a_deleted_program_is_still_known(tmp_path: Path) -> None:
+    """The kernel keeps the file of a running program: its symbols can be read after it was deleted."""
+    path = compile_program(tmp_path)
+    with programs.running([str(path)], tmp_path) as running:
+        path.unlink()
+        with stopped(running.pid) as process:
+            mine = [owner for owner in process.objects if owner.path == f"{path} (deleted)"]
+            assert mine[0].file is not None and mine[0].symbol("in_bss") == int(running.stderr.split()[1], 16)
+
+
+def test_a_library_read_as_data_is_no_object(tmp_path: Path) -> None:
+    """A program that only maps an ELF file to look at it has not loaded it."""
+    library = programs.build("mappings")
+    script = "import mmap,os,sys,signal;f=open(sys.argv[1],'rb');m=mmap.mmap(f.fileno(),0,prot=1,flags=2);signal.pause()"
+    with programs.running([sys.executable, "-c", script, str(library)], tmp_path) as running:
+        with stopped(running.pid) as process:
+            assert any(mapping.path == str(library) for mapping in process.mappings)
+            assert all(owner.path != str(library) for owner in process.objects)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    """Text, nothing, a folder, a FIFO and a device are no ELF files, and looking does not block."""
+    (tmp_path / "text").write_text("#!/bin/sh\n")
+    (tmp_path / "empty").touch()
+    os.mkfifo(tmp_path / "fifo")
+    files = ElfFiles()
+    for path in (*map(str, (tmp_path / "text", tmp_path / "empty", tmp_path / "fifo", tmp_path)), "/dev/zero", "\0"):
+        assert files.get(path) is None
+
+
+def small_elf() -> bytes:
+    """Return the bytes of a program with few symbols."""
+    return programs.build("mappings").read_bytes()
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Return ``data`` cut or with some bytes overwritten, often in its headers."""
+    changed = bytearray(data[: rng.randrange(len(data))] if rng.random() < 0.2 else data)
+    for _ in range(rng.randrange(1, 40)):
+        if not changed:
+            break
+        area = rng.choice((64, 1024, len(changed)))
+        at = rng.randrange(min(area, len(changed)))
+        changed[at : at + 4] = rng.choice((b"\xff" * 4, bytes(4), rng.randbytes(4)))
+    return bytes(changed)
+
+
+def test_damaged_files(tmp_path: Path, rng: random.Random) -> None:
+    """A damaged ELF file is refused or has fewer symbols; nothing else happens."""
+    whole, path = small_elf(), tmp_path / "damaged"
+    for _ in range(300):
+        path.write_bytes(damaged(whole, rng))
+        try:
+            symbols = ElfFile(str(path)).symbols
+        except (ValueError, OSError, OverflowError):
+            continue
+        assert all(isinstance(value, int) for value, _ in symbols.values.values())
+        with open(path, "rb") as stream:
+            read_symbols(stream)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200), st.integers(0, 64))
+def test_headers_of_any_bytes(noise: bytes, at: int) -> None:
+    """Whatever the bytes say: a header or none, segments or none, notes that lie within them."""
+    start = small_elf()[:1024]
+    data = start[:at] + noise + start[at + len(noise) :]
+    image.parse_header(data)
+    image.parse_segments(data[64:])
+    for align in (4, 8):
+        assert sum(len(note.data) for note in image.iter_notes(data, align)) <= len(data)
+        image.build_id(data, align)
+
+
+def test_hostile_images_in_memory(tmp_path: Path, rng: random.Random) -> None:
+    """A damaged image in a target yields objects that lie within its mappings, or none."""
+    whole, path = small_elf(), tmp_path / "image"
+    base, size = 0x7F0000000000, (len(whole) + 4095) // 4096 * 4096
+    for _ in range(300):
+        path.write_bytes(damaged(whole, rng).ljust(size, b"\0"))
+        space = Space.for_core([(base, base + size, 0, 0)], [str(path)])
+        cuts = sorted({0, size, *(rng.randrange(0, size, 4096) for _ in range(3))})
+        perms = [rng.choice(("r--p", "rw-p")) for _ in cuts[1:]]
+        pieces = [Mapping(base + a, base + b, p, a, "00:00", 1, "/x") for a, b, p in zip(cuts, cuts[1:], perms)]
+        bss = Mapping(base + size, base + size + 65536, "rw-p", 0, "00:00", 0, "")
+        for owner in find_objects(Mappings([*pieces, bss]), space, ElfFiles(), lambda first: [str(path)]):
+            assert all(base <= start < end <= bss.end for start, end in owner.writable_ranges())
+            assert owner.contains(base) and owner.end <= bss.end
+
+
+def test_an_absent_image_is_a_fault() -> None:
+    """A space without segments has no bytes and says at which address."""
+    space = Space.for_core([], [])
+    with pytest.raises(Fault) as fault:
+        space.read(4096, 8)
+    assert fault.value.args[0] == 4096
+    assert find_objects(Mappings([Mapping(0, 4096, "r--p", 0, "00:00", 1, "/x")]), space, ElfFiles(), lambda _: []) == []
