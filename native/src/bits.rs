@@ -74,19 +74,19 @@ impl SharedBits {
         self.words.get((index / 64) as usize).is_some_and(|word| word.load(Ordering::Relaxed) >> (index % 64) & 1 == 1)
     }
 
+    /// Sets the bits of whole words, from the one that holds `index` on; only one thread may do so for these words.
+    pub fn put(&self, index: u64, bits: &[u64]) {
+        for (word, bits) in self.words.iter().skip((index / 64) as usize).zip(bits) {
+            if *bits != 0 {
+                word.store(word.load(Ordering::Relaxed) | bits, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// The members that both sets have.
     pub fn common<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
-        self.members(other, |one, two| one & two)
-    }
-
-    /// The members of either set.
-    pub fn either<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
-        self.members(other, |one, two| one | two)
-    }
-
-    fn members<'a>(&'a self, other: &'a SharedBits, join: fn(u64, u64) -> u64) -> impl Iterator<Item = u64> + 'a {
         self.words.iter().zip(&other.words).enumerate().flat_map(move |(index, (one, two))| {
-            let mut word = join(one.load(Ordering::Relaxed), two.load(Ordering::Relaxed));
+            let mut word = one.load(Ordering::Relaxed) & two.load(Ordering::Relaxed);
             std::iter::from_fn(move || {
                 let bit = (word != 0).then(|| u64::from(word.trailing_zeros()))?;
                 word &= word - 1;

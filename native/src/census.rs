@@ -6,9 +6,9 @@
 
 use crate::bits::SharedBits;
 use crate::chunks::{Chunks, State, Tally};
-use crate::pools::{is_set, Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
-use crate::types::{ByAddress, Claim, Kind, TypeLayout, Types};
+use crate::types::{ByAddress, PlacedClaim, TypeLayout, Types};
 use crate::window::Window;
 use crate::work::{self, Cancelled, Control};
 use pyo3::prelude::*;
@@ -42,6 +42,16 @@ enum Place {
     Pool(u64),
     Chunk(usize, u64),
     Mapped(u64),
+}
+
+impl Place {
+    fn domain(&self) -> usize {
+        match self {
+            Place::Pool(_) => IN_POOL,
+            Place::Chunk(..) => IN_CHUNK,
+            Place::Mapped(_) => IN_MAPPED,
+        }
+    }
 }
 
 impl<'a> Heaps<'a> {
@@ -107,29 +117,20 @@ impl<'a> Heaps<'a> {
         }
     }
 
-    fn note_object(&self, place: Place) {
-        match place {
-            Place::Pool(number) => self.pool_objects.claim(number),
-            Place::Chunk(region, number) => self.chunk_objects[region].claim(number),
-            Place::Mapped(number) => self.mapped_objects.claim(number),
-        };
-    }
-
-    /// Blocks that look like objects but are claimed as buffers: `(user address, size)`.
-    fn contested(&self) -> Vec<(u64, u64)> {
+    /// Blocks that look like objects but are claimed as buffers: `(domain, user address, size)`.
+    fn contested(&self) -> Vec<(usize, u64, u64)> {
         let mut found = Vec::new();
         if let Some(pools) = self.pools {
-            found.extend(self.pool_objects.common(&self.pool_claims).map(|number| pools.block_of_number(number)));
+            let blocks = self.pool_objects.common(&self.pool_claims).map(|number| pools.block_of_number(number));
+            found.extend(blocks.map(|(address, size)| (IN_POOL, address, size)));
         }
-        if let Some(chunks) = self.chunks {
-            for (index, region) in chunks.regions.iter().enumerate() {
-                let common = self.chunk_objects[index].common(&self.chunk_claims[index]);
-                let blocks = common.filter_map(|number| region.find(region.stretch.start + number * 16));
-                found.extend(blocks.map(|(start, end, _)| (start + CHUNK_HEADER, end - start)));
-            }
+        for (index, region) in self.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
+            let common = self.chunk_objects[index].common(&self.chunk_claims[index]);
+            let blocks = common.filter_map(|number| region.find(region.stretch.start + number * 16));
+            found.extend(blocks.map(|(start, end, _)| (IN_CHUNK, start + CHUNK_HEADER, end - start)));
         }
         let mapped = self.mapped_objects.common(&self.mapped_claims).map(|number| self.mapped[number as usize]);
-        found.extend(mapped.map(|(chunk, end)| (chunk + CHUNK_HEADER, end - chunk)));
+        found.extend(mapped.map(|(chunk, end)| (IN_MAPPED, chunk + CHUNK_HEADER, end - chunk)));
         found
     }
 }
@@ -157,9 +158,40 @@ struct Worker<'a> {
     heaps: &'a Heaps<'a>,
     types: Types<'a>,
     rows: Vec<Row>,
-    used: [Tally; 3],
+    tallies: Domains,
     owners: Vec<(u64, u64, u64, u8)>,
     bytes: Vec<u8>,
+}
+
+/// By domain (pools, chunks, mmapped chunks): used blocks, those that look like objects, those that are claimed.
+#[derive(Clone, Copy, Default)]
+struct Domains {
+    used: [Tally; 3],
+    objects: [Tally; 3],
+    claimed: [Tally; 3],
+}
+
+impl Domains {
+    fn absorb(&mut self, other: &Domains) {
+        let mine = self.used.iter_mut().chain(&mut self.objects).chain(&mut self.claimed);
+        let theirs = other.used.iter().chain(&other.objects).chain(&other.claimed);
+        for (mine, theirs) in mine.zip(theirs) {
+            mine.count += theirs.count;
+            mine.bytes += theirs.bytes;
+        }
+    }
+
+    /// Used blocks less those that are objects or claimed.
+    fn unclassified(&self) -> [Tally; 3] {
+        let mut rest = self.used;
+        for (domain, left) in rest.iter_mut().enumerate() {
+            for part in [self.objects[domain], self.claimed[domain]] {
+                left.count = left.count.saturating_sub(part.count);
+                left.bytes = left.bytes.saturating_sub(part.bytes);
+            }
+        }
+        rest
+    }
 }
 
 enum Job {
@@ -175,7 +207,7 @@ const IN_MAPPED: usize = 2;
 impl<'a> Worker<'a> {
     fn new(heaps: &'a Heaps<'a>, layout: &'a TypeLayout) -> Worker<'a> {
         let types = Types::new(heaps.space, heaps.chunks, layout);
-        Worker { heaps, types, rows: Vec::new(), used: [Tally::default(); 3], owners: Vec::new(), bytes: Vec::new() }
+        Worker { heaps, types, rows: Vec::new(), tallies: Domains::default(), owners: Vec::new(), bytes: Vec::new() }
     }
 
     fn do_job(&mut self, job: &Job, control: &Control) -> Result<(), Cancelled> {
@@ -213,16 +245,23 @@ impl<'a> Worker<'a> {
         if pool.used < carved {
             pools.free_blocks(pool, bytes, &mut free);
         }
+        let mut objects: FreeBits = [0; MOST_BLOCKS / 64];
         for number in 0..carved {
             if is_set(&free, number) {
                 continue;
             }
             let start = (HEADER + u64::from(number) * size) as usize;
             let Some(block) = bytes.get(start..start + size as usize) else { break };
-            let place = || Place::Pool(pools.block_number(ordinal, number));
-            self.used[IN_POOL].add(size);
-            self.take_block(place, pool.address + start as u64, size, block);
+            if self.take_block(pool.address + start as u64, size, block) {
+                objects[(number / 64) as usize] |= 1 << (number % 64);
+            }
         }
+        let ones = |bits: &FreeBits| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        self.tallies.used[IN_POOL].add_many(u64::from(carved).saturating_sub(ones(&free)), size);
+        self.tallies.objects[IN_POOL].add_many(ones(&objects), size);
+        self.heaps
+            .pool_objects
+            .put(pools.block_number(ordinal, 0), &objects[..(pools.pool_size / pools.alignment / 64) as usize]);
     }
 
     fn take_chunks(&mut self, region: usize, from: u64, to: u64, control: &Control) -> Result<(), Cancelled> {
@@ -238,12 +277,14 @@ impl<'a> Worker<'a> {
             if state != State::Used {
                 continue;
             }
-            self.used[IN_CHUNK].add(end - start);
+            self.tallies.used[IN_CHUNK].add(end - start);
             // A chunk's last eight bytes are the next one's prev_size.
             let usable = (end - start - 8) as usize;
             let head = window.available(start + CHUNK_HEADER, usable.min(HEAD));
-            let place = || Place::Chunk(region, (start - region_of.stretch.start) / 16);
-            self.take_block(place, start + CHUNK_HEADER, end - start, head);
+            if self.take_block(start + CHUNK_HEADER, end - start, head) {
+                self.tallies.objects[IN_CHUNK].add(end - start);
+                self.heaps.chunk_objects[region].claim((start - region_of.stretch.start) / 16);
+            }
         }
         control.advance(to.saturating_sub(reported))
     }
@@ -253,52 +294,51 @@ impl<'a> Worker<'a> {
             let mut head = [0; HEAD];
             let size = end - chunk;
             let got = self.heaps.space.fill(chunk + CHUNK_HEADER, &mut head);
-            self.used[IN_MAPPED].add(size);
-            self.take_block(|| Place::Mapped(index as u64), chunk + CHUNK_HEADER, size, &head[..got]);
+            self.tallies.used[IN_MAPPED].add(size);
+            if self.take_block(chunk + CHUNK_HEADER, size, &head[..got]) {
+                self.tallies.objects[IN_MAPPED].add(size);
+                self.heaps.mapped_objects.claim(index as u64);
+            }
             control.advance(0)?;
         }
         Ok(())
     }
 
-    #[inline]
-    fn take_block(&mut self, place: impl Fn() -> Place, address: u64, size: u64, head: &[u8]) {
-        let Some((number, alive)) = self.types.object_in(head, size) else { return };
+    /// Decides one used block; true if it looks like an object.
+    #[inline(always)]
+    fn take_block(&mut self, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some((number, alive)) = self.types.object_in(head, size) else { return false };
         let number = number as usize;
         if self.rows.len() <= number {
             self.rows.resize(number + 1, Row::default());
         }
-        self.heaps.note_object(place());
         let row = &mut self.rows[number];
         if !alive {
             row.idle.add(size);
-            return;
+            return true;
         }
         row.live.add(size);
-        let kind = &self.types.kinds[number];
-        if !kind.claims.is_empty() {
-            Self::claim_buffers(self.heaps, &mut self.owners, &mut self.rows[number], kind, address, size, head);
+        if !self.types.kinds[number].claims.is_empty() {
+            self.claim_buffers(number, address, size, head);
         }
+        true
     }
 
-    fn claim_buffers(
-        heaps: &Heaps<'_>,
-        owners: &mut Vec<(u64, u64, u64, u8)>,
-        row: &mut Row,
-        kind: &Kind,
-        address: u64,
-        size: u64,
-        head: &[u8],
-    ) {
+    #[inline(never)]
+    fn claim_buffers(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
+        let kind = &self.types.kinds[number];
         for claim in &kind.claims {
-            let Some(pointer) = claimed_pointer(heaps.space, claim, kind.pre, address, size, head) else { continue };
+            let heaps = self.heaps;
+            let Some(pointer) = claimed_pointer(heaps.space, claim, address, size, head) else { continue };
             if pointer.wrapping_sub(address) < size {
                 continue;
             }
             let Some((place, block, size)) = heaps.block_at(pointer) else { continue };
             if heaps.claim(place) {
-                row.buffers.add(size);
-                if heaps.watched.contains_key(&block) {
-                    owners.push((block, address + kind.pre, kind.address, claim.role));
+                self.rows[number].buffers.add(size);
+                self.tallies.claimed[place.domain()].add(size);
+                if !heaps.watched.is_empty() && heaps.watched.contains_key(&block) {
+                    self.owners.push((block, address + kind.pre, kind.address, claim.role));
                 }
             }
         }
@@ -306,20 +346,16 @@ impl<'a> Worker<'a> {
 }
 
 /// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
-#[inline]
-fn claimed_pointer(space: &Space, claim: &Claim, pre: u64, address: u64, size: u64, head: &[u8]) -> Option<u64> {
-    let field = |offset: i64| usize::try_from(pre as i64 + offset).ok().filter(|at| (*at as u64) <= size - 8);
-    if claim.mask != 0 {
-        let at = field(claim.test)?;
-        if (crate::u32_at(head, at) & claim.mask == claim.value) != claim.equal {
-            return None;
-        }
+#[inline(always)]
+fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, head: &[u8]) -> Option<u64> {
+    if claim.mask != 0 && (crate::u32_at(head, claim.test_at) & claim.mask == claim.value) != claim.equal {
+        return None;
     }
-    let at = field(claim.offset)?;
-    let pointer = match head.get(at..at + 8) {
+    let pointer = match head.get(claim.at..claim.at + 8) {
         Some(bytes) => crate::u64_at(bytes, 0),
-        // Only types are larger than what is looked at of each block.
-        None => space.word(address + at as u64).ok()?,
+        // Only types are larger than what is looked at of each chunk.
+        None if head.len() == HEAD && claim.at as u64 + 8 <= size => space.word(address + claim.at as u64).ok()?,
+        None => return None,
     };
     Some(pointer).filter(|pointer| *pointer >= 4096)
 }
@@ -378,25 +414,22 @@ pub fn take_census(
     let workers =
         work::run(py, space, progress, total, &jobs, init, |worker, job, control| worker.do_job(job, control))?;
     let mut rows: HashMap<u64, (u64, Row)> = HashMap::new();
-    let mut used = [Tally::default(); 3];
+    let mut tallies = Domains::default();
     let mut owners = Vec::new();
     for worker in &workers {
         for (kind, row) in worker.types.kinds.iter().zip(&worker.rows) {
             rows.entry(kind.address).or_insert((kind.flags, Row::default())).1.absorb(row);
         }
-        for (sum, part) in used.iter_mut().zip(worker.used) {
-            sum.count += part.count;
-            sum.bytes += part.bytes;
-        }
+        tallies.absorb(&worker.tallies);
         owners.extend(worker.owners.iter().copied());
     }
     drop(workers);
-    settle_contested(&heaps, &layout, &mut rows);
-    let unclassified = unclassified(&heaps, used);
+    settle_contested(&heaps, &layout, &mut rows, &mut tallies);
+    let unclassified = tallies.unclassified();
     let pair = |tally: &Tally| (tally.count, tally.bytes);
     Ok(Census {
         rows: rows.into_iter().map(flat).collect(),
-        used: used.iter().map(pair).collect(),
+        used: tallies.used.iter().map(pair).collect(),
         unclassified: unclassified.iter().map(pair).collect(),
         owners,
     })
@@ -408,43 +441,23 @@ fn flat((address, (flags, row)): (u64, (u64, Row))) -> FlatRow {
 }
 
 /// What looked like an object but is a buffer stops being one.
-fn settle_contested(heaps: &Heaps<'_>, layout: &TypeLayout, rows: &mut HashMap<u64, (u64, Row)>) {
+fn settle_contested(
+    heaps: &Heaps<'_>,
+    layout: &TypeLayout,
+    rows: &mut HashMap<u64, (u64, Row)>,
+    tallies: &mut Domains,
+) {
     let mut types = Types::new(heaps.space, heaps.chunks, layout);
-    for (address, size) in heaps.contested() {
+    for (domain, address, size) in heaps.contested() {
+        tallies.objects[domain].take(size);
         let mut head = [0; HEAD];
         let got = heaps.space.fill(address, &mut head[..HEAD.min(size as usize)]);
         let Some((number, alive)) = types.object_in(&head[..got], size) else { continue };
         let kind = types.kinds[number as usize].address;
         let Some((_, row)) = rows.get_mut(&kind) else { continue };
         let tally = if alive { &mut row.live } else { &mut row.idle };
-        tally.count = tally.count.saturating_sub(1);
-        tally.bytes = tally.bytes.saturating_sub(size);
+        tally.take(size);
     }
-}
-
-/// Used blocks less those that are objects or claimed.
-fn unclassified(heaps: &Heaps<'_>, used: [Tally; 3]) -> [Tally; 3] {
-    let mut rest = used;
-    let mut take = |place: usize, bytes: u64| {
-        rest[place].count = rest[place].count.saturating_sub(1);
-        rest[place].bytes = rest[place].bytes.saturating_sub(bytes);
-    };
-    if let Some(pools) = heaps.pools {
-        for number in heaps.pool_objects.either(&heaps.pool_claims) {
-            take(IN_POOL, pools.block_of_number(number).1);
-        }
-    }
-    for (index, region) in heaps.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
-        for number in heaps.chunk_objects[index].either(&heaps.chunk_claims[index]) {
-            let found = region.find(region.stretch.start + number * 16);
-            found.into_iter().for_each(|(start, end, _)| take(IN_CHUNK, end - start));
-        }
-    }
-    for number in heaps.mapped_objects.either(&heaps.mapped_claims) {
-        let (chunk, end) = heaps.mapped[number as usize];
-        take(IN_MAPPED, end - chunk);
-    }
-    rest
 }
 
 /// The object in each block `(user address, size)`: `(object address, type address, alive)` or None.
@@ -467,50 +480,43 @@ pub fn objects_in(
 }
 
 /// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over some pools. The layout's own distances are not used.
+/// distance): blocks}`, over up to `most` pools spread over all. The layout's own distances are not used.
 #[pyfunction]
 pub fn vote_distances(
     py: Python<'_>,
     space: &Space,
     chunks: Option<&Chunks>,
-    blocks: Vec<(u64, u64)>,
+    pools: &Pools,
     layout: TypeLayout,
     mask: u64,
+    most: usize,
 ) -> PyResult<HashMap<(u64, u64), u64>> {
     let mut types = Types::new(space, chunks, &layout);
     let mut votes = HashMap::new();
-    for (index, (address, size)) in blocks.iter().enumerate() {
-        if index % 4096 == 0 {
-            py.check_signals()?;
-        }
-        let mut head = vec![0; 80.min(*size as usize)];
-        let got = space.fill(*address, &mut head);
-        for distance in (0..got.saturating_sub(15)).step_by(8) {
-            let count = crate::u64_at(&head, distance);
-            let Some(kind) = types.lookup(crate::u64_at(&head, distance + 8)) else { continue };
-            if count > 0 && count < 1 << 32 {
-                *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
-            }
+    let mut bytes = vec![0; pools.pool_size as usize];
+    let step = (pools.pools.len() / most.max(1)).max(1);
+    for pool in pools.pools.iter().step_by(step).filter(|pool| !pool.is_free()) {
+        py.check_signals()?;
+        let mut free = [0; MOST_BLOCKS / 64];
+        let got = space.fill(pool.address, &mut bytes);
+        bytes[got..].fill(0);
+        pools.free_blocks(pool, &bytes, &mut free);
+        let size = pool.block_size(pools.alignment);
+        for number in (0..pool.carved(pools.alignment)).filter(|number| !is_set(&free, *number)) {
+            let start = (HEADER + u64::from(number) * size) as usize;
+            vote_in_block(&mut types, &bytes[start..][..size.min(80) as usize], mask, &mut votes);
         }
     }
     Ok(votes)
 }
 
-/// The used blocks of up to `most` pools, spread over all: `(address, size)`.
-#[pyfunction]
-pub fn sample_blocks(space: &Space, pools: &Pools, most: usize) -> Vec<(u64, u64)> {
-    let step = (pools.pools.len() / most.max(1)).max(1);
-    let mut found = Vec::new();
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.pools.iter().step_by(step).filter(|pool| !pool.is_free()) {
-        let mut free = [0; MOST_BLOCKS / 64];
-        space.fill(pool.address, &mut bytes);
-        pools.free_blocks(pool, &bytes, &mut free);
-        let size = pool.block_size(pools.alignment);
-        let used = (0..pool.carved(pools.alignment)).filter(|number| !is_set(&free, *number));
-        found.extend(used.map(|number| (pool.address + HEADER + u64::from(number) * size, size)));
+fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
+    for distance in (0..head.len().saturating_sub(15)).step_by(8) {
+        let Some(kind) = types.lookup(crate::u64_at(head, distance + 8)) else { continue };
+        if (1..1 << 32).contains(&crate::u64_at(head, distance)) {
+            *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
+        }
     }
-    found
 }
 
 /// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.

@@ -399,6 +399,16 @@ impl Tally {
         self.count += 1;
         self.bytes += bytes;
     }
+
+    pub fn add_many(&mut self, count: u64, bytes_each: u64) {
+        self.count += count;
+        self.bytes += count * bytes_each;
+    }
+
+    pub fn take(&mut self, bytes: u64) {
+        self.count = self.count.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
 }
 
 type Found = Option<(u64, u64, &'static str)>;

@@ -54,7 +54,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
     module.add_function(wrap_pyfunction!(census::vote_distances, module)?)?;
-    module.add_function(wrap_pyfunction!(census::sample_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(census::read_once, module)?)?;
     Ok(())
 }

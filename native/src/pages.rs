@@ -67,7 +67,13 @@ struct Collector {
 }
 
 impl Collector {
+    /// Adds a run. The kernel has been seen (6.18) to say that it stopped before the last run it gave, and to give
+    /// those again: what is known already is cut off.
     fn add(&mut self, start: u64, end: u64, state: u8) {
+        let start = self.runs.last().map_or(start, |last| start.max(last.end));
+        if start >= end {
+            return;
+        }
         match self.runs.last_mut() {
             Some(last) if last.end == start && last.state == state => last.end = end,
             _ => self.runs.push(Run { start, end, state }),

@@ -44,7 +44,13 @@ pub struct Pools {
     pub pool_size: u64,
     pub alignment: u64,
     damage: Vec<(u64, &'static str, String, String)>,
+    /// For each MiB from the first arena on: the first arena that ends behind its start.
+    by_mib: Vec<u32>,
 }
+
+const MIB: u64 = 1 << 20;
+/// Arenas further apart than this are searched for, not looked up.
+const MOST_MIB: u64 = 1 << 22;
 
 impl Pool {
     pub fn block_size(&self, alignment: u64) -> u64 {
@@ -79,13 +85,36 @@ impl Pools {
     /// The pool that holds `address`, by its ordinal.
     #[inline]
     pub fn pool_at(&self, address: u64) -> Option<usize> {
-        let place = self.arenas.partition_point(|arena| arena.address <= address).checked_sub(1)?;
-        let arena = &self.arenas[place];
+        let arena = self.arena_at(address)?;
         let first = self.first_pool_address(arena);
         if address < first || address >= arena.carved {
             return None;
         }
-        Some(arena.first_pool + ((address - first) / self.pool_size) as usize)
+        // The pool size is a power of two.
+        Some(arena.first_pool + ((address - first) >> self.pool_size.trailing_zeros()) as usize)
+    }
+
+    #[inline]
+    fn arena_at(&self, address: u64) -> Option<&Arena> {
+        let base = self.arenas.first()?.address;
+        let mut place = match self.by_mib.get((address.checked_sub(base)? / MIB) as usize) {
+            Some(place) => *place as usize,
+            None => self.arenas.partition_point(|arena| arena.end <= address),
+        };
+        // Arenas may be smaller than a MiB: at most a few end inside the one of `address`.
+        while self.arenas.get(place).is_some_and(|arena| arena.end <= address) {
+            place += 1;
+        }
+        self.arenas.get(place).filter(|arena| arena.address <= address)
+    }
+
+    fn index_arenas(&mut self) {
+        let (Some(first), Some(last)) = (self.arenas.first(), self.arenas.last()) else { return };
+        let (base, granules) = (first.address, (last.end - first.address).div_ceil(MIB));
+        if granules <= MOST_MIB {
+            let place = |granule| self.arenas.partition_point(|arena| arena.end <= base + granule * MIB) as u32;
+            self.by_mib = (0..granules).map(place).collect();
+        }
     }
 
     /// The block that holds `address`: pool ordinal and number in it. None in headers, tails and free pools.
@@ -94,7 +123,8 @@ impl Pools {
         let ordinal = self.pool_at(address)?;
         let pool = &self.pools[ordinal];
         let offset = (address - pool.address).checked_sub(HEADER)?;
-        let number = (offset / pool.block_size(self.alignment)) as u32;
+        // Both are small: 32-bit division is several times faster.
+        let number = offset as u32 / pool.block_size(self.alignment) as u32;
         (!pool.is_free() && number < pool.carved(self.alignment)).then_some((ordinal, number))
     }
 
@@ -182,7 +212,8 @@ pub fn read_pools(
     pool_size: u64,
     alignment: u64,
 ) -> PyResult<Pools> {
-    let mut answer = Pools { pools: Vec::new(), arenas: Vec::new(), pool_size, alignment, damage: Vec::new() };
+    let mut answer =
+        Pools { pools: Vec::new(), arenas: Vec::new(), pool_size, alignment, damage: Vec::new(), by_mib: Vec::new() };
     let mut arenas = arenas;
     arenas.sort_by_key(|(_, address, ..)| *address);
     for part in arenas.chunks(64) {
@@ -192,6 +223,7 @@ pub fn read_pools(
             false => py.detach(|| answer.add_arenas(space, part)),
         }
     }
+    answer.index_arenas();
     Ok(answer)
 }
 
@@ -270,11 +302,7 @@ impl Pools {
     /// The block that holds `address`: `(block address, size, state)`; None outside every arena. The state is used,
     /// free, `pool header`, `free pool` or `padding`.
     fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str)> {
-        let place = self.arenas.partition_point(|arena| arena.address <= address).checked_sub(1)?;
-        let arena = &self.arenas[place];
-        if address >= arena.end {
-            return None;
-        }
+        let arena = self.arena_at(address)?;
         let Some(ordinal) = self.pool_at(address) else {
             let first = self.first_pool_address(arena);
             let (start, end) = if address < first { (arena.address, first) } else { (arena.carved, arena.end) };

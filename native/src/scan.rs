@@ -104,32 +104,53 @@ pub fn find_arena_tables(
     samples: Vec<(u64, u32)>,
     largest_arena: u64,
 ) -> Vec<(u64, u64)> {
-    let fits = |table: u64| {
-        samples.iter().all(|(pool, index)| {
-            let mut entry = [0; 24];
-            let at = table.wrapping_add(u64::from(*index) * 48);
-            if space.exact(at, &mut entry).is_err() {
-                return false;
-            }
-            let (address, carved) = (crate::u64_at(&entry, 0), crate::u64_at(&entry, 8));
-            let (free, total) = (crate::u32_at(&entry, 16), crate::u32_at(&entry, 20));
-            let inside = address <= *pool && *pool < carved && carved.wrapping_sub(address) <= largest_arena;
-            inside && free <= total && total <= 512
-        })
-    };
     let search = || {
         let words = Words::read(space, start, end);
-        let candidates = words.words.iter().enumerate().filter(|(_, word)| **word % 8 == 0 && space.covers(**word, 48));
-        candidates
-            .filter(|(_, word)| fits(**word))
+        let mut candidates: Vec<(u64, u64)> = words
+            .words
+            .iter()
+            .enumerate()
+            .filter(|(_, word)| **word % 8 == 0 && **word > 4096)
             .map(|(index, word)| (words.start + index as u64 * 8, *word))
-            .collect()
+            .collect();
+        for (pool, index) in &samples {
+            candidates = fitting_tables(space, candidates, *pool, *index, largest_arena);
+        }
+        candidates
     };
-    if space.is_remote() || samples.is_empty() {
-        return if samples.is_empty() { Vec::new() } else { search() };
+    match space.is_remote() {
+        _ if samples.is_empty() => Vec::new(),
+        true => search(),
+        false => py.detach(search),
     }
-    py.detach(search)
 }
+
+/// Of the candidates `(address, table)` those whose entry `index` is an arena with `pool` among its carved pools.
+fn fitting_tables(
+    space: &Space,
+    candidates: Vec<(u64, u64)>,
+    pool: u64,
+    index: u32,
+    largest_arena: u64,
+) -> Vec<(u64, u64)> {
+    let entry_of = |table: u64| table.wrapping_add(u64::from(index) * 48);
+    let there: Vec<(u64, u64)> =
+        candidates.into_iter().filter(|(_, table)| space.covers(entry_of(*table), ENTRY as u64)).collect();
+    let addresses: Vec<u64> = there.iter().map(|(_, table)| entry_of(*table)).collect();
+    let mut entries = vec![0; addresses.len() * ENTRY];
+    let good = space.many(&addresses, ENTRY, &mut entries);
+    let fits = |entry: &[u8]| {
+        let (address, carved) = (crate::u64_at(entry, 0), crate::u64_at(entry, 8));
+        let (free, total) = (crate::u32_at(entry, 16), crate::u32_at(entry, 20));
+        let inside = address <= pool && pool < carved && carved.wrapping_sub(address) <= largest_arena;
+        inside && free <= total && total <= 512
+    };
+    let kept = there.into_iter().zip(entries.chunks_exact(ENTRY)).zip(good);
+    kept.filter(|((_, entry), good)| *good && fits(entry)).map(|((candidate, _), _)| candidate).collect()
+}
+
+/// The part of `struct arena_object` that is looked at.
+const ENTRY: usize = 24;
 
 /// How glibc writes the header of an mmapped chunk: up to 2.42 `prev_size + size` is the mapping, since 2.43 the
 /// header's own 16 bytes are not in `size`, and bit 0 of prev_size says huge page.

@@ -83,7 +83,27 @@ pub struct Kind {
     pub flags: u64,
     /// The least size of a block that holds an object of it.
     pub least: u64,
-    pub claims: Vec<Claim>,
+    pub claims: Vec<PlacedClaim>,
+}
+
+/// A claim with its offsets counted from the start of the block.
+#[derive(Clone, Copy)]
+pub struct PlacedClaim {
+    pub at: usize,
+    pub test_at: usize,
+    pub mask: u32,
+    pub value: u32,
+    pub equal: bool,
+    pub role: u8,
+}
+
+impl PlacedClaim {
+    fn new(claim: &Claim, pre: u64) -> Option<PlacedClaim> {
+        let place = |offset: i64| usize::try_from(pre as i64 + offset).ok();
+        let (at, test_at) = (place(claim.offset)?, place(claim.test)?);
+        let Claim { mask, value, equal, role, .. } = *claim;
+        Some(PlacedClaim { at, test_at, mask, value, equal, role })
+    }
 }
 
 pub struct Types<'a> {
@@ -93,42 +113,86 @@ pub struct Types<'a> {
     known: ByAddress<Option<u32>>,
     metatypes: ByAddress<bool>,
     pub kinds: Vec<Kind>,
-    memo: [(u64, Option<u32>); MEMO],
+    memo: Box<[Memo; MEMO]>,
+    /// A set of the MiB in which types may lie, by the low bits of their number: says no quickly to nearly all pointers.
+    homes: Vec<u64>,
+    /// Distances from a block's start to an object that occur.
+    distances: Vec<usize>,
+    /// The distance that fitted last: neighbours in a pool are alike.
+    likely: usize,
 }
 
-const MEMO: usize = 256;
+/// What is known of an address: the number of its type, or NO_TYPE; and what the type demands of a block.
+#[derive(Clone, Copy)]
+struct Memo {
+    address: u64,
+    number: u32,
+    pre: usize,
+    least: u64,
+}
+
+const NO_TYPE: u32 = u32::MAX;
+const MEMO: usize = 1024;
+const HOME_BITS: u64 = 1 << 14;
 const MOST_BASES: usize = 64;
 const LARGEST_BASIC_SIZE: u64 = 1 << 20;
 
 impl<'a> Types<'a> {
     pub fn new(space: &'a Space, chunks: Option<&'a Chunks>, layout: &'a TypeLayout) -> Types<'a> {
-        Types {
+        let (gc, extra) = (layout.gc_head as usize, layout.pre_header as usize);
+        let mut types = Types {
             space,
             chunks,
             layout,
             known: ByAddress::default(),
             metatypes: ByAddress::default(),
             kinds: Vec::new(),
-            memo: [(0, None); MEMO],
+            memo: Box::new([Memo { address: 0, number: NO_TYPE, pre: usize::MAX, least: u64::MAX }; MEMO]),
+            homes: vec![0; (HOME_BITS / 64) as usize],
+            distances: if layout.flags_pre_header == 0 { vec![0, gc] } else { vec![0, gc, extra, gc + extra] },
+            likely: 0,
+        };
+        types.distances.sort_unstable();
+        types.distances.dedup();
+        layout.data.iter().for_each(|(start, end)| types.add_home(*start, *end));
+        let regions = chunks.iter().flat_map(|chunks| &chunks.regions);
+        regions.for_each(|region| types.add_home(region.stretch.start, region.stretch.end));
+        types
+    }
+
+    fn add_home(&mut self, start: u64, end: u64) {
+        for mib in (start >> 20..=end >> 20).take(HOME_BITS as usize) {
+            self.homes[(mib % HOME_BITS / 64) as usize] |= 1 << (mib % 64);
         }
     }
 
-    /// The number of the type at `address`, if it is one.
     #[inline]
+    fn is_home(&self, address: u64) -> bool {
+        let mib = address >> 20;
+        self.homes[(mib % HOME_BITS / 64) as usize] >> (mib % 64) & 1 == 1
+    }
+
+    /// The number of the type at `address`, if it is one.
     pub fn lookup(&mut self, address: u64) -> Option<u32> {
-        if address < 4096 || address % 8 != 0 {
-            return None;
+        let memo = &self.memo[slot_of(address)];
+        if memo.address == address {
+            return Some(memo.number).filter(|number| *number != NO_TYPE);
         }
-        let slot = ((address >> 4) ^ (address >> 12)) as usize % MEMO;
-        if self.memo[slot].0 == address {
-            return self.memo[slot].1;
+        if address < 4096 || address % 8 != 0 || !self.is_home(address) {
+            return None;
         }
         let answer = match self.known.get(&address) {
             Some(answer) => *answer,
             None if !self.may_lie_at(address) => return None,
             None => self.decide(address),
         };
-        self.memo[slot] = (address, answer);
+        self.memo[slot_of(address)] = match answer {
+            Some(number) => {
+                let kind = &self.kinds[number as usize];
+                Memo { address, number, pre: kind.pre as usize, least: kind.least }
+            }
+            None => Memo { address, number: NO_TYPE, pre: usize::MAX, least: u64::MAX },
+        };
         answer
     }
 
@@ -176,7 +240,8 @@ impl<'a> Types<'a> {
         let extra = if flags & layout.flags_pre_header != 0 { layout.pre_header } else { 0 };
         let pre = gc + extra;
         let least = if flags & layout.flag_no_minimum != 0 { pre + layout.ob_type + 8 } else { pre + basic };
-        Some(Kind { address, pre, flags, least, claims: self.claims(address, flags) })
+        let claims = self.claims(address, flags).iter().filter_map(|claim| PlacedClaim::new(claim, pre)).collect();
+        Some(Kind { address, pre, flags, least, claims })
     }
 
     /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.
@@ -216,26 +281,50 @@ impl<'a> Types<'a> {
 
     /// The type of the object in the block whose first bytes are `head`: the type's number and whether it is alive.
     /// An object on a free list has its type still, and a reference count of zero.
-    #[inline]
+    #[inline(always)]
     pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        let mut pre = 0;
-        while pre + 16 <= head.len().min(80) {
-            let kind = self.lookup(crate::u64_at(head, pre + 8));
-            if let Some(kind) = kind {
-                let found = &self.kinds[kind as usize];
-                if found.pre == pre as u64 && found.least <= size {
-                    let count = crate::u64_at(head, pre);
-                    if count < LARGEST_COUNT && !(count > 1 << 20 && self.is_data(count)) {
-                        return Some((kind, count != 0));
-                    }
-                }
+        // Nearly every block is like the one before it: nothing but this has to be fast.
+        if let Some(words) = head.get(self.likely..self.likely + 16) {
+            let (count, address) = (crate::u64_at(words, 0), crate::u64_at(words, 8));
+            let memo = &self.memo[slot_of(address)];
+            let fits = memo.address == address && memo.pre == self.likely && memo.least <= size;
+            if fits && count.wrapping_sub(1) < SMALL_COUNT {
+                return Some((memo.number, true));
             }
-            pre += 16;
+        }
+        self.search_object(head, size)
+    }
+
+    #[inline(never)]
+    fn search_object(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
+        for place in 0..self.distances.len() {
+            let distance = self.distances[place];
+            if let Some(found) = self.object_at(head, distance, size) {
+                self.likely = distance;
+                return Some(found);
+            }
         }
         None
     }
+
+    fn object_at(&mut self, head: &[u8], distance: usize, size: u64) -> Option<(u32, bool)> {
+        let words = head.get(distance..distance + 16)?;
+        let number = self.lookup(crate::u64_at(words, 8))?;
+        let kind = &self.kinds[number as usize];
+        let count = crate::u64_at(words, 0);
+        let fits = kind.pre == distance as u64 && kind.least <= size;
+        let counts = count < LARGEST_COUNT && !(count > SMALL_COUNT && self.is_data(count));
+        (fits && counts).then_some((number, count != 0))
+    }
 }
 
+#[inline(always)]
+fn slot_of(address: u64) -> usize {
+    ((address >> 4) ^ (address >> 14)) as usize % MEMO
+}
+
+/// So many references are surely a count; more may be an address in a program's data.
+const SMALL_COUNT: u64 = 1 << 20;
 /// More references than memory can hold. A pointer in the place of the count is larger, unless the program lies in the
 /// lowest 4 GiB: then it points into the program's data.
 const LARGEST_COUNT: u64 = 1 << 32;
