@@ -12,10 +12,10 @@ from gdbheap.allocators.stacks import Stack, find_stacks
 from gdbheap.errors import GdbheapError, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
+from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
-Ranges = list[tuple[int, int]]
 
 
 class Heap:
@@ -161,21 +161,3 @@ class Heap:
     def partial(self) -> bool:
         """Whether an answer may lack something: then the exit status is 1."""
         return self.target.partial or bool(self.damage)
-
-
-def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
-    """The parts of ``ranges`` that are in none of ``holes``; both ascending, each disjoint, holes may overlap."""
-    rest: Ranges = []
-    for start, end in ranges:
-        at = start
-        for low, high in holes:
-            if high <= at:
-                continue
-            if low >= end:
-                break
-            if low > at:
-                rest.append((at, low))
-            at = max(at, high)
-        if at < end:
-            rest.append((at, end))
-    return rest

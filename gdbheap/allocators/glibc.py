@@ -19,6 +19,7 @@ from gdbheap.allocators.glibc_locate import (
 from gdbheap.errors import Fault
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Damage, Target
 
 HEAP_MAX = 64 << 20
@@ -28,7 +29,6 @@ PAGE = 4096
 HEADER = 16
 VERSION_MARK = b"stable release version "
 
-Ranges = list[tuple[int, int]]
 Progress = Callable[[int, int], object]
 
 
@@ -114,25 +114,39 @@ class Glibc:
     # Where the arenas' memory lies.
 
     def _stretches(self) -> list[Stretch]:
-        stretches = self._main_stretch()
-        for index, state in enumerate(self.arenas[1:], start=1):
-            stretches.extend(self._heaps_of(index, state))
-        return stretches
+        heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
+        extents = self._main_extents() if self.main.system_mem else []
+        main = [Stretch(0, *extent, self._top_in(extent), self.main.fast, True) for extent in extents]
+        return main + heaps
 
-    def _main_stretch(self) -> list[Stretch]:
-        main, start = self.main, (self.par.sbrk_base + 15) // 16 * 16
-        if not main.system_mem or not 0 < start <= main.top:
-            return []
+    def _top_in(self, extent: tuple[int, int]) -> int:
+        return self.main.top if extent[0] <= self.main.top < extent[1] else 0
+
+    def _main_extents(self) -> Ranges:
+        """One stretch from the first ``sbrk`` to the end of top, or the many of an arena that ``sbrk`` once failed."""
+        start = (self.par.sbrk_base + 15) // 16 * 16
         try:
-            end = main.top + (self.target.space.u64(main.top + 8) & ~7)
+            end = self.main.top + (self.target.space.u64(self.main.top + 8) & ~7)
         except Fault as fault:
             self._report(fault.args[0], "top chunk of the main arena", "bytes that can be read", "absent bytes")
             return []
-        mapping = self.target.mappings.find(start)
-        if mapping is None or end > mapping.end:
-            self._report(main.top, "size of the top chunk", "an end inside the heap", f"{end:#x}")
-            end = mapping.end if mapping else start
-        return [Stretch(0, start, end, main.top, main.fast, True)] if start < end else []
+        if not self.main.noncontiguous:
+            limit = self._run_end(start)
+            if not start <= self.main.top < end <= limit:
+                self._report(self.main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")
+            return [(start, min(end, limit))] if start < min(end, limit) else []
+        candidates = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
+        ranges = subtract(joined(candidates), sorted(self.heap_reserves))
+        return _native.find_extents(self.target.space, ranges, self.main.top, PAGE)
+
+    def _run_end(self, address: int) -> int:
+        """Where the writable memory around ``address`` ends; the kernel may keep it as several mappings."""
+        end = address
+        mapping = self.target.mappings.find(end)
+        while mapping is not None and mapping.writable and mapping.anonymous:
+            end = mapping.end
+            mapping = self.target.mappings.find(end)
+        return end
 
     def _heap_span(self) -> int:
         huge = self.par.hp_pagesize
@@ -214,7 +228,8 @@ class Glibc:
                 firsts = {stretch.start for stretch in self.stretches if stretch.arena == totals.index}
                 walked += sum(end - start for start, end in self._heap_headers if end in firsts)
             else:
-                walked += sum(s.start - self.par.sbrk_base for s in self.stretches if s.arena == 0)
+                # A first break that is not 16-aligned; extents are page-aligned.
+                walked += -self.par.sbrk_base % HEADER if not self.main.noncontiguous else 0
             if walked != totals.system:
                 self.warnings.append(
                     f"arena {totals.index} holds {totals.system} bytes by its own count, {walked} were walked"
@@ -271,7 +286,7 @@ class Glibc:
 
     def owned_ranges(self) -> Ranges:
         """What arenas own: the main heap and the reserves of the thread heaps, ascending."""
-        main = [(self.par.sbrk_base, s.end) for s in self.stretches if s.arena == 0]
+        main = [(s.start // PAGE * PAGE, s.end) for s in self.stretches if s.arena == 0]
         return sorted(main + self.heap_reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:

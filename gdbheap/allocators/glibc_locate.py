@@ -19,7 +19,7 @@ from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target
+from gdbheap.target.target import Target, Thread
 
 BINS = 127
 MOST_ARENAS = 65536
@@ -205,13 +205,19 @@ def _score(par: MallocPar, main: MallocState) -> int:
 
 
 def find_tcaches(target: Target, is_arena: ArenaTest) -> list[Tcache]:
-    """The cache of every thread that has one; the layouts are told apart by the size of the cache's own chunk."""
-    found: list[Tcache] = []
+    """The cache of every thread that has one; the layouts are told apart by the size of the cache's own chunk.
+
+    ``tcache`` is a thread-local variable: it lies at the same distance below every thread pointer. So of all places
+    that look like a pointer to a cache, the distance at which most threads have one is right.
+    """
+    found: dict[int, list[Tcache]] = {}
     for thread in target.threads:
-        cache = _tcache_below(target, thread.tid, thread.fs_base, is_arena) if thread.fs_base > TLS_BYTES else None
-        if cache is not None and all(cache.address != other.address for other in found):
-            found.append(cache)
-    return found
+        for distance, cache in _tcaches_below(target, thread, is_arena):
+            found.setdefault(distance, []).append(cache)
+    if not found:
+        return []
+    caches = max(found.values(), key=lambda caches: (len(caches), sum(len(cache.lists) for cache in caches)))
+    return list({cache.address: cache for cache in caches}.values())
 
 
 class ArenaTest:
@@ -224,28 +230,27 @@ class ArenaTest:
         return any(start <= address < end for start, end in self._ranges)
 
 
-def _tcache_below(target: Target, tid: int, thread_pointer: int, is_arena: ArenaTest) -> Tcache | None:
-    start = thread_pointer - TLS_BYTES
-    raw = target.space.read_available(start, TLS_BYTES)
-    if len(raw) < TLS_BYTES:
-        # The thread-local block may begin in the mapping's first page.
-        mapping = target.mappings.find(thread_pointer)
-        start = max(start, mapping.start) if mapping else start
-        raw = target.space.read_available(start, thread_pointer - start)
-    for (pointer,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8]):
+def _tcaches_below(target: Target, thread: Thread, is_arena: ArenaTest) -> Iterator[tuple[int, Tcache]]:
+    """(distance below the thread pointer, cache) of every pointer there that could be one to a cache."""
+    mapping = target.mappings.find(thread.fs_base - 8)
+    if mapping is None:
+        return
+    start = max(thread.fs_base - TLS_BYTES, mapping.start)
+    raw = target.space.read_available(start, thread.fs_base - start)
+    for index, (pointer,) in enumerate(struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])):
         if pointer % 16 == 0 and is_arena(pointer):
             lists = _read_tcache(target, pointer, is_arena)
             if lists is not None:
-                return Tcache(tid, pointer, lists)
-    return None
+                yield thread.fs_base - start - 8 * index, Tcache(thread.tid, pointer, lists)
 
 
 def _read_tcache(target: Target, address: int, is_arena: ArenaTest) -> list[tuple[int, int]] | None:
     try:
         size = target.space.u64(address - 8) & ~7
         for layout in variants("glibc", "tcache_perthread_struct"):
-            if layout["chunk"] == size:
-                return _parse_tcache(target.space.read(address, size - 16), layout, is_arena)
+            # A remainder too small for a chunk of its own stays with the cache's.
+            if layout["chunk"] in (size, size - 16):
+                return _parse_tcache(target.space.read(address, size - 8), layout, is_arena)
     except Fault:
         return None
     return None

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import GdbheapError
-from gdbheap.heap import Heap, subtract
+from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
+from gdbheap.target.ranges import subtract
 
 # Ascending rank: the later owner gets a page that both touch.
 OWNERS = (
@@ -101,6 +102,9 @@ class Ledger:
     findings: list[Finding]
 
 
+# Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
+USER_END = 1 << 63
+
 Sums = dict[str, tuple[int, int, int]]
 
 
@@ -168,7 +172,7 @@ class _Layout:
         self.pieces.sort()
         taken = [(start, end) for start, end, _owner in self.pieces]
         mappings = list(self._heap.target.mappings)
-        whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.path != "[vsyscall]"]
+        whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < USER_END]
         starts = [mapping.start for mapping in mappings]
         for start, end in subtract(whole, taken):
             mapping = mappings[bisect_right(starts, start) - 1]

@@ -15,7 +15,7 @@ from gdbheap.objects.contents import short_text
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import ROLES, Family, families
 
-SAMPLED_POOLS = 400
+SAMPLED_POOLS = 200
 LEAST_VOTES = 20
 ANY = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT | cpython.FLAG_MANAGED_WEAKREF
 PRE_HEADER = 16
@@ -81,8 +81,9 @@ class Objects:
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
         """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
-        blocks = _native.sample_blocks(self.target.space, self.python.pools, SAMPLED_POOLS)
-        votes = _native.vote_distances(self.target.space, self._chunks, blocks, layout, ANY)
+        votes = _native.vote_distances(
+            self.target.space, self._chunks, self.python.pools, layout, ANY, SAMPLED_POOLS
+        )
         gc_head = _winner(votes, cpython.FLAG_GC)
         if gc_head is None:
             raise Unsupported(

@@ -105,8 +105,8 @@ impl<'a> Heaps<'a> {
 
     fn chunk_at(&self, address: u64) -> Option<(usize, (u64, u64, State))> {
         let chunks = self.chunks?;
-        let region = chunks.region_of(address)?;
-        Some((region, chunks.regions[region].find(address)?))
+        let found = chunks.holder(address)?;
+        Some((chunks.region_of(found.0)?, found))
     }
 
     fn claim(&self, place: Place) -> bool {

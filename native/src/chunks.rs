@@ -307,7 +307,7 @@ impl<'a> Walk<'a> {
         let double = fences.len() >= 2
             && fences[fences.len() - 2].0 + GRAIN == at - GRAIN
             && fences[fences.len() - 2].1 == State::Fence;
-        if !double || at >= self.region.stretch.end {
+        if !double || at >= self.region.stretch.end || self.header(at).is_some_and(|next| next.size() == GRAIN) {
             return at;
         }
         let next = self.next_sound(at);
@@ -342,7 +342,7 @@ impl<'a> Walk<'a> {
         self.next_sound(at + GRAIN)
     }
 
-    /// The next address from which a walk reaches the end, or `SOUND_STEPS` sound chunks in a row.
+    /// The next address from which a walk reaches an end, or takes `SOUND_STEPS` sound chunks in a row.
     fn next_sound(&mut self, from: u64) -> u64 {
         let end = self.region.stretch.end;
         let mut at = from;
@@ -367,6 +367,10 @@ impl<'a> Walk<'a> {
             }
             if at == top {
                 return size == end - at;
+            }
+            if size == GRAIN && before != 0 {
+                // The end of a stretch of the main arena: a double fence.
+                return self.header(at + GRAIN).is_some_and(|second| second.size() == GRAIN);
             }
             if size < SMALLEST || size % GRAIN != 0 || size > end - at {
                 return false;
@@ -426,6 +430,11 @@ impl Chunks {
 
     pub fn locate(&self, address: u64) -> Option<(u64, u64, State)> {
         self.regions[self.region_of(address)?].find(address)
+    }
+
+    /// The block whose bytes hold `address`: a used chunk's reach eight bytes into the next header.
+    pub fn holder(&self, address: u64) -> Option<(u64, u64, State)> {
+        self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
     }
 
     /// Follows the fast bins by the links collected in the walk.
@@ -541,10 +550,11 @@ impl Chunks {
         })
     }
 
-    /// The block that holds each address: `(chunk address, size, state)`, or None outside every region.
+    /// The block whose bytes hold each address: `(chunk address, size, state)`, or None outside every region. A chunk
+    /// holds what malloc_usable_size says: from its size word to behind the next chunk's prev_size.
     fn find_many(&self, addresses: Vec<u64>) -> Vec<Found> {
         let named = |(start, end, state): (u64, u64, State)| (start, end - start, STATES[state as usize]);
-        addresses.iter().map(|address| self.locate(*address).map(named)).collect()
+        addresses.iter().map(|address| self.holder(*address).map(named)).collect()
     }
 
     /// The arena of the region that holds `address`.

@@ -203,24 +203,23 @@ fn mapped_total(words: (u64, u64), style: MmappedStyle) -> (u64, u64) {
 
 fn mmapped_at(window: &mut Window<'_>, base: u64, end: u64, style: MmappedStyle) -> Option<(u64, u64)> {
     let (shift, total) = mmapped_header(window, base, style)?;
-    if shift != 0 || total > end - base {
+    if shift != 0 {
         return None;
     }
-    // memalign moves the header inside and leaves the first one stale: a header further in, whose prev_size is its
-    // distance from the base and whose total is the same, is the live one.
+    // memalign moves the header inside and leaves the first one as it was; a later mremap changes only the live one.
+    // So a header further in whose prev_size is its distance from the base is the one that counts.
     let mut alignment = 32;
-    while alignment < total {
+    while alignment < end - base {
         let chunk = (base + 16).next_multiple_of(alignment) - 16;
-        if chunk > base && chunk - base < total {
-            if let Some((shift, inner)) = mmapped_header(window, chunk, style) {
-                if shift == chunk - base && inner == total {
-                    return Some((chunk, total));
-                }
+        if chunk > base && chunk < end {
+            match mmapped_header(window, chunk, style) {
+                Some((shift, inner)) if shift == chunk - base && inner <= end - base => return Some((chunk, inner)),
+                _ => {}
             }
         }
         alignment *= 2;
     }
-    Some((base, total))
+    (total <= end - base).then_some((base, total))
 }
 
 /// `(distance from the mapping's base, bytes mapped)` if the words at `chunk` are an mmapped chunk's.
@@ -232,8 +231,68 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
     sound.then_some((shift, total))
 }
 
-/// The words of [start, end) as integers; bytes that cannot be read are zeros.
+/// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing
+/// before it, and a walk from there ends at a double fencepost on a page's end, or at `top`. `(start, end)` of each.
 #[pyfunction]
-pub fn words(space: &Space, start: u64, end: u64) -> Vec<u64> {
-    Words::read(space, start, end).words
+pub fn find_extents(
+    py: Python<'_>,
+    space: &Space,
+    ranges: Vec<(u64, u64)>,
+    top: u64,
+    page: u64,
+) -> PyResult<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    for (start, end) in ranges {
+        py.check_signals()?;
+        let search = || extents_in(space, start, end, top, page.max(16));
+        found.extend(if space.is_remote() { search() } else { py.detach(search) });
+    }
+    Ok(found)
+}
+
+fn extents_in(space: &Space, start: u64, end: u64, top: u64, page: u64) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let mut window = Window::new(space, end);
+    let mut at = start;
+    while at < end {
+        match extent_at(&mut window, at, end, top, page) {
+            Some(stop) => {
+                found.push((at, stop));
+                at = stop.next_multiple_of(page);
+            }
+            None => at = space.next_backed(at + page).map_or(end, |next| next / page * page),
+        }
+    }
+    found
+}
+
+fn extent_at(window: &mut Window<'_>, start: u64, limit: u64, top: u64, page: u64) -> Option<u64> {
+    let header = |window: &mut Window<'_>, at: u64| -> Option<(u64, u64)> {
+        let bytes = window.bytes(at, 16).ok()?;
+        Some((crate::u64_at(bytes, 0), crate::u64_at(bytes, 8)))
+    };
+    let (prev_size, word) = header(window, start)?;
+    if prev_size != 0 || word & 7 != 1 {
+        return None;
+    }
+    let mut at = start;
+    loop {
+        let (_, word) = header(window, at)?;
+        let (size, rest) = (word & !7, limit.checked_sub(at)?);
+        if at == top {
+            return (size <= rest).then_some(at + size);
+        }
+        if size == 16 && at > start {
+            // Two, or three where the old top was too small to be freed.
+            let mut stop = at + 16;
+            while stop % page != 0 && stop < at + 48 && header(window, stop)?.1 & !7 == 16 {
+                stop += 16;
+            }
+            return (stop % page == 0 && stop >= at + 32).then_some(stop);
+        }
+        if size < 32 || size % 16 != 0 || size >= rest {
+            return None;
+        }
+        at += size;
+    }
 }

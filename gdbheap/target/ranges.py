@@ -1,0 +1,37 @@
+"""Arithmetic on ranges of addresses: lists of (start, end), ascending."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+Ranges = list[tuple[int, int]]
+
+
+def joined(ranges: Ranges) -> Ranges:
+    """The same addresses with ranges that touch or overlap made one."""
+    result: Ranges = []
+    for start, end in ranges:
+        if result and result[-1][1] >= start:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return result
+
+
+def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
+    """The parts of ``ranges`` (disjoint) that are in none of ``holes`` (which may overlap)."""
+    holes = joined(holes)
+    starts = [start for start, _end in holes]
+    rest: Ranges = []
+    for start, end in ranges:
+        at = start
+        index = max(0, bisect_right(starts, start) - 1)
+        while index < len(holes) and holes[index][0] < end:
+            low, high = holes[index]
+            if low > at:
+                rest.append((at, low))
+            at = max(at, high)
+            index += 1
+        if at < end:
+            rest.append((at, end))
+    return rest
