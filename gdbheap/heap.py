@@ -75,6 +75,12 @@ class Heap:
         return self.glibc.walk(self._labelled("walking glibc's heaps"))
 
     @property
+    def walked(self) -> Glibc:
+        """glibc's malloc after the walk over its arenas."""
+        self.glibc.walk(self._labelled("walking glibc's heaps"))
+        return self.glibc
+
+    @property
     def stacks(self) -> list[Stack]:
         """The threads' stacks, ascending."""
         found: list[Stack] = self._part("stacks", lambda: find_stacks(self.target))
@@ -84,6 +90,10 @@ class Heap:
     def mapped(self) -> list[MappedChunk]:
         """glibc's mmapped chunks, ascending."""
         return self.glibc.find_mapped(self.unowned_ranges())
+
+    def mapped_at(self, address: int) -> MappedChunk | None:
+        """The mmapped chunk that holds ``address``, or None."""
+        return self.glibc.mapped_at(address) if self.mapped else None
 
     @property
     def objects(self) -> Objects:
@@ -122,7 +132,7 @@ class Heap:
         return report
 
     def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no arena, no stack and no object's .bss: where mmapped chunks lie."""
+        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie."""
         owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
         owned += [pair for loaded in self.target.objects for pair in loaded.bss]
         python = self.python_or_none

@@ -93,8 +93,14 @@ class Glibc:
         self.is_arena = ArenaTest([(stretch.start, stretch.end) for stretch in self.stretches])
         self.tcaches: list[Tcache] = find_tcaches(target, self.is_arena)
         self.safe_linking = self._detect_safe_linking()
-        facts.add("thread caches", f"{len(self.tcaches)} of {len(target.threads)} threads", "a chunk of the cache's size below each thread pointer")
-        facts.add("safe-linking", "yes" if self.safe_linking else "no", "which decoding of the thread caches' links ends them")
+        facts.add(
+            "thread caches",
+            f"{len(self.tcaches)} of {len(target.threads)} threads",
+            "a chunk of the cache's size below each thread pointer",
+        )
+        facts.add(
+            "safe-linking", "yes" if self.safe_linking else "no", "which decoding of the thread caches' links ends them"
+        )
         self.version = _version(self.libc)
         if self.version:
             facts.add("glibc", self.version, f"text of {self.libc.path}, whose build-id is the one in memory")
@@ -167,7 +173,9 @@ class Glibc:
                 self._report(fault.args[0], f"heap_info of arena {index}", "bytes that can be read", "absent bytes")
                 break
             if owner != state.address or not 0 < size <= span:
-                self._report(heap, f"heap_info of arena {index}", f"ar_ptr {state.address:#x}", f"{owner:#x}, size {size:#x}")
+                self._report(
+                    heap, f"heap_info of arena {index}", f"ar_ptr {state.address:#x}", f"{owner:#x}, size {size:#x}"
+                )
                 break
             stretches.append(self._stretch_of_heap(index, state, heap, heap + size, heap == first))
             heap = previous
@@ -211,9 +219,7 @@ class Glibc:
         """Every block of every arena; kept. Raises KeyboardInterrupt."""
         if self._chunks is None:
             lists = [entry for tcache in self.tcaches for entry in tcache.lists]
-            stretches = [
-                Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches
-            ]
+            stretches = [Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches]
             space = self.target.space
             self._chunks, _taken = _native.walk_chunks(space, stretches, lists, self.safe_linking, progress)
             self.damage.extend(Damage(*row) for row in self._chunks.damage)
@@ -245,9 +251,7 @@ class Glibc:
                 sums[arena][state][1] += size
         return [self._totals_of(index, state, sums[index], states) for index, state in enumerate(self.arenas)]
 
-    def _totals_of(
-        self, index: int, state: MallocState, sums: list[list[int]], states: dict[str, int]
-    ) -> ArenaTotals:
+    def _totals_of(self, index: int, state: MallocState, sums: list[list[int]], states: dict[str, int]) -> ArenaTotals:
         def size(name: str) -> int:
             return sums[states[name]][1]
 
@@ -281,7 +285,8 @@ class Glibc:
         count, size = len(self._mapped or []), sum(chunk.size for chunk in self._mapped or [])
         if (count, size) != (self.par.n_mmaps, self.par.mmapped_mem):
             self.warnings.append(
-                f"mp_ counts {self.par.n_mmaps} mmapped chunks of {self.par.mmapped_mem} bytes, found were {count} of {size}"
+                f"mp_ counts {self.par.n_mmaps} mmapped chunks of {self.par.mmapped_mem} bytes, "
+                f"found were {count} of {size}"
             )
 
     def owned_ranges(self) -> Ranges:
@@ -290,10 +295,10 @@ class Glibc:
         return sorted(main + self.heap_reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
-        """The mmapped chunk that holds ``address``, of those found."""
+        """The mmapped chunk that holds ``address``, of those found; what memalign skipped before it is nobody's."""
         chunks = self._mapped or []
         index = bisect_right([chunk.base for chunk in chunks], address) - 1
-        return chunks[index] if index >= 0 and address < chunks[index].end else None
+        return chunks[index] if index >= 0 and chunks[index].chunk <= address < chunks[index].end else None
 
 
 @dataclass(frozen=True)

@@ -119,11 +119,15 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
                 states = _fitting_ring(target, bins)
                 if states:
                     confirmed = confirm(loaded, "main_arena", states[0].address)
-                    facts.add("main_arena", states[0].address, "the shape of its bins and its ring of arenas", confirmed)
-                    facts.add("malloc_state", f"as since glibc {states[0].layout['since']}", "which layout closes the ring")
+                    facts.add(
+                        "main_arena", states[0].address, "the shape of its bins and its ring of arenas", confirmed
+                    )
+                    facts.add(
+                        "malloc_state", f"as since glibc {states[0].layout['since']}", "which layout closes the ring"
+                    )
                     return states, loaded
     raise Unsupported(
-        "no glibc malloc in this target: no loaded object's data holds an array of 127 bins with a closed ring of arenas"
+        "no glibc malloc in this target: no loaded object's data holds 127 bins and a closed ring of arenas"
     )
 
 
@@ -155,7 +159,9 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
     if best is None or score < 10:
         raise Unsupported("glibc's mp_ was not found near main_arena: no place fits any known struct malloc_par")
-    facts.add("mp_", best.address, f"its fields bound each other ({score} points)", confirm(loaded, "mp_", best.address))
+    facts.add(
+        "mp_", best.address, f"its fields bound each other ({score} points)", confirm(loaded, "mp_", best.address)
+    )
     facts.add("malloc_par", f"as since glibc {best.layout['since']}", "which layout scores best")
     return best
 

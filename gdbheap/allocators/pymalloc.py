@@ -55,7 +55,9 @@ class Pymalloc:
         self.facts = facts
         self.damage: list[Damage] = []
         if not has_python(target):
-            raise NotAPython("there is no Python in this process: no loaded object is named python or exports PyType_Type")
+            raise NotAPython(
+                "there is no Python in this process: no loaded object is named python or exports PyType_Type"
+            )
         self.usedpools, self.class_count, self.module = self._find_usedpools()
         self.alignment = 512 // self.class_count
         samples = self._sample_pools()
@@ -78,7 +80,9 @@ class Pymalloc:
                     if self._is_usedpools(address, count):
                         classes = 64 if count >= 64 else LEAST_CLASSES
                         confirmed = confirm(loaded, "usedpools", address)
-                        self.facts.add("usedpools", address, f"{count} list heads in a row, with pools on them", confirmed)
+                        self.facts.add(
+                            "usedpools", address, f"{count} list heads in a row, with pools on them", confirmed
+                        )
                         return address, classes, loaded
         raise Unsupported(
             f"no pymalloc with pools in use was found (looked for usedpools in {', '.join(tried[:6])}): "
@@ -133,7 +137,9 @@ class Pymalloc:
                 confirmed = confirm(self.module, "arenas", found[0][0])
                 self.facts.add("arenas", found[0][0], f"fits the arenaindex of {len(samples)} pools", confirmed)
                 return found[0][1], found[0][0]
-        raise Unsupported("pymalloc's table of arenas was not found: no pointer in the interpreter's data fits its pools")
+        raise Unsupported(
+            "pymalloc's table of arenas was not found: no pointer in the interpreter's data fits its pools"
+        )
 
     def _count(self) -> int:
         """``maxarenas``: right before ``arenas`` in 3.11 and older, right behind it since 3.12."""
@@ -143,7 +149,12 @@ class Pymalloc:
             except Fault:
                 continue
             if 0 < count <= MOST_ARENAS and self._fits(count):
-                self.facts.add("maxarenas", count, f"the word {offset:+d} bytes from arenas", confirm(self.module, "maxarenas", self.table_pointer + offset))
+                self.facts.add(
+                    "maxarenas",
+                    count,
+                    f"the word {offset:+d} bytes from arenas",
+                    confirm(self.module, "maxarenas", self.table_pointer + offset),
+                )
                 return count
         return self._plausible_count()
 
@@ -187,4 +198,6 @@ def _is_slot(slot: tuple[int, ...]) -> bool:
     address, pool_address, free, total = slot[:4]
     if address == 0:
         return True
-    return address % 4096 == 0 and free <= total <= MOST_ARENA_POOLS and address <= pool_address <= address + LARGEST_ARENA
+    return (
+        address % 4096 == 0 and free <= total <= MOST_ARENA_POOLS and address <= pool_address <= address + LARGEST_ARENA
+    )

@@ -1,8 +1,8 @@
 """Which memory is a thread's stack.
 
 A thread's ``struct pthread``, where the thread pointer points, holds its stack's address, size and guard size in three
-words that follow each other (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``). The kernel may have merged
-the stack's mapping with its neighbour, so the mapping alone does not tell where the stack ends.
+words that follow each other (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``). The kernel may have
+merged the stack's mapping with its neighbour, so the mapping alone does not tell where the stack ends.
 """
 
 from __future__ import annotations

@@ -50,12 +50,12 @@ class Arenas:
 
 def arenas(heap: Heap) -> Arenas:
     """Every arena in the order in which ``malloc_stats`` prints them. Raises Unsupported without glibc's malloc."""
-    heap.chunks
+    glibc = heap.walked
     rows = [
         Arena(t.index, t.address, t.system, t.in_use, t.free, t.fast, t.tcache, t.top, t.used_chunks, t.free_chunks)
-        for t in heap.glibc.totals()
+        for t in glibc.totals()
     ]
-    par = heap.glibc.par
+    par = glibc.par
     system = sum(row.system for row in rows) + par.mmapped_mem
     in_use = sum(row.in_use for row in rows) + par.mmapped_mem
     return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use))

@@ -93,8 +93,7 @@ def _glibc_block(heap: Heap, address: int) -> Block | None:
     if found is not None:
         chunk, size, state = found
         return Block(chunk + HEADER, size, state, "glibc", heap.chunks.arena_of(chunk), _list_name(state, size))
-    heap.mapped
-    mapped = heap.glibc.mapped_at(address)
+    mapped = heap.mapped_at(address)
     if mapped is None:
         return None
     return Block(mapped.chunk + HEADER, mapped.end - mapped.chunk, "used", "glibc", None, "mmapped")
@@ -125,7 +124,9 @@ def _owner(heap: Heap, block: Block) -> Owner | None:
 def _whose(heap: Heap, address: int, block: Block | None) -> str:
     """Whose memory an address is, in words."""
     if block is not None:
-        return f"{block.allocator} arena {block.arena}" if block.arena is not None else f"{block.allocator} {block.list}"
+        return (
+            f"{block.allocator} arena {block.arena}" if block.arena is not None else f"{block.allocator} {block.list}"
+        )
     stack = next((stack for stack in heap.stacks if stack.start <= address < stack.end), None)
     if stack is not None:
         return f"stack of thread {stack.tid}"
@@ -134,5 +135,3 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
         return loaded.path
     mapping = heap.target.mappings.find(address)
     return "shared memory" if mapping and not mapping.private else "other"
-
-

@@ -79,7 +79,15 @@ def _pymalloc_holes(heap: Heap, minimum: int) -> list[Hole]:
     if python is None or minimum > python.arena_size:
         return []
     return [
-        Hole(start, end - start, _resident(heap, start, end), arena, "pymalloc", _neighbour(before, 0), _neighbour(behind, 0))
+        Hole(
+            start,
+            end - start,
+            _resident(heap, start, end),
+            arena,
+            "pymalloc",
+            _neighbour(before, 0),
+            _neighbour(behind, 0),
+        )
         for start, end, arena, before, behind in python.pools.holes(heap.target.space, max(minimum, 1))
     ]
 

@@ -223,6 +223,8 @@ def _settle(heap: Heap, sums: Sums) -> Sums:
     missing = rss.bytes - sum(resident for _, resident, _ in sums.values())
     swapped = (rss.swap or 0) - sum(swap for _, _, swap in sums.values())
     if missing < 0:
-        heap.note(f"the pages found are {-missing} bytes more than the kernel's Rss (zero pages that cannot be told apart)")
+        heap.note(
+            f"the pages found are {-missing} bytes more than the kernel's Rss (zero pages that cannot be told apart)"
+        )
     virtual, resident, swap = sums["unexplained"]
     return {**sums, "unexplained": (virtual, resident + max(0, missing), swap + max(0, swapped))}

@@ -34,7 +34,7 @@ class Stats:
 
 
 def compare(arenas: Arenas, text: str) -> Stats:
-    """Set what ``malloc_stats`` printed beside ``arenas``. It prints 32 bits of each figure (glibc casts to unsigned)."""
+    """Set what ``malloc_stats`` printed beside ``arenas``; it prints the low 32 bits of each figure."""
     ours = {str(row.index): (row.system, row.in_use) for row in arenas.arenas}
     ours["total"] = (arenas.total.system, arenas.total.in_use)
     rows: list[StatsRow] = []

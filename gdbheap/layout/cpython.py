@@ -69,10 +69,16 @@ def find_release(target: Target, module: LoadedObject, facts: Facts) -> Release:
     """
     exported, named = _exported_version(target), _named_version(target, module)
     if exported is None and named is None:
-        raise Unsupported("which Python this is cannot be told: Py_Version is not to be read, and no file is named pythonX.Y")
+        raise Unsupported(
+            "which Python this is cannot be told: Py_Version is not to be read, and no file is named pythonX.Y"
+        )
     text = exported or named or ""
     major, minor = (int(part) for part in text.split(".")[:2])
-    confirmed = None if exported is None or named is None else ("file name" if exported.startswith(named) else f"the file is named {named}")
+    confirmed = (
+        None
+        if exported is None or named is None
+        else ("file name" if exported.startswith(named) else f"the file is named {named}")
+    )
     facts.add("python", text, "Py_Version" if exported else "the file's name", confirmed)
     fields = table("cpython")["releases"].get(f"{major}.{minor}")
     if fields is None:

@@ -81,9 +81,7 @@ class Objects:
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
         """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
-        votes = _native.vote_distances(
-            self.target.space, self._chunks, self.python.pools, layout, ANY, SAMPLED_POOLS
-        )
+        votes = _native.vote_distances(self.target.space, self._chunks, self.python.pools, layout, ANY, SAMPLED_POOLS)
         gc_head = _winner(votes, cpython.FLAG_GC)
         if gc_head is None:
             raise Unsupported(
@@ -94,7 +92,9 @@ class Objects:
         managed = _winner(votes, cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT)
         expected = gc_head + PRE_HEADER if layout.flags_pre_header & cpython.FLAG_MANAGED_DICT else None
         if managed is not None and expected is not None and managed != expected:
-            raise Unsupported(f"objects with managed dictionaries stand {managed} bytes into their blocks, not {expected}")
+            raise Unsupported(
+                f"objects with managed dictionaries stand {managed} bytes into their blocks, not {expected}"
+            )
         facts.add("PyGC_Head", gc_head, f"{sum(votes.values())} objects in a sample of pools", None)
         if managed is not None:
             facts.add("pre-header of managed dictionaries", managed - gc_head, "the same sample", proven)

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 
 from gdbheap._native import Space
 from gdbheap.errors import Fault
-from gdbheap.layout.cpython import FLAG_BYTES, FLAG_DICT, FLAG_INT, FLAG_LIST, FLAG_TUPLE, FLAG_UNICODE, OB_SIZE, Release
+from gdbheap.layout.cpython import (
+    FLAG_BYTES,
+    FLAG_DICT,
+    FLAG_INT,
+    FLAG_LIST,
+    FLAG_TUPLE,
+    FLAG_UNICODE,
+    OB_SIZE,
+    Release,
+)
 
 LONGEST_TEXT = 200
 MOST_ENTRIES = 1 << 20

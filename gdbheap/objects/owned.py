@@ -17,13 +17,25 @@ from gdbheap.layout.cpython import (
 )
 from gdbheap.objects.contents import ASCII, COMPACT
 
-ROLES = ("items", "keys", "values", "table", "data", "utf-8", "wide characters", "shared keys", "name", "state", "nodes")
+ROLES = (
+    "items",
+    "keys",
+    "values",
+    "table",
+    "data",
+    "utf-8",
+    "wide characters",
+    "shared keys",
+    "name",
+    "state",
+    "nodes",
+)
 ANY_WORD = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A pointer field at ``offset`` from the object; valid where the masked 32 bits at ``test`` (not) equal ``value``."""
+    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``value`` (or not)."""
 
     offset: int
     test: int

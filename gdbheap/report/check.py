@@ -30,9 +30,5 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
 
 def _table(damage: Sequence[Damage], style: Style) -> str:
     """A row for each place, in the order of the walk."""
-    rows = [[address_text(place.address), place.what, _value(place.expected), _value(place.found)] for place in damage]
+    rows = [[address_text(place.address), place.what, place.expected, place.found] for place in damage]
     return table(COLUMNS, rows, style)
-
-
-def _value(value: object) -> str:
-    return f"{value:#x}" if isinstance(value, int) and not isinstance(value, bool) and value > 9 else str(value)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import UNKNOWN, address_text, count_text
+from gdbheap.report.numbers import address_text, count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 COLUMNS = (
     Column("address"), Column("size"), Column("resident"), SHARE, Column("allocator", True), Column("arena"),
     Column("held below", True), Column("held above", True),
@@ -55,22 +57,35 @@ def _sentence(answer: Holes, style: Style, minimum: int) -> str:
     start = f"{holes} of {style.bytes(minimum)} or more: {style.bytes(answer.bytes)} that nobody holds, "
     if answer.resident is None:
         return f"{start}how much of it is resident is not known for this target."
-    given_back = answer.bytes - answer.resident
-    return (
-        f"{start}{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}. "
-        f"free() gives back only what reaches the top of a heap, and these end below something that is held; "
-        f"malloc_trim(0) can give back their whole resident pages"
-        + (f" ({style.bytes(given_back)} is already not resident)." if given_back else ".")
-    )
+    return f"{start}{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}. {_why(answer)}"
+
+
+WHY = {
+    "glibc": "free() gives back only what reaches the top of a heap, and a hole ends below something that is held; "
+    "malloc_trim(0) would give back its whole resident pages.",
+    "pymalloc": "pymalloc gives an arena back only as a whole, when nothing in it is held any more.",
+}
+
+
+def _why(answer: Holes) -> str:
+    """Why holes stay: a sentence for each allocator that has one in the list."""
+    allocators = {hole.allocator for hole in answer.holes}
+    return " ".join(text for allocator, text in WHY.items() if allocator in allocators)
 
 
 def _pins(answer: Holes, style: Style) -> str:
     """Which kind of neighbour above the listed holes pins the most bytes."""
     pinned: Counter[str] = Counter()
     for hole in answer.holes:
-        pinned[hole.after.what if hole.after else UNKNOWN] += hole.size
-    what, size = pinned.most_common(1)[0] if pinned else (UNKNOWN, 0)
-    if what == UNKNOWN:
+        if hole.after is not None:
+            pinned[_kind(hole.after.what)] += hole.size
+    if not pinned:
         return ""
+    what, size = pinned.most_common(1)[0]
     listed = sum(hole.size for hole in answer.holes)
-    return f"Of the {style.bytes(listed)} listed, {style.bytes(size)} lies directly below: {what}."
+    return f"Of the {style.bytes(listed)} listed, {style.bytes(size)} ends directly below: {what}."
+
+
+def _kind(what: str) -> str:
+    """A neighbour's description without its address, so that equal kinds add up."""
+    return ADDRESS.sub("", what)

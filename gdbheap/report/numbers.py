@@ -9,7 +9,8 @@ __all__ = ["UNKNOWN", "address_text", "count_text", "parse_address", "parse_size
 UNKNOWN = "?"
 UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-SIZE = re.compile(r"(\d+)(\.\d+)?([KMGT]?)(?:iB|B)?", re.IGNORECASE)
+SIZE = re.compile(r"([0-9]+)(\.[0-9]+)?([KMGT]?)(?:iB|B)?", re.IGNORECASE | re.ASCII)
+ADDRESS = re.compile(r"0x[0-9a-f]+|[0-9]+", re.IGNORECASE | re.ASCII)
 LARGEST = 1 << 64
 
 
@@ -64,11 +65,9 @@ def parse_size(text: str) -> int:
 
 def parse_address(text: str) -> int:
     """An address in hexadecimal (0x…) or decimal. Raises ValueError for anything else, and past 64 bits."""
-    try:
-        address = int(text, 16) if text.lower().startswith("0x") else int(text, 10)
-    except ValueError:
-        raise ValueError(f"{text!r} is not an address: hexadecimal (0x7f00…) or decimal") from None
-    return _bounded(text, address)
+    if ADDRESS.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not an address: hexadecimal (0x7f00…) or decimal")
+    return _bounded(text, int(text, 16 if text.lower().startswith("0x") else 10))
 
 
 def _bounded(text: str, value: int) -> int:

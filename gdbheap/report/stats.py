@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
 from gdbheap.report.numbers import count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -22,9 +21,14 @@ COLUMNS = (
 
 def render(answer: Stats, style: Style) -> str:
     """What the process printed, line for line, the figures side by side in bytes, and whether they agree."""
-    said = "\n".join(f"  {one_line(line)}" for line in answer.text.splitlines())
+    said = "\n".join(f"  {_printable(line)}" for line in answer.text.splitlines())
     heading = style.heading("malloc_stats() of the process printed:")
     return join(f"{heading}\n{said}", table(COLUMNS, [_row(row) for row in answer.rows], style), _sentence(answer))
+
+
+def _printable(line: str) -> str:
+    """A line with its blanks as they are, and nothing that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def _agrees(row: StatsRow) -> bool:

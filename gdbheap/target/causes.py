@@ -19,7 +19,11 @@ SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 
 @dataclass(frozen=True)
 class Facts:
-    """What decides whether gdbheap may look into a process; capabilities are bit masks, ``own_`` is gdbheap's."""
+    """What decides whether gdbheap may look into a process.
+
+    ``uids``, ``gids`` and ``permitted`` (a mask of capabilities) are the process's; ``own_…``, ``capabilities`` (those
+    in effect) and ``bounding`` (those that root here could have) are gdbheap's.
+    """
 
     pid: int
     name: str
@@ -34,6 +38,7 @@ class Facts:
     own_uid: int = 0
     own_gid: int = 0
     capabilities: int = 0
+    bounding: int = 0
     ptrace_scope: int = 0
     seccomp: bool = False
     user_namespace: bool = False
@@ -144,14 +149,14 @@ def unknown(facts: Facts) -> str:
 
 def grant(facts: Facts) -> str:
     """How to get CAP_SYS_PTRACE where gdbheap runs."""
+    if facts.own_uid and facts.bounding & CAP_SYS_PTRACE:
+        return "run gdbheap as root (sudo), who has CAP_SYS_PTRACE"
     if facts.container == "kubernetes":
         debug = "kubectl debug -it POD --target=CONTAINER --profile=general --image=IMAGE"
         return f'give the container securityContext.capabilities.add: ["SYS_PTRACE"], or use {debug}'
     if facts.container:
         return "start the container with docker run --cap-add=SYS_PTRACE (podman the same)"
-    if facts.own_uid == 0:
-        return "start gdbheap with CAP_SYS_PTRACE (capsh --print shows what this shell has)"
-    return "run gdbheap as root (sudo), who has CAP_SYS_PTRACE"
+    return "start gdbheap from where root has CAP_SYS_PTRACE (capsh --print shows what this shell has)"
 
 
 # In the order in which the kernel asks. Each returns a line, or None when it is not this one.

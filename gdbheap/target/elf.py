@@ -297,7 +297,7 @@ def open_regular(path: str) -> BinaryIO:
 
 
 def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
-    """At most ``size`` bytes of a file from ``offset``; fewer where it ends. No seek beyond: some offsets are errors."""
+    """At most ``size`` bytes of a file from ``offset``, fewer where it ends; a seek far beyond would be an error."""
     rest = os.fstat(stream.fileno()).st_size - offset
     if rest <= 0:
         return b""

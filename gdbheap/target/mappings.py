@@ -32,8 +32,8 @@ class Mapping:
     """One mapping. ``start``, ``end`` and ``offset`` (of the file) are bytes; ``perms`` is like ``rw-p``.
 
     ``path`` is ``""`` for unnamed anonymous memory, else what the kernel prints: ``[heap]``, ``/usr/lib/x.so``,
-    ``/x (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``, None when nobody said. A core knows neither
-    ``device`` nor ``inode`` (``00:00`` and 0).
+    ``/x (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``, None where that was not read (the target's pages
+    tell as well). A core knows neither ``device`` nor ``inode`` (``00:00`` and 0).
     """
 
     start: int

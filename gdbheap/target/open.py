@@ -11,12 +11,13 @@ def parse_target(text: str) -> int | str:
     """A process id, or the path of a core. A file whose name is a number is written ``./123``. Raises UsageError."""
     if not text or "\0" in text:
         raise UsageError("TARGET is empty: give the id of a process or a core")
-    if text.isascii() and text.lstrip("+-").isdigit() and len(text) <= PID_DIGITS:
+    if text.isascii() and text.lstrip("+-").isdigit():
         return _process_id(text)
     return text
 
 
 def _process_id(text: str) -> int:
-    if int(text) <= 0:
-        raise NoTarget(f"there is no process {one_line(text)}: process ids start at 1")
-    return int(text)
+    number = int(text) if len(text) <= PID_DIGITS and text.count("-") + text.count("+") <= 1 else 0
+    if number <= 0:
+        raise NoTarget(f"there is no process {one_line(text, 40)}: ps -e lists those that run")
+    return number

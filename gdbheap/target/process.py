@@ -7,6 +7,7 @@ the process, which would make the kernel put some there.
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -82,21 +83,13 @@ class Process(Target):
         self._folder = self._ready.folder
         self.exe = self._ready.exe
         self.refusal = memory_refused
-        self._read_mappings()
+        self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
+        if not len(self.mappings):
+            raise NoTarget(f"process {pid} has no memory any more: it is ending; give a core if it leaves one")
+        self.rss = self._read_rss()
         self._read_pages()
         self._open_space()
         self._read_rest(threads)
-
-    def _read_mappings(self) -> None:
-        try:
-            self.mappings = parse_smaps(self._folder.read("smaps", procfs.TABLE_LIMIT))
-        except OSError as error:
-            path = self._folder.path("smaps")
-            self.warnings.append(f"{path} cannot be read ({error.strerror}): maps is used instead")
-            self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
-        if not len(self.mappings):
-            raise NoTarget(f"process {self.pid} has no memory any more: it is ending; give a core if it leaves one")
-        self.rss = self._read_rss()
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
@@ -104,6 +97,7 @@ class Process(Target):
             fields = procfs.parse_status(self._folder.read("smaps_rollup"))
             if procfs.kib(fields.get("Rss")) is not None:
                 return Rss(procfs.kib(fields["Rss"]), procfs.kib(fields.get("Swap")), "smaps_rollup")
+        self._read_smaps()
         sizes = [(mapping.rss, mapping.swap) for mapping in self.mappings if mapping.rss is not None]
         if sizes:
             return Rss(sum(rss or 0 for rss, _ in sizes), sum(swap or 0 for _, swap in sizes), "smaps")
@@ -111,6 +105,11 @@ class Process(Target):
             fields = self._folder.status()
             return Rss(procfs.kib(fields.get("VmRSS")), procfs.kib(fields.get("VmSwap")), "status")
         return Rss(None, None, "unknown")
+
+    def _read_smaps(self) -> None:
+        """Each mapping's own figures. The kernel walks all pages for them, 35 ms for each GiB, so only when needed."""
+        with suppress(OSError):
+            self.mappings = parse_smaps(self._folder.read("smaps", procfs.TABLE_LIMIT))
 
     def _read_pages(self) -> None:
         path = self._folder.path("pagemap")
@@ -120,11 +119,14 @@ class Process(Target):
         except OSError as error:
             reason = one_line(error.strerror or error)
             self.warnings.append(f"{path} cannot be read ({reason}): it is unknown which pages are resident")
+            self._read_smaps()
             return
-        self._compare_pages(self.pages)
+        if sum(self.pages.count(start, end)[0] for start, end in ranges) != self.rss.bytes:
+            self._compare_pages(self.pages)
 
     def _compare_pages(self, pages: Pages) -> None:
         """Say where ``pagemap`` and ``smaps`` disagree: huge pages of hugetlbfs and device memory are not in Rss."""
+        self._read_smaps()
         differences = [
             pages.count(mapping.start, mapping.end)[0] - mapping.rss
             for mapping in self.mappings
@@ -253,10 +255,12 @@ def stopped(pid: int) -> Iterator[Process]:
 
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when it was let go. Ctrl-Z waits until then:
     a suspended gdbheap would keep the process standing. When only its memory is refused, the process is yielded without
-    memory and without having been stopped. Raises NoTarget, NotPermitted, Unsupported.
+    memory and without having been stopped. What was prepared is kept out of the garbage collector's rounds meanwhile:
+    they took as long as the reading. Raises NoTarget, NotPermitted, Unsupported.
     """
     preparation = Preparation(pid)
     preparation.load_files()
+    gc.freeze()
     held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
     stop: Stop | None = None
     process: Process | None = None
@@ -271,6 +275,7 @@ def stopped(pid: int) -> Iterator[Process]:
     finally:
         _let_go(stop, process)
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        gc.unfreeze()
 
 
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:

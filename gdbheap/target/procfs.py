@@ -68,8 +68,8 @@ class ProcessFolder:
         return parse_flags(self.read("stat"))
 
     def owner(self) -> int:
-        """The uid that owns the folder: root's, not the process's, when the process is not dumpable."""
-        return os.fstat(self._descriptor).st_uid
+        """The uid that owns the files in it: root's, not the process's, when the process is not dumpable."""
+        return os.stat("status", dir_fd=self._descriptor).st_uid
 
 
 def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
