@@ -22,6 +22,7 @@ LARGEST_ARENA = 2 << 20
 ARENA_OBJECT = struct.Struct("<QQIIQQQ")
 MOST_ARENAS = 1 << 22
 MOST_ARENA_POOLS = 512
+SLOTS_AT_ONCE = 4096
 SAMPLES = 64
 HEADER = 48
 
@@ -165,12 +166,15 @@ class Pymalloc:
 
     def _plausible_count(self, most: int = MOST_ARENAS) -> int:
         """How many slots in a row look like arenas; one too many does no harm: an empty slot has no address."""
-        raw = self.target.space.read_available(self.table, most * ARENA_OBJECT.size)
         count = 0
-        for slot in ARENA_OBJECT.iter_unpack(raw[: len(raw) // ARENA_OBJECT.size * ARENA_OBJECT.size]):
-            if not _is_slot(slot):
+        while count < most:
+            block = min(SLOTS_AT_ONCE, most - count)
+            raw = self.target.space.read_available(self.table + count * ARENA_OBJECT.size, block * ARENA_OBJECT.size)
+            slots = list(ARENA_OBJECT.iter_unpack(raw[: len(raw) // ARENA_OBJECT.size * ARENA_OBJECT.size]))
+            good = next((index for index, slot in enumerate(slots) if not _is_slot(slot)), len(slots))
+            count += good
+            if good < block:
                 break
-            count += 1
         return count
 
     def _read_arenas(self) -> list[ArenaObject]:

@@ -12,6 +12,11 @@ impl Bits {
         Bits { words: vec![0; size.div_ceil(64) as usize] }
     }
 
+    /// Whether there is memory for so many bits: a target may name any size.
+    pub fn fits(size: u64) -> bool {
+        Vec::<u64>::new().try_reserve_exact(size.div_ceil(64) as usize).is_ok()
+    }
+
     pub fn set(&mut self, index: u64) {
         if let Some(word) = self.words.get_mut((index / 64) as usize) {
             *word |= 1 << (index % 64);

@@ -73,11 +73,21 @@ pub struct Region {
 }
 
 impl Region {
-    fn new(stretch: Stretch) -> Region {
-        let grains = (stretch.end - stretch.start) / GRAIN + 1;
-        let bits = || Bits::new(grains);
+    fn new(mut stretch: Stretch) -> Region {
+        let size = stretch.end - stretch.start;
+        let fits = Bits::fits(3 * (size / GRAIN + 1));
+        if !fits {
+            stretch.end = stretch.start;
+        }
+        let bits = || Bits::new((stretch.end - stretch.start) / GRAIN + 1);
         let (starts, low, high) = (bits(), bits(), bits());
-        Region { stretch, starts, low, high, special: Vec::new(), links: Vec::new(), damage: Vec::new() }
+        let mut region =
+            Region { stretch, starts, low, high, special: Vec::new(), links: Vec::new(), damage: Vec::new() };
+        if !fits {
+            let start = region.stretch.start;
+            region.report(start, "size of a heap", "one that memory suffices for", format!("{size:#x}"));
+        }
+        region
     }
 
     fn index(&self, address: u64) -> u64 {
@@ -208,6 +218,7 @@ impl Header {
 }
 
 struct Walk<'a> {
+    control: &'a Control,
     region: Region,
     window: Window<'a>,
     fast_sizes: u64,
@@ -215,7 +226,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(space: &'a Space, stretch: Stretch) -> Walk<'a> {
+    fn new(space: &'a Space, stretch: Stretch, control: &'a Control) -> Walk<'a> {
         let fast_sizes = stretch
             .fast
             .iter()
@@ -223,7 +234,7 @@ impl<'a> Walk<'a> {
             .filter(|(_, head)| **head != 0)
             .fold(0, |mask, (bin, _)| mask | 4u64 << bin);
         let window = Window::new(space, stretch.end);
-        Walk { region: Region::new(stretch), window, fast_sizes, previous: None }
+        Walk { control, region: Region::new(stretch), window, fast_sizes, previous: None }
     }
 
     fn header(&mut self, address: u64) -> Option<Header> {
@@ -233,29 +244,29 @@ impl<'a> Walk<'a> {
         Some(Header { address, prev_size: crate::u64_at(bytes, 0), size_word: crate::u64_at(bytes, 8), link })
     }
 
-    fn whole(mut self, control: &Control) -> Result<Region, Cancelled> {
+    fn whole(mut self) -> Result<Region, Cancelled> {
         let end = self.region.stretch.end;
         let mut at = self.region.stretch.start;
         let mut reported = at;
         while at < end {
-            at = self.step(at);
+            at = self.step(at)?;
             if at - reported >= 1 << 20 {
-                control.advance(at - reported)?;
+                self.control.advance(at - reported)?;
                 reported = at;
             }
         }
-        control.advance(at - reported)?;
+        self.control.advance(at - reported)?;
         Ok(self.region)
     }
 
     /// Takes the block at `at`; returns where the next one starts.
-    fn step(&mut self, at: u64) -> u64 {
+    fn step(&mut self, at: u64) -> Result<u64, Cancelled> {
         let stretch_end = self.region.stretch.end;
         let Some(header) = self.header(at).filter(|_| stretch_end - at >= GRAIN) else {
             return self.cut(at, "a chunk header", "bytes that can be read", "absent bytes");
         };
         if at == self.region.stretch.top {
-            return self.take_top(header);
+            return Ok(self.take_top(header));
         }
         let size = header.size();
         if self.is_fence(&header) {
@@ -276,7 +287,7 @@ impl<'a> Walk<'a> {
         self.settle_previous(&header);
         self.region.put(at);
         self.previous = Some(header);
-        at + size
+        Ok(at + size)
     }
 
     fn take_top(&mut self, header: Header) -> u64 {
@@ -302,19 +313,19 @@ impl<'a> Walk<'a> {
     }
 
     /// Behind a double fence in the middle of the main arena lie the bytes of a foreign `sbrk`.
-    fn after_fence(&mut self, at: u64) -> u64 {
+    fn after_fence(&mut self, at: u64) -> Result<u64, Cancelled> {
         let fences = &self.region.special;
         let double = fences.len() >= 2
             && fences[fences.len() - 2].0 + GRAIN == at - GRAIN
             && fences[fences.len() - 2].1 == State::Fence;
         if !double || at >= self.region.stretch.end || self.header(at).is_some_and(|next| next.size() == GRAIN) {
-            return at;
+            return Ok(at);
         }
-        let next = self.next_sound(at);
+        let next = self.next_sound(at)?;
         if next > at {
             self.region.put_special(at, State::Foreign);
         }
-        next
+        Ok(next)
     }
 
     /// What the next header says of the chunk before it.
@@ -335,7 +346,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The walk cannot go on at `at`: reports why, and goes on at the next address that is a chunk again.
-    fn cut(&mut self, at: u64, what: &'static str, expected: &str, found: &str) -> u64 {
+    fn cut(&mut self, at: u64, what: &'static str, expected: &str, found: &str) -> Result<u64, Cancelled> {
         self.region.report(at, what, expected, found);
         self.region.put_special(at, State::Unexplained);
         self.previous = None;
@@ -343,16 +354,19 @@ impl<'a> Walk<'a> {
     }
 
     /// The next address from which a walk reaches an end, or takes `SOUND_STEPS` sound chunks in a row.
-    fn next_sound(&mut self, from: u64) -> u64 {
+    fn next_sound(&mut self, from: u64) -> Result<u64, Cancelled> {
         let end = self.region.stretch.end;
         let mut at = from;
         while at < end {
             if self.is_sound(at) {
-                return at;
+                return Ok(at);
             }
             at += GRAIN;
+            if at % (64 << 10) == 0 {
+                self.control.advance(0)?;
+            }
         }
-        end
+        Ok(end)
     }
 
     fn is_sound(&mut self, start: u64) -> bool {
@@ -522,7 +536,7 @@ pub fn walk_chunks(
         .collect();
     let total = stretches.iter().map(|stretch| stretch.end - stretch.start).sum();
     let work = |done: &mut Vec<Region>, stretch: &Stretch, control: &Control| {
-        done.push(Walk::new(space, stretch.clone()).whole(control)?);
+        done.push(Walk::new(space, stretch.clone(), control).whole()?);
         Ok(())
     };
     let done = work::run(py, space, progress, total, &stretches, Vec::new, work)?;

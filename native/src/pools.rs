@@ -5,6 +5,7 @@
 //! u32 maxnextoffset@44`. Blocks follow at +48; those from `nextoffset` on were never handed out.
 
 use crate::space::Space;
+use crate::work::{self, Control};
 use pyo3::prelude::*;
 
 pub const HEADER: u64 = 48;
@@ -203,31 +204,58 @@ fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(
     (pool.used > carved).then(|| ("ref.count of a pool", format!("at most {carved}"), pool.used.to_string()))
 }
 
+/// Index, address, `pool_address` and size of an arena.
+type ArenaRow = (u32, u64, u64, u64);
+
 /// Reads the headers of every pool. `arenas`: `(index, address, pool_address, arena size)`, any order.
 #[pyfunction]
 pub fn read_pools(
     py: Python<'_>,
     space: &Space,
-    arenas: Vec<(u32, u64, u64, u64)>,
+    mut arenas: Vec<ArenaRow>,
     pool_size: u64,
     alignment: u64,
 ) -> PyResult<Pools> {
-    let mut answer =
-        Pools { pools: Vec::new(), arenas: Vec::new(), pool_size, alignment, damage: Vec::new(), by_mib: Vec::new() };
-    let mut arenas = arenas;
     arenas.sort_by_key(|(_, address, ..)| *address);
-    for part in arenas.chunks(64) {
-        py.check_signals()?;
-        match space.is_remote() {
-            true => answer.add_arenas(space, part),
-            false => py.detach(|| answer.add_arenas(space, part)),
-        }
-    }
+    let groups: Vec<(usize, &[ArenaRow])> = arenas.chunks(64).enumerate().collect();
+    let work = |parts: &mut Vec<(usize, Pools)>, (place, group): &(usize, &[ArenaRow]), control: &Control| {
+        let mut part = Pools::empty(pool_size, alignment);
+        part.add_arenas(space, group);
+        parts.push((*place, part));
+        control.advance(0)
+    };
+    let mut parts: Vec<_> = work::run(py, space, None, 0, &groups, Vec::new, work)?.into_iter().flatten().collect();
+    parts.sort_by_key(|(place, _)| *place);
+    let mut answer = Pools::empty(pool_size, alignment);
+    parts.into_iter().for_each(|(_, part)| answer.append(part));
     answer.index_arenas();
     Ok(answer)
 }
 
 impl Pools {
+    fn empty(pool_size: u64, alignment: u64) -> Pools {
+        let (pools, arenas, damage, by_mib) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Pools { pools, arenas, pool_size, alignment, damage, by_mib }
+    }
+
+    /// Adds the arenas of another part, all of which lie behind the ones here unless the target is damaged.
+    fn append(&mut self, part: Pools) {
+        let before = self.pools.len();
+        if let (Some(last), Some(first)) = (self.arenas.last(), part.arenas.first()) {
+            if first.address < last.end {
+                return self.report_overlap(first.address);
+            }
+        }
+        self.pools.extend(part.pools);
+        let moved = part.arenas.into_iter().map(|arena| Arena { first_pool: arena.first_pool + before, ..arena });
+        self.arenas.extend(moved);
+        self.damage.extend(part.damage);
+    }
+
+    fn report_overlap(&mut self, address: u64) {
+        self.report(address, "address of an arena", "apart from the others".into(), format!("{address:#x}"));
+    }
+
     fn add_arenas(&mut self, space: &Space, arenas: &[(u32, u64, u64, u64)]) {
         let mut addresses = Vec::new();
         let mut indices = Vec::new();
@@ -235,7 +263,7 @@ impl Pools {
             let end = address.saturating_add(*size);
             let overlaps = self.arenas.last().is_some_and(|last| last.end > *address);
             if overlaps || *size > MOST_POOLS_IN_ARENA * self.pool_size {
-                self.report(*address, "address of an arena", "apart from the others".into(), format!("{address:#x}"));
+                self.report_overlap(*address);
                 continue;
             }
             let carved = (*carved).min(end);

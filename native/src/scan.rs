@@ -5,7 +5,7 @@ use crate::window::Window;
 use pyo3::prelude::*;
 
 /// More than any module's data: what is scanned at once.
-const MOST_BYTES: u64 = 256 << 20;
+const MOST_BYTES: u64 = 64 << 20;
 
 /// The words of a stretch, as far as they can be read.
 struct Words {

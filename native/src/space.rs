@@ -5,7 +5,7 @@
 //! touched in the target.
 
 use crate::pages::{Pages, PRESENT, SWAPPED};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
@@ -108,7 +108,15 @@ impl Space {
             }
             Origin::Remote(callable) => Python::attach(|py| {
                 let answer = callable.call1(py, (address, buffer.len()));
-                let bytes = answer.and_then(|answer| answer.extract::<Vec<u8>>(py)).unwrap_or_default();
+                let answer = answer.and_then(|answer| answer.extract::<Vec<u8>>(py));
+                let bytes = answer.unwrap_or_else(|error| {
+                    if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+                        // Whoever looks for signals next ends the walk.
+                        // SAFETY: needs no more than the interpreter, to which this thread is attached.
+                        unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+                    }
+                    Vec::new()
+                });
                 let size = bytes.len().min(buffer.len());
                 buffer[..size].copy_from_slice(&bytes[..size]);
                 size
