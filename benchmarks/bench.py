@@ -131,7 +131,7 @@ def command_rows(runs: dict[str, list[Run]], limit: float) -> list[str]:
     return rows
 
 
-def facts(blocks: int, live: Measured) -> list[str]:
+def facts(blocks: int, live: Measured, load: float) -> list[str]:
     """Return the lines above the table: on what it was measured."""
     walk = live.series["heap pyobjects"]
     speed = median([blocks / time for time in walk.times]) / 1e6
@@ -139,20 +139,20 @@ def facts(blocks: int, live: Measured) -> list[str]:
     cores = len(os.sched_getaffinity(0))
     return [
         f"Measured on {cores} cores, Linux {platform.release().split('-')[0]}, {platform.machine()}, where the limit is"
-        f" {rate:.1f} GB/s ({live.limit * 1000:.0f} ms).",
+        f" {rate:.1f} GB/s ({live.limit * 1000:.0f} ms). Load when it began: {load:.1f}.",
         f"The Python process: {blocks:,} pymalloc blocks in use; `heap pyobjects` classified {speed:.0f} million of"
         f" them a second, in {walk.ratio:.2f} times the limit (goal: 1.5).",
     ]
 
 
-def table(blocks: int, found: dict[str, Measured], runs: dict[str, list[Run]]) -> str:
+def table(blocks: int, found: dict[str, Measured], runs: dict[str, list[Run]], load: float) -> str:
     """Return the whole text: facts, answers against the limit, commands as a user runs them."""
     live = found["a Python process"]
     answers = [row for where, measured in found.items() for row in answer_rows(where, measured)]
     head = ["| on | what | times the limit | smallest to largest |", "| --- | --- | ---: | --- |"]
     whole = ["| command | whole, times the limit | process held, times the limit | process held | peak memory |"]
     whole += ["| --- | ---: | ---: | ---: | ---: |", *command_rows(runs, live.limit)]
-    return "\n".join(["\n\n".join(facts(blocks, live)), "", *head, *answers, "", *whole])
+    return "\n".join(["\n\n".join(facts(blocks, live, load)), "", *head, *answers, "", *whole])
 
 
 def write_page(text: str) -> None:
@@ -186,6 +186,7 @@ def main() -> None:
     options = parse()
     BUILD.mkdir(parents=True, exist_ok=True)
     found: dict[str, Measured] = {}
+    load = os.getloadavg()[0]
     python = preferred_python()
     say(f"filling a Python process with {options.blocks:,} blocks ({python})")
     with subject([python, str(HERE / "target_python.py"), str(options.blocks)]) as target:
@@ -200,7 +201,7 @@ def main() -> None:
     say(f"filling a C process with {options.chunks:,} chunks, half of them freed")
     with subject([compiled("target_glibc.c"), str(options.chunks)]) as target:
         found[f"a C process, {options.chunks:,} chunks"] = on_process(target.pid, ON_C, options.rounds)
-    text = table(blocks, found, runs)
+    text = table(blocks, found, runs, load)
     print(text)
     if not options.keep_page:
         write_page(text)

@@ -12,14 +12,16 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build" / "bench"
+Act = Callable[[], object]
 
 
 class Subject:
@@ -90,12 +92,14 @@ def run(command: Sequence[str], on: Subject) -> Run:
     """
     on.longest_pause()
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - start
-    if process.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} ended with status {process.returncode}")
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            errors.seek(0)
+            raise SystemExit(f"{' '.join(command)} ended with status {process.returncode}: {errors.read()}")
     return Run(seconds, usage.ru_maxrss << 10, on.longest_pause())
 
 
@@ -122,14 +126,14 @@ class Series:
         return f"{min(self.ratios):.2f} to {max(self.ratios):.2f}"
 
 
-def seconds(function: Callable[[], object]) -> float:
+def seconds(function: Act) -> float:
     """Return how long one call takes."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
 
 
-def alternate(limit: Callable[[], object], things: dict[str, Callable[[], object]], rounds: int) -> dict[str, Series]:
+def alternate(limit: Act, things: Mapping[str, Act], rounds: int) -> dict[str, Series]:
     """Measure every thing and the limit `rounds` times; the limit stands first in one round and last in the next."""
     series = {name: Series() for name in things}
     for number in range(rounds):

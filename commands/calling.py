@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gdbheap.answers.arenas import Arenas
 from gdbheap.errors import GdbheapError, one_line
+from gdbheap.target.target import AT_ENTRY
 
 if TYPE_CHECKING:
     from gdbheap.target.elf import LoadedObject
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Caller", "Stack", "malloc_stats", "prove_safe"]
 
-AT_ENTRY = 9
 SYS_MEMFD_CREATE, MFD_CLOEXEC = 319, 1
 F_GETFD, F_SETFD = 1, 2
 SEEK_END, PROT_READ, MAP_PRIVATE = 2, 1, 2
@@ -246,7 +246,7 @@ def _memory_file(libc: Libc, caller: Caller) -> int:
 
 @contextlib.contextmanager
 def _redirected(libc: Libc, caller: Caller, descriptor: int, file: int) -> Iterator[None]:
-    """Inside the block ``descriptor`` leads to ``file``; after it to where it led before, or nowhere if it was closed."""
+    """Inside the block ``descriptor`` leads to ``file``, after it to where it led before (nowhere if it was closed)."""
     if descriptor == file:  # it was closed, and the new file got its number
         yield
         return

@@ -111,7 +111,7 @@ class Command(Generic[Answer]):
 def _count(text: str) -> int:
     if text == "all":
         return 0
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{text!r} is not a number of rows")
     return int(text)
 
@@ -192,7 +192,7 @@ def parse(
     ``address`` turns the command's argument into an address (in gdb, any expression). Raises UsageError in one line."""
     prog = prog or command.name
     parser = _parser(command, prog, extra)
-    known, rest = _split(words, (*command.all_options, *extra), parser)
+    known, rest = _split(words, command, extra, parser)
     found = vars(parser.parse_args([*known, "--", *rest]))
     others = {option.key: found.pop(option.key) for option in extra}
     left = [word for word in found.pop("words") if word != "--"]
@@ -200,15 +200,15 @@ def parse(
 
 
 def _split(
-    words: Sequence[str], options: Sequence[Option], parser: argparse.ArgumentParser
+    words: Sequence[str], command: Command[Any], extra: Sequence[Option], parser: argparse.ArgumentParser
 ) -> tuple[list[str], list[str]]:
     """The options with their values, and the rest: an expression may hold words that begin with a hyphen."""
-    valued = {option.name for option in options if option.metavar}
+    valued = {option.name for option in (*command.all_options, *extra) if option.metavar}
     known: list[str] = []
     rest: list[str] = []
     waiting = iter(words)
     for word in waiting:
-        if not word.startswith("--") or word == "--":
+        if not _is_option(word, command):
             rest.append(word)
             continue
         known.append(word)
@@ -218,6 +218,13 @@ def _split(
                 parser.error(f"argument {word}: expected one argument")
             known[-1] = f"{word}={value}"
     return known, rest
+
+
+def _is_option(word: str, command: Command[Any]) -> bool:
+    """Two hyphens and a name; one hyphen and a letter too, unless it may be part of an expression ("-offset")."""
+    if command.argument is not None:
+        return word.startswith("--") and len(word) > 2
+    return word.startswith("-") and word.lstrip("-")[:1].isalpha()
 
 
 def _options(command: Command[Any], found: dict[str, Any]) -> Options:

@@ -19,7 +19,7 @@ from gdbheap.answers.stats import compare
 from gdbheap.commands.answering import Told, ask, present, status_of, told
 from gdbheap.commands.calling import find_libc, malloc_stats, prove_safe
 from gdbheap.commands.declaration import Command, Options, help_text, parse, wants_help
-from gdbheap.commands.gdb_target import CORE, GdbCaller, Place, attach, build, place
+from gdbheap.commands.gdb_target import CORE, GdbCaller, Place, attach, build, core_place, place
 from gdbheap.commands.gdb_words import completions, own_session, split
 from gdbheap.commands.keeping import Keeper
 from gdbheap.commands.nouns import COMMANDS
@@ -63,14 +63,31 @@ class Status:
         if not self.had_target and pid is not None:
             return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
         if not self.had_target and core is not None:
-            return _why_no_core(core)
+            try:
+                Core(core)
+            except GdbheapError as error:
+                return error
         return NoTarget("there is no process and no core here: attach PID, or core-file FILE")
+
+    def refused_core(self) -> str | None:
+        """The core that gdb was started with and does not take, although it is one: gdb needs its very end."""
+        core = None if self.had_target else self.session.core
+        if core is not None:
+            with contextlib.suppress(GdbheapError):
+                Core(core)
+                return os.path.abspath(core)
+        return None
+
+    def _came_to_nothing(self) -> bool:
+        """Whether what gdb was to look at could not be had, and no command has said so."""
+        wanted = self.session.asked and (self.session.pid is not None or self.session.core is not None)
+        return wanted and not self.had_target and not self.worst and self.refused_core() is None
 
     def finish(self) -> None:
         """At gdb's end, after it has detached. Only a batch has an exit status that somebody looks at."""
         if not self.session.batch:
             return
-        if self.session.asked and not self.had_target and not self.worst and (self.session.pid or self.session.core):
+        if self._came_to_nothing():
             error = self.no_target()
             self.note(error.status)
             _write(f"gdbheap: {error}\n", gdb.STDERR)
@@ -78,14 +95,6 @@ class Status:
         gdb.flush(gdb.STDERR)
         if self.worst:
             os._exit(self.worst)
-
-
-def _why_no_core(path: str) -> GdbheapError:
-    try:
-        Core(path)
-    except GdbheapError as error:
-        return error
-    return NoTarget(f"gdb does not take {path} as a core: gdbheap may ('gdbheap {path}' in a shell)")
 
 
 STATUS = Status()
@@ -127,7 +136,8 @@ def _one_line() -> Iterator[None]:
 
 def _fail(message: str, status: int) -> None:
     STATUS.note(status)
-    raise gdb.GdbError(encodable(f"gdbheap: {one_line(message)}", _charset())) from None
+    start = "" if message.startswith((HEAP, OTHER_NAME)) else "gdbheap: "
+    raise gdb.GdbError(encodable(start + one_line(message), _charset())) from None
 
 
 def _heap(where: Place) -> Heap:
@@ -138,7 +148,10 @@ def _place() -> Place:
     try:
         where = place()
     except NoTarget:
-        raise STATUS.no_target() from None
+        core = STATUS.refused_core()
+        if core is None:
+            raise STATUS.no_target() from None
+        return core_place(core)
     STATUS.had_target = True
     return where
 
@@ -185,7 +198,7 @@ def _address(text: str) -> int:
             gdb.TYPE_CODE_STRUCT,
             gdb.TYPE_CODE_UNION,
         ):
-            value = value.address
+            value = value.address or value
         return int(value) & ((1 << 64) - 1)
     except (gdb.error, TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{text} is no address: {error}") from None
@@ -235,9 +248,9 @@ class HeapCommand(gdb.Command):
             options.address = _address(" ".join(left))
         return options
 
-    def complete(self, text: str, word: str) -> list[str]:
-        """Options, and the values of --sort."""
-        return completions(self.command, text, word)
+    def complete(self, text: str, word: str | None) -> list[str]:
+        """Options, and the values of --sort. Without ``word`` gdb only asks where words end, and ignores the answer."""
+        return [] if word is None else completions(self.command, text, word)
 
 
 def _quiet_end(options: Options) -> None:

@@ -15,6 +15,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import gdb
 
@@ -25,17 +26,18 @@ from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_
 from gdbheap.target import procfs, refusal
 from gdbheap.target.core import Core
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.mappings import parse_maps
+from gdbheap.target.mappings import Mapping, parse_maps
 from gdbheap.target.process import Process
 from gdbheap.target.target import Target
 
-__all__ = ["GdbCaller", "Place", "attach", "build", "place", "registers", "selection_kept", "settings"]
+__all__ = ["GdbCaller", "Place", "attach", "build", "core_place", "place", "registers", "selection_kept", "settings"]
 
 LIVE, CORE, REMOTE = "live", "core", "remote"
 KINDS = {"native": LIVE, "core": CORE, "remote": REMOTE, "extended-remote": REMOTE}
 Registers = tuple[int, int, int, int]
 ADDRESS_MASK = (1 << 64) - 1
 FRAME_LIMIT = 64
+CODE_LOOK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -62,23 +64,25 @@ def place() -> Place:
     return Place(inferior.num, kind, inferior.pid, None, _program())
 
 
+def core_place(path: str) -> Place:
+    """A core that gdb itself has not taken, in place of the selected inferior."""
+    return Place(gdb.selected_inferior().num, CORE, 0, path, _program())
+
+
 def _kind(inferior: gdb.Inferior) -> str | None:
     """live, core, remote, or None for no target at all. Raises Unsupported for other kinds (a simulator)."""
-    for name in _target_names(inferior):
-        if name in KINDS:
-            return KINDS[name]
-    names = [name for name in _target_names(inferior) if name not in ("exec", "None")]
-    if inferior.pid and names:
-        raise Unsupported(
-            f"gdb debugs this through its target {names[0]!r}: gdbheap knows processes, cores, gdbserver"
-        )
-    return None
+    names = _target_names()
+    known = next((KINDS[name] for name in names if name in KINDS), None)
+    if known is None and inferior.pid:
+        what = ", ".join(name for name in names if name not in ("exec", "None"))
+        raise Unsupported(f"gdb debugs this through its target {what}: gdbheap knows processes, cores, gdbserver")
+    return known
 
 
-def _target_names(inferior: gdb.Inferior) -> list[str]:
-    """Short names of the targets that gdb looks through. Inferior.connection is in gdb 11 and later."""
-    if hasattr(inferior, "connection"):
-        return [inferior.connection.type] if inferior.connection else []
+def _target_names() -> list[str]:
+    """Short names of the targets that gdb looks through, the topmost first: "  - native (Native process)".
+
+    Not by Inferior.connection: once that was asked for, gdb 13 fails an assertion when it is ended by a signal."""
     stack = gdb.execute("maintenance print target-stack", to_string=True)
     return re.findall(r"^\s*-\s+(\S+) \(", stack, re.MULTILINE)
 
@@ -97,7 +101,8 @@ def _core_path(inferior: gdb.Inferior) -> str:
 
 def _program() -> str | None:
     """The file that gdb has as the program, or None."""
-    return gdb.current_progspace().filename
+    space = gdb.current_progspace()
+    return space.filename if space else None
 
 
 @contextlib.contextmanager
@@ -124,8 +129,8 @@ def registers() -> list[Registers]:
         for thread in reversed(gdb.selected_inferior().threads()):
             thread.switch()
             frame = gdb.newest_frame()
-            values = [_register(frame, name) for name in ("fs_base", "sp", "pc")]
-            found.append((thread.ptid[1] or thread.ptid[0], *values))
+            fs_base, sp, pc = (_register(frame, name) for name in ("fs_base", "sp", "pc"))
+            found.append((thread.ptid[1] or thread.ptid[0], fs_base, sp, pc))
     return found
 
 
@@ -139,10 +144,10 @@ def _register(frame: gdb.Frame, name: str) -> int:
 
 def build(where: Place) -> Target:
     """A Target of ``where``. Raises GdbheapError (no memory, not permitted, not supported)."""
-    _check_architecture()
     if where.kind == CORE:
         assert where.core is not None
         return Core(where.core, where.exe)
+    _check_architecture()
     if where.kind == LIVE:
         return Process(where.pid, registers())
     return RemoteProcess(where.pid, registers(), _remote_read, _remote_files())
@@ -164,8 +169,13 @@ FileReader = Callable[[str, int], bytes]
 def _remote_files() -> RemoteFiles | FileReader:
     """How to read files of the server's side: packets (gdb 12 and later), or else whole files by 'remote get'."""
     connection = getattr(gdb.selected_inferior(), "connection", None)
-    send = getattr(connection, "send_packet", None)
-    return _remote_get if send is None else RemoteFiles(send)
+    return RemoteFiles(_send_packet) if hasattr(connection, "send_packet") else _remote_get
+
+
+def _send_packet(packet: bytes) -> bytes:
+    connection: Any = gdb.selected_inferior().connection
+    answer: bytes = connection.send_packet(packet)
+    return answer
 
 
 def _remote_get(path: str, limit: int) -> bytes:
@@ -204,7 +214,7 @@ def _spelled(value: object) -> str:
 
 @contextlib.contextmanager
 def _stop_signal_ignored() -> Iterator[None]:
-    """A process stopped by SIGSTOP may have one pending: gdb would abandon a call half-way and leave the process in it."""
+    """A process stopped by SIGSTOP may have one pending: gdb would abandon a call half-way, with the process in it."""
     row = gdb.execute("info signals SIGSTOP", to_string=True).splitlines()[-1].split()[1:4]
     words = zip(("stop", "print", "pass"), row)
     gdb.execute("handle SIGSTOP nostop noprint nopass", to_string=True)
@@ -227,8 +237,8 @@ class GdbCaller:
         known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
         if libc.build_id not in known:
             raise GdbheapError(
-                f"heap stats: gdb has not read the process's own {os.path.basename(libc.path)}, so that nobody can prove "
-                "that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a container"
+                f"heap stats: gdb has not read the process's own {os.path.basename(libc.path)}, so that it cannot be "
+                "proven that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a container"
             )
         if self._seccomp() and not allow_seccomp:
             raise GdbheapError(
@@ -249,10 +259,37 @@ class GdbCaller:
         """Only the selected thread runs, and a call that fails leaves no frame behind."""
         wanted = {
             "scheduler_locking": "on", "unwindonsignal": "on", "unwind_on_terminating_exception": "on",
-            "language": "c", "backtrace__limit": "unlimited",
+            "language": "c", "backtrace__limit": "unlimited", "suppress_cli_notifications": "on",
         }  # fmt: skip
         with selection_kept(), settings(**wanted), _stop_signal_ignored():
-            yield
+            try:
+                yield
+            finally:
+                if self._where.kind == REMOTE:
+                    self._forget_signal()
+
+    def _forget_signal(self) -> None:
+        """Step over one "nop" and put the registers back.
+
+        A call of gdb ends with a SIGSEGV where it returns to the stack, which gdb takes for the breakpoint that it is.
+        gdbserver remembers it as the last stop and delivers it when it detaches: the process would die. A step makes a
+        SIGTRAP the last stop, which is never delivered (gdbserver/linux-low.cc, get_detach_signal)."""
+        nop = self._nop()
+        frame = gdb.newest_frame()
+        before = {name: int(frame.read_register(name)) for name in ("rip", "eflags", "rax", "orig_rax")}
+        gdb.execute("set $orig_rax = -1", to_string=True)  # else the kernel sets rip back to restart a system call
+        gdb.execute(f"set $rip = {nop:#x}", to_string=True)
+        gdb.execute("stepi", to_string=True)
+        for name, value in before.items():
+            gdb.execute(f"set ${name} = {value}", to_string=True)
+
+    def _nop(self) -> int:
+        """The address of a byte 0x90 in the code of the process: wherever it stands, it is an instruction by itself."""
+        for mapping in filter(_is_code, self._target.mappings):
+            found = self._target.space.read_available(mapping.start, CODE_LOOK).find(b"\x90")
+            if found >= 0:
+                return mapping.start + found
+        raise GdbheapError("heap stats: no code of the process can be read, which a call through a server needs")
 
     def stacks(self) -> list[Stack]:
         """The stack of every thread of the selected inferior."""
@@ -304,6 +341,10 @@ class GdbCaller:
             return stat.S_ISREG(os.stat(f"/proc/{self._where.pid}/fd/{descriptor}").st_mode)
         except OSError:
             return False
+
+
+def _is_code(mapping: Mapping) -> bool:
+    return mapping.perms.startswith("r-x") and mapping.path.startswith("/")
 
 
 def _stack(thread: gdb.InferiorThread) -> Stack:

@@ -14,8 +14,9 @@ from gdbheap.commands.declaration import Command
 __all__ = ["Session", "completions", "own_session", "session", "split"]
 
 VALUED = frozenset(
-    "args b baud c cd core d data-directory D directory e eval-command ex exec early-init-command early-init-eval-command "
-    "eix eiex init-command init-eval-command ix iex i interpreter interp l se s symbols tty t ui x command p pid".split()
+    "args b baud c cd command core d D data-directory directory e early-init-command early-init-eval-command eiex eix "
+    "eval-command ex exec i iex init-command init-eval-command interp interpreter ix l p pid s se symbols t tty ui "
+    "x".split()
 )
 
 

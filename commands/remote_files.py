@@ -36,6 +36,10 @@ class RemoteFiles:
         """A descriptor of the server, for reading. Raises OSError."""
         return self.call(b"open:%s,0,0" % os.fsencode(path).hex().encode(), path)[0]
 
+    def link(self, path: str) -> str:
+        """Where a link leads. Raises OSError."""
+        return os.fsdecode(self.call(b"readlink:%s" % os.fsencode(path).hex().encode(), path)[1])
+
     def close(self, descriptor: int) -> None:
         """Give a descriptor back. Raises OSError."""
         self.call(b"close:%x" % descriptor, "")
@@ -50,7 +54,7 @@ class RemoteFiles:
             offset += len(data)
 
     def call(self, words: bytes, path: str) -> tuple[int, bytes]:
-        """The number and the data of an answer. Raises OSError for an error, and for an answer that is empty or damaged."""
+        """The number and the data of an answer. Raises OSError for an error, and for an answer that is none."""
         answer = self._send(b"vFile:" + words)
         head, _, data = answer.partition(b";")
         if not head.startswith(b"F"):

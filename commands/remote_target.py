@@ -1,11 +1,12 @@
-"""A process on another machine as a target: bytes through whoever can read them, /proc through whoever can read files.
+"""A process behind a server as a target: bytes through whoever can read them, /proc through whoever can read files.
 
-The same answers as for a process here. Nothing of this machine is taken for the other's: /proc is never opened, and a
-file is used only when its build-id equals the one in the target's memory."""
+The same answers as for a process here. Nothing of this machine is taken for the other's: an ELF file is used only when
+its build-id equals the one in the target's memory, and the own /proc only when it is proven to be the server's."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from gdbheap.target import procfs
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, Mappings, parse_maps, parse_smaps
 from gdbheap.target.process import is_readable
-from gdbheap.target.target import AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
+from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
 
 if TYPE_CHECKING:
     Registers = tuple[int, int, int, int]
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteProcess"]
 
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+PID_NAMESPACE = "/proc/self/ns/pid"
 TABLE_LIMIT = 64 << 20
 TEXT_LIMIT = 1 << 20
 ENTRY = 8
@@ -77,15 +80,18 @@ class RemoteProcess(Target):
             return
         ranges = [(m.start, m.end) for m in self.mappings if (m.rss is None or m.rss or m.swap) and m.end < 1 << 63]
         parts = [(start // PAGE_SIZE * ENTRY, (end - start) // PAGE_SIZE * ENTRY) for start, end in ranges]
+        path = f"/proc/{self.pid}/pagemap"
         try:
-            found = self._files.read_ranges(f"/proc/{self.pid}/pagemap", parts)
+            if _is_here(self._files, self.pid or 0):
+                self.pages = Pages.from_pagemap(path, ranges)
+                return
+            found = self._files.read_ranges(path, parts)
+            self.pages = Pages.from_entries([(start, data) for (start, _), data in zip(ranges, found)])
         except OSError as error:
-            reason = one_line(error.strerror or error)
             self.warnings.append(
-                f"the server's pagemap cannot be read ({reason}): which pages are resident is unknown"
+                f"the server's pagemap cannot be read ({one_line(error.strerror or error)}; gdbserver takes no offset "
+                "past 2 GiB): which pages are resident is unknown"
             )
-            return
-        self.pages = Pages.from_entries([(start, data) for (start, _), data in zip(ranges, found)])
 
     def _read_rest(self, threads: Iterable[Registers]) -> None:
         readable = [mapping for mapping in self.mappings if is_readable(mapping)]
@@ -104,8 +110,11 @@ class RemoteProcess(Target):
         return {}
 
     def _executable(self) -> str | None:
-        """The object whose entry point the auxiliary vector names: a link cannot be read through the server."""
-        program = self.object_of(self.auxv.get(9, 0))
+        """Where /proc/PID/exe leads, or else the object whose entry point the auxiliary vector names."""
+        if isinstance(self._files, RemoteFiles):
+            with contextlib.suppress(OSError):
+                return self._files.link(f"/proc/{self.pid}/exe")
+        program = self.object_of(self.auxv.get(AT_ENTRY, 0))
         return program.path if program else None
 
     def _thread_name(self, tid: int) -> str:
@@ -129,6 +138,20 @@ class RemoteProcess(Target):
                 raise
 
         return read
+
+
+def _is_here(files: RemoteFiles, pid: int) -> bool:
+    """Whether the server's /proc is this one's: the same boot of the same kernel, the same PID namespace, the same
+    mappings. A server that runs here is asked for its pagemap in vain: gdbserver's offsets end at 2 GiB."""
+    try:
+        with open(BOOT_ID, "rb") as own_boot, open(f"/proc/{pid}/maps", "rb") as own_maps:
+            return (
+                files.read(BOOT_ID, TEXT_LIMIT) == own_boot.read()
+                and files.link(PID_NAMESPACE) == os.readlink(PID_NAMESPACE)
+                and files.read(f"/proc/{pid}/maps", TABLE_LIMIT) == own_maps.read()
+            )
+    except OSError:
+        return False
 
 
 def _starts_as_zeros(mapping: Mapping) -> bool:

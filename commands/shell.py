@@ -44,7 +44,8 @@ def _fail(message: str, status: int = PARTIAL) -> int:
     from gdbheap.report.style import encodable
 
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(encodable(f"gdbheap: {one_line(message)}\n", sys.stderr.encoding))
+        start = "" if message.startswith("gdbheap") else "gdbheap: "
+        sys.stderr.write(encodable(f"{start}{one_line(message)}\n", sys.stderr.encoding))
         sys.stderr.flush()
     return status
 

@@ -28,7 +28,7 @@ __all__ = ["run"]
 TARGET = "TARGET"
 EXTRA = (
     Option("--exe", "exe", "FILE", "the program that left the core, when it is not where the core says"),
-    Option("--verbose", "verbose", "", "say on standard error for how long the process was stopped, even if that is no terminal"),
+    Option("--verbose", "verbose", "", "say for how long the process was stopped, also if that is no terminal"),
 )  # fmt: skip
 INSTALL = "install"
 
@@ -94,8 +94,8 @@ def _overview() -> str:
 def _install(words: list[str]) -> str:
     if wants_help(words):
         return (
-            "gdbheap install adds gdbheap's folder to gdb's source path in your gdbinit: 'gdb -x gdbheap' then works in any\n"
-            "folder. gdbheap install --remove takes the line out again."
+            "gdbheap install adds gdbheap's folder to gdb's source path in your gdbinit: 'gdb -x gdbheap' then works\n"
+            "in any folder. gdbheap install --remove takes the line out again."
         )
     if words not in ([], ["--remove"]):
         raise UsageError(f"gdbheap install: unrecognized arguments: {' '.join(words)} (only --remove is known)")

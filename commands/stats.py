@@ -25,7 +25,7 @@ def _render(shown: Shown[stats.Stats]) -> str:
 
 
 def rebuilt(content: dict[str, Any]) -> stats.Stats:
-    """The answer from its JSON document, as gdb computes it for a shell. Raises KeyError or TypeError on another one."""
+    """The answer from its JSON document, as gdb computes it for a shell. Raises KeyError, TypeError on another one."""
     rows = [stats.StatsRow(**row) for row in content["rows"]]
     return stats.Stats(text=content["text"], agrees=content["agrees"], rows=rows)
 

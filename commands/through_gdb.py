@@ -40,7 +40,8 @@ def _gdb(arguments: list[str]) -> tuple[str, str, int]:
     environment.update(PYTHONIOENCODING="utf-8")
     try:
         process = subprocess.Popen(
-            ["gdb", "-nx", "-batch", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            ["gdb", "-nx", "-batch", *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True, env=environment, text=True, encoding="utf-8", errors="replace",
         )  # fmt: skip
     except FileNotFoundError:

@@ -13,8 +13,13 @@ export XDG_CONFIG_HOME
 mkdir -p "$XDG_CONFIG_HOME/gdb"
 : >> "$XDG_CONFIG_HOME/gdb/gdbinit"
 
+# run COMMAND...: show it as it is typed, then do it.
 run() {
-    printf '\n$ %s\n' "$*"
+    printf '\n$'
+    for word in "$@"; do
+        case $word in *" "*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac
+    done
+    printf '\n'
     "$@" </dev/null
 }
 
@@ -39,6 +44,6 @@ echo "Started $python examples/bloated.py:"
 sed -n '1,2p' "$said"
 memory_of "$pid"
 
-PATH=$PWD/$VENV/bin:$PATH
+PATH=$(cd "$VENV/bin" && pwd):$PATH
 run gdbheap install
 run gdb -p "$pid" -batch -x gdbheap -ex "heap" -ex "heap holes --min=1M" -ex "heap pyobjects --top=20"

@@ -30,13 +30,12 @@ skip() {
 stage_for_mypy() {
     rm -rf build/lint
     mkdir -p build/lint/gdbheap
-    ln -s ../../../gdbheap/* build/lint/gdbheap/
-    ln -s ../../../commands build/lint/gdbheap/commands
+    ln -s "$PWD"/gdbheap/* "$PWD/commands" build/lint/gdbheap/
 }
 
 check_types() {
     stage_for_mypy
-    MYPYPATH=build/lint "$BIN/mypy" --strict -p gdbheap
+    (cd build/lint && "$BIN/mypy" --strict --config-file ../../pyproject.toml --cache-dir ../mypy-cache -p gdbheap)
     MYPYPATH=build/lint "$BIN/mypy" --strict scripts examples benchmarks
 }
 

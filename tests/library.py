@@ -21,11 +21,12 @@ def heap_of(target: str) -> Iterator[Heap]:
 
 
 def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str | None]]:
-    """Return (header, size, state) of the chunk at each address, "mmapped" a state too; (0, 0, None) if there is none."""
+    """Return (header, size, state) of the chunk at each address, "mmapped" a state too; (0, 0, None): none there."""
     assert heap.mapped is not None
     return [found or _mapped_at(heap, address) for found, address in zip(heap.chunks.find_many(addresses), addresses)]
 
 
 def _mapped_at(heap: Heap, address: int) -> tuple[int, int, str | None]:
+    """An aligned chunk does not begin where its mapping does: what lies before its header is not in it."""
     found = heap.glibc.mapped_at(address)
-    return (found.chunk, found.end - found.chunk, "mmapped") if found else (0, 0, None)
+    return (found.chunk, found.end - found.chunk, "mmapped") if found and found.chunk <= address else (0, 0, None)

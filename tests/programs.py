@@ -91,7 +91,7 @@ class Running:
         """Return whether the byte still lies in the pipe."""
         assert self.process.stdin is not None
         waiting = fcntl.ioctl(self.process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0")
-        return struct.unpack("i", waiting)[0] > 0
+        return int(struct.unpack("i", waiting)[0]) > 0
 
     def as_form(self, form: str) -> str:
         """Return TARGET for the command line: the pid, or the path of a core; a kernel core ends the program."""
@@ -233,8 +233,10 @@ def c_program(name: str, *arguments: object) -> list[str]:
 
 
 def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the shell command as a user would; ``options`` go to subprocess.run."""
-    return subprocess.run([str(GDBHEAP), *arguments], capture_output=True, text=True, timeout=PATIENCE, **options)
+    """Run the shell command; a fault of its own leaves a traceback. ``options`` go to subprocess.run."""
+    environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
+    command = [str(GDBHEAP), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, **options)
 
 
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:

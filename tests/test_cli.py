@@ -1,0 +1,238 @@
+"""The shell's ``gdbheap``: what a user types, sees and gets as a status; pipes, terminals, Ctrl-C, and full disks."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import random
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from gdb_side import runs
+from programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
+
+NOUNS = ("arenas", "stats", "holes", "pools", "pyobjects", "at", "check", "info")
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Python process with holes, at rest."""
+    seed = random.randrange(1 << 30)
+    print(f"seed of the fragmented process: {seed}")
+    with running(python_program("stripped", "fragmented", seed, 60), tmp_path_factory.mktemp("target")) as started:
+        yield started
+
+
+def test_version_help_and_script() -> None:
+    """What needs no target. Each noun's help is its declaration's."""
+    assert gdbheap("--version").stdout.startswith("gdbheap ")
+    script = Path(gdbheap("--gdb-script").stdout.strip())
+    assert script.is_absolute() and script.name == "gdbheap" and script.is_file()
+    overview = gdbheap("--help")
+    assert overview.returncode == 0 and all(f"\n  {noun} " in overview.stdout for noun in NOUNS)
+    for noun in NOUNS:
+        done = gdbheap(noun, "--help")
+        assert done.returncode == 0 and f"Usage: gdbheap {noun} TARGET" in done.stdout and done.stderr == ""
+        assert f"\n  gdbheap {noun} 1234" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ([], 2),
+        (["holes"], 2),
+        (["nonsense"], 2),
+        (["nonsense", "{pid}"], 2),
+        (["holes", "{pid}", "--bogus"], 2),
+        (["holes", "{pid}", "--min"], 2),
+        (["holes", "{pid}", "--min=lots"], 2),
+        (["holes", "{pid}", "--top=-1"], 2),
+        (["pools", "{pid}", "--sort=colour"], 2),
+        (["-x", "{pid}"], 2),
+        (["arenas", "{pid}", "more"], 2),
+        (["at", "{pid}"], 2),
+        (["at", "{pid}", "here"], 2),
+        (["at", "{pid}", "0x10"], 2),
+        (["stats", "core.1"], 2),
+        (["install", "--bogus"], 2),
+        (["/nowhere/core.1"], 4),
+        (["{pid_max}"], 4),
+        (["0"], 4),
+        (["/"], 4),
+        (["/dev/null"], 4),
+        (["/dev/zero"], 4),
+    ],
+)
+def test_bad_input(words: Sequence[str], status: int, target: Running) -> None:
+    """One clear line on standard error, nothing on standard output, the right status."""
+    pid_max = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
+    done = gdbheap(*(word.format(pid=target.pid, pid_max=pid_max) for word in words))
+    assert done.returncode == status, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("gdbheap")
+    assert runs(target.pid)
+
+
+def test_options_anywhere(target: Running) -> None:
+    """Before and behind the noun and the target, with "=" or a blank."""
+    pid = str(target.pid)
+    expected = ask("holes", pid, "--min=64K", "--top=2")
+    lines = (
+        ["holes", pid, "--min", "64K", "--top", "2"],
+        ["--json", "holes", "--top=2", pid, "--min=64k"],
+        ["--top", "2", "--min=65536", "holes", pid],
+    )
+    for line in lines:
+        done = gdbheap(*line, *([] if "--json" in line else ["--json"]))
+        assert json.loads(done.stdout) == expected, line
+
+
+def test_table_and_json_are_of_one_answer(target: Running) -> None:
+    """--bytes prints exact figures with separators; they are the document's."""
+    answer = ask("arenas", str(target.pid))
+    text = gdbheap("arenas", str(target.pid), "--bytes").stdout
+    assert f"{answer['total']['system']:,}" in text and f"{answer['total']['in_use']:,}" in text
+    assert " MB" not in gdbheap("arenas", str(target.pid)).stdout
+
+
+@pytest.mark.parametrize("key", ["size", "resident", "address"])
+def test_sort_and_top(key: str, target: Running) -> None:
+    """Ordered by the key, cut; the totals are of all that match."""
+    whole = ask("holes", str(target.pid), "--min=4K", f"--sort={key}")
+    cut = ask("holes", str(target.pid), "--min=4K", f"--sort={key}", "--top=3")
+    values = [hole[key] for hole in whole["holes"]]
+    assert values == sorted(values, reverse=key != "address")
+    assert cut["holes"] == whole["holes"][:3]
+    assert [cut[name] for name in ("count", "bytes", "resident")] == [
+        whole[name] for name in ("count", "bytes", "resident")
+    ]
+    assert whole["count"] == len(whole["holes"]) > 3
+
+
+def test_stopped_time_is_told(target: Running) -> None:
+    """On a terminal or when asked; otherwise standard error stays empty."""
+    assert gdbheap("arenas", str(target.pid)).stderr == ""
+    told = gdbheap("arenas", str(target.pid), "--verbose").stderr
+    assert len(told.splitlines()) == 1 and f"process {target.pid} was stopped for " in told
+
+
+def test_closed_pipe_is_quiet(target: Running) -> None:
+    """``gdbheap … | head -1``: the first line, and no word about the rest."""
+    reading, writing = os.pipe()
+    command = [str(GDBHEAP), "holes", str(target.pid), "--min=0"]
+    with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True) as process:
+        os.close(writing)
+        os.close(reading)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_full_disk(options: list[str], target: Running) -> None:
+    """/dev/full: one line, status 1."""
+    with open("/dev/full", "w") as full:
+        command = [str(GDBHEAP), "info", str(target.pid), *options]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1 and "No space left" in done.stderr
+
+
+def test_closed_standard_output(target: Running) -> None:
+    """The same when there is no standard output at all."""
+    command = f"exec '{GDBHEAP}' arenas {target.pid} >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+
+
+def on_terminal(words: Sequence[str], columns: int, **variables: str) -> tuple[str, int]:
+    """Run gdbheap on a terminal of that width; return what it showed and its status."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm", **variables}
+    ends = {"stdin": follower, "stdout": follower, "stderr": follower}
+    process = subprocess.Popen([str(GDBHEAP), *words], env=environment, **ends)
+    os.close(follower)
+    shown = b""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if select.select([leader], [], [], 0.1)[0]:
+            try:
+                shown += os.read(leader, 1 << 16)
+            except OSError:
+                break
+    os.close(leader)
+    return shown.decode().replace("\r\n", "\n"), process.wait(PATIENCE)
+
+
+def test_terminal(target: Running) -> None:
+    """Tables are cut to the width, headings bold, the stop is told; NO_COLOR takes the bold away; a pipe is whole."""
+    words = ["holes", str(target.pid), "--min=4K"]
+    shown, status = on_terminal(words, 60, NO_COLOR="")
+    assert status == 0 and "\033[1m" in shown and "was stopped for" in shown
+    plain, _ = on_terminal(words, 60, NO_COLOR="1")
+    assert "\033" not in plain
+    rows = [line for line in plain.splitlines() if line.startswith("0x")]
+    assert rows and all(len(line) <= 60 for line in rows) and any(line.endswith(">") for line in rows)
+    piped = [line for line in gdbheap(*words).stdout.splitlines() if line.startswith("0x")]
+    assert len(piped) == len(rows) and max(map(len, piped)) > 60
+
+
+def test_ascii_terminal(target: Running) -> None:
+    """A locale that cannot say a character shows its code."""
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii:strict", "PYTHONCOERCECLOCALE": "0"}
+    for words in (["info", str(target.pid)], ["at", str(target.pid), "é"]):
+        done = subprocess.run([str(GDBHEAP), *words], env=environment, capture_output=True, timeout=PATIENCE)
+        assert done.returncode in (0, 2) and (done.stdout + done.stderr).isascii()
+        assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_ended_while_it_reads(sent: signal.Signals, rng: random.Random, tmp_path: Path) -> None:
+    """Ctrl-C: one line, status 1. Whatever ends it, the process runs on."""
+    with running(python_program("stripped", "pools", rng.randrange(1 << 30), 200_000), tmp_path) as started:
+        process = subprocess.Popen([str(GDBHEAP), "pyobjects", str(started.pid)], stdout=-1, stderr=-1, text=True)
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and "TracerPid:\t0\n" in Path(f"/proc/{started.pid}/status").read_text():
+            assert time.monotonic() < deadline
+        process.send_signal(sent)
+        _, errors = process.communicate(timeout=PATIENCE)
+        if sent == signal.SIGINT and process.returncode:
+            assert process.returncode == 1 and len(errors.splitlines()) == 1 and "interrupted" in errors
+        assert wait_until_it_runs(started.pid)
+        started.rest()
+
+
+def wait_until_it_runs(pid: int) -> bool:
+    """Whether a process comes to run; the kernel needs a moment after its tracer was killed."""
+    deadline = time.monotonic() + 10
+    while not runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return runs(pid)
+
+
+def test_no_python(rng: random.Random, tmp_path: Path) -> None:
+    """A program without Python: status 5, one line; malloc is answered."""
+    with running(c_program("holes", rng.randrange(1 << 30), 5, 100_000, 0, 0, tmp_path / "table"), tmp_path) as started:
+        for noun in ("pools", "pyobjects"):
+            done = gdbheap(noun, str(started.pid))
+            assert done.returncode == 5 and len(done.stderr.splitlines()) == 1 and "Python" in done.stderr
+        assert ask("arenas", str(started.pid))["target"]["python"] is None
+
+
+def test_truncated_core(rng: random.Random, tmp_path: Path) -> None:
+    """Answered as far as it goes; the status and the damage say so."""
+    with running(python_program("stripped", "fragmented", rng.randrange(1 << 30), 20), tmp_path) as started:
+        core = started.kernel_core()
+    with core.open("r+b") as file:
+        file.truncate(core.stat().st_size * 9 // 10)
+    assert ask("", str(core), status=1)["damage"]

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-WORD = re.compile(r"[A-Za-z]{4,}")
+WORD = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{4,}(?![0-9A-Za-z])")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 

@@ -1,0 +1,308 @@
+"""The commands inside gdb: the same answers as in a shell, errors in one line, exit statuses, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gdb_side import batch, compiled, documents, executed, gdb, home, needs_gdb, own_lines, runs
+from programs import FORMS, GCORE, KERNEL_CORE, PROCESS, Running, ask, c_program, python_program, running
+
+pytestmark = needs_gdb
+ASKED = ("", "arenas", "holes --min=64K", "pools", "pyobjects --top=50", "check", "info", "holes --min=1K --sort=arena")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A user who has installed gdbheap for gdb."""
+    return home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Python process with holes, at rest."""
+    seed = random.randrange(1 << 30)
+    print(f"seed of the fragmented process: {seed}")
+    with running(python_program("stripped", "fragmented", seed, 60), tmp_path_factory.mktemp("target")) as started:
+        yield started
+
+
+def attached(target: Running) -> list[str]:
+    """Return gdb's words for a live process."""
+    return ["-p", str(target.pid)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["stripped", "unstripped"])
+def test_same_answers_as_in_a_shell(
+    form: str, kind: str, environment: dict[str, str], rng: random.Random, tmp_path: Path
+) -> None:
+    """Every command, on the same process or core, from gdb and from the shell: the same document."""
+    with running(python_program(kind, "fragmented", rng.randrange(1 << 30), 30), tmp_path) as started:
+        if form == PROCESS:
+            # gdb's breakpoints in the loader give the process private pages that stay: let that be over.
+            gdb([*attached(started), "-batch"], environment)
+        where = started.as_form(form)
+        words = attached(started) if form == PROCESS else ["-c", where]
+        commands = [f"heap {line} --json" for line in ASKED]
+        done = batch(words, commands, environment)
+        assert done.returncode == 0, done.stderr
+        for line, ours in zip(ASKED, documents(done)):
+            noun, *options = line.split() or [""]
+            theirs = ask(noun, where, *options)
+            assert comparable(ours) == comparable(theirs), line
+        assert len(documents(done)) == len(ASKED)
+
+
+def comparable(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without warnings, which a session collects, and without the host's name of the core's path."""
+    return {key: value for key, value in document.items() if key != "warnings"}
+
+
+def test_address_is_any_expression(target: Running, environment: dict[str, str]) -> None:
+    """What gdb can compute is an address; the same block as by its number."""
+    hole = ask("holes", str(target.pid), "--min=64K", "--top=1")["holes"][0]
+    held = hole["after"]["address"]
+    commands = [f"heap at {held} --json", f"heap at (char *){held:#x} - 16 + 0x10 --json", f"heap at --json {held:#x}"]
+    done = batch(attached(target), commands, environment)
+    first, *others = documents(done)
+    assert first["block"]["address"] == held and first["block"]["state"] == "used"
+    assert others == [first, first]
+    assert comparable(first) == comparable(ask("at", str(target.pid), str(held)))
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "words"),
+    [
+        ("heap holes --bogus", 2, "--bogus"),
+        ("heap holes --min=few", 2, "few"),
+        ("heap holes --min", 2, "--min"),
+        ("heap holes more", 2, "more"),
+        ("heap pools --sort=colour", 2, "colour"),
+        ("heap --top=-1", 2, "-1"),
+        ("heap nonsense", 2, "nonsense"),
+        ("heap at", 2, "address"),
+        ("heap at no_such_thing", 2, "no_such_thing"),
+        ("heap at 16", 2, "0x10"),
+        ("heap at 1 +", 2, "1 +"),
+        ("heap attach", 2, "PID"),
+    ],
+)
+def test_wrong_usage(command: str, status: int, words: str, target: Running, environment: dict[str, str]) -> None:
+    """One line, which names what was wrong; nothing of Python; the status; and the process runs on."""
+    done = batch(attached(target), [command], environment)
+    assert done.returncode == status
+    lines = own_lines(done)
+    assert len(lines) == 1 and words in lines[0]
+    assert "Traceback" not in done.stderr and "Python Exception" not in done.stderr
+    assert runs(target.pid)
+
+
+def test_worst_status_counts(target: Running, environment: dict[str, str]) -> None:
+    """A later success does not hide an error."""
+    done = batch(attached(target), ["heap holes --bogus", "heap arenas --json"], environment)
+    assert done.returncode == 2 and len(documents(done)) == 1
+
+
+def test_no_python(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """A program without Python: its malloc is answered, the Python commands say so in one line."""
+    program = c_program("holes", rng.randrange(1 << 30), 10, 100_000, 0, 0, tmp_path / "table")
+    with running(program, tmp_path) as started:
+        done = batch(attached(started), ["heap arenas --json", "heap pools", "heap pyobjects"], environment)
+        assert done.returncode == 5
+        assert [document["target"]["python"] for document in documents(done)] == [None]
+        assert len(own_lines(done)) == 2 and all("Python" in line for line in own_lines(done))
+
+
+@pytest.mark.parametrize("commands", [[], ["heap holes --json"], ["heap"]])
+def test_no_such_process(commands: list[str], environment: dict[str, str]) -> None:
+    """gdb itself would exit 0."""
+    pid = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
+    done = batch(["-p", str(pid)], commands, environment)
+    assert done.returncode == 4 and documents(done) == []
+    assert len(own_lines(done)) == 1 and str(pid) in own_lines(done)[0]
+
+
+def test_refused_attach(target: Running, environment: dict[str, str]) -> None:
+    """Somebody else traces the process: the line says who, the status is 3, gdb's own 0."""
+    command = ["gdb", "-nx", "-q", *attached(target)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin is not None and other.stdout is not None
+        other.stdin.write(b"python import sys; sys.stdout.write('READY\\n'); sys.stdout.flush()\n")
+        other.stdin.flush()
+        while b"READY" not in other.stdout.readline():
+            pass
+        done = batch(attached(target), ["heap holes --json"], environment)
+        other.stdin.close()
+        other.stdout.read()
+    assert done.returncode == 3 and documents(done) == []
+    assert len(own_lines(done)) == 1 and str(other.pid) in own_lines(done)[0]
+
+
+@pytest.mark.parametrize("content", [b"", b"no core at all\n"])
+def test_not_a_core(content: bytes, environment: dict[str, str], tmp_path: Path) -> None:
+    """A file that is none."""
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    for words in (["-c", str(path)], ["/bin/true", str(path)]):
+        done = batch(words, ["heap"], environment)
+        assert done.returncode == 4 and len(own_lines(done)) == 1, words
+
+
+@pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
+def test_truncated_core(form: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """Answered as far as it goes, and the status says so; also when gdb itself does not take it."""
+    with running(python_program("stripped", "fragmented", rng.randrange(1 << 30), 30), tmp_path) as started:
+        core = Path(started.as_form(form))
+    with core.open("r+b") as file:
+        file.truncate(core.stat().st_size * 9 // 10)
+    done = batch(["-c", str(core)], ["heap --json"], environment)
+    assert done.returncode == 1, done.stderr
+    assert documents(done)[0]["damage"] and own_lines(done) == []
+    shell = ask("", str(core), status=1)
+    assert comparable(documents(done)[0]) == comparable(shell)
+
+
+CLASH = """python
+class Theirs(gdb.Command):
+    def __init__(self):
+        super().__init__("heap", gdb.COMMAND_DATA)
+    def invoke(self, line, from_tty):
+        print("THEIRS")
+Theirs()
+end
+"""
+
+
+def test_name_clash(target: Running, environment: dict[str, str], tmp_path: Path) -> None:
+    """When another extension has ``heap``, ours is ``gdbheap``; that is said in one line, also when loaded twice."""
+    script = tmp_path / "theirs.gdb"
+    script.write_text(CLASH)
+    commands = ["heap", "gdbheap arenas --json", "help gdbheap holes", "source gdbheap"]
+    done = batch(attached(target), commands, environment, "-x", str(script))
+    assert done.returncode == 0, done.stderr
+    assert "THEIRS" in done.stdout and "gdbheap holes --min=1M" in done.stdout
+    assert [document["command"] for document in documents(done)] == ["heap arenas"]
+    assert len(own_lines(done)) == 1 and "'heap'" in own_lines(done)[0]
+
+
+def test_help_and_completion(target: Running, environment: dict[str, str]) -> None:
+    """``help heap NOUN``, ``heap NOUN --help`` and the shell's help are of one source; nouns and options complete."""
+    completed = ["complete heap ho", "complete heap holes --m", "complete heap pools --sort=u"]
+    commands = ["help heap holes", "heap holes --help", *completed]
+    done = gdb([*attached(target), "-batch", "-x", "gdbheap", *executed(commands)], environment)
+    question = "Which free memory is not given back, where is it, and what pins it?"
+    assert done.stdout.count(question) == 2 and done.stdout.count("--min=SIZE: ") == 2
+    lines = done.stdout.splitlines()
+    assert {"heap holes", "heap holes --min=", "heap pools --sort=used"} <= set(lines)
+
+
+SPINS = """
+#include <stdlib.h>
+int main(void)
+{
+    volatile unsigned long turns = 0;
+    void *volatile block = malloc(100000);
+    free(block);
+    for (;;)
+        turns++;
+}
+"""
+KEPT = (
+    "python import json, gdbheap.commands.gdb_register as r; print('KEPT', json.dumps("
+    "[[id(heap), heap.target.space.bytes_read] for _, heap in r.KEEPER._kept.values()]))"
+)
+CHANGES = {
+    "call": "print ((long (*)(void)) getpid)()",
+    "write": "set var *(char *) $sp = *(char *) $sp",
+    "register": "set $rax = $rax",
+    "step": "stepi",
+    "detach": "detach",
+}
+
+
+def test_kept_for_one_stop(environment: dict[str, str], tmp_path: Path) -> None:
+    """A second command reads nothing of the target; calling, writing, running and leaving drop what was kept."""
+    commands = ["heap arenas --json", KEPT, "heap arenas --json", KEPT]
+    for change in CHANGES.values():
+        commands += [change, KEPT, "heap arenas --json", KEPT]
+    with compiled(SPINS, tmp_path) as program, subprocess.Popen([str(program)]) as process:
+        try:
+            done = batch(["-p", str(process.pid)], commands, environment)
+            assert process.poll() is None
+        finally:
+            process.kill()
+    first, second, *rest = [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("KEPT ")]
+    assert len(first) == 1 and second == first
+    for change, dropped, again in zip(CHANGES, rest[::2], rest[1::2]):
+        assert dropped == [], change
+        assert len(again) == (0 if change == "detach" else 1), change
+    assert done.returncode == 4  # the command after the detach has nothing to look at
+
+
+CTRL_C = """python
+import contextlib, os, signal
+import gdbheap.commands.gdb_register as register
+
+@contextlib.contextmanager
+def pressed(heap):
+    calls.append(1)
+    heap.progress = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+    yield
+    heap.progress = None
+
+calls, shown = [], register.shown_for
+register.shown_for = pressed
+end
+"""
+LATER = "python register.shown_for = shown; print('PRESSED', len(calls))"
+
+
+def test_ctrl_c(environment: dict[str, str], tmp_path: Path) -> None:
+    """Ctrl-C in a walk: one line, status 1; the next command is answered, gdb ends well, the process runs on."""
+    script = tmp_path / "ctrl-c.gdb"
+    script.write_text(CTRL_C)
+    with running(python_program("stripped", "pools", 1, 300_000), tmp_path) as started:
+        load = ["-x", "gdbheap", "-x", str(script)]
+        commands = ["heap pyobjects", LATER, "heap pools --json"]
+        done = gdb([*attached(started), "-batch", *load, *executed(commands)], environment)
+        assert "PRESSED 1" in done.stdout
+        assert len(own_lines(done)) == 1 and "interrupted" in own_lines(done)[0], done.stderr
+        assert done.returncode == 1
+        assert documents(done)[0]["classes"] == ask("pools", str(started.pid))["classes"]
+        assert runs(started.pid)
+
+
+def test_attach_with_symbols_first(target: Running, environment: dict[str, str]) -> None:
+    """``heap attach PID`` leaves one inferior, attached, with the process's libraries known."""
+    look = "python print('INFERIORS', [inferior.pid for inferior in gdb.inferiors()])"
+    done = batch([], [f"heap attach {target.pid}", look, "heap arenas --json"], environment)
+    assert done.returncode == 0, done.stderr
+    assert f"INFERIORS [{target.pid}]" in done.stdout
+    assert [document["command"] for document in documents(done)] == ["heap arenas"]
+    assert runs(target.pid)
+
+
+def test_attach_refused(environment: dict[str, str]) -> None:
+    """``heap attach`` explains, and its status is that of the refusal."""
+    pid = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
+    done = batch([], [f"heap attach {pid}"], environment)
+    assert done.returncode == 4 and len(own_lines(done)) == 1
+
+
+def test_selection_stays(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """The thread and frame that were selected still are after each command."""
+    program = c_program("recorder", 4, rng.randrange(1 << 30), 2000, 500, 100_000, 0, tmp_path / "table")
+    where = "python print('AT', gdb.selected_thread().num, gdb.selected_frame().level())"
+    with running(program, tmp_path) as started:
+        commands = ["thread 3", "up", where, "heap arenas --json", where, "heap stats --json", where]
+        done = batch(attached(started), commands, environment)
+        assert done.returncode == 0, done.stderr
+    found = [line for line in done.stdout.splitlines() if line.startswith("AT ")]
+    assert found == ["AT 3 1"] * 3
+    assert documents(done)[1]["agrees"] is True

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# Each part may import the ones before it; heap is a module, the others are folders (errors and _native: modules).
-ORDER = ["_native", "errors", "target", "layout", "allocators", "objects", "heap", "answers", "report", "commands"]
-# Standing beside the order: the version, and the loader, which gdb runs on its own.
-FREE = {"__init__": set(ORDER), "loader": {"commands"}}
+# Each part may import the ones before it. The loader is the folder of the script that gdb runs.
+BEFORE_HEAP = ["_native", "errors", "target", "layout", "allocators", "objects"]
+ORDER = [*BEFORE_HEAP, "heap", "answers", "report", "loader", "commands"]
 # The only two files that know that gdb exists.
 KNOW_GDB = {"gdb_register", "gdb_target"}
 
@@ -44,15 +43,14 @@ def part_of(dotted: str) -> str | None:
     if first != "gdbheap":
         return None
     part = rest.split(".")[0]
-    return part if part in ORDER or part in FREE else "__init__"
+    return part if part in ORDER else "__init__"
 
 
 def wrong_directions(name: str, text: str) -> list[str]:
     """Return what gdbheap.`name` imports from its right."""
-    part = part_of(f"gdbheap.{name}") or ""
-    allowed = FREE[part] if part in FREE else set(ORDER[: ORDER.index(part) + 1])
-    found = {dotted: part_of(dotted) for dotted in imports(name, text)}
-    return [dotted for dotted, other in found.items() if other not in (None, "__init__", part) and other not in allowed]
+    part = part_of(f"gdbheap.{name}")
+    allowed = {None, "__init__", *(ORDER[: ORDER.index(part) + 1] if part in ORDER else [])}
+    return [dotted for dotted in imports(name, text) if part_of(dotted) not in allowed]
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
@@ -72,7 +70,7 @@ def test_only_two_files_import_gdb(name: str) -> None:
 def test_every_part_is_there() -> None:
     """The order names what exists, so that a renamed folder cannot escape the rule."""
     parts = {name.split(".")[0] for name in modules()}
-    assert parts - {"__init__", "loader"} == set(ORDER) - {"_native"}
+    assert parts - {"__init__"} == set(ORDER) - {"_native"}
 
 
 @pytest.mark.parametrize(

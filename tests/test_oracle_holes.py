@@ -39,22 +39,29 @@ class Hole:
 
 
 def blocks(path: Path) -> list[Block]:
-    """Return the program's table."""
+    """Return the program's table, by address: what an earlier heap had left over at its end was used later."""
     records = struct.iter_unpack("<3Q", path.read_bytes())
-    return [Block(pointer - 16, usable + 8, bool(held)) for pointer, usable, held in records]
+    found = [Block(pointer - 16, usable + 8, bool(held)) for pointer, usable, held in records]
+    return sorted(found, key=lambda block: block.chunk)
 
 
 def with_remainders(found: list[Block], pid: int) -> list[Block]:
-    """Add what the end of a full thread heap could not take: from its last block to its fence, free."""
+    """Add what the ends of full thread heaps have left: from the last block to the fence, free."""
     complete = []
     for block, after in zip(found, [*found[1:], None]):
         complete.append(block)
-        end, heap = block.chunk + block.size, block.chunk & -HEAP_MAX
-        if after is not None and end != after.chunk:
-            left = heap + kernel.read_u64(pid, heap + 16) - FENCE - end
-            assert left >= 0, "two blocks neither touch nor lie in two heaps"
-            complete += [Block(end, left, False)] if left >= FENCE else []
+        heap = block.chunk & -HEAP_MAX
+        if after is not None and heap == after.chunk & -HEAP_MAX:
+            assert touches(block, after), "the program's blocks leave a gap"
+        elif heap != top_of_thread(pid, heap) & -HEAP_MAX:
+            left = heap + kernel.read_u64(pid, heap + 16) - FENCE - block.chunk - block.size
+            complete += [Block(block.chunk + block.size, left, False)] if left >= FENCE else []
     return complete
+
+
+def top_of_thread(pid: int, heap: int) -> int:
+    """Return the top chunk of a thread's arena: heap_info begins with the arena, whose top is at 96 (glibc 2.36)."""
+    return kernel.read_u64(pid, kernel.read_u64(pid, heap) + 96)
 
 
 def holes_of(found: list[Block]) -> list[Hole]:
@@ -90,7 +97,8 @@ def expected(path: Path, place: int, pid: int) -> list[Hole]:
     found = blocks(path)
     if place == ENDED:
         found.pop()  # the tcache that held the last block was emptied: it is part of the top chunk
-    return sorted(holes_of(with_remainders(found, pid)), key=lambda hole: -hole.size)
+    complete = found if place == MAIN else with_remainders(found, pid)
+    return sorted(holes_of(complete), key=lambda hole: -hole.size)
 
 
 def program(

@@ -1,0 +1,356 @@
+"""Numbers, tables, sentences and the JSON envelope, on made-up answers: nothing here needs a target."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import re
+from typing import Any
+
+import pytest
+
+from gdbheap.answers.arenas import Arena, Arenas, Mmapped, Total
+from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+from gdbheap.answers.check import Check
+from gdbheap.answers.holes import Hole, Holes, Neighbour
+from gdbheap.answers.info import Info
+from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
+from gdbheap.answers.pools import PoolClass, Pools
+from gdbheap.answers.pyobjects import Count, PyObjects, Tally, TypeRow
+from gdbheap.answers.stats import compare
+from gdbheap.commands.answering import About, Told, present
+from gdbheap.commands.declaration import Options, help_text, parse
+from gdbheap.commands.nouns import COMMANDS
+from gdbheap.errors import UsageError
+from gdbheap.layout.facts import Fact
+from gdbheap.report import arenas, at, check, holes, info, ledger, numbers, pools, pyobjects, stats
+from gdbheap.report.json import document
+from gdbheap.report.style import Style, encodable, style_for
+from gdbheap.report.tables import SHARE, Column, table
+from gdbheap.target.target import Damage
+
+EXACT = Style(exact=True, rss=1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        ((1 << 20) - 1, "1.0 MiB"),
+        (1 << 20, "1.0 MiB"),
+        (5 << 30, "5.0 GiB"),
+        (3 << 40, "3.0 TiB"),
+        (-2048, "-2.0 KiB"),
+        (None, "?"),
+    ],
+)
+def test_sizes_for_people(size: int | None, text: str) -> None:
+    """One decimal, powers of 1024, never 1024.0 of anything."""
+    assert numbers.size_text(size) == text
+
+
+def test_rounded_sizes_are_close(rng: random.Random) -> None:
+    """Within half of the last digit, and the number before the unit stays below 1024."""
+    units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50, "EiB": 1 << 60}
+    for _ in range(2000):
+        size = rng.randrange(1 << rng.randrange(1, 63))
+        number, unit = numbers.size_text(size).split()
+        assert abs(float(number) * units[unit] - size) <= units[unit] * 0.0501
+        assert float(number) < 1024
+        assert numbers.size_text(size, exact=True) == f"{size:,}"
+
+
+def test_parsed_sizes(rng: random.Random) -> None:
+    """K M G T in powers of 1024, in either case, with or without iB; a part of a unit; bytes."""
+    for _ in range(300):
+        number, (letter, shift) = rng.randrange(1000), rng.choice([("", 0), ("K", 10), ("m", 20), ("G", 30), ("t", 40)])
+        ending = rng.choice(["", "B", "iB"]) if letter else ""
+        assert numbers.parse_size(f"{number}{letter}{ending}") == number << shift
+    assert numbers.parse_size("1.5M") == 3 << 19
+
+
+@pytest.mark.parametrize("text", ["", "M", "1X", "-1", "1.5", "0x10", "1 2", "99999999999999T", "١", "1e3", "nan"])
+def test_no_sizes(text: str) -> None:
+    """Anything else is an error, also a number beyond 64 bits."""
+    with pytest.raises(ValueError, match="size|64 bits"):
+        numbers.parse_size(text)
+
+
+@pytest.mark.parametrize(("text", "address"), [("0x10", 16), ("0XfF", 255), ("4096", 4096), ("0", 0)])
+def test_addresses(text: str, address: int) -> None:
+    """Hexadecimal or decimal."""
+    assert numbers.parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "x", "0x", "12ab", "-1", "0x10000000000000000", "1.0", "1_0", "١"])
+def test_no_addresses(text: str) -> None:
+    """Anything else is an error."""
+    with pytest.raises(ValueError, match="address|64 bits"):
+        numbers.parse_address(text)
+
+
+def test_table_is_aligned_and_cut() -> None:
+    """Columns line up, numbers on the right; a terminal's width cuts every line, a pipe none."""
+    columns = [Column("size"), SHARE, Column("type", True)]
+    rows = [["1.0 MiB", "12.0", "a" * 100], ["3 B", "0.1", "  b\x1b[31m\n"]]
+    whole = table(columns, rows, Style(rss=100), ["4 B", "12.1", "total"]).splitlines()
+    assert whole[1] == whole[4] and set(whole[1]) == {"-", " "}
+    assert whole[2].index("1.0 MiB") + 7 == whole[3].index("3 B") + 3
+    assert "a" * 100 in whole[2] and "\x1b" not in "".join(whole)
+    assert whole[3].index("b") == whole[2].index("a") + 2
+    cut = table(columns, rows, Style(rss=100, width=30), ["4 B", "12.1", "total"]).splitlines()
+    assert all(len(line) <= 30 for line in cut) and cut[2].endswith(">")
+    assert "%RSS" not in table(columns, rows, Style())
+    assert table(columns, [], Style()).splitlines()[0].split() == ["size", "type"]
+
+
+def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bold only on a terminal that takes it, and never with NO_COLOR."""
+    import os
+    import pty
+
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "rb"), os.fdopen(follower, "w") as terminal:
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        assert style_for(terminal, False, None).bold
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert not style_for(terminal, False, None).bold
+    assert style_for(None, True, 5) == Style(exact=True, rss=5)
+
+
+def test_sentences_fit_the_terminal() -> None:
+    """No line is wider than the terminal, no word is lost, and a pipe gets each sentence whole."""
+    answer = Holes([Hole(1, 2 << 20, 5, 0, "glibc", None, None)], 1, 2 << 20, 5)
+    narrow, whole = (holes.render(answer, Style(width=width), 1) for width in (50, None))
+    assert max(map(len, narrow.splitlines())) <= 50
+    assert narrow[narrow.index("1 hole ") :].split() == whole[whole.index("1 hole ") :].split()
+    assert len(whole.splitlines()[-1]) > 100
+
+
+def test_encodable() -> None:
+    """A name that the terminal cannot say does not end the report."""
+    assert encodable("é\udc80x", "ascii") == "\\xe9\\udc80x"
+    assert encodable("é", "utf-8") == "é"
+    assert encodable("é", "no-such-charset") == "\\xe9"
+
+
+def column(text: str, title: str) -> list[str]:
+    """Return the cells of a column that stands on the right, from the first row to the total."""
+    lines = text.splitlines()
+    rules = [number for number, line in enumerate(lines) if re.fullmatch(r"[- ]+", line) and "-" in line]
+    spans = [match.span() for match in re.finditer("-+", lines[rules[0]])]
+    start, end = next(span for span in spans if lines[rules[0] - 1][slice(*span)].strip() == title)
+    body = lines[rules[0] + 1 : rules[-1]] + [lines[rules[-1] + 1]]
+    return [line[start:end].strip() for line in body]
+
+
+def adds_up(text: str, title: str) -> None:
+    """Assert that the last cell is the sum of the others ("-": nothing)."""
+    *rows, total = [int(cell.replace(",", "")) if cell not in ("-", "") else 0 for cell in column(text, title)]
+    assert sum(rows) == total, title
+
+
+def made_arenas(rng: random.Random) -> Arenas:
+    """Return arenas whose total adds up."""
+    rows = [Arena(index, rng.randrange(1 << 47), *(rng.randrange(1 << 30) for _ in range(8))) for index in range(9)]
+    mapped = Mmapped(3, rng.randrange(1 << 30))
+    total = Total(sum(row.system for row in rows) + mapped.bytes, sum(row.in_use for row in rows) + mapped.bytes)
+    return Arenas(rows, mapped, total)
+
+
+@pytest.mark.parametrize("shown", [9, 4, 0])
+def test_arenas_add_up(shown: int, rng: random.Random) -> None:
+    """The rows and what is not listed make the total, also when the list is cut."""
+    whole = made_arenas(rng)
+    text = arenas.render(dataclasses.replace(whole, arenas=whole.arenas[:shown]), EXACT, 9 - shown)
+    adds_up(text, "system")
+    adds_up(text, "in use")
+    assert ("5 more" in text) == (shown == 4)
+
+
+@pytest.mark.parametrize("shown", [12, 5])
+def test_holes_add_up(shown: int, rng: random.Random) -> None:
+    """The same for holes; the neighbour that pins the most is named without its address."""
+    pin = Neighbour(4096, 64, "items of list at 0x1234")
+    found = [Hole(i, rng.randrange(1 << 20, 1 << 28), rng.randrange(1 << 20), 0, "glibc", None, pin) for i in range(12)]
+    total = sum(hole.size for hole in found), sum(hole.resident or 0 for hole in found)
+    text = holes.render(Holes(found[:shown], 12, *total), EXACT, 1 << 20)
+    adds_up(text, "size")
+    adds_up(text, "resident")
+    assert "What pins the most: items of list, directly above " in text and "malloc_trim" in text
+    assert f"{total[0]:,} bytes that nobody holds" in text
+
+
+def test_holes_of_unknown_residency() -> None:
+    """What is not known is a question mark and a sentence, not a zero."""
+    text = holes.render(Holes([Hole(1, 2 << 20, None, None, "pymalloc", None, None)], 1, 2 << 20, None), Style(), 1)
+    assert column(text, "resident") == ["?", "?"] and "not known" in text and "malloc_trim" not in text
+
+
+def test_no_holes() -> None:
+    """A sentence, and no empty table."""
+    assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20).startswith("No hole of 1.0 MiB or more")
+
+
+@pytest.mark.parametrize("shown", [20, 3])
+def test_pools_add_up(shown: int, rng: random.Random) -> None:
+    """Pools and bytes, the free pools and what is not listed included."""
+    classes = [PoolClass(16 * i, rng.randrange(1, 99), rng.randrange(999), rng.randrange(99)) for i in range(1, 21)]
+    whole = Pools(1 << 20, 1 << 14, 7, rng.randrange(1, 60), classes)
+    text = pools.render(dataclasses.replace(whole, classes=classes[:shown]), whole, EXACT)
+    for title in ("pools", "blocks used", "blocks free", "used bytes", "free bytes", "held"):
+        adds_up(text, title)
+
+
+@pytest.mark.parametrize("shown", [30, 7])
+def test_pyobjects_add_up(shown: int, rng: random.Random) -> None:
+    """Objects, buffers and both together; what is beside the table is said."""
+    rows = [TypeRow(f"m.T{i}", *(rng.randrange(1, 1 << 30) for _ in range(3))) for i in range(30)]
+    total = Count(sum(row.count for row in rows), sum(row.bytes for row in rows), sum(row.buffers for row in rows))
+    answer = PyObjects(rows[:shown], total, Tally(5, 500), Tally(0, 0), Tally(7, 700))
+    text = pyobjects.render(answer, EXACT, 30 - shown)
+    for title in ("count", "objects", "buffers", "together"):
+        adds_up(text, title)
+    assert "500 bytes in 5 objects" in text and "700 bytes in 7" in text
+
+
+def made_ledger(rng: random.Random, known: bool) -> Ledger:
+    """Return a ledger of two roots, one of them with children."""
+    sizes = [rng.randrange(1 << 30) for _ in range(4)]
+
+    def line(name: str, parent: str | None, size: int) -> Line:
+        return Line(name, parent, name, 2 * size, size if known else None, 0 if known else None)
+
+    children = [line("glibc.used", "glibc", sizes[1]), line("glibc.free", "glibc", sizes[2])]
+    lines = [line("file", None, sizes[0]), line("glibc", None, sizes[1] + sizes[2]), *children]
+    rss = Rss(sizes[0] + sizes[1] + sizes[2] if known else None, 0 if known else None, "smaps_rollup")
+    return Ledger(rss, lines, [Finding("a", sizes[2], "pages are free", "do something")])
+
+
+def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
+    """Children are indented below their parent; the roots make the total, which is RSS."""
+    answer = made_ledger(rng, True)
+    text = ledger.render(answer, Style(exact=True, rss=answer.rss.bytes))
+    cells = [int(cell.replace(",", "")) for cell in column(text, "resident")]
+    by_name = {line.id: line.resident for line in answer.ledger}
+    assert cells == [by_name[n] for n in ("file", "glibc", "glibc.used", "glibc.free")] + [answer.rss.bytes]
+    assert "\n  glibc.used" in text and "1. " in text and "do something" in text
+    assert column(text, "%RSS")[-1] == "100.0"
+
+
+def test_ledger_of_unknown_residency(rng: random.Random) -> None:
+    """Question marks, no share, and a sentence that says so."""
+    text = ledger.render(made_ledger(rng, False), Style())
+    assert set(column(text, "resident")) == {"?"} and "%RSS" not in text and "not known" in text
+
+
+@pytest.mark.parametrize(
+    ("block", "found", "owner", "words"),
+    [
+        (None, None, None, "0x1010 is in stack of thread 7."),
+        (Block(0x1000, 64, "tcache", "glibc", 0, "tcache of 64"), None, None, "free (tcache of 64)"),
+        (Block(0x1000, 64, "used", "glibc", 0, None), Object(0x1000, "m.T", 64, "<T>"), None, "object of type m.T"),
+        (Block(0x1000, 64, "used", "glibc", 0, None), None, Owner(9, "list", "items"), "an object of type list owns"),
+        (Block(0x1000, 64, "used", "glibc", 0, None), None, Owner(None, None, "unknown (text)"), "unknown (text)"),
+    ],
+)
+def test_at(block: Block | None, found: Object | None, owner: Owner | None, words: str) -> None:
+    """The first sentence says the most that is known."""
+    mapping = AtMapping(0x1000, 0x3000, "rw-p", "[stack]", "stack of thread 7")
+    text = at.render(At(mapping, block, found, owner), Style(), 0x1010)
+    assert words in text.splitlines()[0] and "0x1000-0x3000 rw-p" in text
+    assert (", 16 bytes into it" in text) == (block is not None)
+
+
+def test_check_and_info() -> None:
+    """The verdict agrees with the damage; an info row for each fact."""
+    assert "nothing is damaged" in check.render(Check(True, 1, 2, 3), Style(), [], 0)
+    places = [Damage(16, "size", "32", "0")]
+    damaged = check.render(Check(False, 1, 2, 3), Style(), places, 2)
+    assert "2 places are damaged" in damaged and "0x10" in damaged
+    text = info.render(Info([Fact("glibc", "2.36", "its text", None), Fact("b", "1", "c", "d")]), Style())
+    assert "2 facts, 1 confirmed" in text
+
+
+def test_stats_side_by_side(rng: random.Random) -> None:
+    """32-bit figures are compared as such; a figure that differs is shown with its difference."""
+    ours = made_arenas(rng)
+    huge = dataclasses.replace(ours, total=Total((5 << 32) + 7, 9))
+
+    def said(index: str, system: int, in_use: int) -> str:
+        return f"{index}\nsystem bytes     = {system % (1 << 32):10}\nin use bytes     = {in_use % (1 << 32):10}\n"
+
+    text = "".join(said(f"Arena {row.index}:", row.system, row.in_use) for row in huge.arenas)
+    agreeing = stats.render(compare(huge, text + said("Total (incl. mmap):", (5 << 32) + 7, 9)), Style())
+    assert "All 20 figures agree." in agreeing and "system bytes     =" in agreeing
+    differing = stats.render(compare(huge, text + said("Total (incl. mmap):", 17, 9)), Style())
+    assert "1 of 20 figures differ" in differing and "-10" in differing
+
+
+def test_document() -> None:
+    """The envelope first, then the answer's keys; a key that would hide one of the envelope's is refused."""
+    content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3))
+    assert list(content) == ["command", "target", "warnings", "damage", "ok", "regions", "chunks", "pools"]
+    assert content["damage"] == [{"address": 1, "what": "a", "expected": "b", "found": "c"}]
+
+    @dataclasses.dataclass
+    class Wrong:
+        damage: int
+
+    with pytest.raises(ValueError, match="damage"):
+        document("heap wrong", {}, [], [], Wrong(1))
+
+
+def test_present(rng: random.Random) -> None:
+    """JSON is one line; a table is followed by the warnings and the first places of damage."""
+    damage = [Damage(i, "size", "1", "2") for i in range(8)]
+    about = About({"kind": "core"}, ["a\nwarning"], damage, True, None)
+    answer = made_arenas(rng)
+    told = Told(COMMANDS["arenas"], Options(), about, answer, answer)
+    text = present(told, Style())
+    assert "\nWarning: a warning\n" in text and text.count("Damage at") == 5 and "3 more places" in text
+    line = present(dataclasses.replace(told, options=Options(json=True)), Style())
+    assert "\n" not in line and json.loads(line)["total"] == dataclasses.asdict(answer.total)
+
+
+@pytest.mark.parametrize("noun", COMMANDS)
+def test_declarations(noun: str, rng: random.Random) -> None:
+    """Each option is in the help, is parsed with "=" and with a blank, and mixes with other words in any order."""
+    command = COMMANDS[noun]
+    text = help_text(command)
+    assert text.splitlines()[0] == command.question and "Example:" in text
+    values: dict[str, Any] = {"--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M"}
+    for option in command.all_options:
+        assert f"  {option.spelling}: " in text
+        value = values.get(option.name)
+        if option.metavar:
+            one, other = [f"{option.name}={value}"], [option.name, value]
+            assert parse(command, one) == parse(command, other)
+        else:
+            assert getattr(parse(command, [option.name])[0], option.key) is True
+    words = ["--json", "--top=3"]
+    rng.shuffle(words)
+    options, _, left = parse(command, [*words[:1], "word", *words[1:], "- 1"])
+    assert options.json and options.top == 3 and left == ["word", "- 1"]
+
+
+@pytest.mark.parametrize("words", [["--no"], ["--top"], ["--top=x"], ["--to=3"], ["--json=1"], ["--min=1M"], ["-j"]])
+def test_wrong_options(words: list[str]) -> None:
+    """One line that names the word; no abbreviation, no exit."""
+    with pytest.raises(UsageError) as raised:
+        parse(COMMANDS["arenas"], words)
+    assert len(str(raised.value).splitlines()) == 1 and "help heap arenas" in str(raised.value)
+    assert words[0].split("=")[0] in str(raised.value)
+
+
+def test_defaults() -> None:
+    """The documented ones: --min=1M for holes, --top=20 --sort=bytes for pyobjects; 0 lists all."""
+    assert parse(COMMANDS["holes"], [])[0] == Options(minimum=1 << 20, sort="size")
+    assert parse(COMMANDS["pyobjects"], [])[0] == Options(top=20, sort="bytes")
+    assert parse(COMMANDS["pyobjects"], ["--top=all"])[0].top is None
+    assert parse(COMMANDS["pyobjects"], ["--top=0"])[0].top is None

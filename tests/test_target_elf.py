@@ -1,4 +1,4 @@
-"""ELF objects in memory and ELF files on disk: symbols as pyelftools lists them, build-ids compared, damage survived."""
+"""ELF objects in memory and ELF files on disk: symbols as pyelftools lists them, build-ids, damage survived."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import programs
 import pytest
@@ -88,7 +89,7 @@ def test_symbols_equal_pyelftools() -> None:
     """Every named symbol with an address of this Python, by pyelftools' slow way; global names win over local ones."""
     path = str(Path(sys.executable).resolve())
     with open(path, "rb") as stream:
-        elf = ELFFile(stream)
+        elf: Any = ELFFile(stream)
         tables = [elf.get_section_by_name(name) for name in (".symtab", ".dynsym")]
         symbols = [symbol for table in tables if table is not None for symbol in table.iter_symbols()]
         wanted = [s for s in symbols if s["st_value"] and s["st_shndx"] not in ("SHN_UNDEF", "SHN_ABS")]
@@ -130,7 +131,7 @@ def test_a_deleted_program_is_still_known(tmp_path: Path) -> None:
 def test_a_library_read_as_data_is_no_object(tmp_path: Path) -> None:
     """A program that only maps an ELF file to look at it has not loaded it."""
     library = programs.build("mappings")
-    script = "import mmap,os,sys,signal;f=open(sys.argv[1],'rb');m=mmap.mmap(f.fileno(),0,prot=1,flags=2);signal.pause()"
+    script = "import mmap,sys,signal\nf=open(sys.argv[1])\nm=mmap.mmap(f.fileno(),0,prot=1,flags=2)\nsignal.pause()"
     with programs.running([sys.executable, "-c", script, str(library)], tmp_path) as running:
         with stopped(running.pid) as process:
             assert any(mapping.path == str(library) for mapping in process.mappings)
@@ -213,4 +214,5 @@ def test_an_absent_image_is_a_fault() -> None:
     with pytest.raises(Fault) as fault:
         space.read(4096, 8)
     assert fault.value.args[0] == 4096
-    assert find_objects(Mappings([Mapping(0, 4096, "r--p", 0, "00:00", 1, "/x")]), space, ElfFiles(), lambda _: []) == []
+    absent = Mappings([Mapping(0, 4096, "r--p", 0, "00:00", 1, "/x")])
+    assert find_objects(absent, space, ElfFiles(), lambda first: []) == []

@@ -25,7 +25,7 @@ def render(answer: Arenas, style: Style, cut: int = 0) -> str:
     rows.append(_mmapped(answer, style))
     if cut:
         rows.append(_rest(answer, cut, style))
-    return join(table(COLUMNS, rows, style, _total(answer, style)), _sentence(answer, style))
+    return join(table(COLUMNS, rows, style, _total(answer, style)), style.filled(_sentence(answer, style)))
 
 
 def _row(arena: Arena, style: Style) -> list[str]:

@@ -25,12 +25,13 @@ COLUMNS = (
 def render(answer: Holes, style: Style, minimum: int) -> str:
     """A row a hole, what is not listed as one row, the total; then what it means and what pins the most."""
     if not answer.count:
-        return f"No hole of {style.bytes(minimum)} or more lies inside an arena; a smaller --min may show smaller ones."
+        return style.filled(f"No hole of {style.bytes(minimum)} or more lies inside an arena; try a smaller --min.")
     rows = [_row(hole, style) for hole in answer.holes]
     if answer.count > len(answer.holes):
         rows.append(_rest(answer, style))
     total = ["total", style.size(answer.bytes), style.size(answer.resident), style.share(answer.resident), *[""] * 4]
-    return join(table(COLUMNS, rows, style, total), _sentence(answer, style, minimum), _pins(answer, style))
+    sentences = (_sentence(answer, style, minimum), _pins(answer, style))
+    return join(table(COLUMNS, rows, style, total), *map(style.filled, sentences))
 
 
 def _row(hole: Hole, style: Style) -> list[str]:
@@ -83,7 +84,7 @@ def _pins(answer: Holes, style: Style) -> str:
         return ""
     what, size = pinned.most_common(1)[0]
     listed = sum(hole.size for hole in answer.holes)
-    return f"Of the {style.bytes(listed)} listed, {style.bytes(size)} ends directly below: {what}."
+    return f"What pins the most: {what}, directly above {style.bytes(size)} of the {style.bytes(listed)} listed."
 
 
 def _kind(what: str) -> str:

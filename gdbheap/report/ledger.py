@@ -21,7 +21,7 @@ def render(answer: Ledger, style: Style) -> str:
     """Where the memory is, in one sentence, the tree with its total, and what can be done about it."""
     rows = [_row(line, depth, style) for line, depth in _tree(answer.ledger)]
     return join(
-        _headline(answer, style),
+        style.filled(_headline(answer, style)),
         table(COLUMNS, rows, style, _total(answer.ledger, style)),
         _findings(answer.findings, style),
     )

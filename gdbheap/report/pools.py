@@ -25,7 +25,7 @@ def render(answer: Pools, whole: Pools, style: Style) -> str:
     if len(whole.classes) > len(answer.classes):
         rows.append(_rest(answer, whole, style))
     rows.append(_free_pools(whole, style))
-    return join(table(COLUMNS, rows, style, _total(whole, style)), _sentence(whole, style))
+    return join(table(COLUMNS, rows, style, _total(whole, style)), style.filled(_sentence(whole, style)))
 
 
 def _cells(name: str, classes: list[PoolClass], pool_size: int, style: Style) -> list[str]:

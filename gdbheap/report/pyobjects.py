@@ -24,7 +24,8 @@ def render(answer: PyObjects, style: Style, cut: int = 0) -> str:
     if cut:
         rows.append(_rest(answer, cut, style))
     total = _cells(answer.total.count, answer.total.bytes, answer.total.buffers, "total", style)
-    return join(table(COLUMNS, rows, style, total), _sentence(answer, style), _beside(answer, style))
+    sentences = (_sentence(answer, style), _beside(answer, style))
+    return join(table(COLUMNS, rows, style, total), *map(style.filled, sentences))
 
 
 def _cells(count: int, size: int, buffers: int, name: str, style: Style) -> list[str]:

@@ -23,7 +23,8 @@ def render(answer: Stats, style: Style) -> str:
     """What the process printed, line for line, the figures side by side in bytes, and whether they agree."""
     said = "\n".join(f"  {_printable(line)}" for line in answer.text.splitlines())
     heading = style.heading("malloc_stats() of the process printed:")
-    return join(f"{heading}\n{said}", table(COLUMNS, [_row(row) for row in answer.rows], style), _sentence(answer))
+    rows = [_row(row) for row in answer.rows]
+    return join(f"{heading}\n{said}", table(COLUMNS, rows, style), style.filled(_sentence(answer)))
 
 
 def _printable(line: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -13,6 +14,7 @@ __all__ = ["Style", "encodable", "style_for"]
 
 BOLD = "\033[1m"
 PLAIN = "\033[0m"
+NARROWEST = 20
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class Style:
     def of_rss(self, size: int | None) -> str:
         """ " (12.3 % of RSS)" for a sentence; nothing when either is not known."""
         return f" ({self.share(size)} % of RSS)" if self.rss and size is not None else ""
+
+    def filled(self, text: str) -> str:
+        """A sentence, broken into lines where the terminal ends; on one line when there is no terminal."""
+        return text if self.width is None else textwrap.fill(text, max(self.width - 1, NARROWEST))
 
     def heading(self, text: str) -> str:
         """``text`` in bold where the terminal takes it."""

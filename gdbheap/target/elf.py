@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gdbheap.target import image
 from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.ranges import joined
 
 if TYPE_CHECKING:
     from gdbheap._native import Space
@@ -134,7 +135,7 @@ class LoadedObject:
     def writable_ranges(self) -> list[tuple[int, int]]:
         """(start, end) of its writable file mappings and of .bss, ascending; neighbours that touch are joined."""
         ranges = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.writable] + self.bss
-        return _joined(sorted(ranges))
+        return joined(sorted(ranges))
 
     def symbol(self, name: str) -> int | None:
         """The address of a symbol in the target, None when the object has no file here or the file no such symbol."""
@@ -165,7 +166,7 @@ def find_objects(
     objects: list[LoadedObject] = []
     claimed: set[int] = set()
     for index, mapping in enumerate(mappings):
-        if mapping.offset == 0 and mapping.path.startswith("/") and mapping.start not in claimed:
+        if mapping.private and not mapping.offset and mapping.path.startswith("/") and mapping.start not in claimed:
             found = _read_object(mappings, index, space)
             if found is not None:
                 found.elf = files.matching(candidates(mapping), found.build_id)
@@ -270,17 +271,7 @@ def _bss(
         if load.flags & image.PF_W and load.memory_size > load.file_size and start < end:
             parts = ((max(start, mapping.start), min(end, mapping.end)) for mapping in anonymous)
             ranges.extend(part for part in parts if part[0] < part[1])
-    return _joined(sorted(ranges))
-
-
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in ranges:
-        if joined and joined[-1][1] >= start:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
+    return joined(sorted(ranges))
 
 
 def _page_up(address: int) -> int:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gdbheap.errors import one_line
+from gdbheap.target.ranges import joined
 
 KIB = 1024
 
@@ -109,13 +110,7 @@ class Mappings:
 
     def ranges(self) -> list[tuple[int, int]]:
         """(start, end) with neighbours that touch joined: far fewer ranges for a much-divided address space."""
-        joined: list[tuple[int, int]] = []
-        for mapping in self._mappings:
-            if joined and joined[-1][1] == mapping.start:
-                joined[-1] = (joined[-1][0], mapping.end)
-            else:
-                joined.append((mapping.start, mapping.end))
-        return joined
+        return joined([(mapping.start, mapping.end) for mapping in self._mappings])
 
 
 def parse_maps(text: bytes) -> Mappings:

@@ -1,10 +1,12 @@
-"""Hold known numbers of objects: population.py SEED LARGEST TRUTH.
+"""Hold known numbers of objects: population.py SEED MOST LARGEST TRUTH.
 
 Stops twice, each time in a read of one byte from standard input: first with everything prepared and nothing made, then
 with the population made. Between the two stops, exactly the populations come into being.
-TRUTH is written by a child just before the second: {type: [count, bytes, buffers]}, where ``bytes`` and ``buffers`` are
-what malloc and pymalloc hand out for what sys.getsizeof counts, and {type: addresses} for the classes whose instances
-may own one block more, which sys.getsizeof leaves out (their attributes' values).
+MOST bounds the number of objects of a type, LARGEST their sizes.
+TRUTH is written by a child just before the second: {type: [count, bytes, buffers, chunks]}, where ``bytes`` and
+``buffers`` are what malloc and pymalloc hand out for the objects and what they own, and ``chunks`` how many of these
+blocks are malloc's, which may be 16 bytes larger (a rest too small to be a chunk of its own); and {type: addresses} for
+the classes whose instances may own one block more (their attributes' values).
 """
 
 from __future__ import annotations
@@ -90,11 +92,12 @@ Local = local_class()
 SIZES = (0, 1, 3, 7, 8, 20, 60, 64, 100, 400, 500, 513, 900, 3000, 20000)
 
 
-def makers(generator: random.Random) -> dict[type, Callable[[int], Any]]:
+def makers(generator: random.Random, largest: int) -> dict[type, Callable[[int], Any]]:
     """Return how one object of each type is made; the argument is its number."""
+    sizes = [size for size in SIZES if size <= largest]
 
     def size() -> int:
-        return generator.choice(SIZES) + generator.randrange(16)
+        return generator.choice(sizes) + generator.randrange(16)
 
     def text() -> str:
         return generator.choice("xé語𝄞") * (size() + 2)
@@ -117,7 +120,9 @@ def makers(generator: random.Random) -> dict[type, Callable[[int], Any]]:
         bytearray: lambda i: bytearray(size()),
         list: lambda i: [None] * size(),
         dict: lambda i: dict.fromkeys(range(size() // 100)),
-        set: lambda i: set(range(size() % 250)),
+        # Read 16 bytes too late, it looks like an instance of Plain; its blocks are as large and lie among theirs.
+        tuple: lambda i: (Plain, None),
+        set: lambda i: set(range(size() % 250 if largest > 100 else size() // 20)),
     }
 
 
@@ -129,10 +134,11 @@ def leak(pairs: int) -> None:
 
 
 def fill(holders: dict[type, list[Any]], make: dict[type, Callable[[int], Any]], pairs: int) -> None:
-    """Put an object into each place of each holder."""
-    for kind, holder in holders.items():
-        for i in range(len(holder)):
-            holder[i] = make[kind](i % 250)
+    """Put an object into each place of each holder, kinds mixed, so that they share pools."""
+    for i in range(max(map(len, holders.values()))):
+        for kind, holder in holders.items():
+            if i < len(holder):
+                holder[i] = make[kind](i % 250)
     leak(pairs)
 
 
@@ -141,8 +147,21 @@ def allocated(size: int) -> int:
     return (size + 15) & ~15 if size <= 512 else max(32, (size + 8 + 15) & ~15)
 
 
+def inside(thing: Any) -> int:
+    """Return the bytes requested for an object itself, with what lies before it (a GC head, a dict's place).
+
+    PyType_GenericAlloc, which makes the instances of classes, adds one item and rounds up to 8.
+    """
+    kind = type(thing)
+    before = sys.getsizeof(thing) - int(thing.__sizeof__())
+    if kind in (str, bytes, tuple):
+        return sys.getsizeof(thing)
+    items = (len(thing) + 1) * kind.__itemsize__ if kind.__itemsize__ else 0
+    return before + (kind.__basicsize__ + items + 7 & ~7)
+
+
 def outside(thing: Any) -> int:
-    """Return the bytes of ``sys.getsizeof`` that lie in a block of their own."""
+    """Return the bytes requested for the block that an object owns, 0 if it has none."""
     if isinstance(thing, (list, dict, bytearray, set)):
         return int(thing.__sizeof__()) - type(thing).__basicsize__
     if isinstance(thing, Text):
@@ -152,10 +171,10 @@ def outside(thing: Any) -> int:
 
 
 def truth(holder: list[Any]) -> list[int]:
-    """Return count, bytes and buffers of the objects of a holder."""
-    own = sum(allocated(sys.getsizeof(thing) - outside(thing)) for thing in holder)
-    owned = sum(allocated(outside(thing)) for thing in holder if outside(thing))
-    return [len(holder), own, owned]
+    """Return count, bytes, buffers and malloc's chunks of the objects of a holder."""
+    own, owned = list(map(inside, holder)), [size for size in map(outside, holder) if size]
+    chunks = sum(size > 512 for size in own + owned)
+    return [len(holder), sum(map(allocated, own)), sum(map(allocated, owned)), chunks]
 
 
 def name(kind: type) -> str:
@@ -173,7 +192,7 @@ def tell(holders: dict[type, list[Any]], pairs: int, path: str) -> None:
     child = os.fork()
     if child == 0:
         types = {name(kind): truth(holder) for kind, holder in holders.items()}
-        types["__main__.Leaked"] = [2 * pairs, 2 * pairs * allocated(sys.getsizeof(Leaked())), 0]
+        types["__main__.Leaked"] = [2 * pairs, 2 * pairs * allocated(inside(Leaked())), 0, 0]
         with open(path + ".part", "w") as file:
             json.dump({"types": types, "managed": managed(holders)}, file)
         os.rename(path + ".part", path)
@@ -189,12 +208,12 @@ def wait() -> None:
 def main() -> None:
     """Prepare, stop, make, stop."""
     generator = random.Random(int(sys.argv[1]))
-    make = makers(generator)
-    largest, path = int(sys.argv[2]), sys.argv[3]
+    most, largest, path = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    make = makers(generator, largest)
     gc.collect()
     gc.disable()
-    holders: dict[type, list[Any]] = {kind: [None] * generator.randrange(1, largest) for kind in make}
-    pairs = generator.randrange(1, largest)
+    holders: dict[type, list[Any]] = {kind: [None] * generator.randrange(1, most) for kind in make}
+    pairs = generator.randrange(1, most)
     fill({kind: [None] * 100 for kind in make}, make, 0)
     wait()
     fill(holders, make, pairs)
