@@ -99,11 +99,7 @@ class Heap:
     def objects(self) -> Objects:
         """The Python objects. Raises NotAPython, or Unsupported."""
 
-        def make() -> Objects:
-            chunks, _mapped = self.chunks, self.mapped
-            return Objects(self.glibc, self.python, chunks, self.facts)
-
-        found: Objects = self._part("objects", make)
+        found: Objects = self._part("objects", lambda: Objects(self.python, self.chunks, self.mapped, self.facts))
         return found
 
     @property

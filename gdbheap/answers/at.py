@@ -67,7 +67,7 @@ def at(heap: Heap, address: int) -> At:
     """What is at ``address``. Raises UsageError when no mapping holds it."""
     mapping = heap.target.mappings.find(address)
     if mapping is None:
-        raise UsageError(f"{address:#x} is in no mapping of this target; heap info lists none there, check the address")
+        raise UsageError(f"{address:#x} is in no mapping of this target: check the address")
     block = find_block(heap, address)
     found = _object(heap, block) if block is not None and block.state == "used" else None
     owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None

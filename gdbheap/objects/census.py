@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import Glibc
+from gdbheap.allocators.glibc import MappedChunk
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Unsupported
 from gdbheap.layout import cpython
@@ -64,13 +64,16 @@ class Owner:
 
 
 class Objects:
-    """The Python objects of one target. Raises Unsupported when the layout cannot be proven."""
+    """The Python objects of one target, in pymalloc's pools, glibc's ``chunks`` and its ``mapped`` chunks.
 
-    def __init__(self, glibc: Glibc, python: Pymalloc, chunks: _native.Chunks, facts: Facts) -> None:
+    Raises Unsupported when the layout cannot be proven.
+    """
+
+    def __init__(self, python: Pymalloc, chunks: _native.Chunks, mapped: Sequence[MappedChunk], facts: Facts) -> None:
         self.target = python.target
         self.python = python
-        self._glibc = glibc
         self._chunks = chunks
+        self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped]
         self.release = cpython.find_release(self.target, python.module, facts)
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         release = self.release
@@ -102,9 +105,8 @@ class Objects:
 
     def census(self, watched: Sequence[int] = (), progress: Progress | None = None) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered."""
-        mapped = [(chunk.chunk, chunk.end) for chunk in self._glibc.find_mapped([])]
         census = _native.take_census(
-            self.target.space, self._chunks, self.python.pools, mapped, self.layout, list(watched), progress
+            self.target.space, self._chunks, self.python.pools, self._mapped, self.layout, list(watched), progress
         )
         self._owners.update(dict.fromkeys(watched))
         for block, address, type_address, role in census.owners:

@@ -16,6 +16,7 @@ struct record { uint64_t pointer, usable, requested, live; };
 struct slot { void *pointer; size_t requested; };
 struct worker {
     uint64_t random, freed_count;
+    int is_first;
     struct slot *slots;
     uint64_t *freed;
     pthread_t thread;
@@ -25,7 +26,7 @@ static size_t operations, slot_count, largest;
 static int mode, thread_count;
 static struct slot exchange[SHARED];
 static pthread_mutex_t exchange_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_barrier_t done, told;
+static pthread_barrier_t created, done, told;
 
 static size_t random_size(uint64_t *random)
 {
@@ -81,16 +82,17 @@ static void resize(struct worker *self, struct slot *slot)
         self->freed[self->freed_count++ % FREED] = old;
 }
 
-static void disturb(uint64_t *random)
+/* sbrk() is not safe in two threads: only the first, whose arena grows by it, calls it; see main() for the other way. */
+static void disturb(struct worker *self)
 {
-    if (mode == 1 && draw(random) % 2048 == 0)
-        sbrk((intptr_t)(16 * between(random, 1, 600)));
+    if (mode == 1 && self->is_first && draw(&self->random) % 2048 == 0)
+        sbrk((intptr_t)(16 * between(&self->random, 1, 600)));
 }
 
 static void one_operation(struct worker *self)
 {
     struct slot *slot = &self->slots[draw(&self->random) % slot_count];
-    disturb(&self->random);
+    disturb(self);
     if (slot->pointer == NULL)
         fill(&self->random, slot);
     else if (draw(&self->random) % 8 == 0)
@@ -111,8 +113,10 @@ static void drop_run(struct worker *self)
             release(self, &self->slots[i]);
 }
 
+/* No thread begins before all exist: what pthread_create() allocates lies nowhere that a recorded pointer was. */
 static void work(struct worker *self)
 {
+    pthread_barrier_wait(&created);
     for (size_t i = 0; i < operations; i++) {
         one_operation(self);
         if (i % 8192 == 8191)
@@ -181,11 +185,15 @@ int main(int argc, char **argv)
     slot_count = strtoull(argv[4], NULL, 10);
     largest = strtoull(argv[5], NULL, 10);
     mode = atoi(argv[6]);
+    pthread_barrier_init(&created, NULL, (unsigned)thread_count);
     pthread_barrier_init(&done, NULL, (unsigned)thread_count);
     pthread_barrier_init(&told, NULL, (unsigned)thread_count);
     struct worker *workers = pages((size_t)thread_count * sizeof *workers);
     for (int i = 0; i < thread_count; i++)
         prepare(&workers[i], strtoull(argv[2], NULL, 10) * 1000 + (uint64_t)i);
+    workers[0].is_first = 1;
+    if (mode == 1)
+        mallopt(M_TRIM_THRESHOLD, 1 << 30); /* no thread may shrink the first one's arena by sbrk() */
     if (mode == 2)
         block_break();
     for (int i = 1; i < thread_count; i++)
