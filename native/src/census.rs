@@ -8,7 +8,7 @@ use crate::bits::SharedBits;
 use crate::chunks::{Chunks, State, Tally};
 use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
-use crate::types::{ByAddress, PlacedClaim, TypeLayout, Types};
+use crate::types::{ByAddress, PlacedClaim, TypeLayout, Types, SMALL_COUNT};
 use crate::window::Window;
 use crate::work::{self, Cancelled, Control};
 use pyo3::prelude::*;
@@ -513,7 +513,8 @@ pub fn vote_distances(
 fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
     for distance in (0..head.len().saturating_sub(15)).step_by(8) {
         let Some(kind) = types.lookup(crate::u64_at(head, distance + 8)) else { continue };
-        if (1..1 << 32).contains(&crate::u64_at(head, distance)) {
+        // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
+        if (1..SMALL_COUNT).contains(&crate::u64_at(head, distance)) {
             *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
         }
     }

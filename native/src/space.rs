@@ -4,7 +4,7 @@
 //! segment are absent (a fault with the address); bytes in a `Null` segment are zeros by definition and are never
 //! touched in the target.
 
-use crate::pages::{Pages, PRESENT, SWAPPED};
+use crate::pages::{Pages, PAGE, PRESENT, SWAPPED};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -92,7 +92,12 @@ impl Space {
 
     fn file_bytes(&self, index: u32, offset: u64, buffer: &mut [u8]) -> usize {
         let Some(file) = self.files.get(index as usize) else { return 0 };
-        read_file(file, offset, buffer)
+        let got = read_file(file, offset, buffer);
+        // The kernel fills the last page of a mapped file with zeros. (A cut core's segments end where the file does.)
+        let tail = (offset.wrapping_add(got as u64).wrapping_neg() % PAGE) as usize;
+        let end = buffer.len().min(got + tail);
+        buffer[got..end].fill(0);
+        end
     }
 
     fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {

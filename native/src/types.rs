@@ -326,7 +326,7 @@ fn slot_of(address: u64) -> usize {
 }
 
 /// So many references are surely a count; more may be an address in a program's data.
-const SMALL_COUNT: u64 = 1 << 20;
+pub const SMALL_COUNT: u64 = 1 << 20;
 /// More references than memory can hold. A pointer in the place of the count is larger, unless the program lies in the
 /// lowest 4 GiB: then it points into the program's data.
 const LARGEST_COUNT: u64 = 1 << 32;
