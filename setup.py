@@ -54,7 +54,7 @@ setup(
     ],
     options={"bdist_wheel": {"py_limited_api": "cp39"}},
     zip_safe=False,
-    install_requires=["pyelftools>=0.29", "tabulate>=0.9"],
+    install_requires=["pyelftools>=0.29,<0.33", "tabulate>=0.9"],
     extras_require={
         "test": ["pytest>=7", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
     },

@@ -117,7 +117,8 @@ def _count(text: str) -> int:
 
 
 def _top_option(command: Command[Any]) -> Option:
-    default = f"the default is {command.top}; 0 or 'all' lists all" if command.top else "the default is all"
+    cut = f"the default is {command.top}, with --json all; 0 or 'all' lists all"
+    default = cut if command.top else "the default is all"
     about = f"how many {command.listed} to list ({default})" if command.listed else NOTHING_LISTED
     return Option("--top", "top", "N", about, _count)
 
@@ -229,7 +230,9 @@ def _is_option(word: str, command: Command[Any]) -> bool:
 
 def _options(command: Command[Any], found: dict[str, Any]) -> Options:
     values = {key: value for key, value in found.items() if value is not None}
-    options = Options(**{"top": command.top, **command.defaults, **values})
+    # A table is cut to what a person reads; a document is cut only when that was asked for.
+    top = None if values.get("json") else command.top
+    options = Options(**{"top": top, **command.defaults, **values})
     if not options.top:
         options.top = None
     options.sort = options.sort or next(iter(command.sorts), "")

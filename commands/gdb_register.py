@@ -8,6 +8,7 @@ import contextlib
 import errno
 import locale
 import os
+import select
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +34,7 @@ from gdbheap.target.core import Core
 __all__ = ["KEEPER", "register"]
 
 HEAP, OTHER_NAME = "heap", "gdbheap"
-INTERRUPTED = 1
+INTERRUPTED = UNWRITTEN = 1
 ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
@@ -92,9 +93,31 @@ class Status:
             self.note(error.status)
             _write(f"gdbheap: {error}\n", gdb.STDERR)
         gdb.flush(gdb.STDOUT)
+        if _output_failed():
+            self.note(UNWRITTEN)
+            _write("gdbheap: the report could not be written: standard output is full or closed\n", gdb.STDERR)
         gdb.flush(gdb.STDERR)
         if self.worst:
             os._exit(self.worst)
+
+
+def _output_failed() -> bool:
+    """Whether a write to the C stream behind gdb's standard output failed, which gdb ignores. False if nobody knows."""
+    try:
+        import ctypes
+
+        library = ctypes.CDLL(None)
+        failed = bool(library.ferror(ctypes.c_void_p.in_dll(library, "stdout")))
+        return failed and not _pipe_is_closed()
+    except (ImportError, OSError, ValueError, AttributeError):
+        return False
+
+
+def _pipe_is_closed() -> bool:
+    """Whether standard output is a pipe that nobody reads any more (``| head``): that is no failure."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(state & select.POLLERR for _, state in poll.poll(0))
 
 
 STATUS = Status()

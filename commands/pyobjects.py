@@ -22,16 +22,16 @@ COMMAND = Command(
     noun="pyobjects",
     question="Which Python types hold the memory?",
     text="""A row a type: how many objects, the bytes of their own blocks with all headers, and the buffers that they
-    own (a dict's keys, a list's items, a set's table). --sort=bytes, the default, orders by both together; own by the
-    objects' own blocks alone. The totals are those of all types, also when --top cuts the list.""",
+    own (a dict's keys, a list's items, a set's table). The order is by both together unless --sort says otherwise.
+    The totals are those of all types, also when --top cuts the list.""",
     example="heap pyobjects --top=20 --sort=bytes",
     answer=_answer,
     render=_render,
     rows="types",
     listed="types",
     sorts={
-        "bytes": lambda row: row.bytes + row.buffers,
-        "own": lambda row: row.bytes,
+        "together": lambda row: row.bytes + row.buffers,
+        "bytes": lambda row: row.bytes,
         "buffers": lambda row: row.buffers,
         "count": lambda row: row.count,
         "type": lambda row: row.type,

@@ -126,18 +126,40 @@ class RemoteProcess(Target):
         """Reads around pages that are not there: asking for one would make the kernel put one there."""
 
         def read(address: int, size: int) -> bytes:
-            mapping = mappings.find(address)
             if self.interrupted:
                 return b""
             try:
-                if self.pages is None or mapping is None or not _starts_as_zeros(mapping):
+                mapping = mappings.find(address)
+                absent = self._absent_part(mapping) if mapping else None
+                if self.pages is None or mapping is None or absent is None:
                     return self._read_memory(address, size)
-                return _filled(self.pages, address, min(size, mapping.end - address), self._read_memory)
+                return _filled(self.pages, address, min(size, mapping.end - address), self._read_memory, absent)
             except KeyboardInterrupt:
                 self.interrupted = True
                 raise
 
         return read
+
+    def _absent_part(self, mapping: Mapping) -> Read | None:
+        """How to have the bytes of a private mapping's absent pages without asking for them; None when there is no way.
+
+        Anonymous ones are zeros, those of a file are the file's, if a file here has its build-id."""
+        if not mapping.private or mapping.path == "[vdso]":
+            return None
+        if mapping.anonymous:
+            return lambda start, size: bytes(size)
+        loaded = self.object_of(mapping.start)
+        if loaded is None or loaded.file is None:
+            return None
+        path = loaded.file
+        return lambda start, size: _file_part(path, mapping.offset + start - mapping.start, size)
+
+
+def _file_part(path: str, offset: int, size: int) -> bytes:
+    """Bytes of a file, filled up with zeros as the kernel fills the last page of a mapping."""
+    with open(path, "rb") as stream:
+        stream.seek(offset)
+        return stream.read(size).ljust(size, b"\0")
 
 
 def _is_here(files: RemoteFiles, pid: int) -> bool:
@@ -154,15 +176,15 @@ def _is_here(files: RemoteFiles, pid: int) -> bool:
         return False
 
 
-def _starts_as_zeros(mapping: Mapping) -> bool:
-    return mapping.private and mapping.anonymous and mapping.path != "[vdso]"
-
-
-def _filled(pages: Pages, address: int, size: int, read: Read) -> bytes:
-    """``size`` bytes, read where pages are present or swapped, zeros elsewhere."""
-    found = bytearray(size)
-    for start, end, state in pages.runs(address, address + size):
-        start, end = max(start, address), min(end, address + size)
-        if state in (PRESENT, SWAPPED) and start < end:
-            found[start - address : end - address] = read(start, end - start)
-    return bytes(found)
+def _filled(pages: Pages, address: int, size: int, read: Read, absent: Read) -> bytes:
+    """``size`` bytes: by ``read`` where pages are present or swapped, by ``absent`` elsewhere."""
+    parts: list[bytes] = []
+    at, end = address, address + size
+    for start, stop, state in pages.runs(address, end):
+        start, stop = max(start, at), min(stop, end)
+        if state in (PRESENT, SWAPPED) and start < stop:
+            parts += [absent(at, start - at)] if at < start else []
+            parts.append(read(start, stop - start))
+            at = stop
+    parts += [absent(at, end - at)] if at < end else []
+    return b"".join(parts)

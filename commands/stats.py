@@ -1,7 +1,7 @@
 """``heap stats``: what does the process itself say?
 
-The call of malloc_stats() needs gdb, so the answer comes from gdb_stats, which alone may call into a target; what is
-here is the declaration that both sides share."""
+The call of malloc_stats() needs gdb: gdb_register makes it by calling.py's rules, and a shell starts gdb for it
+(through_gdb). What is here is the declaration that both sides share."""
 
 from __future__ import annotations
 

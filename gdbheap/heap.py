@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from gdbheap import _native
@@ -10,6 +11,7 @@ from gdbheap.allocators.glibc import Glibc, MappedChunk
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.allocators.stacks import Stack, find_stacks
 from gdbheap.errors import GdbheapError, Unsupported
+from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
 from gdbheap.target.ranges import Ranges, subtract
@@ -96,11 +98,20 @@ class Heap:
         return self.glibc.mapped_at(address) if self.mapped else None
 
     @property
+    def release(self) -> Release:
+        """The interpreter's release. Raises NotAPython, or Unsupported."""
+        found: Release = self._part("release", lambda: find_release(self.target, self.python.module, self.facts))
+        return found
+
+    @property
     def objects(self) -> Objects:
         """The Python objects. Raises NotAPython, or Unsupported."""
 
-        found: Objects = self._part("objects", lambda: Objects(self.python, self.chunks, self.mapped, self.facts))
+        found: Objects = self._part("objects", self._make_objects)
         return found
+
+    def _make_objects(self) -> Objects:
+        return Objects(self.python, self.release, self.chunks, self.mapped, self.facts)
 
     @property
     def objects_or_none(self) -> Objects | None:
@@ -142,7 +153,10 @@ class Heap:
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """The JSON's ``python`` and ``glibc``: versions as far as they are known."""
+        """The JSON's ``python`` and ``glibc``: versions as far as they are known, whatever the command was."""
+        for ask in (lambda: self.glibc, lambda: self.release):
+            with suppress(GdbheapError):
+                ask()
         facts = {fact.fact: fact.value for fact in self.facts.all()}
         return {"python": facts.get("python"), "glibc": facts.get("glibc")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from gdb_side import batch, compiled, documents, executed, gdb, home, needs_gdb, own_lines, runs
-from programs import FORMS, GCORE, KERNEL_CORE, PROCESS, Running, ask, c_program, python_program, running
+from programs import FORMS, GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask, c_program, python_program, running
 
 pytestmark = needs_gdb
 ASKED = ("", "arenas", "holes --min=64K", "pools", "pyobjects --top=50", "check", "info", "holes --min=1K --sort=arena")
@@ -166,6 +167,24 @@ def test_truncated_core(form: str, environment: dict[str, str], rng: random.Rand
     assert documents(done)[0]["damage"] and own_lines(done) == []
     shell = ask("", str(core), status=1)
     assert comparable(documents(done)[0]) == comparable(shell)
+
+
+def test_full_disk_and_closed_pipe(target: Running, environment: dict[str, str]) -> None:
+    """gdb itself says nothing of either: a report that was lost is status 1, a reader that had enough is none."""
+    command = ["gdb", *attached(target), "-batch", "-x", "gdbheap", "-ex", "heap info"]
+
+    def run(output: int) -> subprocess.CompletedProcess[str]:
+        errors = subprocess.PIPE
+        return subprocess.run(command, env=environment, stdout=output, stderr=errors, text=True, timeout=PATIENCE)
+
+    with open("/dev/full", "wb") as full:
+        done = run(full.fileno())
+    assert done.returncode == 1 and len(own_lines(done)) == 1
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run(writing)
+    os.close(writing)
+    assert done.returncode == 0 and own_lines(done) == []
 
 
 CLASH = """python

@@ -81,13 +81,29 @@ def pool_headers(data: bytearray, segments: list[kernel.Segment], rng: random.Ra
                 data[word : word + 8] = evil_word(data, segments, rng)
 
 
+def places_of_pointers(data: bytearray, segments: list[kernel.Segment]) -> list[int]:
+    """Return where words lie that point into the target."""
+    places = []
+    low, high = min(s.start for s in segments), max(s.start + s.size for s in segments if s.start < 1 << 47)
+    for segment in writable(segments):
+        words = struct.unpack_from(f"<{segment.file_size // 8}Q", data, segment.offset)
+        places += [segment.offset + 8 * i for i, word in enumerate(words) if low <= word < high]
+    return places
+
+
 def pointers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
     """Words that point into the target: lists become loops, types become text."""
-    low, high = min(s.start for s in segments), max(s.start + s.size for s in segments)
-    for segment in writable(segments):
-        for place in range(segment.offset, segment.offset + segment.file_size - 8, 8):
-            if rng.random() < 0.001 and low <= int.from_bytes(data[place : place + 8], "little") < high:
-                data[place : place + 8] = evil_word(data, segments, rng)
+    for place in places_of_pointers(data, segments):
+        if rng.random() < 0.002:
+            data[place : place + 8] = evil_word(data, segments, rng)
+
+
+def summits(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
+    """Words that point into the target point to the last bytes of the address space: offsets from there wrap."""
+    share = rng.choice((0.0003, 0.003, 0.03))
+    for place in places_of_pointers(data, segments):
+        if rng.random() < share:
+            data[place : place + 8] = struct.pack("<Q", (1 << 64) - rng.choice((1, 8, 16, 40, 4096)))
 
 
 def headers(data: bytearray, segments: list[kernel.Segment], rng: random.Random) -> None:
@@ -103,7 +119,7 @@ def truncated(data: bytearray, segments: list[kernel.Segment], rng: random.Rando
     del data[rng.randrange(64, len(data)) :]
 
 
-DAMAGES = (anywhere, words, chunk_headers, pool_headers, pointers, headers, truncated)
+DAMAGES = (anywhere, words, chunk_headers, pool_headers, pointers, summits, headers, truncated)
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ CASES = {
     "blocked break, 3 threads": Case(3, mode=2),
     "many mmapped chunks": Case(2, tunables="glibc.malloc.mmap_threshold=20000"),
     "transparent huge pages": Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"),
-    "one block": Case(1, 1, 1),
+    "a few blocks": Case(1, 60, 10),
     "malloc never called": Case(1, 0, 1),
 }
 

@@ -349,8 +349,10 @@ def test_wrong_options(words: list[str]) -> None:
 
 
 def test_defaults() -> None:
-    """The documented ones: --min=1M for holes, --top=20 --sort=bytes for pyobjects; 0 lists all."""
+    """The documented ones: --min=1M for holes, --top=20 for pyobjects; 0 lists all, and so does a document."""
     assert parse(COMMANDS["holes"], [])[0] == Options(minimum=1 << 20, sort="size")
-    assert parse(COMMANDS["pyobjects"], [])[0] == Options(top=20, sort="bytes")
+    assert parse(COMMANDS["pyobjects"], [])[0] == Options(top=20, sort="together")
+    assert parse(COMMANDS["pyobjects"], ["--json"])[0].top is None
+    assert parse(COMMANDS["pyobjects"], ["--json", "--top=3"])[0].top == 3
     assert parse(COMMANDS["pyobjects"], ["--top=all"])[0].top is None
     assert parse(COMMANDS["pyobjects"], ["--top=0"])[0].top is None

@@ -15,7 +15,7 @@ from gdbheap.objects.contents import short_text
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import ROLES, Family, families
 
-SAMPLED_POOLS = 200
+SAMPLED_POOLS = 16
 LEAST_VOTES = 20
 ANY = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT | cpython.FLAG_MANAGED_WEAKREF
 PRE_HEADER = 16
@@ -69,14 +69,20 @@ class Objects:
     Raises Unsupported when the layout cannot be proven.
     """
 
-    def __init__(self, python: Pymalloc, chunks: _native.Chunks, mapped: Sequence[MappedChunk], facts: Facts) -> None:
+    def __init__(
+        self,
+        python: Pymalloc,
+        release: cpython.Release,
+        chunks: _native.Chunks,
+        mapped: Sequence[MappedChunk],
+        facts: Facts,
+    ) -> None:
         self.target = python.target
         self.python = python
+        self.release = release
         self._chunks = chunks
         self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped]
-        self.release = cpython.find_release(self.target, python.module, facts)
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
-        release = self.release
         blank = TypeLayout(data, release["sizeof_heaptype"], 0, release["flags_pre_header"], families(release))
         self.layout = self._prove(blank, facts)
         self.names = TypeNames(self.target.space, release)

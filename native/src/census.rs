@@ -161,6 +161,8 @@ struct Worker<'a> {
     tallies: Domains,
     owners: Vec<(u64, u64, u64, u8)>,
     bytes: Vec<u8>,
+    wanted: Vec<Wanted>,
+    found: Vec<Option<(Place, u64, u64)>>,
 }
 
 /// By domain (pools, chunks, mmapped chunks): used blocks, those that look like objects, those that are claimed.
@@ -207,15 +209,26 @@ const IN_MAPPED: usize = 2;
 impl<'a> Worker<'a> {
     fn new(heaps: &'a Heaps<'a>, layout: &'a TypeLayout) -> Worker<'a> {
         let types = Types::new(heaps.space, heaps.chunks, layout);
-        Worker { heaps, types, rows: Vec::new(), tallies: Domains::default(), owners: Vec::new(), bytes: Vec::new() }
+        Worker {
+            heaps,
+            types,
+            rows: Vec::new(),
+            tallies: Domains::default(),
+            owners: Vec::new(),
+            bytes: Vec::new(),
+            wanted: Vec::new(),
+            found: Vec::new(),
+        }
     }
 
     fn do_job(&mut self, job: &Job, control: &Control) -> Result<(), Cancelled> {
-        match job {
+        let done = match job {
             Job::Arenas(from, to) => (*from..*to).try_for_each(|arena| self.take_arena(arena, control)),
             Job::Chunks(region, from, to) => self.take_chunks(*region, *from, *to, control),
             Job::Mapped => self.take_mapped(control),
-        }
+        };
+        self.settle_claims();
+        done
     }
 
     fn take_arena(&mut self, index: usize, control: &Control) -> Result<(), Cancelled> {
@@ -324,26 +337,58 @@ impl<'a> Worker<'a> {
         true
     }
 
-    #[inline(never)]
+    /// Notes what the object claims; whether it gets it is decided in `settle_claims`.
+    #[inline(always)]
     fn claim_buffers(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         let kind = &self.types.kinds[number];
         for claim in &kind.claims {
-            let heaps = self.heaps;
-            let Some(pointer) = claimed_pointer(heaps.space, claim, address, size, head) else { continue };
-            if pointer.wrapping_sub(address) < size {
-                continue;
-            }
-            let Some((place, block, size)) = heaps.block_at(pointer) else { continue };
-            if heaps.claim(place) {
-                self.rows[number].buffers.add(size);
-                self.tallies.claimed[place.domain()].add(size);
-                if !heaps.watched.is_empty() && heaps.watched.contains_key(&block) {
-                    self.owners.push((block, address + kind.pre, kind.address, claim.role));
-                }
+            let Some(pointer) = claimed_pointer(self.heaps.space, claim, address, size, head) else { continue };
+            if pointer.wrapping_sub(address) >= size {
+                self.wanted.push(Wanted {
+                    pointer,
+                    owner: address + kind.pre,
+                    number: number as u32,
+                    role: claim.role,
+                });
             }
         }
+        if self.wanted.len() >= CLAIMS_AT_ONCE {
+            self.settle_claims();
+        }
+    }
+
+    /// Two short loops over many claims rather than one long chain for each: every claim waits for memory twice, and
+    /// so the waits of many overlap.
+    #[inline(never)]
+    fn settle_claims(&mut self) {
+        let heaps = self.heaps;
+        self.found.clear();
+        self.found.extend(self.wanted.iter().map(|wanted| heaps.block_at(wanted.pointer)));
+        for (wanted, found) in self.wanted.iter().zip(&self.found) {
+            let Some((place, block, size)) = *found else { continue };
+            if !heaps.claim(place) {
+                continue;
+            }
+            self.rows[wanted.number as usize].buffers.add(size);
+            self.tallies.claimed[place.domain()].add(size);
+            if !heaps.watched.is_empty() && heaps.watched.contains_key(&block) {
+                let owner_type = self.types.kinds[wanted.number as usize].address;
+                self.owners.push((block, wanted.owner, owner_type, wanted.role));
+            }
+        }
+        self.wanted.clear();
     }
 }
+
+/// A buffer that an object points to, before it is known whether it is one.
+struct Wanted {
+    pointer: u64,
+    owner: u64,
+    number: u32,
+    role: u8,
+}
+
+const CLAIMS_AT_ONCE: usize = 512;
 
 /// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
 #[inline(always)]
@@ -480,7 +525,7 @@ pub fn objects_in(
 }
 
 /// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over up to `most` pools spread over all. The layout's own distances are not used.
+/// distance): blocks}`, over up to `most` pools of each size class. The layout's own distances are not used.
 #[pyfunction]
 pub fn vote_distances(
     py: Python<'_>,
@@ -494,8 +539,7 @@ pub fn vote_distances(
     let mut types = Types::new(space, chunks, &layout);
     let mut votes = HashMap::new();
     let mut bytes = vec![0; pools.pool_size as usize];
-    let step = (pools.pools.len() / most.max(1)).max(1);
-    for pool in pools.pools.iter().step_by(step).filter(|pool| !pool.is_free()) {
+    for pool in pools.sample(most) {
         py.check_signals()?;
         let mut free = [0; MOST_BLOCKS / 64];
         let got = space.fill(pool.address, &mut bytes);

@@ -129,6 +129,16 @@ impl Pools {
         (!pool.is_free() && number < pool.carved(self.alignment)).then_some((ordinal, number))
     }
 
+    /// Up to `most` pools in use of each size class, spread over all of the class.
+    pub fn sample(&self, most: usize) -> Vec<&Pool> {
+        let mut classes: Vec<Vec<&Pool>> = vec![Vec::new(); (512 / self.alignment) as usize];
+        for pool in self.pools.iter().filter(|pool| !pool.is_free()) {
+            classes[pool.size_class as usize].push(pool);
+        }
+        let step = |pools: &Vec<&Pool>| pools.len().div_ceil(most.max(1)).max(1);
+        classes.iter().flat_map(|pools| pools.iter().copied().step_by(step(pools))).collect()
+    }
+
     /// How many bits a number for each possible block takes.
     pub fn block_numbers(&self) -> u64 {
         self.pools.len() as u64 * self.blocks_per_pool()

@@ -118,8 +118,6 @@ pub struct Types<'a> {
     homes: Vec<u64>,
     /// Distances from a block's start to an object that occur.
     distances: Vec<usize>,
-    /// The distance that fitted last: neighbours in a pool are alike.
-    likely: usize,
 }
 
 /// What is known of an address: the number of its type, or NO_TYPE; and what the type demands of a block.
@@ -150,7 +148,6 @@ impl<'a> Types<'a> {
             memo: Box::new([Memo { address: 0, number: NO_TYPE, pre: usize::MAX, least: u64::MAX }; MEMO]),
             homes: vec![0; (HOME_BITS / 64) as usize],
             distances: if layout.flags_pre_header == 0 { vec![0, gc] } else { vec![0, gc, extra, gc + extra] },
-            likely: 0,
         };
         types.distances.sort_unstable();
         types.distances.dedup();
@@ -283,15 +280,21 @@ impl<'a> Types<'a> {
     /// An object on a free list has its type still, and a reference count of zero.
     #[inline(always)]
     pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        // Nearly every block is like the one before it: nothing but this has to be fast. A nearer object would be the
-        // right one: a tuple whose first item is a class looks like an instance of it, further in.
-        let nearer = (0..self.likely).step_by(16).any(|distance| self.is_home(crate::u64_at(head, distance + 8)));
-        if let Some(words) = head.get(self.likely..self.likely + 16).filter(|_| !nearer) {
+        // Nearly every block is decided here, by what is remembered. The nearest object is the right one: a tuple whose
+        // first item is a class looks like an instance of it, further in.
+        for distance in [0, 16, 32] {
+            let words = head.get(distance..distance + 16)?;
             let (count, address) = (crate::u64_at(words, 0), crate::u64_at(words, 8));
             let memo = &self.memo[slot_of(address)];
-            let fits = memo.address == address && memo.pre == self.likely && memo.least <= size;
-            if fits && count.wrapping_sub(1) < SMALL_COUNT {
-                return Some((memo.number, true));
+            if memo.address == address {
+                if memo.pre == distance && memo.least <= size && count.wrapping_sub(1) < SMALL_COUNT {
+                    return Some((memo.number, true));
+                }
+                if memo.pre == distance {
+                    break;
+                }
+            } else if self.is_home(address) {
+                break;
             }
         }
         self.search_object(head, size)
@@ -299,14 +302,7 @@ impl<'a> Types<'a> {
 
     #[inline(never)]
     fn search_object(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        for place in 0..self.distances.len() {
-            let distance = self.distances[place];
-            if let Some(found) = self.object_at(head, distance, size) {
-                self.likely = distance;
-                return Some(found);
-            }
-        }
-        None
+        (0..self.distances.len()).find_map(|place| self.object_at(head, self.distances[place], size))
     }
 
     fn object_at(&mut self, head: &[u8], distance: usize, size: u64) -> Option<(u32, bool)> {

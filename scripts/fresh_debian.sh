@@ -1,0 +1,62 @@
+#!/bin/bash
+# Prove the two commands on a fresh Debian 12: debootstrap a minimal one into FOLDER, add git and make, clone this checkout
+# (what is committed) into it, run `make demo` and `make test` there, each twice, print how long each took, remove FOLDER.
+#
+# Usage, as root: scripts/fresh_debian.sh FOLDER [TARGET...]      FOLDER must not exist; TARGETs: demo test
+# Where certificates are not Debian's own, SSL_CERT_FILE names them, here as for every other program.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+[ $# -gt 0 ] || { say "usage: scripts/fresh_debian.sh FOLDER [TARGET...]"; exit 2; }
+folder=$1
+shift
+targets=${*:-demo test}
+[ ! -e "$folder" ] || { say "$folder exists"; exit 2; }
+[ "$(id -u)" = 0 ] || { say "debootstrap and chroot need root"; exit 2; }
+command -v debootstrap >/dev/null || { say "no debootstrap here: apt-get install debootstrap"; exit 2; }
+
+# What is mounted goes first: removing a folder must never reach the machine's own /dev.
+clean() {
+    for place in dev proc; do
+        # A process that was ended may still be leaving.
+        for _ in 1 2 3 4 5; do
+            mountpoint -q "$folder/$place" || break
+            umount -R "$folder/$place" || sleep 2
+        done
+        ! mountpoint -q "$folder/$place" || { say "$folder/$place is still mounted"; exit 1; }
+    done
+    rm -rf --one-file-system "$folder"
+}
+trap clean EXIT
+
+inside() {
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 CI=true \
+        ${SSL_CERT_FILE:+SSL_CERT_FILE=/certificates.crt PIP_CERT=/certificates.crt CARGO_HTTP_CAINFO=/certificates.crt} \
+        chroot "$folder" "$@" </dev/null
+}
+
+# timed TITLE COMMAND...: run it, its output on standard error, and print how long it took.
+timed() {
+    local title=$1 start=$SECONDS
+    shift
+    "$@" >&2
+    printf '%-40s %4d s\n' "$title" "$((SECONDS - start))"
+}
+
+prepare() {
+    debootstrap --variant=minbase bookworm "$folder" http://deb.debian.org/debian
+    mount -t proc proc "$folder/proc"
+    mount --rbind /dev "$folder/dev"
+    mount --make-rslave "$folder/dev"
+    cp /etc/resolv.conf "$folder/etc/resolv.conf"
+    [ -z "${SSL_CERT_FILE:-}" ] || cp "$SSL_CERT_FILE" "$folder/certificates.crt"
+    inside apt-get update -qq
+    inside env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends git make
+    git clone -q . "$folder/root/gdbheap"
+}
+
+timed "debootstrap, git, make, clone" prepare
+for target in $targets; do
+    timed "make $target, the first time" inside make -C /root/gdbheap "$target"
+    timed "make $target, the second time" inside make -C /root/gdbheap "$target"
+done

@@ -1,0 +1,139 @@
+"""The literal ``gdb -p PID -batch -x gdbheap -ex 'heap holes --min=1M'``, and ``gdbheap install`` that lets it work."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gdb_side import documents, gdb, home, needs_gdb, own_lines, runs
+from programs import GDBHEAP, PATIENCE, Running, c_program, running
+
+ROOT = Path(__file__).resolve().parent.parent
+LITERAL = ["-batch", "-x", "gdbheap", "-ex", "heap holes --min=1M"]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A program that left holes of a known number."""
+    folder = tmp_path_factory.mktemp("target")
+    seed = random.randrange(1 << 30)
+    print(f"seed of the holes: {seed}")
+    with running(c_program("holes", seed, 40, 3_000_000, 0, 0, folder / "table"), folder) as started:
+        yield started
+
+
+def folders(directory: Path) -> dict[str, Path]:
+    """Return where the command is typed: the root, the checkout, and beside a folder named gdbheap."""
+    beside = directory / "beside"
+    (beside / "gdbheap").mkdir(parents=True)
+    (beside / "gdbheap" / "__init__.py").write_text("raise ImportError('a stranger')\n")
+    return {"/": Path("/"), "the checkout": ROOT, "beside a folder gdbheap": beside}
+
+
+@needs_gdb
+@pytest.mark.parametrize("where", ["/", "the checkout", "beside a folder gdbheap"])
+def test_literal_command(where: str, target: Running, tmp_path: Path) -> None:
+    """It prints the table, exits 0, and the process runs on."""
+    environment = home(tmp_path)
+    done = gdb(["-p", str(target.pid), *LITERAL], environment, folders(tmp_path)[where])
+    assert done.returncode == 0, done.stderr
+    assert own_lines(done) == []
+    title = next(line for line in done.stdout.splitlines() if "held below" in line)
+    assert title.split()[:2] == ["address", "size"]
+    assert "that nobody holds" in done.stdout
+    assert runs(target.pid)
+
+
+@needs_gdb
+def test_other_ways_to_load(target: Running, tmp_path: Path) -> None:
+    """By its full path, sourced, twice, through a link of another name, from any folder, without an installation."""
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    script = subprocess.run([str(GDBHEAP), "--gdb-script"], capture_output=True, text=True, check=True).stdout.strip()
+    link = tmp_path / "short"
+    link.symlink_to(script)
+    for load in (["-x", script], ["-ex", f"source {script}"], ["-x", script, "-x", script], ["-x", str(link)]):
+        done = gdb(["-p", str(target.pid), "-batch", *load, "-ex", "heap holes --json"], environment, tmp_path)
+        assert done.returncode == 0, (load, done.stderr)
+        assert [document["command"] for document in documents(done)] == ["heap holes"], load
+        assert own_lines(done) == []
+
+
+@needs_gdb
+def test_nothing_else_is_imported(target: Running, tmp_path: Path) -> None:
+    """gdb's Python takes three packages from where gdbheap is installed, and no other."""
+    look = (
+        "python import sys, os, gdbheap; site = os.path.dirname(os.path.dirname(gdbheap.__file__)); "
+        "print('FROM', sorted({name.split('.')[0] for name, module in sys.modules.items() "
+        "if (getattr(module, '__file__', None) or '').startswith(site + '/')}), site in sys.path)"
+    )
+    done = gdb(["-p", str(target.pid), *LITERAL, "-ex", look], home(tmp_path))
+    line = next(line for line in done.stdout.splitlines() if line.startswith("FROM"))
+    names, on_path = line.removeprefix("FROM ").rsplit(" ", 1)
+    assert set(eval(names)) <= {"gdbheap", "elftools", "tabulate"}
+    assert on_path == "False"
+
+
+def install(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    """Run ``gdbheap install``."""
+    command = [str(GDBHEAP), "install", *options]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("existing", [None, "xdg", "config", "home", "xdg and home"])
+def test_install_writes_what_gdb_reads(existing: str | None, tmp_path: Path) -> None:
+    """The first that exists of gdb's three; once; and --remove puts every byte back."""
+    environment = {key: value for key, value in os.environ.items() if key != "XDG_CONFIG_HOME"}
+    environment["HOME"] = str(tmp_path)
+    places = {
+        "xdg": tmp_path / "x" / "gdb" / "gdbinit",
+        "config": tmp_path / ".config" / "gdb" / "gdbinit",
+        "home": tmp_path / ".gdbinit",
+    }
+    before = b"set confirm off\n# \xff no utf-8, no line break at the end"
+    for name in (existing or "").split(" and ") if existing else []:
+        places[name].parent.mkdir(parents=True, exist_ok=True)
+        places[name].write_bytes(before)
+    if existing and "xdg" in existing:
+        environment["XDG_CONFIG_HOME"] = str(tmp_path / "x")
+    expected = places[(existing or "home").split(" and ")[0]]
+    first, second = install(environment), install(environment)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert str(expected) in first.stdout and str(expected) in second.stdout
+    text = expected.read_bytes()
+    assert text.count(b"\ndirectory ") + text.startswith(b"directory ") == 1
+    untouched = [path for path in places.values() if path != expected and path.exists()]
+    assert all(path.read_bytes() == before for path in untouched)
+    assert install(environment, "--remove").returncode == 0
+    left = expected.read_bytes()
+    assert left.rstrip(b"\n") == (before if existing else b"")
+
+
+def test_install_refusals(tmp_path: Path) -> None:
+    """One line and a status for what cannot be written, and for what is not known."""
+    (tmp_path / ".gdbinit").mkdir()
+    environment = {key: value for key, value in os.environ.items() if key != "XDG_CONFIG_HOME"}
+    cases = [
+        ({**environment, "HOME": "/proc/self"}, [], 1),
+        ({**environment, "HOME": str(tmp_path)}, ["--bogus"], 2),
+        ({key: value for key, value in environment.items() if key != "HOME"}, [], 2),
+    ]
+    for changed, options, status in cases:
+        done = install(changed, *options)
+        assert done.returncode == status, done.stderr
+        assert done.stdout == "" and len(done.stderr.splitlines()) == 1
+
+
+def test_an_older_installation_is_replaced(tmp_path: Path) -> None:
+    """A line that another environment left is not doubled: gdb would load the first."""
+    environment = {**home(tmp_path)}
+    path = tmp_path / ".gdbinit"
+    text = path.read_text()
+    path.write_text(text.replace("directory ", "directory /elsewhere") + "set confirm off\n")
+    assert install(environment).returncode == 0
+    lines = path.read_text().splitlines()
+    assert [line.startswith("directory ") for line in lines].count(True) == 1
+    assert "set confirm off" in lines and "/elsewhere" not in path.read_text()

@@ -1,0 +1,181 @@
+"""A process behind gdbserver: the same answers, and it runs on. And the file packets against a made-up server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gdb_side import batch, documents, executed, gdb, home, needs_gdb, own_lines, runs
+from programs import Running, ask, c_program, python_program, running
+
+from gdbheap._native import PRESENT, SWAPPED, ZERO, Pages
+from gdbheap.commands.remote_files import RemoteFiles
+from gdbheap.commands.remote_target import _filled
+
+needs_server = pytest.mark.skipif(shutil.which("gdbserver") is None, reason="no gdbserver")
+ASKED = ("arenas", "holes --min=64K", "pools", "pyobjects --top=50", "check", "")
+
+
+@contextlib.contextmanager
+def served(target: Running) -> Iterator[str]:
+    """Yield the address of a gdbserver that has attached to the process; it ends when gdb leaves."""
+    command = ["gdbserver", "--once", "--attach", "localhost:0", str(target.pid)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        port = next(line.split()[-1] for line in server.stderr if line.startswith("Listening on port"))
+        yield f"localhost:{port}"
+        server.wait(30)
+    finally:
+        if server.poll() is None:
+            server.terminate()
+        server.wait(30)
+        server.stderr.close()
+
+
+def connected(address: str) -> list[str]:
+    """Return gdb's words: files come from this machine's root, so that none is fetched through the server."""
+    return ["-iex", "set sysroot /", "-ex", f"target remote {address}"]
+
+
+@needs_gdb
+@needs_server
+@pytest.mark.parametrize("kind", ["stripped", "unstripped"])
+def test_same_answers(kind: str, rng: random.Random, tmp_path: Path) -> None:
+    """Every command, residency included; then the process's own words; and it runs on."""
+    environment = home(tmp_path)
+    with running(python_program(kind, "fragmented", rng.randrange(1 << 30), 30), tmp_path) as started:
+        with served(started) as address:
+            gdb(["-batch", *connected(address)], environment)
+        with served(started) as address:
+            done = batch(connected(address), [f"heap {line} --json" for line in ASKED], environment)
+        assert done.returncode == 0, done.stderr
+        assert own_lines(done) == []
+        assert len(documents(done)) == len(ASKED)
+        for line, ours in zip(ASKED, documents(done)):
+            noun, *options = line.split() or [""]
+            theirs = ask(noun, str(started.pid), *options)
+            assert {**ours, "warnings": []} == {**theirs, "warnings": []}, line
+        with served(started) as address:
+            words = documents(batch(connected(address), ["heap stats --json"], environment))
+        assert [answer["agrees"] for answer in words] == [True]
+        assert runs(started.pid)
+        started.rest()
+
+
+@needs_gdb
+@needs_server
+def test_call_through_a_server_leaves_no_signal(rng: random.Random, tmp_path: Path) -> None:
+    """gdbserver would deliver the SIGSEGV that ended gdb's call when it detaches; registers are as before."""
+    environment = home(tmp_path)
+    command = c_program("holes", rng.randrange(1 << 30), 10, 100_000, 1, 0, tmp_path / "table")
+    names = "('rip', 'rax', 'orig_rax', 'rsp', 'eflags')"
+    look = f"python print('REGISTERS', *(gdb.newest_frame().read_register(name) for name in {names}))"
+    with running(command, tmp_path) as started:
+        with served(started) as address:
+            commands = ["thread 2", look, "heap stats --json", "thread", look]
+            done = gdb([*connected(address), "-batch", "-x", "gdbheap", *executed(commands)], environment)
+        assert done.returncode == 0, done.stderr
+        lines = [line for line in done.stdout.splitlines() if line.startswith("REGISTERS")]
+        assert len(lines) == 2 and lines[0] == lines[1]
+        assert documents(done)[0]["agrees"] is True
+        assert runs(started.pid)
+        started.rest()
+
+
+def test_absent_pages_are_not_asked_for(rng: random.Random) -> None:
+    """Against a byte-by-byte model: each byte comes from the one that may be asked for it."""
+    page = 4096
+    for _ in range(50):
+        states = [rng.choice([0, PRESENT, SWAPPED, ZERO]) for _ in range(20)]
+        pages = Pages.from_runs([(i * page, (i + 1) * page, state) for i, state in enumerate(states) if state])
+        address, size = rng.randrange(15 * page), rng.randrange(5 * page)
+
+        def read(start: int, count: int, states: list[int] = states) -> bytes:
+            assert all(states[place // page] in (PRESENT, SWAPPED) for place in range(start, start + count))
+            return bytes((place * 7) % 251 for place in range(start, start + count))
+
+        def absent(start: int, count: int) -> bytes:
+            return bytes((place * 3) % 13 for place in range(start, start + count))
+
+        def byte(place: int, states: list[int] = states) -> int:
+            return place * 7 % 251 if states[place // page] in (PRESENT, SWAPPED) else place * 3 % 13
+
+        found = _filled(pages, address, size, read, absent)
+        assert found == bytes(byte(place) for place in range(address, address + size))
+
+
+class Server:
+    """Answers file packets for real files as gdbserver does: few bytes at a time, the four special ones escaped."""
+
+    def __init__(self, rng: random.Random, escapes: bool) -> None:
+        self.rng = rng
+        self.escapes = escapes
+        self.opened: set[int] = set()
+
+    def send(self, packet: bytes) -> bytes:
+        name, _, words = packet.removeprefix(b"vFile:").partition(b":")
+        try:
+            return getattr(self, name.decode())(*words.split(b","))
+        except OSError as error:
+            return b"F-1,%x" % (error.errno or 0)
+
+    def open(self, path: bytes, flags: bytes, mode: bytes) -> bytes:
+        number = os.open(bytes.fromhex(path.decode()), os.O_RDONLY)
+        self.opened.add(number)
+        return b"F%x" % number
+
+    def close(self, number: bytes) -> bytes:
+        os.close(int(number, 16))
+        self.opened.remove(int(number, 16))
+        return b"F0"
+
+    def pread(self, number: bytes, size: bytes, offset: bytes) -> bytes:
+        most = min(int(size, 16), self.rng.randrange(1, 300))
+        return self.answer(os.pread(int(number, 16), most, int(offset, 16)))
+
+    def readlink(self, path: bytes) -> bytes:
+        return self.answer(os.fsencode(os.readlink(bytes.fromhex(path.decode()))))
+
+    def answer(self, data: bytes) -> bytes:
+        sent = b"".join(b"}" + bytes([byte ^ 32]) if byte in b"$#}*" else bytes([byte]) for byte in data)
+        return b"F%x;" % len(data) + (sent if self.escapes else data)
+
+
+@pytest.mark.parametrize("escapes", [True, False])
+def test_remote_files(escapes: bool, rng: random.Random, tmp_path: Path) -> None:
+    """Whole files, ranges past the end, links; every descriptor is given back; escapes undone once and only once."""
+    content = bytes(rng.choice(b"$#}*\x00abc;,\xff") for _ in range(rng.randrange(1, 3000)))
+    path = tmp_path / "a file, with $ign#"
+    path.write_bytes(content)
+    (tmp_path / "link").symlink_to(path)
+    server = Server(rng, escapes)
+    files = RemoteFiles(server.send)
+    assert files.read(str(path), 1 << 20) == content
+    limit = rng.randrange(1, 4000)
+    assert files.read(str(path), limit) == content[:limit]
+    ranges = [(rng.randrange(4000), rng.randrange(1, 500)) for _ in range(20)]
+    assert files.read_ranges(str(path), ranges) == [content[start : start + size] for start, size in ranges]
+    assert files.link(str(tmp_path / "link")) == str(path)
+    with pytest.raises(FileNotFoundError):
+        files.read(str(tmp_path / "none"), 10)
+    assert server.opened == set()
+
+
+@pytest.mark.parametrize("answer", [b"", b"E01", b"F", b"Fzz", b"F-1", b"F-1,zz", b"OK"])
+def test_hostile_server(answer: bytes) -> None:
+    """Any other answer is an OSError."""
+    with pytest.raises(OSError):
+        RemoteFiles(lambda packet: answer).read("/proc/1/maps", 100)
+
+
+def test_endless_file() -> None:
+    """A server that never comes to an end is cut at the limit."""
+    answers = {b"vFile:open": b"F5", b"vFile:clos": b"F0", b"vFile:prea": b"F10;" + b"x" * 16}
+    assert len(RemoteFiles(lambda packet: answers[packet[:10]]).read("/any", 1000)) >= 1000

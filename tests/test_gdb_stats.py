@@ -1,0 +1,301 @@
+"""``heap stats``: called only when that cannot hang, captured wherever stderr leads, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gdb_side import Done, batch, compiled, documents, home, needs_gdb, own_lines, runs
+from programs import Running, ask, c_program, gdbheap, running
+
+pytestmark = needs_gdb
+
+# Argument 1: what to do with standard error before resting.
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    static char buffer[4096];
+    void *kept[100];
+    for (int i = 0; i < 100; i++)
+        kept[i] = malloc(1000 + i * 7000);
+    for (int i = 0; i < 100; i += 3)
+        free(kept[i]);
+    if (argc > 1 && !strcmp(argv[1], "closed"))
+        close(2);
+    if (argc > 1 && !strcmp(argv[1], "all closed"))
+        close(0), close(1), close(2);
+    if (argc > 1 && !strcmp(argv[1], "buffered"))
+        setvbuf(stderr, buffer, _IOFBF, sizeof buffer), fputs("words that wait\n", stderr);
+    if (argc > 1 && !strcmp(argv[1], "other stream"))
+        stderr = fopen("other", "w");
+    if (argc > 1 && !strcmp(argv[1], "locked"))
+        flockfile(stderr);
+    if (argc > 1 && !strcmp(argv[1], "no stream"))
+        fclose(stderr);
+    for (;;)
+        pause();
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A user who has installed gdbheap for gdb."""
+    return home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module", params=["pie", "no-pie"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """PROGRAM; without PIE the variable ``stderr`` is the program's own copy."""
+    with compiled(PROGRAM, tmp_path_factory.mktemp("program"), f"-{request.param}") as path:
+        yield path
+
+
+def stats(target: Running, environment: dict[str, str], *before: str) -> Done:
+    """Run ``heap stats --json`` in gdb after other commands."""
+    return batch(["-p", str(target.pid)], [*before, "heap stats --json"], environment)
+
+
+def descriptors(pid: int) -> dict[str, str]:
+    """Return where each descriptor of a process leads."""
+    folder = Path(f"/proc/{pid}/fd")
+    return {entry.name: os.readlink(entry) for entry in folder.iterdir()}
+
+
+def state(pid: int) -> tuple[dict[str, str], list[str], list[str]]:
+    """Return what a call must leave as it was: descriptors, mappings, and the signals that are blocked or ignored."""
+    maps = [line.split()[0] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    names = ("SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:")
+    signals = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(names)]
+    return descriptors(pid), maps, signals
+
+
+@pytest.mark.parametrize("how", ["log", "closed", "all closed", "buffered", "other stream"])
+def test_captured_wherever_stderr_leads(
+    how: str, program: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The text is captured, agrees with our figures, reaches no log, and the process is as it was."""
+    with running([str(program), how], tmp_path) as started:
+        before, said = state(started.pid), started.stderr
+        done = stats(started, environment)
+        assert done.returncode == 0, done.stderr
+        answer = documents(done)[0]
+        assert answer["agrees"] is True and "Total (incl. mmap):" in answer["text"]
+        assert len(answer["rows"]) >= 4
+        assert state(started.pid) == before
+        waited = "words that wait\n" if how == "buffered" else ""
+        assert started.stderr == said + waited
+        assert runs(started.pid)
+
+
+def test_twice_and_from_a_shell(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """Asking changes no figure; the shell's answer is gdb's."""
+    with running([str(program)], tmp_path) as started:
+        first = documents(stats(started, environment))
+        assert documents(stats(started, environment)) == first
+        assert ask("stats", str(started.pid)) == first[0]
+        told = gdbheap("stats", str(started.pid))
+        assert told.returncode == 0 and "figures agree" in told.stdout
+        assert runs(started.pid)
+
+
+def test_stopped_by_a_signal(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """A process that SIGSTOP stopped: the call ends, and the process is not left inside it."""
+    with running([str(program)], tmp_path) as started:
+        before = state(started.pid)
+        os.kill(started.pid, signal.SIGSTOP)
+        done = stats(started, environment)
+        assert done.returncode == 0, done.stderr
+        assert documents(done)[0]["agrees"] is True
+        os.kill(started.pid, signal.SIGCONT)
+        started.rest()
+        assert state(started.pid) == before
+
+
+def refused(done: Done, *words: str) -> None:
+    """One line that names the reason, status 1, no answer."""
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = own_lines(done)
+    assert len(lines) == 1 and documents(done) == []
+    assert all(word in lines[0] for word in words), lines
+
+
+ALLOCATES = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *work(void *unused)
+{
+    for (;;) {
+        void *volatile block = malloc(100000);
+        free(block);
+    }
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, NULL);
+    for (;;)
+        pause();
+}
+"""
+
+
+@pytest.mark.parametrize("function", ["malloc", "_int_free"])
+def test_thread_inside_malloc(function: str, environment: dict[str, str], tmp_path: Path) -> None:
+    """Refused, naming the thread, whether it is at malloc's door or deep inside; the process runs on."""
+    with compiled(ALLOCATES, tmp_path) as path, subprocess.Popen([str(path)]) as process:
+        try:
+            commands = [f"break {function}", "continue", "heap stats --json"]
+            done = batch(["-p", str(process.pid)], commands, environment)
+            if "not defined" in done.stderr:
+                pytest.skip(f"this libc has no symbol {function}")
+            tids = os.listdir(f"/proc/{process.pid}/task")
+            refused(done, "inside malloc")
+            assert any(f"thread {tid} " in own_lines(done)[0] for tid in tids)
+            assert runs(process.pid)
+        finally:
+            process.kill()
+
+
+STATIC = (
+    "_int_malloc", "_int_free", "_int_realloc", "_int_memalign", "sysmalloc", "systrim", "unlink_chunk", "munmap_chunk",
+    "malloc_consolidate", "arena_get2", "ptmalloc_init", "new_heap", "tcache_init", "malloc_printerr", "int_mallinfo",
+)  # fmt: skip
+OUTSIDE = ("pause", "read", "poll", "nanosleep", "memcpy", "printf", "pthread_cond_wait", "sem_wait", "abort", "sbrk")
+LOOK = """python
+import gdb
+import gdbheap.commands.gdb_register as register
+from gdbheap.commands.calling import find_libc
+start, end = find_libc(register._heap(register._place()).target).malloc_range()
+for name in {names!r}:
+    try:
+        address = int(gdb.parse_and_eval("(long) &" + name))
+    except gdb.error:
+        continue
+    print("SYMBOL", name, start <= address < end)
+end
+"""
+
+
+def test_range_of_malloc(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """By libc's debug symbols, where there are any: the range holds all of malloc, and nothing that threads wait in."""
+    script = tmp_path / "look.gdb"
+    script.write_text(LOOK.format(names=STATIC + OUTSIDE))
+    with running([str(program)], tmp_path) as started:
+        done = batch(["-p", str(started.pid)], [f"source {script}"], environment)
+    found = dict(line.split()[1:] for line in done.stdout.splitlines() if line.startswith("SYMBOL"))
+    inside = {name: inside for name, inside in found.items() if name in STATIC}
+    outside = {name: inside for name, inside in found.items() if name in OUTSIDE}
+    assert set(outside.values()) == {"False"}, outside
+    if not inside:
+        pytest.skip("no debug symbols of libc here")
+    assert set(inside.values()) == {"True"}, inside
+
+
+def test_arena_locked(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """A held mutex: refused, naming the arena."""
+    with running([str(program)], tmp_path) as started:
+        address = ask("arenas", str(started.pid))["arenas"][0]["address"]
+        locked, free = (f"set var *(int *) {address} = {value}" for value in (1, 0))
+        done = batch(["-p", str(started.pid)], [locked, "heap stats --json", free], environment)
+        refused(done, "mutex", f"{address:#x}")
+        assert runs(started.pid)
+
+
+@pytest.mark.parametrize(("how", "words"), [("locked", "lock of stderr"), ("no stream", "fclose")])
+def test_stream_unusable(how: str, words: str, program: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """stderr locked or closed as a stream: refused."""
+    with running([str(program), how], tmp_path) as started:
+        refused(stats(started, environment), words)
+        assert runs(started.pid)
+
+
+def test_buffer_that_may_block(program: Path, environment: dict[str, str]) -> None:
+    """Bytes wait for a pipe: writing them might block for ever, so it is not tried."""
+    reading, writing = os.pipe()
+    with subprocess.Popen([str(program), "buffered"], stderr=writing) as process:
+        try:
+            while not Path(f"/proc/{process.pid}/syscall").read_text().startswith("34 "):
+                time.sleep(0.01)
+            done = batch(["-p", str(process.pid)], ["heap stats --json"], environment)
+            refused(done, "may block")
+        finally:
+            process.kill()
+            os.close(reading)
+            os.close(writing)
+
+
+def test_a_core_cannot_be_asked(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    """Usage: only a live process, in gdb and in a shell."""
+    with running([str(program)], tmp_path) as started:
+        core = started.gcore()
+    done = batch(["-c", str(core)], ["heap stats"], environment)
+    shell = gdbheap("stats", str(core))
+    assert (done.returncode, shell.returncode) == (2, 2)
+    assert len(own_lines(done)) == len(shell.stderr.splitlines()) == 1
+
+
+def test_no_gdb(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell's ``stats`` needs gdb and says so."""
+    with running([str(program)], tmp_path) as started:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        done = gdbheap("stats", str(started.pid))
+        assert done.returncode == 1 and done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1 and "gdb" in done.stderr
+
+
+FILTERED = r"""
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void)
+{
+    struct sock_filter filter[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+    struct sock_fprog program = {1, filter};
+    void *volatile block = malloc(100000);
+    free(block);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    for (;;)
+        pause();
+}
+"""
+
+
+def test_seccomp(environment: dict[str, str], tmp_path: Path) -> None:
+    """A filter may kill the process for a call: only when that is asked for."""
+    with compiled(FILTERED, tmp_path) as path, running([str(path)], tmp_path) as started:
+        if "Seccomp:\t2" not in Path(f"/proc/{started.pid}/status").read_text():
+            pytest.skip("no seccomp filters here")
+        refused(stats(started, environment), "seccomp")
+        done = batch(["-p", str(started.pid)], ["heap stats --json --seccomp"], environment)
+        assert done.returncode == 0, done.stderr
+        assert documents(done)[0]["agrees"] is True
+
+
+def test_many_threads(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """Eight arenas, each figure of each."""
+    command = c_program("recorder", 8, rng.randrange(1 << 30), 3000, 500, 200_000, 0, tmp_path / "table")
+    with running(command, tmp_path) as started:
+        done = stats(started, environment)
+        assert done.returncode == 0, done.stderr
+        answer = documents(done)[0]
+        assert answer["agrees"] is True and len(answer["rows"]) == 2 * (8 + 1)
+        assert runs(started.pid)
+
+
