@@ -19,6 +19,7 @@ SAMPLED_POOLS = 16
 LEAST_VOTES = 20
 ANY = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT | cpython.FLAG_MANAGED_WEAKREF
 PRE_HEADER = 16
+GC_HEADS = (16, 24, 32)
 
 Progress = Callable[[int, int], object]
 
@@ -97,17 +98,21 @@ class Objects:
                 f"the objects of Python {self.release.text} were not recognised: no distance between blocks and "
                 "objects prevails (tried the types' own flags on a sample of pools); a debug build or debug hooks?"
             )
-        proven = "as the release's table says"
-        managed = _winner(votes, cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT)
-        expected = gc_head + PRE_HEADER if layout.flags_pre_header & cpython.FLAG_MANAGED_DICT else None
-        if managed is not None and expected is not None and managed != expected:
-            raise Unsupported(
-                f"objects with managed dictionaries stand {managed} bytes into their blocks, not {expected}"
-            )
-        facts.add("PyGC_Head", gc_head, f"{sum(votes.values())} objects in a sample of pools", None)
-        if managed is not None:
-            facts.add("pre-header of managed dictionaries", managed - gc_head, "the same sample", proven)
+        facts.add("PyGC_Head", gc_head, f"{sum(votes.values())} objects in a sample of pools")
+        self._confirm_pre_header(votes, gc_head, layout, facts)
         return replace(layout, gc_head=gc_head)
+
+    def _confirm_pre_header(
+        self, votes: dict[tuple[int, int], int], gc_head: int, layout: TypeLayout, facts: Facts
+    ) -> None:
+        """Objects with a managed dictionary must occur where the release's table puts them."""
+        flags = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT
+        ballots = _ballots(votes, flags)
+        if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < LEAST_VOTES:
+            return
+        if not ballots.get(gc_head + PRE_HEADER):
+            raise Unsupported(f"no object with a managed dictionary stands {gc_head + PRE_HEADER} bytes into its block")
+        facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in a sample of pools")
 
     def census(self, watched: Sequence[int] = (), progress: Progress | None = None) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered."""
@@ -137,11 +142,16 @@ class Objects:
         return short_text(self.target.space, self.release, found.address, flags, found.type)
 
 
+def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:
+    """Distance to blocks, for types with exactly these flags."""
+    return {distance: count for (voted, distance), count in votes.items() if voted == flags}
+
+
 def _winner(votes: dict[tuple[int, int], int], flags: int) -> int | None:
-    """The distance that most objects with exactly these flags agree on; None without a clear majority."""
-    ballots = {distance: count for (voted, distance), count in votes.items() if voted == flags}
-    total = sum(ballots.values())
-    if total < LEAST_VOTES:
-        return None
-    best = max(ballots, key=lambda distance: ballots[distance])
-    return best if ballots[best] > total / 2 else None
+    """The size of PyGC_Head that most objects with exactly these flags agree on; None when too few do.
+
+    A block that holds a small number before a pointer to a class votes too, wherever it has them.
+    """
+    ballots = {size: count for size, count in _ballots(votes, flags).items() if size in GC_HEADS}
+    best = max(ballots, key=lambda size: ballots[size], default=0)
+    return best if ballots.get(best, 0) >= LEAST_VOTES else None

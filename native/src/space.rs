@@ -5,7 +5,7 @@
 //! touched in the target.
 
 use crate::pages::{Pages, PAGE, PRESENT, SWAPPED};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
@@ -268,6 +268,20 @@ fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Source,
     }
 }
 
+/// An address that Python computed: beyond 64 bits nothing is there, as at the last address.
+struct Address(u64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Address {
+    type Error = PyErr;
+
+    fn extract(number: Borrowed<'a, 'py, PyAny>) -> PyResult<Address> {
+        match number.extract::<u64>() {
+            Err(error) if error.is_instance_of::<PyOverflowError>(number.py()) => Ok(Address(u64::MAX)),
+            address => address.map(Address),
+        }
+    }
+}
+
 #[pymethods]
 impl Space {
     /// The space of a live process. `mappings`: `(start, end, kind, file_index, file_offset)`, kind 0 private
@@ -318,7 +332,8 @@ impl Space {
 
     /// `size` bytes at `address`. Raises Fault with the first address that is absent.
     #[pyo3(name = "read")]
-    fn py_read<'py>(&self, py: Python<'py>, address: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+    fn py_read<'py>(&self, py: Python<'py>, address: Address, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let address = address.0;
         if !self.covers(address, size as u64) {
             let prefix = self.prefix(address, size as u64);
             return Err(Missing(address.wrapping_add(prefix)).into());
@@ -327,32 +342,32 @@ impl Space {
     }
 
     /// As many of `size` bytes at `address` as are there before the first absent one.
-    fn read_available<'py>(&self, py: Python<'py>, address: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let mut buffer = vec![0; self.prefix(address, size as u64) as usize];
-        let got = self.fill(address, &mut buffer);
+    fn read_available<'py>(&self, py: Python<'py>, address: Address, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let mut buffer = vec![0; self.prefix(address.0, size as u64) as usize];
+        let got = self.fill(address.0, &mut buffer);
         Ok(PyBytes::new(py, &buffer[..got]))
     }
 
-    fn u64(&self, address: u64) -> PyResult<u64> {
-        Ok(self.word(address)?)
+    fn u64(&self, address: Address) -> PyResult<u64> {
+        Ok(self.word(address.0)?)
     }
 
-    fn u32(&self, address: u64) -> PyResult<u32> {
+    fn u32(&self, address: Address) -> PyResult<u32> {
         let mut bytes = [0; 4];
-        self.exact(address, &mut bytes)?;
+        self.exact(address.0, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
     /// The bytes before the first NUL at `address`, at most `limit`. Raises Fault where the string runs off.
     #[pyo3(signature = (address, limit=4096))]
-    fn cstring<'py>(&self, py: Python<'py>, address: u64, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.string(address, limit)?;
+    fn cstring<'py>(&self, py: Python<'py>, address: Address, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.string(address.0, limit)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// Whether every byte of [address, address + size) can be read.
-    fn contains(&self, address: u64, size: u64) -> bool {
-        self.covers(address, size)
+    fn contains(&self, address: Address, size: u64) -> bool {
+        self.covers(address.0, size)
     }
 
     /// How many bytes were read so far.
