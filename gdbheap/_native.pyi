@@ -174,7 +174,12 @@ def read_pools(
 ) -> Pools: ...
 def find_list_heads(space: Space, start: int, end: int, least: int) -> list[tuple[int, int]]: ...
 def find_arena_tables(
-    space: Space, start: int, end: int, samples: Sequence[tuple[int, int]], largest_arena: int
+    space: Space,
+    start: int,
+    end: int,
+    samples: Sequence[tuple[int, int]],
+    homes: Sequence[tuple[int, int]],
+    largest_arena: int,
 ) -> list[tuple[int, int]]: ...
 def find_mmapped(
     space: Space, ranges: Sequence[tuple[int, int]], style: MmappedStyle

@@ -131,8 +131,9 @@ class Pymalloc:
         """The table of arenas and the address of the pointer to it."""
         state = self.usedpools + 512
         ranges = [(state, state + 8)] + self.module.writable_ranges()
+        homes = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
         for start, end in ranges:
-            found = _native.find_arena_tables(self.target.space, start, end, samples, LARGEST_ARENA)
+            found = _native.find_arena_tables(self.target.space, start, end, samples, homes, LARGEST_ARENA)
             tables = {table for _, table in found}
             if len(tables) == 1:
                 confirmed = confirm(self.module, "arenas", found[0][0])

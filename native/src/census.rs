@@ -88,10 +88,8 @@ impl<'a> Heaps<'a> {
     /// The used block that holds `address`: where, its user address and its size.
     fn block_at(&self, address: u64) -> Option<(Place, u64, u64)> {
         if let Some(pools) = self.pools {
-            if let Some((ordinal, number)) = pools.block_at(address) {
-                let number = pools.block_number(ordinal, number);
-                let (block, size) = pools.block_of_number(number);
-                return Some((Place::Pool(number), block, size));
+            if let Some(block) = pools.block_at(address) {
+                return Some((Place::Pool(block.number), block.address, block.size));
             }
         }
         if let Some((region, (start, end, State::Used))) = self.chunk_at(address) {

@@ -24,6 +24,14 @@ pub struct Pool {
     pub arena: u32,
 }
 
+/// A block that was handed out at least once; `number` is its place among all possible blocks.
+#[derive(Clone, Copy)]
+pub struct Block {
+    pub number: u64,
+    pub address: u64,
+    pub size: u64,
+}
+
 /// Which of a pool's blocks are free; blocks that were never handed out are not in it.
 pub type FreeBits = [u64; MOST_BLOCKS / 64];
 
@@ -118,15 +126,18 @@ impl Pools {
         }
     }
 
-    /// The block that holds `address`: pool ordinal and number in it. None in headers, tails and free pools.
+    /// The block that holds `address`. None in headers, tails and free pools.
     #[inline]
-    pub fn block_at(&self, address: u64) -> Option<(usize, u32)> {
+    pub fn block_at(&self, address: u64) -> Option<Block> {
         let ordinal = self.pool_at(address)?;
         let pool = &self.pools[ordinal];
         let offset = (address - pool.address).checked_sub(HEADER)?;
+        let size = pool.block_size(self.alignment);
         // Both are small: 32-bit division is several times faster.
-        let number = offset as u32 / pool.block_size(self.alignment) as u32;
-        (!pool.is_free() && number < pool.carved(self.alignment)).then_some((ordinal, number))
+        let place = u64::from(offset as u32 / size as u32);
+        let handed_out = !pool.is_free() && HEADER + (place + 1) * size <= u64::from(pool.next_offset);
+        let number = self.block_number(ordinal, place as u32);
+        handed_out.then_some(Block { number, address: pool.address + HEADER + place * size, size })
     }
 
     /// Up to `most` pools in use of each size class, spread over all of the class.
@@ -501,10 +512,7 @@ impl Pools {
     /// The single block of a run of used ones that touches a hole.
     fn edge(&self, start: u64, end: u64, kind: &'static str, address: u64) -> (u64, u64, &'static str) {
         match (kind, self.block_at(address)) {
-            ("used", Some((ordinal, number))) => {
-                let (block, size) = self.block_of_number(self.block_number(ordinal, number));
-                (block, size, kind)
-            }
+            ("used", Some(block)) => (block.address, block.size, kind),
             _ => (start, end - start, kind),
         }
     }

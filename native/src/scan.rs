@@ -94,7 +94,7 @@ fn next_is_head(space: &Space, words: &Words, index: usize) -> bool {
 }
 
 /// Addresses of words in [start, end) that point to a table of `struct arena_object` (48 bytes each) which fits every
-/// sample `(pool address, arenaindex)`.
+/// sample `(pool address, arenaindex)`; `homes` are the ranges in which the table may lie, ascending.
 #[pyfunction]
 pub fn find_arena_tables(
     py: Python<'_>,
@@ -102,15 +102,20 @@ pub fn find_arena_tables(
     start: u64,
     end: u64,
     samples: Vec<(u64, u32)>,
+    homes: Vec<(u64, u64)>,
     largest_arena: u64,
 ) -> Vec<(u64, u64)> {
+    let at_home = |table: u64| {
+        let place = homes.partition_point(|(_, end)| *end <= table);
+        homes.get(place).is_some_and(|(start, _)| *start <= table)
+    };
     let search = || {
         let words = Words::read(space, start, end);
         let mut candidates: Vec<(u64, u64)> = words
             .words
             .iter()
             .enumerate()
-            .filter(|(_, word)| **word % 8 == 0 && **word > 4096)
+            .filter(|(_, word)| **word % 8 == 0 && at_home(**word))
             .map(|(index, word)| (words.start + index as u64 * 8, *word))
             .collect();
         for (pool, index) in &samples {
