@@ -5,7 +5,7 @@
 //! looks like. The count of a block, in this order: free; claimed; live object; object on a free list; unclassified.
 
 use crate::bits::SharedBits;
-use crate::chunks::{Chunks, State, Tally};
+use crate::chunks::{Chunks, State, Tally, HEAD_BYTES};
 use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
 use crate::types::{ByAddress, PlacedClaim, TypeLayout, Types, SMALL_COUNT};
@@ -14,8 +14,8 @@ use crate::work::{self, Cancelled, Control};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
-/// So much of a chunk is looked at: the largest pre-header, and the fields that claim buffers.
-const HEAD: usize = 256;
+/// So much of a chunk is looked at.
+const HEAD: usize = HEAD_BYTES;
 const CHUNK_HEADER: u64 = 16;
 const SLICE: u64 = 64 << 20;
 const ARENAS_IN_JOB: usize = 8;
@@ -280,24 +280,34 @@ impl<'a> Worker<'a> {
         let region_of = &chunks.regions[region];
         let mut window = Window::new(self.heaps.space, region_of.stretch.end);
         let mut reported = from;
-        for (start, end, state) in region_of.blocks(from, to) {
+        let heads = region_of.heads(from, to);
+        let kept = heads.is_some();
+        for (start, end, _) in region_of.blocks(from, to).filter(|(_, _, state)| *state == State::Used) {
             if start - reported >= 1 << 20 {
                 control.advance(start - reported)?;
                 reported = start;
             }
-            if state != State::Used {
-                continue;
-            }
             self.tallies.used[IN_CHUNK].add(end - start);
-            // A chunk's last eight bytes are the next one's prev_size.
-            let usable = (end - start - 8) as usize;
-            let head = window.available(start + CHUNK_HEADER, usable.min(HEAD));
-            if self.take_block(start + CHUNK_HEADER, end - start, head) {
-                self.tallies.objects[IN_CHUNK].add(end - start);
-                self.heaps.chunk_objects[region].claim((start - region_of.stretch.start) / 16);
+            if !kept {
+                // A chunk's last eight bytes are the next one's prev_size.
+                let usable = (end - start - 8) as usize;
+                let head = window.available(start + CHUNK_HEADER, usable.min(HEAD));
+                self.take_chunk(region, start, end - start, head);
             }
         }
+        for head in heads.into_iter().flatten() {
+            let Some((start, end, _)) = region_of.find(head.chunk) else { continue };
+            self.take_chunk(region, start, end - start, &head.bytes[..head.size as usize]);
+        }
         control.advance(to.saturating_sub(reported))
+    }
+
+    fn take_chunk(&mut self, region: usize, start: u64, size: u64, head: &[u8]) {
+        let Some(chunks) = self.heaps.chunks else { return };
+        if self.take_block(start + CHUNK_HEADER, size, head) {
+            self.tallies.objects[IN_CHUNK].add(size);
+            self.heaps.chunk_objects[region].claim((start - chunks.regions[region].stretch.start) / 16);
+        }
     }
 
     fn take_mapped(&mut self, control: &Control) -> Result<(), Cancelled> {
@@ -396,8 +406,8 @@ fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, 
     }
     let pointer = match head.get(claim.at..claim.at + 8) {
         Some(bytes) => crate::u64_at(bytes, 0),
-        // Only types are larger than what is looked at of each chunk.
-        None if head.len() == HEAD && claim.at as u64 + 8 <= size => space.word(address + claim.at as u64).ok()?,
+        // Only types have such fields further in than what is looked at of each chunk.
+        None if claim.at as u64 + 8 <= size => space.word(address + claim.at as u64).ok()?,
         None => return None,
     };
     Some(pointer).filter(|pointer| *pointer >= 4096)

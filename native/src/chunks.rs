@@ -69,6 +69,8 @@ pub struct Region {
     special: Vec<(u64, State)>,
     /// Used chunks of a size whose fast bin is not empty, with their link word; ascending.
     links: Vec<(u64, u64)>,
+    /// The first bytes of chunks that may hold a Python object, unless there are too many of them.
+    heads: Option<Vec<Head>>,
     pub damage: Vec<Damage>,
 }
 
@@ -81,8 +83,16 @@ impl Region {
         }
         let bits = || Bits::new((stretch.end - stretch.start) / GRAIN + 1);
         let (starts, low, high) = (bits(), bits(), bits());
-        let mut region =
-            Region { stretch, starts, low, high, special: Vec::new(), links: Vec::new(), damage: Vec::new() };
+        let mut region = Region {
+            stretch,
+            starts,
+            low,
+            high,
+            special: Vec::new(),
+            links: Vec::new(),
+            heads: Some(Vec::new()),
+            damage: Vec::new(),
+        };
         if !fits {
             let start = region.stretch.start;
             region.report(start, "size of a heap", "one that memory suffices for", format!("{size:#x}"));
@@ -158,6 +168,13 @@ impl Region {
         Blocks { region: self, next: index, to, special }
     }
 
+    /// The heads of used chunks in [from, to) that may hold Python objects; None where they were not kept.
+    pub fn heads(&self, from: u64, to: u64) -> Option<impl Iterator<Item = &Head>> {
+        let heads = self.heads.as_ref()?;
+        let place = |address| heads.partition_point(|head| head.chunk < address);
+        Some(heads[place(from)..place(to)].iter().filter(|head| self.state(head.chunk) == State::Used))
+    }
+
     pub fn all(&self) -> Blocks<'_> {
         self.blocks(self.stretch.start, self.stretch.end)
     }
@@ -220,6 +237,7 @@ impl Header {
 struct Walk<'a> {
     control: &'a Control,
     region: Region,
+    head: Head,
     window: Window<'a>,
     fast_sizes: u64,
     previous: Option<Header>,
@@ -234,7 +252,8 @@ impl<'a> Walk<'a> {
             .filter(|(_, head)| **head != 0)
             .fold(0, |mask, (bin, _)| mask | 4u64 << bin);
         let window = Window::new(space, stretch.end);
-        Walk { control, region: Region::new(stretch), window, fast_sizes, previous: None }
+        let head = Head { chunk: 0, size: 0, bytes: [0; HEAD_BYTES] };
+        Walk { control, head, region: Region::new(stretch), window, fast_sizes, previous: None }
     }
 
     fn header(&mut self, address: u64) -> Option<Header> {
@@ -287,6 +306,9 @@ impl<'a> Walk<'a> {
         self.settle_previous(&header);
         self.region.put(at);
         self.previous = Some(header);
+        if self.region.heads.is_some() {
+            self.keep_head(at, size);
+        }
         Ok(at + size)
     }
 
@@ -328,6 +350,15 @@ impl<'a> Walk<'a> {
         Ok(next)
     }
 
+    /// Remembers the first bytes of the chunk at hand, until it is known whether it is in use.
+    fn keep_head(&mut self, at: u64, size: u64) {
+        let bytes = self.window.available(at + 16, HEAD_BYTES.min(size as usize - 8));
+        self.head.chunk = at;
+        self.head.size = bytes.len() as u8;
+        self.head.bytes[..bytes.len()].copy_from_slice(bytes);
+        self.head.bytes[bytes.len()..].fill(0);
+    }
+
     /// What the next header says of the chunk before it.
     fn settle_previous(&mut self, next: &Header) {
         let Some(previous) = self.previous else { return };
@@ -338,6 +369,12 @@ impl<'a> Walk<'a> {
                 self.region.report(next.address, "prev_size behind a free chunk", expected, found);
             }
             return;
+        }
+        if let Some(heads) = self.region.heads.as_mut().filter(|_| self.head.may_be_object()) {
+            match heads.len() < MOST_HEADS {
+                true => heads.push(self.head),
+                false => self.region.heads = None,
+            }
         }
         let bin = previous.size() / GRAIN;
         if bin < 64 && self.fast_sizes >> bin & 1 == 1 {
@@ -396,6 +433,29 @@ impl<'a> Walk<'a> {
             }
         }
         true
+    }
+}
+
+/// So much of a chunk's memory is kept: what precedes a Python object, and its fields that own buffers.
+pub const HEAD_BYTES: usize = 112;
+/// Beyond so many the heads are read again when they are asked for.
+const MOST_HEADS: usize = 1 << 17;
+
+#[derive(Clone, Copy)]
+pub struct Head {
+    pub chunk: u64,
+    pub size: u8,
+    pub bytes: [u8; HEAD_BYTES],
+}
+
+impl Head {
+    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in.
+    fn may_be_object(&self) -> bool {
+        let pointer = |at| {
+            let word = crate::u64_at(&self.bytes, at);
+            word % 8 == 0 && (0x10000..1 << 47).contains(&word)
+        };
+        pointer(8) || pointer(24) || pointer(40)
     }
 }
 
