@@ -139,7 +139,8 @@ COMMON = (
     Option("--json", "json", "", "print one JSON document on standard output and nothing else"),
     Option("--bytes", "exact", "", "print sizes in bytes with thousands separators, not in KiB, MiB and GiB"),
 )
-MINIMUM = Option("--min", "minimum", "SIZE", "leave out what is smaller; K, M, G and T are powers of 1024", parse_size)
+LEAST = "leave out what is smaller (the default is 1M; K, M, G and T are powers of 1024)"
+MINIMUM = Option("--min", "minimum", "SIZE", LEAST, parse_size)
 
 
 class _Parser(argparse.ArgumentParser):

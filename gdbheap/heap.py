@@ -10,7 +10,7 @@ from gdbheap import _native
 from gdbheap.allocators.glibc import Glibc, MappedChunk
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.allocators.stacks import Stack, find_stacks
-from gdbheap.errors import GdbheapError, Unsupported
+from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
@@ -47,9 +47,15 @@ class Heap:
                 self._failures[name] = error
                 raise error from fault
             except GdbheapError as error:
-                self._failures[name] = error
-                raise
+                self._failures[name] = self._cut_short(error)
+                raise self._failures[name] from error
         return self._parts[name]
+
+    def _cut_short(self, error: GdbheapError) -> GdbheapError:
+        """What is missing from a truncated core is no proof that it never was there."""
+        if not self.target.partial or isinstance(error, NotAPython):
+            return error
+        return type(error)(f"the core is truncated, and what this needs may be cut off: {error}")
 
     @property
     def glibc(self) -> Glibc:

@@ -35,12 +35,13 @@ inside() {
         chroot "$folder" "$@" </dev/null
 }
 
-# timed TITLE COMMAND...: run it, its output on standard error, and print how long it took.
+# timed TITLE COMMAND...: run it, its output on standard error; print how long it took, and how it ended.
+failed=0
 timed() {
-    local title=$1 start=$SECONDS
+    local title=$1 start=$SECONDS ended=done
     shift
-    "$@" >&2
-    printf '%-40s %4d s\n' "$title" "$((SECONDS - start))"
+    "$@" >&2 || { ended=failed; failed=1; }
+    printf '%-40s %4d s  %s\n' "$title" "$((SECONDS - start))" "$ended"
 }
 
 prepare() {
@@ -49,14 +50,19 @@ prepare() {
     mount --rbind /dev "$folder/dev"
     mount --make-rslave "$folder/dev"
     cp /etc/resolv.conf "$folder/etc/resolv.conf"
+    # Every installer and every container runtime writes this line; debootstrap alone does not.
+    echo "127.0.0.1 localhost" > "$folder/etc/hosts"
     [ -z "${SSL_CERT_FILE:-}" ] || cp "$SSL_CERT_FILE" "$folder/certificates.crt"
     inside apt-get update -qq
     inside env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends git make
     git clone -q . "$folder/root/gdbheap"
 }
 
-timed "debootstrap, git, make, clone" prepare
+start=$SECONDS
+prepare >&2
+printf '%-40s %4d s\n' "debootstrap, git, make, clone" "$((SECONDS - start))"
 for target in $targets; do
     timed "make $target, the first time" inside make -C /root/gdbheap "$target"
     timed "make $target, the second time" inside make -C /root/gdbheap "$target"
 done
+exit "$failed"

@@ -112,11 +112,6 @@ class Glibc:
         """``main_arena``."""
         return self.arenas[0]
 
-    @property
-    def is_unused(self) -> bool:
-        """Whether no arena ever got memory: another allocator serves this program."""
-        return all(state.system_mem == 0 for state in self.arenas)
-
     # Where the arenas' memory lies.
 
     def _stretches(self) -> list[Stretch]:
@@ -221,10 +216,17 @@ class Glibc:
             lists = [entry for tcache in self.tcaches for entry in tcache.lists]
             stretches = [Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches]
             space = self.target.space
-            self._chunks, _taken = _native.walk_chunks(space, stretches, lists, self.safe_linking, progress)
+            self._chunks, taken = _native.walk_chunks(space, stretches, lists, self.safe_linking, progress)
             self.damage.extend(Damage(*row) for row in self._chunks.damage)
+            self._check_caches(lists, taken)
             self._check_books()
         return self._chunks
+
+    def _check_caches(self, lists: Ranges, taken: list[int]) -> None:
+        """A list shorter than its count is damaged; one entry less may be a thread that was stopped inside malloc."""
+        for (entry, count), found in zip(lists, taken):
+            if found + 1 < count:
+                self._report(entry, "list of a thread cache", f"{count} entries", f"{found} before a link leads astray")
 
     def _check_books(self) -> None:
         """The walked bytes of each arena, headers included, must be its ``system_mem``."""
@@ -237,9 +239,8 @@ class Glibc:
                 # A first break that is not 16-aligned; extents are page-aligned.
                 walked += -self.par.sbrk_base % HEADER if not self.main.noncontiguous else 0
             if walked != totals.system:
-                self.warnings.append(
-                    f"arena {totals.index} holds {totals.system} bytes by its own count, {walked} were walked"
-                )
+                what = f"bytes of arena {totals.index}"
+                self._report(totals.address, what, str(totals.system), f"{walked} were walked")
 
     def totals(self) -> list[ArenaTotals]:
         """Every arena in the order of the ring, as ``malloc_stats`` prints them."""

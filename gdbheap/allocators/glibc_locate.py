@@ -22,6 +22,7 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Target, Thread
 
 BINS = 127
+MOST_BROKEN_ENDS = 4
 MOST_ARENAS = 65536
 MP_DISTANCE = 8192
 PAGE = 4096
@@ -115,8 +116,10 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
     """All arenas, ``main_arena`` first, and the object whose data it lies in. Raises Unsupported."""
     for loaded in libc_first(target):
         for start, end in loaded.writable_ranges():
-            for bins, _count in _native.find_list_heads(target.space, start, end, BINS):
-                states = _fitting_ring(target, bins)
+            for bins, _count in _native.find_list_heads(target.space, start, end, BINS - MOST_BROKEN_ENDS):
+                # The first bins may be damaged, and other list heads may stand before them.
+                shifts = sorted(range(-MOST_BROKEN_ENDS, MOST_BROKEN_ENDS + 1), key=abs)
+                states = next(filter(None, (_fitting_ring(target, bins + 16 * shift) for shift in shifts)), None)
                 if states:
                     confirmed = confirm(loaded, "main_arena", states[0].address)
                     facts.add(

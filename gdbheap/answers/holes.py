@@ -51,6 +51,7 @@ class Holes:
     count: int
     bytes: int
     resident: int | None
+    minimum: int = 0
 
 
 def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None) -> Holes:
@@ -60,7 +61,7 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None) -> Holes:
     residents = [hole.resident for hole in found]
     resident = None if None in residents or heap.target.pages is None else sum(r or 0 for r in residents)
     shown = _named(heap, found if top is None else found[:top])
-    return Holes(shown, len(found), sum(hole.size for hole in found), resident)
+    return Holes(shown, len(found), sum(hole.size for hole in found), resident, minimum)
 
 
 def _glibc_holes(heap: Heap, minimum: int) -> list[Hole]:

@@ -12,6 +12,11 @@ impl Bits {
         Bits { words: vec![0; size.div_ceil(64) as usize] }
     }
 
+    /// Whether there is a member in [from, to).
+    pub fn any(&self, from: u64, to: u64) -> bool {
+        (from..to).any(|index| self.get(index))
+    }
+
     /// Whether there is memory for so many bits: a target may name any size.
     pub fn fits(size: u64) -> bool {
         Vec::<u64>::new().try_reserve_exact(size.div_ceil(64) as usize).is_ok()
@@ -62,10 +67,12 @@ pub struct SharedBits {
 }
 
 impl SharedBits {
-    pub fn new(size: u64) -> SharedBits {
+    /// None where there is no memory for so many bits.
+    pub fn new(size: u64) -> Option<SharedBits> {
         let mut words = Vec::new();
+        words.try_reserve_exact(size.div_ceil(64) as usize).ok()?;
         words.resize_with(size.div_ceil(64) as usize, AtomicU64::default);
-        SharedBits { words }
+        Some(SharedBits { words })
     }
 
     /// Sets a bit; true for whoever was first.

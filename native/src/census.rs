@@ -11,6 +11,7 @@ use crate::space::Space;
 use crate::types::{ByAddress, PlacedClaim, TypeLayout, Types, SMALL_COUNT};
 use crate::window::Window;
 use crate::work::{self, Cancelled, Control};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
@@ -55,34 +56,34 @@ impl Place {
 }
 
 impl<'a> Heaps<'a> {
+    /// None where there is no memory for a bit for each possible block.
     fn new(
         space: &'a Space,
         chunks: Option<&'a Chunks>,
         pools: Option<&'a Pools>,
         mut mapped: Vec<(u64, u64)>,
         watched: Vec<u64>,
-    ) -> Heaps<'a> {
+    ) -> Option<Heaps<'a>> {
         mapped.sort_unstable();
-        let regions = || {
-            let bits =
-                |region: &crate::chunks::Region| SharedBits::new((region.stretch.end - region.stretch.start) / 16 + 1);
-            chunks.map_or(Vec::new(), |chunks| chunks.regions.iter().map(bits).collect())
+        let regions = || -> Option<Vec<SharedBits>> {
+            let size = |region: &crate::chunks::Region| (region.stretch.end - region.stretch.start) / 16 + 1;
+            chunks.iter().flat_map(|chunks| &chunks.regions).map(|region| SharedBits::new(size(region))).collect()
         };
         let blocks = pools.map_or(0, Pools::block_numbers);
         let count = mapped.len() as u64;
-        Heaps {
+        Some(Heaps {
             space,
             chunks,
             pools,
             mapped,
-            pool_claims: SharedBits::new(blocks),
-            pool_objects: SharedBits::new(blocks),
-            chunk_claims: regions(),
-            chunk_objects: regions(),
-            mapped_claims: SharedBits::new(count),
-            mapped_objects: SharedBits::new(count),
+            pool_claims: SharedBits::new(blocks)?,
+            pool_objects: SharedBits::new(blocks)?,
+            chunk_claims: regions()?,
+            chunk_objects: regions()?,
+            mapped_claims: SharedBits::new(count)?,
+            mapped_objects: SharedBits::new(count)?,
             watched: watched.into_iter().map(|address| (address, ())).collect(),
-        }
+        })
     }
 
     /// The used block that holds `address`: where, its user address and its size.
@@ -461,7 +462,8 @@ pub fn take_census(
     watched: Vec<u64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Census> {
-    let heaps = Heaps::new(space, chunks, pools, mapped, watched);
+    let heaps = Heaps::new(space, chunks, pools, mapped, watched)
+        .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let (jobs, total) = jobs_for(&heaps);
     let init = || Worker::new(&heaps, &layout);
     let workers =

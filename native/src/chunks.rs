@@ -511,6 +511,19 @@ impl Chunks {
         self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
     }
 
+    /// Whether a used chunk of at least `least` bytes has `address` 16 to 80 bytes in. Looks at a few bits only.
+    pub fn holds_object(&self, address: u64, least: u64) -> bool {
+        let Some(region) = self.region_of(address).map(|index| &self.regions[index]) else { return false };
+        (16..=80).step_by(16).any(|inside| {
+            let Some(chunk) = address.checked_sub(inside).filter(|chunk| *chunk >= region.stretch.start) else {
+                return false;
+            };
+            let index = region.index(chunk);
+            let is_start = (chunk - region.stretch.start) % GRAIN == 0 && region.starts.get(index);
+            is_start && !region.starts.any(index + 1, index + least / GRAIN) && region.state(chunk) == State::Used
+        })
+    }
+
     /// Follows the fast bins by the links collected in the walk.
     fn follow_fast_bins(&mut self, space: &Space) {
         let mut seen = std::collections::HashSet::new();

@@ -147,7 +147,15 @@ impl Collector {
     fn read(&mut self, file: &File, start: u64, end: u64, zero_pfn: Option<u64>) -> std::io::Result<()> {
         let mut buffer = vec![0u8; 64 * 1024];
         let mut at = start;
+        let mut turns = 0u32;
         while at < end {
+            turns += 1;
+            if turns % 256 == 0 && Python::attach(|py| py.check_signals()).is_err() {
+                // Whoever looks for signals next, right after this, ends it all.
+                // SAFETY: needs no more than the interpreter, to which this thread was attached just now.
+                Python::attach(|_| unsafe { pyo3::ffi::PyErr_SetInterrupt() });
+                return Err(std::io::ErrorKind::Interrupted.into());
+            }
             let pages = ((end - at) / PAGE).min(buffer.len() as u64 / 8);
             let wanted = &mut buffer[..pages as usize * 8];
             let got = file.read_at(wanted, at / PAGE * 8)?;
@@ -210,7 +218,10 @@ impl Pages {
             }
             Ok(())
         })
-        .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+        .or_else(|error| {
+            py.check_signals()?;
+            Err(PyOSError::new_err((error.raw_os_error(), error.to_string())))
+        })?;
         Pages::checked(collector.runs)
     }
 

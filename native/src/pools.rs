@@ -300,6 +300,11 @@ impl Pools {
                 self.report_overlap(*address);
                 continue;
             }
+            if !space.covers(*address, *size) {
+                let found = format!("{address:#x}, where nothing is");
+                self.report(*address, "address of an arena", "memory that is mapped".into(), found);
+                continue;
+            }
             let carved = (*carved).min(end);
             let first_pool = self.pools.len() + addresses.len();
             let arena = Arena { address: *address, carved, end, index: *index, first_pool };

@@ -50,7 +50,7 @@ impl Words {
 }
 
 /// Runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
-/// One pair may be out of order inside a run: a process stopped inside malloc has one list half linked.
+/// Some pairs inside a run may be out of order: damage must not hide the whole.
 #[pyfunction]
 pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, least: usize) -> Vec<(u64, usize)> {
     let search = || {
@@ -68,30 +68,33 @@ pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, leas
 }
 
 fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, found: &mut Vec<(u64, usize)>) {
-    let (mut first, mut broken) = (parity, 0);
-    let mut index = parity;
-    while index + 1 < words.words.len() {
-        if !words.heads_list(space, index) {
-            broken += 1;
-            let length = (index - first) / 2;
-            if broken > 1 || length == 0 || !next_is_head(space, words, index) {
-                if length >= least {
-                    found.push((words.start + first as u64 * 8, length));
-                }
-                (first, broken) = (index + 2, 0);
-            }
+    let pairs = words.words.len().saturating_sub(parity) / 2;
+    let is_head = |pair: usize| words.heads_list(space, parity + 2 * pair);
+    let mut pair = 0;
+    while pair < pairs {
+        if !is_head(pair) {
+            pair += 1;
+            continue;
         }
-        index += 2;
-    }
-    let length = (words.words.len() - first.min(words.words.len())) / 2;
-    if length >= least {
-        found.push((words.start + first as u64 * 8, length));
+        let (first, mut last, mut broken) = (pair, pair, 0);
+        pair += 1;
+        while pair < pairs && pair - last <= MOST_BROKEN_TOGETHER && broken <= MOST_BROKEN {
+            match is_head(pair) {
+                true => last = pair,
+                false => broken += 1,
+            }
+            pair += 1;
+        }
+        if last + 1 - first >= least {
+            found.push((words.start + (parity + 2 * first) as u64 * 8, last + 1 - first));
+        }
+        pair = last + 1;
     }
 }
 
-fn next_is_head(space: &Space, words: &Words, index: usize) -> bool {
-    index + 3 < words.words.len() && words.heads_list(space, index + 2)
-}
+/// Lists of a run that may be broken: by damage, or one half linked in a process that was stopped inside malloc.
+const MOST_BROKEN: usize = 24;
+const MOST_BROKEN_TOGETHER: usize = 4;
 
 /// Addresses of words in [start, end) that point to a table of `struct arena_object` (48 bytes each) which fits every
 /// sample `(pool address, arenaindex)`; `homes` are the ranges in which the table may lie, ascending.

@@ -4,7 +4,7 @@
 //! to the one that is its own type. Only addresses where a type can lie are read at all: the writable data of loaded
 //! objects, and used chunks that are large enough for one.
 
-use crate::chunks::{Chunks, State};
+use crate::chunks::Chunks;
 use crate::space::Space;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -202,9 +202,7 @@ impl<'a> Types<'a> {
         if self.is_data(address) {
             return true;
         }
-        let Some((start, end, state)) = self.chunks.and_then(|chunks| chunks.locate(address)) else { return false };
-        let inside = address - start;
-        state == State::Used && end - start >= self.layout.smallest_heap_type && (16..=16 + 64).contains(&inside)
+        self.chunks.is_some_and(|chunks| chunks.holds_object(address, self.layout.smallest_heap_type))
     }
 
     #[cold]

@@ -103,6 +103,7 @@ where
         progress,
         failure: Mutex::new(None),
     };
+    control.attend(py);
     let next = AtomicUsize::new(0);
     let labour = || {
         let mut state = init();
