@@ -46,7 +46,9 @@ COMMAND = Command(
     noun="",
     question="Where did the memory go, and what should I do?",
     text="""The ledger of the whole address space: every mapping has one owner, children add up to their parent and the
-    roots to what the kernel says. What cannot be explained is a line of its own. Below it stand the findings: what
+    roots to what the kernel says. A resident page that several touch counts once: for the blocks in use on it before
+    anything else, so that what is resident under "free" are whole pages that nobody holds, and blocks in use may keep
+    more than their own bytes. What cannot be explained is a line of its own. Below it stand the findings: what
     could be given back or avoided, largest first. --sort orders lines that have the same parent.""",
     example="heap --sort=virtual",
     answer=_answer,
