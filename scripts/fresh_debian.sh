@@ -55,14 +55,14 @@ prepare() {
     [ -z "${SSL_CERT_FILE:-}" ] || cp "$SSL_CERT_FILE" "$folder/certificates.crt"
     inside apt-get update -qq
     inside env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends git make
-    git clone -q . "$folder/root/gdbheap"
+    git clone -q . "$folder/srv/gdbheap"
 }
 
 start=$SECONDS
 prepare >&2
 printf '%-40s %4d s\n' "debootstrap, git, make, clone" "$((SECONDS - start))"
 for target in $targets; do
-    timed "make $target, the first time" inside make -C /root/gdbheap "$target"
-    timed "make $target, the second time" inside make -C /root/gdbheap "$target"
+    timed "make $target, the first time" inside make -C /srv/gdbheap "$target"
+    timed "make $target, the second time" inside make -C /srv/gdbheap "$target"
 done
 exit "$failed"
