@@ -45,7 +45,7 @@ timed() {
 }
 
 prepare() {
-    debootstrap --variant=minbase bookworm "$folder" http://deb.debian.org/debian
+    debootstrap --variant=minbase bookworm "$folder"
     mount -t proc proc "$folder/proc"
     mount --rbind /dev "$folder/dev"
     mount --make-rslave "$folder/dev"
