@@ -12,7 +12,7 @@ from typing import Any
 import kernel
 import pytest
 from library import heap_of
-from programs import FORMS, KINDS, PROCESS, Running, ask, python_program, running
+from programs import FORMS, KINDS, Running, ask, python_program, running
 
 from gdbheap.answers.at import at
 
@@ -128,7 +128,7 @@ def test_every_reachable_object(kind: str, form: str, rng: random.Random, tmp_pa
     with running(program, tmp_path) as target:
         heaps = Heaps(target.pid)
         reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
-        sample = rng.sample(sorted(reached), min(len(reached), 4000 if form == PROCESS else 1500))
+        sample = rng.sample(sorted(reached), min(len(reached), 4000))
         with heap_of(target.as_form(form)) as heap:
             found = {address: at(heap, address).object for address in sample}
     wrong = [(hex(a), reached[a], found[a]) for a in sample if not same(found[a], a, reached[a])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import collections
+import ctypes
 import datetime
 import decimal
 import functools
@@ -140,7 +141,8 @@ def reach(found: list[object]) -> dict[int, str]:
 
 def tell(path: str) -> None:
     """Write the truth in a child."""
-    child = os.fork()
+    # The C function: os.fork() would run hooks in the child that make objects which the parent does not have.
+    child = ctypes.PyDLL(None).fork()
     if child == 0:
         lines = [f"{address} {kind}\n" for address, kind in reach(gc.get_objects()).items()]
         with open(path + ".part", "w") as file:
