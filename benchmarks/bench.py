@@ -75,9 +75,10 @@ def measure(target: Target, answers: dict[str, Answer], rounds: int) -> Measured
     """Measure each answer, from nothing known to the answer in hand, against the limit."""
     ranges = heap_ranges(target)
     limit = partial(_native.read_once, target.space, ranges)
-    things = {name: partial(_answered, target, answer) for name, answer in answers.items()}
+    things: dict[str, Callable[[], object]] = {}
     if WALKED in answers:
-        things = {WALK: Heap(target).objects.census, **things}
+        things[WALK] = Heap(target).objects.census
+    things.update((name, partial(_answered, target, answer)) for name, answer in answers.items())
     size = limit()
     return Measured(size, alternate(limit, things, rounds))
 
