@@ -2,6 +2,31 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[inline]
+pub fn get(words: &[u64], index: u64) -> bool {
+    words.get((index / 64) as usize).is_some_and(|word| word >> (index % 64) & 1 == 1)
+}
+
+#[inline]
+pub fn set(words: &mut [u64], index: u64) {
+    if let Some(word) = words.get_mut((index / 64) as usize) {
+        *word |= 1 << (index % 64);
+    }
+}
+
+/// Takes out the members in [from, to).
+pub fn clear_range(words: &mut [u64], from: u64, to: u64) {
+    let mut at = from;
+    while at < to {
+        let next = to.min((at / 64 + 1) * 64);
+        if let Some(word) = words.get_mut((at / 64) as usize) {
+            let kept = u64::MAX.checked_shl((next - at) as u32).unwrap_or(0);
+            *word &= !(!kept << (at % 64));
+        }
+        at = next;
+    }
+}
+
 #[derive(Default)]
 pub struct Bits {
     words: Vec<u64>,
@@ -23,9 +48,16 @@ impl Bits {
     }
 
     pub fn set(&mut self, index: u64) {
-        if let Some(word) = self.words.get_mut((index / 64) as usize) {
-            *word |= 1 << (index % 64);
-        }
+        set(&mut self.words, index);
+    }
+
+    /// The members as words, 64 bits each.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        &mut self.words
+    }
+
+    pub fn words(&self) -> &[u64] {
+        &self.words
     }
 
     pub fn clear(&mut self, index: u64) {
@@ -35,7 +67,7 @@ impl Bits {
     }
 
     pub fn get(&self, index: u64) -> bool {
-        self.words.get((index / 64) as usize).is_some_and(|word| word >> (index % 64) & 1 == 1)
+        get(&self.words, index)
     }
 
     /// The largest member at or below `index`.

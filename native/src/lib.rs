@@ -7,6 +7,7 @@
 pub mod bits;
 pub mod census;
 pub mod chunks;
+pub mod lists;
 pub mod pages;
 pub mod pools;
 pub mod scan;
@@ -14,6 +15,7 @@ pub mod space;
 pub mod stop;
 pub mod sweep;
 pub mod types;
+pub mod walk;
 pub mod window;
 pub mod work;
 
@@ -45,7 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<census::Census>()?;
     module.add("STATES", chunks::STATES)?;
-    module.add_function(wrap_pyfunction!(chunks::walk_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;

@@ -36,6 +36,13 @@ impl<'a> Window<'a> {
         Ok(crate::u64_at(self.bytes(address, 8)?, 0))
     }
 
+    /// What the window holds from `address` on, without reading.
+    #[inline]
+    pub fn rest(&self, address: u64) -> &[u8] {
+        let offset = address.wrapping_sub(self.start).min(self.size as u64);
+        &self.buffer[offset as usize..self.size]
+    }
+
     /// As many as there are of `size` bytes at `address`.
     pub fn available(&mut self, address: u64, size: usize) -> &[u8] {
         let size = size.min(self.limit.saturating_sub(address) as usize);

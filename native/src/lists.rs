@@ -1,0 +1,140 @@
+//! The singly linked lists of free chunks that look used: fast bins and thread caches.
+
+use crate::bits;
+use crate::chunks::{Chunks, Damage, Link, Region, State};
+use crate::space::Space;
+
+const PAGE_BITS: u32 = 12;
+const BIN_BITS: u64 = 15;
+
+/// The chunks of one region that may be in a fast bin, ascending, and which of them are.
+struct Candidates {
+    start: u64,
+    links: Vec<Link>,
+    /// For each page the first link at or behind its start.
+    pages: Vec<u32>,
+    taken: Vec<u64>,
+}
+
+impl Candidates {
+    fn new(region: &mut Region) -> Candidates {
+        let (start, end) = (region.stretch.start, region.stretch.end);
+        let links = std::mem::take(&mut region.links);
+        let mut pages = Vec::new();
+        if !links.is_empty() {
+            pages.reserve(((end - start) >> PAGE_BITS) as usize + 2);
+            for (place, link) in links.iter().enumerate() {
+                let page = ((link.tagged - start) >> PAGE_BITS) as usize;
+                pages.resize(pages.len().max(page + 1), place as u32);
+            }
+        }
+        let taken = vec![0; links.len().div_ceil(64)];
+        Candidates { start, links, pages, taken }
+    }
+
+    /// The place of a chunk of that bin.
+    fn find(&self, chunk: u64, bin: u64) -> Option<usize> {
+        let page = (chunk.checked_sub(self.start)? >> PAGE_BITS) as usize;
+        let from = *self.pages.get(page)? as usize;
+        let behind = self.links[from..].iter().position(|link| link.tagged >= chunk)?;
+        (self.links[from + behind].tagged == chunk | bin).then_some(from + behind)
+    }
+}
+
+/// One fast bin while it is followed.
+struct Cursor {
+    arena: u32,
+    bin: u64,
+    head: u64,
+    at: u64,
+}
+
+impl Chunks {
+    /// Follows all fast bins at once, a step of each in turn: every step waits for memory, and so the waits overlap.
+    pub fn follow_fast_bins(&mut self, safe_linking: bool) {
+        let mut cursors: Vec<Cursor> = Vec::new();
+        for region in &self.regions {
+            let arena = region.stretch.arena;
+            if cursors.iter().all(|cursor| cursor.arena != arena) {
+                let heads = region.stretch.fast.iter().enumerate().filter(|(_, head)| **head != 0);
+                cursors.extend(heads.map(|(bin, head)| Cursor { arena, bin: bin as u64, head: *head, at: *head }));
+            }
+        }
+        let mut candidates: Vec<Candidates> = self.regions.iter_mut().map(Candidates::new).collect();
+        let mut damage = Vec::new();
+        while !cursors.is_empty() {
+            cursors.retain_mut(|cursor| match self.take_fast(cursor, &mut candidates, safe_linking) {
+                Ok(()) => cursor.at != 0,
+                Err(expected) => {
+                    damage.push((cursor.head, expected, cursor.at));
+                    false
+                }
+            });
+        }
+        for (head, expected, found) in damage {
+            self.report(head, "link of a fast bin", expected, found);
+        }
+        for (region, candidates) in self.regions.iter_mut().zip(candidates) {
+            for (place, link) in candidates.links.iter().enumerate() {
+                if bits::get(&candidates.taken, place as u64) {
+                    region.mark(link.tagged & !BIN_BITS, State::Fast);
+                }
+            }
+        }
+    }
+
+    fn take_fast(
+        &self,
+        cursor: &mut Cursor,
+        candidates: &mut [Candidates],
+        safe_linking: bool,
+    ) -> Result<(), &'static str> {
+        let region = self.region_of(cursor.at).filter(|index| self.regions[*index].stretch.arena == cursor.arena);
+        let candidates = &mut candidates[region.ok_or("a chunk of this arena")?];
+        let aligned = cursor.at & BIN_BITS == 0;
+        let place = candidates.find(cursor.at, cursor.bin).filter(|_| aligned);
+        let place = place.ok_or("a used chunk of the bin's size")?;
+        if bits::get(&candidates.taken, place as u64) {
+            return Err("a used chunk, once");
+        }
+        bits::set(&mut candidates.taken, place as u64);
+        cursor.at = reveal(candidates.links[place].word, cursor.at + 16, safe_linking);
+        Ok(())
+    }
+
+    fn report(&mut self, address: u64, what: &'static str, expected: &str, found: u64) {
+        let index = self.region_of(address).unwrap_or(0);
+        if let Some(region) = self.regions.get_mut(index) {
+            region.damage.push(Damage { address, what, expected: expected.into(), found: format!("{found:#x}") });
+        }
+    }
+
+    /// Follows one list of a thread cache; returns how many entries it took.
+    pub fn follow_tcache(&mut self, space: &Space, entry: u64, count: u64, safe_linking: bool) -> u64 {
+        let mut at = entry;
+        for taken in 0..count {
+            if at == 0 {
+                return taken;
+            }
+            let chunk = at.wrapping_sub(16);
+            let Some(index) = self.region_of(chunk) else { return taken };
+            let region = &mut self.regions[index];
+            if region.find(chunk).map(|(start, _, state)| (start, state)) != Some((chunk, State::Used)) {
+                return taken;
+            }
+            region.mark(chunk, State::Tcache);
+            let Ok(link) = space.word(at) else { return taken + 1 };
+            at = reveal(link, at, safe_linking);
+        }
+        count
+    }
+}
+
+/// glibc's REVEAL_PTR (2.32 and later).
+fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
+    if safe_linking {
+        link ^ (at >> 12)
+    } else {
+        link
+    }
+}
