@@ -4,6 +4,7 @@
 //! every count is bounded, every pointer is checked against the segments, and arithmetic on it cannot panic.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod bins;
 pub mod bits;
 pub mod census;
 pub mod chunks;
@@ -43,11 +44,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<space::Space>()?;
     module.add_class::<stop::Stop>()?;
     module.add_class::<chunks::Chunks>()?;
+    module.add_class::<bins::Bins>()?;
     module.add_class::<pools::Pools>()?;
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<census::Census>()?;
     module.add("STATES", chunks::STATES)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(bins::follow_bins, module)?)?;
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;
