@@ -1,4 +1,4 @@
-"""A process stopped at any moment: eight threads are somewhere in malloc and free, and nothing of it is false damage."""
+"""A process stopped at any moment: eight threads are somewhere in malloc and free, and none of it is false damage."""
 
 from __future__ import annotations
 

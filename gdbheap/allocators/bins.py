@@ -15,7 +15,13 @@ from gdbheap.target.target import Damage
 
 UNSORTED, FIRST_LARGE, GRAIN = 1, 64, 16
 # Of each group of large bins: the last bin, what the bin is counted from, the shift of a size, the least size.
-GROUPS = ((96, 48, 6, 0x400), (111, 91, 9, 0xC40), (120, 110, 12, 0x2A00), (123, 119, 15, 0xB000), (126, 124, 18, 0x28000))
+GROUPS = (
+    (96, 48, 6, 0x400),
+    (111, 91, 9, 0xC40),
+    (120, 110, 12, 0x2A00),
+    (123, 119, 15, 0xB000),
+    (126, 124, 18, 0x28000),
+)
 
 
 @dataclass(frozen=True)

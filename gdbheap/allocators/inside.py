@@ -32,9 +32,9 @@ def threads_inside(target: Target, glibc: Glibc) -> list[Thread]:
 
 def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
     """Where malloc.c's functions lie in the target: [start, end); None when the symbols are not known."""
-    symbols = libc.symbols()
-    spans = sorted((address, address + size) for name, (address, size) in symbols.items() if libc.exported(name) and size)
-    own = sorted(symbols[name] for name in EXPORTED if name in symbols and libc.exported(name))
+    symbols = {name: found for name, found in libc.symbols().items() if libc.exported(name)}
+    spans = sorted((address, address + size) for address, size in symbols.values() if size)
+    own = sorted(symbols[name] for name in EXPORTED if name in symbols)
     if not own:
         return None
     first, last = own[0][0], max(address + size for address, size in own)
