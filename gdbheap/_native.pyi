@@ -82,6 +82,16 @@ class TypeLayout(Protocol):
     @property
     def data(self) -> Sequence[tuple[int, int]]: ...
 
+class Wanted(Protocol):
+    @property
+    def states(self) -> int: ...
+    @property
+    def minimum(self) -> int: ...
+    @property
+    def maximum(self) -> int: ...
+    @property
+    def arena(self) -> int | None: ...
+
 class MmappedStyle(Protocol):
     @property
     def header_outside(self) -> bool: ...
@@ -124,6 +134,8 @@ class Stop:
     def seconds(self) -> float: ...
     def release(self) -> None: ...
 
+ListedRow = tuple[int, int, str, int]
+Piece = tuple[int, int]
 Hole = tuple[int, int, int, Block | None, Block | None]
 
 class Chunks:
@@ -169,6 +181,24 @@ def walk_chunks(
     safe_linking: bool,
     progress: Progress = None,
 ) -> tuple[Chunks, list[int]]: ...
+def count_sizes(chunks: Chunks) -> list[tuple[int, list[int]]]: ...
+def list_chunks(
+    chunks: Chunks, wanted: Wanted, order: str, top: int | None = None
+) -> tuple[int, int, list[ListedRow]]: ...
+def list_objects(
+    space: Space,
+    chunks: Chunks,
+    layout: TypeLayout,
+    kinds: set[int],
+    wanted: Wanted,
+    progress: Progress = None,
+) -> list[ListedRow]: ...
+def find_fits(
+    chunks: Chunks, need: int, with_fast: bool, most: int
+) -> list[tuple[int, Piece | None, list[Piece], int]]: ...
+def sum_lists(
+    space: Space, chunks: Chunks, lists: Sequence[tuple[int, int]], safe_linking: bool
+) -> list[tuple[int, int]]: ...
 def read_pools(
     space: Space, arenas: Sequence[tuple[int, int, int, int]], pool_size: int, alignment: int
 ) -> Pools: ...

@@ -7,6 +7,7 @@
 pub mod bits;
 pub mod census;
 pub mod chunks;
+pub mod listing;
 pub mod lists;
 pub mod pages;
 pub mod pools;
@@ -47,6 +48,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<census::Census>()?;
     module.add("STATES", chunks::STATES)?;
+    module.add_function(wrap_pyfunction!(chunks::walk_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::count_sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::list_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::list_objects, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::find_fits, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::sum_lists, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
