@@ -190,7 +190,8 @@ def _main_arena_grows_by(glibc: Glibc, need: int, top: int) -> int:
     par = glibc.par
     size = need + par.top_pad + SMALLEST_CHUNK
     if glibc.main.noncontiguous:
-        return max(_up(size, PAGE), SMALLEST_EXTENT)
+        # 2.35 and later confuse the least size with the page size; newer ones that do not are not told apart.
+        return max(_up(size, PAGE), PAGE if par.layout["hp_pagesize"] is not None else SMALLEST_EXTENT)
     size -= top
     if not par.thp_pagesize:
         return _up(size, PAGE)
