@@ -122,7 +122,6 @@ class Glibc:
         if self.version:
             facts.add("glibc", self.version, f"text of {self.libc.path}, whose build-id is the one in memory")
         self._chunks: _native.Chunks | None = None
-        self._regions: list[RegionTotals] = []
         self._mapped: list[MappedChunk] | None = None
 
     @property
@@ -259,8 +258,9 @@ class Glibc:
 
     def _check_books(self) -> None:
         """The walked bytes of each arena, headers included, must be its ``system_mem``."""
+        regions = self.regions()
         for totals in self.totals():
-            walked = sum(end - start for arena, start, end, _ in self.regions() if arena == totals.index)
+            walked = sum(end - start for arena, start, end, _ in regions if arena == totals.index)
             walked += self.unwalked(totals.index)
             if walked != totals.system:
                 what = f"bytes of arena {totals.index}"
@@ -274,10 +274,8 @@ class Glibc:
         return -self.par.sbrk_base % HEADER if not self.main.noncontiguous else 0
 
     def regions(self) -> list[RegionTotals]:
-        """(arena, start, end, [(chunks, bytes)] by state in the order of STATES) of every stretch; kept."""
-        if not self._regions:
-            self._regions = self.walk().totals()
-        return self._regions
+        """(arena, start, end, [(chunks, bytes)] by state in the order of STATES) of every stretch."""
+        return self.walk().totals()
 
     def sums(self) -> list[dict[str, tuple[int, int]]]:
         """Chunks and bytes by state, of every arena in the order of the ring."""

@@ -48,7 +48,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<census::Census>()?;
     module.add("STATES", chunks::STATES)?;
-    module.add_function(wrap_pyfunction!(chunks::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(listing::count_sizes, module)?)?;
     module.add_function(wrap_pyfunction!(listing::list_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(listing::list_objects, module)?)?;
