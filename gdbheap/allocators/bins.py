@@ -6,23 +6,22 @@ range of sizes above (large). A chunk that was just freed waits in the unsorted 
 
 from __future__ import annotations
 
-SMALLEST_LARGE = 0x400
-# malloc/malloc.c, largebin_index_64: (shift, the largest size >> shift that the bins of this spacing take).
-SPACINGS = ((6, 48), (9, 20), (12, 10), (15, 4), (18, 2))
+from bisect import bisect_right
+
+# The least size of each of the 63 large bins (malloc/malloc.c, largebin_index_64): spaced by 64 bytes, 512, 4 KiB, 32
+# KiB and 256 KiB; the first bin of a new spacing is narrower or wider, where two spacings meet.
+LARGE_BINS = [
+    *range(0x400, 0xC40, 0x40), 0xC40,
+    *range(0xE00, 0x2A00, 0x200), 0x2A00,
+    *range(0x3000, 0xB000, 0x1000),
+    *range(0x10000, 0x28000, 0x8000), 0x28000,
+    0x40000, 0x80000,
+]  # fmt: skip
 
 
 def list_of(state: str, size: int) -> str | None:
     """``small 0x40``, ``large 0x400`` (the least size of the bin), ``fast 0x20``, ``tcache 0x30``; None: on no list."""
     if state == "free":
-        return f"small {size:#x}" if size < SMALLEST_LARGE else f"large {_least_of_large_bin(size):#x}"
+        place = bisect_right(LARGE_BINS, size)
+        return f"large {LARGE_BINS[place - 1]:#x}" if place else f"small {size:#x}"
     return f"{state} {size:#x}" if state in ("fast", "tcache") else None
-
-
-def _least_of_large_bin(size: int) -> int:
-    """The least size that waits in the same large bin as ``size``."""
-    least = SMALLEST_LARGE
-    for shift, last in SPACINGS:
-        if size >> shift <= last:
-            return max(least, size >> shift << shift)
-        least = max(least, (last + 1) << shift)
-    return least
