@@ -10,6 +10,7 @@ import json
 import random
 import signal
 import sys
+from array import array
 
 GC_HEAD = 16
 HAVE_GC = 1 << 14
@@ -33,12 +34,12 @@ def block(found: object) -> int:
 
 
 def main() -> None:
-    """Make objects, free some, and keep decoys: buffers whose second word is a type."""
+    """Make objects, free some, and keep decoys: buffers that hold a count and a type where an object has them."""
     rng = random.Random(int(sys.argv[1]))
     raw = [rng.randbytes(rng.randrange(600, 9000)) for _ in range(300)]
     blobs = [Blob(plain) for plain in raw] + [Blob(bytes(rng.randrange(200_000, 900_000))) for _ in range(5)]
     rows = [Row(range(rng.randrange(80, 900))) for _ in range(300)]
-    decoys = [[small, kind] * rng.randrange(50, 300) for kind in (Blob, Row) for small in range(20)]
+    decoys = [array("Q", [0, 0, 1, id(kind), 64, 0] * rng.randrange(20, 90)) for kind in (Blob, Row) * 20]
     for objects in (raw, blobs, rows):
         rng.shuffle(objects)
         del objects[rng.randrange(50, 250) :]
