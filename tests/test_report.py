@@ -25,7 +25,7 @@ from gdbheap.commands.nouns import COMMANDS
 from gdbheap.errors import UsageError
 from gdbheap.layout.facts import Fact
 from gdbheap.report import arenas, at, check, holes, info, ledger, numbers, pools, pyobjects, stats
-from gdbheap.report.json import document
+from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.report.tables import SHARE, Column, table
 from gdbheap.target.target import Damage
@@ -296,7 +296,9 @@ def test_document() -> None:
     """The envelope first, then the answer's keys; a key that would hide one of the envelope's is refused."""
     content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3))
     assert list(content) == ["command", "target", "warnings", "damage", "ok", "regions", "chunks", "pools"]
-    assert content["damage"] == [{"address": 1, "what": "a", "expected": "b", "found": "c"}]
+    assert json.loads(text_of(content))["damage"] == [{"address": 1, "what": "a", "expected": "b", "found": "c"}]
+    with pytest.raises(TypeError, match="object"):
+        text_of({"wrong": object()})
 
     @dataclasses.dataclass
     class Wrong:
