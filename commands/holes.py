@@ -36,7 +36,7 @@ COMMAND = Command(
     malloc takes a single free chunk for a request, and a hole may consist of several: what waits in thread caches and
     fast bins is not merged with its neighbours. --fit=SIZE looks at single chunks as malloc does: in a thread's cache
     and the fast bin if one of exactly this size is there, else the smallest in bins that suffices, then the top chunk,
-    then a larger heap or, from mmap_threshold on, a mapping of its own. Before a request of 1,000 bytes or more malloc
+    then a larger heap or, from mmap_threshold on, a mapping of its own. Before a request of more than 1,000 bytes it
     merges what is in fast bins. Between chunks of the same size, and where the last request left a rest behind, malloc
     may take another one than the one named.
 

@@ -23,7 +23,7 @@ HEADER, GRAIN, LEFT_AT_TOP = 8, 16, 32
 
 @dataclass(frozen=True)
 class Built:
-    """What fit.c has left: free chunks by address, those next to a small free one merged with it, and the top's size."""
+    """What fit.c has left: free chunks by address, the same merged with the small free one behind, the top's size."""
 
     alone: dict[int, int]
     merged: dict[int, int]
@@ -37,7 +37,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Result:
-    """What malloc() did: the pointer, its usable size, and by how much the arenas, the break, the mmapped bytes grew."""
+    """What malloc() did: the pointer, its usable size, and by how much arenas, break and mmapped bytes grew."""
 
     pointer: int
     usable: int

@@ -31,7 +31,7 @@ def text_of(content: dict[str, Any]) -> str:
 
 
 def _keys(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass's instance. dataclasses.asdict() would copy each of a million records field by field."""
+    """The fields of a record. dataclasses.asdict() would copy each of a million of them field by field."""
     if not dataclasses.is_dataclass(record):
         raise TypeError(f"an answer holds a {type(record).__name__}")
     return vars(record)
