@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from gdbheap import _native
-from gdbheap.allocators.bins import Bins
+from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
 from gdbheap.allocators.inside import threads_inside
 from gdbheap.allocators.pymalloc import Pymalloc
@@ -101,6 +101,10 @@ class Heap:
         follow = self._labelled("following the bins")
         found: Bins = self._part("bins", lambda: Bins(self.target.space, self.glibc, self.chunks, follow))
         return found
+
+    def lists_of(self, chunks: Sequence[tuple[int, int, str]]) -> list[str | None]:
+        """The free list that each chunk (header, size, state) is on, None for one that is on none."""
+        return list_names(chunks, lambda: self.bins)
 
     @property
     def stacks(self) -> list[Stack]:

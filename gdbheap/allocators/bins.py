@@ -14,6 +14,8 @@ from gdbheap.allocators.glibc import Glibc
 from gdbheap.target.target import Damage
 
 UNSORTED, FIRST_LARGE, GRAIN = 1, 64, 16
+LISTS = ("fast", "tcache")
+KINDS = ("unsorted", "small", "large")
 # Of each group of large bins: the last bin, what the bin is counted from, the shift of a size, the least size.
 GROUPS = (
     (96, 48, 6, 0x400),
@@ -71,6 +73,25 @@ class Bins:
             for arena, number, count, size in self._native.rows()
         ]
 
+    def by_kind(self, arena: int) -> dict[str, tuple[int, int]]:
+        """(chunks, bytes) of an arena's unsorted, small and large bins."""
+        sums = dict.fromkeys(KINDS, (0, 0))
+        for row in self.rows:
+            kind = row.name.split()[0]
+            if row.arena == arena and kind in sums:
+                sums[kind] = (sums[kind][0] + row.chunks, sums[kind][1] + row.bytes)
+        return sums
+
     def names_of(self, chunks: Sequence[int]) -> list[str | None]:
         """The bin's name for each free chunk (by its header's address); None for what is in no bin."""
         return [None if number is None else bin_name(number) for number in self._native.find_many(chunks)]
+
+
+def list_names(chunks: Sequence[tuple[int, int, str]], bins: Callable[[], Bins]) -> list[str | None]:
+    """The free list that each chunk (header, size, state) is on: a bin's name, ``fast 0x20``, ``tcache 0x30``, or None.
+
+    ``bins`` is asked for the bins only where a chunk may be in one.
+    """
+    free = [chunk for chunk, _size, state in chunks if state == "free"]
+    named = dict(zip(free, bins().names_of(free))) if free else {}
+    return [f"{state} {size:#x}" if state in LISTS else named.get(chunk) for chunk, size, state in chunks]

@@ -62,8 +62,10 @@ class MallocPar:
     mmap_threshold: int
     arena_max: int
     n_mmaps: int
+    n_mmaps_max: int
     mmapped_mem: int
     sbrk_base: int
+    thp_pagesize: int
     hp_pagesize: int
     tcache_count: int
 
@@ -194,8 +196,9 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
     if (max_n == 0) != (most_mapped == 0) or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
         return None
     return MallocPar(
-        address, layout, word(0), word(8), word(16), word(32), n_mmaps, mapped,
-        word(layout["sbrk_base"]), word(layout["hp_pagesize"]), word(layout["tcache_count"]),
+        address, layout, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
+        word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
+        word(layout["tcache_count"]),
     )  # fmt: skip
 
 

@@ -144,7 +144,7 @@ impl Chunks {
 }
 
 /// glibc's REVEAL_PTR (2.32 and later).
-fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
+pub fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
     if safe_linking {
         link ^ (at >> 12)
     } else {

@@ -134,13 +134,6 @@ static void *start(void *argument)
     return NULL;
 }
 
-static void block_break(void)
-{
-    char *end = sbrk(0);
-    char *page = (char *)(((uintptr_t)end + 4095) & ~(uintptr_t)4095);
-    mmap(page + 4096 * 8, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-}
-
 static uint64_t add_live(struct record *records, uint64_t count, const struct slot *slot)
 {
     if (slot->pointer == NULL)
