@@ -73,6 +73,11 @@ class Mapping:
         return self.inode == 0 and not self.path.startswith("/")
 
     @property
+    def untouched(self) -> bool:
+        """Whether it is anonymous memory of which, by ``smaps``, no page is there; False where that was not read."""
+        return self.anonymous and self.rss == 0 and self.swap == 0
+
+    @property
     def name(self) -> str:
         """The path on one printable line, or ``[anonymous]``: a path may hold anything but a zero byte."""
         return one_line(self.path) or "[anonymous]"
