@@ -112,6 +112,11 @@ class Glibc:
         """``main_arena``."""
         return self.arenas[0]
 
+    @property
+    def idle(self) -> bool:
+        """Whether it holds nothing: malloc was never called, or is another allocator's."""
+        return not any(state.system_mem for state in self.arenas) and not self.par.n_mmaps
+
     # Where the arenas' memory lies.
 
     def _stretches(self) -> list[Stretch]:
@@ -137,7 +142,9 @@ class Glibc:
                 self._report(self.main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")
             return [(start, min(end, limit))] if start < min(end, limit) else []
         candidates = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
-        ranges = subtract(joined(candidates), sorted(self.heap_reserves))
+        # A static program has moved the break before malloc did: the first extent begins in the middle of a page.
+        before = [(start // PAGE * PAGE, start)] if start % PAGE else []
+        ranges = subtract(joined(candidates), sorted(self.heap_reserves + before))
         return _native.find_extents(self.target.space, ranges, self.main.top, PAGE)
 
     def _run_end(self, address: int) -> int:
@@ -236,8 +243,8 @@ class Glibc:
                 firsts = {stretch.start for stretch in self.stretches if stretch.arena == totals.index}
                 walked += sum(end - start for start, end in self._heap_headers if end in firsts)
             else:
-                # A first break that is not 16-aligned; extents are page-aligned.
-                walked += -self.par.sbrk_base % HEADER if not self.main.noncontiguous else 0
+                # A first break that is not 16-aligned.
+                walked += -self.par.sbrk_base % HEADER
             if walked != totals.system:
                 what = f"bytes of arena {totals.index}"
                 self._report(totals.address, what, str(totals.system), f"{walked} were walked")
@@ -277,7 +284,7 @@ class Glibc:
         """The mmapped chunks in ``ranges``, the anonymous memory that nobody else owns; kept."""
         if self._mapped is None:
             style = MmappedStyle(header_outside=self.main.layout["fastbinsY"] is None, page=PAGE)
-            found = _native.find_mmapped(self.target.space, ranges, style)
+            found = [] if self.idle else _native.find_mmapped(self.target.space, ranges, style)
             self._mapped = [MappedChunk(*row) for row in found]
             self._check_mapped()
         return self._mapped
