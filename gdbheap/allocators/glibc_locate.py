@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gdbheap import _native
+from gdbheap.allocators.glibc_untouched import find_untouched
+from gdbheap.allocators.other import no_glibc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
@@ -129,9 +131,20 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
                         "malloc_state", f"as since glibc {states[0].layout['since']}", "which layout closes the ring"
                     )
                     return states, loaded
-    raise Unsupported(
-        "no glibc malloc in this target: no loaded object's data holds 127 bins and a closed ring of arenas"
-    )
+    return _untouched_arena(target, facts)
+
+
+def _untouched_arena(target: Target, facts: Facts) -> tuple[list[MallocState], LoadedObject]:
+    """``main_arena`` of a glibc whose malloc nobody has called. Raises Unsupported."""
+    for loaded in libc_first(target):
+        found = find_untouched(target, loaded)
+        if found is not None:
+            address, layout = found
+            confirmed = confirm(loaded, "main_arena", address)
+            facts.add("main_arena", address, "its initial value: a ring of one arena, and zeros", confirmed)
+            facts.add("malloc_state", f"as since glibc {layout['since']}", "the distance of next from the arena")
+            return [read_state(target, address, layout)], loaded
+    raise Unsupported(no_glibc(target))
 
 
 def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
