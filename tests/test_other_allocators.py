@@ -21,6 +21,11 @@ import pytest
 from programs import FORMS, Running, ask, running
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
+from gdbheap.allocators.other import find_other
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.target import Target
+
 LIBRARIES = {"jemalloc": ("jemalloc",), "tcmalloc": ("tcmalloc_minimal", "tcmalloc"), "mimalloc": ("mimalloc",)}
 FUNCTIONS = {"jemalloc": "mallocx", "tcmalloc": "tc_malloc", "mimalloc": "mi_malloc"}
 by_name = pytest.mark.parametrize("name", LIBRARIES)
@@ -166,6 +171,42 @@ def compiled(*arguments: object, compiler: str = "gcc") -> str:
     done = subprocess.run([compiler, *map(str, arguments)], capture_output=True, text=True, timeout=programs.PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def test_beside_glibcs(rng: random.Random, tmp_path: Path) -> None:
+    """A Rust program's jemalloc, which has prefixed names and leaves malloc() to glibc: both are told."""
+    source, executable = tmp_path / "prefixed.c", tmp_path / "holder"
+    source.write_text("void _rjem_mallocx(void) {}\n")
+    compiled("-O1", programs.SOURCES / "holder.c", source, "-o", executable)
+    with running(holder(rng, tmp_path, executable), tmp_path) as target:
+        answer, arenas = ask("", str(target.pid)), ask("arenas", str(target.pid))
+        fact = facts(str(target.pid))["other allocator"]
+        pointer, size = table(tmp_path)[0]
+        block = ask("at", str(target.pid), hex(pointer))["block"]
+    check_families(answer["ledger"])
+    assert line_of(answer, "other.jemalloc")["parent"] == "other" and line_of(answer, "glibc.used")["virtual"] > 0
+    assert any("jemalloc is here too" in warning for warning in arenas["warnings"])
+    assert fact["confirmed"] is None and "_rjem_mallocx" in fact["source"]
+    assert block["allocator"] == "glibc" and block["address"] == pointer and block["size"] >= size
+
+
+def test_what_the_kernel_names() -> None:
+    """Where the kernel names mappings for the allocator, they are its own and no others; elsewhere all that may be."""
+
+    def mapping(page: int, perms: str, path: str) -> Mapping:
+        return Mapping(page << 12, (page + 1) << 12, perms, 0, "00:00", 0, path)
+
+    plain, heap = mapping(10, "rw-p", ""), mapping(12, "rw-p", "[heap]")
+    others = [mapping(14, "---p", ""), mapping(16, "rw-s", ""), mapping(18, "r--p", "[vvar]")]
+    others += [mapping(20, "rw-p", "/x"), mapping(22, "rw-p", "[anon:stack_and_tls]")]
+    named = mapping(24, "rw-p", "[anon:jemalloc_pg]")
+    loaded = LoadedObject("/opt/libjemalloc.so.2", 0x1000, 0, None, [mapping(1, "r-xp", "/opt/libjemalloc.so.2")], [])
+    for own in ([plain, heap], [named]):
+        target = Target("process", mappings=Mappings([plain, heap, *others, *own[:1]]), objects=[loaded])
+        found = find_other(target, True)
+        assert found is not None and found.id == "jemalloc" and found.named == (own == [named])
+        assert [mapping for mapping in (plain, heap, *others, named) if found.owns(mapping)] == own
+        assert ("other anonymous memory" in found.title) == (own != [named])
 
 
 def test_an_allocator_that_nobody_knows(rng: random.Random, tmp_path: Path) -> None:

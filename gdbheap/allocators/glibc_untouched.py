@@ -15,6 +15,7 @@ from gdbheap.target.mappings import Mapping
 from gdbheap.target.target import Target
 
 AFTER_ATTACHED = 24
+MOST_DATA = 64 << 20
 
 
 def find_untouched(target: Target, loaded: LoadedObject) -> tuple[int, dict[str, Any]] | None:
@@ -24,7 +25,7 @@ def find_untouched(target: Target, loaded: LoadedObject) -> tuple[int, dict[str,
 
 
 def _in_mapping(target: Target, mapping: Mapping) -> tuple[int, dict[str, Any]] | None:
-    raw = target.space.read_available(mapping.start, mapping.size)
+    raw = target.space.read_available(mapping.start, min(mapping.size, MOST_DATA))
     layouts = variants("glibc", "malloc_state")
     distances = {layout["next"] for layout in layouts}
     for index, (word,) in enumerate(struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])):

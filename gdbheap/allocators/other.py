@@ -19,6 +19,8 @@ from gdbheap.target.target import AT_ENTRY, Target
 
 PAGE = 4096
 META_AREA_HEAD = 56
+MOST_DATA = 4 << 20
+NAME_LIMIT = 64
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _told(function: str | None) -> str:
 
 
 def _file_name(loaded: LoadedObject) -> str:
-    return one_line(loaded.path.removesuffix(" (deleted)").rsplit("/", 1)[-1])
+    return one_line(loaded.path.removesuffix(" (deleted)").rsplit("/", 1)[-1], NAME_LIMIT)
 
 
 # musl.
@@ -166,7 +168,7 @@ def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
     ``{u64 secret; int init_done; unsigned mmap_counter; …; struct meta_area *meta_area_head @56; …}``, mallocng/meta.h.
     """
     for start, end in loaded.writable_ranges():
-        raw = target.space.read_available(start, end - start)
+        raw = target.space.read_available(start, min(end - start, MOST_DATA))
         words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
         triples = zip(words, words[1:], words[META_AREA_HEAD // 8 :])
         for index, (secret, initialised, head) in enumerate(triples):
