@@ -75,3 +75,37 @@ def test_answers(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
     holes = ask("holes", core, "--min=1", "--top=1000000")
     assert [(hole["address"], hole["size"]) for hole in holes["holes"]] == image.holes()
     assert ask("check", core)["ok"] is True
+
+
+@pytest.mark.parametrize("glibc", [glibc for glibc in GLIBCS if glibc.par.hp_pagesize], ids=lambda glibc: glibc.name)
+def test_huge_pages(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """glibc.malloc.hugetlb=2: heaps, extents and mmapped chunks of 2 MiB pages; thread heaps lie at each 8 MiB."""
+    image = Image(glibc, rng, "no sbrk", threads=2, arenas=2, huge=2 << 20)
+    with heap_of(str(image.save(tmp_path / "core"))) as heap:
+        compare(heap, image)
+
+
+@pytest.mark.parametrize("glibc", [g for g in GLIBCS if g.cache and g.cache.remaining], ids=lambda glibc: glibc.name)
+def test_large_chunks_in_caches(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """glibc.malloc.tcache_max: chunks up to 4 MiB wait in caches, since 2.43 mmapped ones among them."""
+    image = Image(glibc, rng, rng.choice(SHAPES), large_caches=True)
+    with heap_of(str(image.save(tmp_path / "core"))) as heap:
+        compare(heap, image)
+
+
+@pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
+def test_before_the_first_malloc(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """A program that has not called malloc yet: an arena that holds nothing."""
+    image = Image(glibc, rng, "unused", threads=1, arenas=1)
+    core = str(image.save(tmp_path / "core"))
+    rows = ask("arenas", core)["arenas"]
+    assert [{key: row[key] for key in row if key != "index"} for row in rows] == [expected_arena(image.arenas[0])]
+    assert ask("check", core)["ok"] is True
+
+
+@pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
+def test_lone_fencepost(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """Heaps that ended with a top of 48 bytes: 32 that nobody gets any more, and one fencepost of size 0."""
+    image = Image(glibc, rng, lone_fenceposts=True)
+    with heap_of(str(image.save(tmp_path / "core"))) as heap:
+        compare(heap, image)

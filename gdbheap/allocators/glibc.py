@@ -26,6 +26,7 @@ from gdbheap.target.target import Damage, Target
 
 HEAP_MAX = 64 << 20
 HUGE_HEAP_PAGES = 4
+FOREIGN = 1 << 20
 MOST_HEAPS = 65536
 PAGE = 4096
 HEADER = 16
@@ -130,7 +131,7 @@ class Glibc:
 
     def _main_extents(self) -> Ranges:
         """One stretch from the first ``sbrk`` to the end of top, or the many of an arena that ``sbrk`` once failed."""
-        start = (self.par.sbrk_base + 15) // 16 * 16
+        start = self._first_chunk
         try:
             end = self.main.top + (self.target.space.u64(self.main.top + 8) & ~7)
         except Fault as fault:
@@ -143,7 +144,32 @@ class Glibc:
             return [(start, min(end, limit))] if start < min(end, limit) else []
         candidates = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
         ranges = subtract(joined(candidates), sorted(self.heap_reserves))
-        return _native.find_extents(self.target.space, ranges, self.main.top, PAGE)
+        break_run = (start, self._run_end(start))
+        space, top = self.target.space, self.main.top
+        of_break = _native.find_extents(space, subtract([break_run], sorted(self.heap_reserves)), top, PAGE, FOREIGN)
+        others = _native.find_extents(space, subtract(ranges, [break_run]), top, PAGE, 0)
+        return sorted(self._bridged(of_break, others) + others)
+
+    def _bridged(self, of_break: Ranges, others: Ranges) -> Ranges:
+        """The extents from the first break on; those between which others got bytes from ``sbrk`` made one.
+
+        As long as the arena was contiguous its ``system_mem`` counts these bytes: so many as make the books balance.
+        """
+        missing = self.main.system_mem - sum(end - start for start, end in of_break + others) - self._misalignment
+        for index, (start, end) in enumerate(of_break):
+            missing -= start - of_break[index - 1][1] if index else 0
+            if missing == 0 and index:
+                return [(of_break[0][0], end)] + of_break[index + 1 :]
+        return of_break
+
+    @property
+    def _first_chunk(self) -> int:
+        return (self.par.sbrk_base + HEADER - 1) // HEADER * HEADER
+
+    @property
+    def _misalignment(self) -> int:
+        """Bytes of the main arena before its first chunk: somebody may have moved the break before malloc did."""
+        return self._first_chunk - self.par.sbrk_base
 
     def _run_end(self, address: int) -> int:
         """Where the writable memory around ``address`` ends; the kernel may keep it as several mappings."""
@@ -273,8 +299,7 @@ class Glibc:
                 firsts = {stretch.start for stretch in self.stretches if stretch.arena == totals.index}
                 walked += sum(end - start for start, end in self._heap_headers if end in firsts)
             else:
-                # A first break that is not 16-aligned; extents are page-aligned.
-                walked += -self.par.sbrk_base % HEADER if not self.main.noncontiguous else 0
+                walked += self._misalignment
             if walked != totals.system:
                 what = f"bytes of arena {totals.index}"
                 self._report(totals.address, what, str(totals.system), f"{walked} were walked")

@@ -22,6 +22,8 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Damage, Target, Thread
 
 BINS = 127
+LEAST_SCORE = 10
+MOST_DATA = 64 << 20
 MOST_BROKEN_ENDS = 4
 MOST_ARENAS = 65536
 MP_DISTANCE = 8192
@@ -139,9 +141,45 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
                         "malloc_state", f"as since glibc {states[0].layout['since']}", "which layout closes the ring"
                     )
                     return states, loaded
+    for loaded in libc_first(target):
+        unused = _find_unused(target, loaded)
+        if unused is not None:
+            confirmed = confirm(loaded, "main_arena", unused.address)
+            facts.add("main_arena", unused.address, "a ring of one arena that holds nothing yet", confirmed)
+            facts.add("malloc_state", f"as since glibc {unused.layout['since']}", "which layout closes the ring")
+            return [unused], loaded
     raise Unsupported(
         "no glibc malloc in this target: no loaded object's data holds 127 bins and a closed ring of arenas"
     )
+
+
+def _find_unused(target: Target, loaded: LoadedObject) -> MallocState | None:
+    """``main_arena`` before the first malloc: all zeros, but for a ``next`` that leads back and one attached thread.
+
+    The allocator may never be used; an ``mp_`` near it tells it from another structure that refers to itself.
+    """
+    layouts: dict[int, list[dict[str, Any]]] = {}
+    for layout in variants("glibc", "malloc_state"):
+        layouts.setdefault(layout["next"], []).append(layout)
+    for start, end in loaded.writable_ranges():
+        raw = target.space.read_available(start, min(end - start, MOST_DATA))
+        for index, (pointer,) in enumerate(struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])):
+            distance = start + 8 * index - pointer
+            for layout in layouts.get(distance, ()):
+                if _is_unused(raw, pointer - start, layout):
+                    state = read_state(target, pointer, layout)
+                    if any(_score(target, par, state) >= LEAST_SCORE for par in _par_candidates(target, state, loaded)):
+                        return state
+    return None
+
+
+def _is_unused(raw: bytes, offset: int, layout: dict[str, Any]) -> bool:
+    if offset < 0 or offset + layout["size"] > len(raw):
+        return False
+    words = list(struct.unpack_from(f"<{layout['size'] // 8}Q", raw, offset))
+    words[layout["next"] // 8] = 0
+    attached = layout["attached_threads"]
+    return (attached is None or words.pop(attached // 8) == 1) and not any(words)
 
 
 def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
@@ -172,7 +210,7 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
     """``mp_``: the best scoring place near ``main_arena``. Raises Unsupported."""
     candidates = ((_score(target, par, main), par) for par in _par_candidates(target, main, loaded))
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
-    if best is None or score < 10:
+    if best is None or score < LEAST_SCORE:
         raise Unsupported("glibc's mp_ was not found near main_arena: no place fits any known struct malloc_par")
     facts.add(
         "mp_", best.address, f"its fields bound each other ({score} points)", confirm(loaded, "mp_", best.address)

@@ -16,7 +16,7 @@ from pathlib import Path
 from images.layouts import Glibc
 from images.memory import PAGE, PT_LOAD, TYPE_SHARED, Memory, elf_header
 
-SHAPES = ("sbrk", "foreign sbrk", "blocked sbrk", "no sbrk")
+SHAPES = ("sbrk", "foreign sbrk", "blocked sbrk", "no sbrk", "threads only")
 FREE_STATES = ("free", "fast", "tcache")
 HEAP_MAX = 64 << 20
 MIB = 1 << 20
@@ -89,7 +89,7 @@ class Cache:
 class Image:
     """A process with threads, arenas, heaps and mmapped chunks, all of one glibc.
 
-    ``shape`` is one of SHAPES and tells where the main arena's memory comes from. ``huge``: the size of the huge pages
+    ``shape`` is one of SHAPES and tells where the main arena's memory comes from; "unused": nobody has called malloc. ``huge``: the size of the huge pages
     that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of chunks up to 4 MiB (2.42 and later).
     ``lone_fenceposts``: the top of each full heap was of 48 bytes, and one fencepost is all there is place for.
     """
@@ -120,6 +120,11 @@ class Image:
         self._cache_chunks: dict[int, list[int]] = {}
         self._cache_places: dict[int, list[int]] = {}
         self._map_libc()
+        if shape == "unused":
+            self._homes = [0]
+            self._make_threads(1)
+            self._write_unused()
+            return
         self._plan_caches(threads, arenas)
         self._make_maps()
         for _ in range(1, arenas):
@@ -168,8 +173,9 @@ class Image:
             memory.put(address, *self.rng.choices(numbers, k=8))
 
     def _plan_caches(self, threads: int, arenas: int) -> None:
-        """Each thread's cache is a chunk of its arena; the first thread's is always there."""
-        self._homes = [0] + [self.rng.randrange(arenas) for _ in range(1, threads)]
+        """Each thread's cache is a chunk of its arena."""
+        unused = self.shape == "threads only"
+        self._homes = [self.rng.randrange(unused, arenas) for _ in range(threads)]
         for home in self._homes if self.glibc.cache else []:
             assert self.glibc.cache
             self._cache_chunks.setdefault(home, []).append(self.glibc.cache.chunk + self.rng.choice((0, 0, 16)))
@@ -192,9 +198,9 @@ class Image:
             memory.threads.append((tid + number, pointer, sp))
             home = self._homes[number]
             memory.put(pointer - distance + 16, self.arenas[home].address)
-            for _ in range(20):
-                memory.put(pointer - 256 - 8 * rng.randrange(200), rng.choice(self.chunks).address + 16)
-            if self.glibc.cache:
+            for chunk in rng.sample(self.chunks, min(20, len(self.chunks))):
+                memory.put(pointer - 256 - 8 * rng.randrange(200), chunk.address + 16)
+            if self._cache_places.get(home):
                 cache = Cache(tid + number, self._cache_places[home].pop())
                 memory.put(pointer - distance, cache.address)
                 self.caches.append(cache)
@@ -208,15 +214,14 @@ class Image:
         kinds = ["extent"] * extents + ["mmapped", "aligned", "other"] * self.rng.randint(1, 3)
         self.rng.shuffle(kinds)
         order = iter(self.rng.sample(range(extents), extents))
-        at, joined_from = MAPS, MAPS
-        page = self.huge or PAGE
+        at, page = MAPS, self.huge or PAGE
         sizes = [self._map_size(kind, page) for kind in kinds]
-        total = sum(sizes)
-        # One mapping or two: neighbours are merged by the kernel unless something keeps them apart.
-        cut = sum(sizes[: self.rng.randrange(1, len(sizes))])
-        path = HUGE_PATH if self.huge else ""
-        self.memory.map(joined_from, cut, path)
-        self.memory.map(joined_from + cut, total - cut, path)
+        # The kernel merges neighbours unless something keeps them apart.
+        cut = self.rng.randrange(1, len(sizes))
+        for part in [[size] for size in sizes] if self.huge else [sizes[:cut], sizes[cut:]]:
+            self.memory.map(at, sum(part), HUGE_PATH if self.huge else "")
+            at += sum(part)
+        at = MAPS
         for kind, size in zip(kinds, sizes):
             if kind == "extent":
                 self._make_extent(at, at + size, is_last=next(order) == extents - 1)
@@ -243,9 +248,9 @@ class Image:
     def _make_break(self) -> None:
         """[heap]: one stretch; others may have called sbrk before malloc did, and in between."""
         arena, rng = self.arenas[0], self.rng
-        self.sbrk_base = BREAK + (rng.choice((0, 8, 0x450, 0x100)) if self.shape != "blocked sbrk" else 0)
+        self.sbrk_base = BREAK + rng.choice((0, 8, 0x450, 0x100))
         start = (self.sbrk_base + 15) // 16 * 16
-        parts = rng.randint(2, 4) if self.shape == "foreign sbrk" else 1
+        parts = {"sbrk": 1, "foreign sbrk": rng.randint(2, 4), "blocked sbrk": rng.randint(1, 3)}[self.shape]
         spans, at = [], start
         for _ in range(parts):
             end = (at + rng.randrange(0x8000, 0x21000)) // PAGE * PAGE
@@ -341,7 +346,8 @@ class Image:
         return blocks + posts
 
     def _free_state(self, size: int) -> str:
-        if self.glibc.cache and size <= LARGEST_CACHED and self.rng.random() < 0.5:
+        largest = 4 * MIB if self.large_caches else LARGEST_CACHED
+        if self.glibc.cache and size <= largest and self.rng.random() < 0.5:
             return "tcache"
         if self.glibc.state.fast is not None and size <= LARGEST_FAST:
             return "fast"
@@ -414,15 +420,7 @@ class Image:
 
     def _link_caches(self) -> None:
         layout, key = self.glibc.cache, self.rng.getrandbits(64)
-        waiting = [chunk for arena in self.arenas for chunk in arena.chunks if chunk.state == "tcache"]
-        self.rng.shuffle(waiting)
-        for chunk in waiting:
-            index = self._cache_index(chunk.size)
-            caches = [cache for cache in self.caches if len(cache.lists.get(index, [])) < self.fill]
-            if caches:
-                self.rng.choice(caches).lists.setdefault(index, []).append(chunk.address + 16)
-            else:
-                chunk.state = "used"
+        self._share_out()
         for cache in self.caches:
             assert layout
             memory, counts = self.memory, [self.fill if layout.remaining else 0] * layout.bins
@@ -438,8 +436,20 @@ class Image:
                         memory.put(entry + 8, key)
             memory.write(cache.address, b"".join(count.to_bytes(layout.width, "little") for count in counts))
 
-    def _cache_index(self, size: int) -> int:
-        return size // 16 - 2
+    def _share_out(self) -> None:
+        """What waits in caches goes to any thread's, as long as there is place in its list."""
+        waiting = [chunk for arena in self.arenas for chunk in arena.chunks if chunk.state == "tcache"]
+        if self.large_caches and self.glibc.header_outside:
+            waiting += [Chunk(m.chunk, self.memory.word(m.chunk + 8) & ~7, "mmapped", -1) for m in self.mapped[::2]]
+        self.rng.shuffle(waiting)
+        # Lists of large chunks are in order of size.
+        for chunk in sorted(waiting, key=lambda chunk: chunk.size):
+            index = cache_index(chunk.size)
+            caches = [cache for cache in self.caches if len(cache.lists.get(index, [])) < self.fill]
+            if caches:
+                self.rng.choice(caches).lists.setdefault(index, []).append(chunk.address + 16)
+            elif chunk.state == "tcache":
+                chunk.state = "used"
 
     def _write_state(self, arena: Arena) -> None:
         """The fields of malloc_state but its lists; ``next`` makes a ring of all arenas, the newest behind main."""
@@ -448,7 +458,7 @@ class Image:
         flags = memory.word(arena.address) if arena is self.arenas[0] else NONCONTIGUOUS << 32
         memory.write(arena.address, bytes(layout.size))
         memory.put(arena.address, flags)
-        memory.put(arena.address + layout.top, arena.top)
+        memory.put(arena.address + layout.top, arena.top or arena.address + layout.bins - 16)
         memory.put(arena.address + layout.next, following.address)
         memory.put(arena.address + layout.system_mem, arena.system, arena.system + 16 * PAGE)
         if layout.attached is not None:
@@ -499,6 +509,15 @@ class Image:
             for chunk, following in pairwise([*chunks, 0]):
                 self.memory.put(chunk + 16, self._hide(chunk + 16, following))
 
+    def _write_unused(self) -> None:
+        """main_arena and mp_ as the linker leaves them: the ring is there, bins and top are not."""
+        layout = self.glibc.state
+        self.memory.write(self.main, bytes(layout.size))
+        self.memory.put(self.main + layout.next, self.main)
+        if layout.attached is not None:
+            self.memory.put(self.main + layout.attached, 1)
+        self._write_par()
+
     def _write_par(self) -> None:
         memory, rng, layout, mp = self.memory, self.rng, self.glibc.par, self.mp
         threshold = rng.choice((131072, 131072, 65536, 33554432))
@@ -507,12 +526,17 @@ class Image:
         if layout.hp_pagesize is not None:
             memory.put(mp + layout.hp_pagesize, self.huge, 0x40000 | 21 << 26 if self.huge else 0)
         count, size = len(self.mapped), sum(mapped.size for mapped in self.mapped)
-        maximum = count + rng.randrange(3)
+        maximum = count + rng.randrange(3) if self.shape != "unused" else 0
         memory.write(mp + layout.n_mmaps, struct.pack("<iiii", count, 65536, maximum, threshold != 131072))
         memory.put(mp + layout.mmapped_mem, size, size + PAGE * (maximum - count))
         memory.put(mp + layout.sbrk_base, self.sbrk_base)
         if layout.tcache is not None:
-            memory.put(mp + layout.tcache, 64, 1032, self.fill)
+            memory.put(mp + layout.tcache, 64, 4 * MIB if self.large_caches else LARGEST_CACHED + 1, self.fill)
+
+
+def cache_index(size: int) -> int:
+    """The number of the list for a chunk of this size in a cache: 16 apart, then by powers of two (2.42 and later)."""
+    return size // 16 - 2 if size <= LARGEST_CACHED else 64 + size.bit_length() - LARGEST_CACHED.bit_length()
 
 
 def bin_of(size: int) -> int:
