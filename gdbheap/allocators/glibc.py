@@ -139,6 +139,8 @@ class Glibc:
             return []
         if not self.main.noncontiguous:
             limit = self._run_end(start)
+            by_books = self.par.sbrk_base + self.main.system_mem
+            end = by_books if self.main.top < by_books <= limit else end
             if not start <= self.main.top < end <= limit:
                 self._report(self.main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")
             return [(start, min(end, limit))] if start < min(end, limit) else []
@@ -156,10 +158,10 @@ class Glibc:
         As long as the arena was contiguous its ``system_mem`` counts these bytes: so many as make the books balance.
         """
         missing = self.main.system_mem - sum(end - start for start, end in of_break + others) - self._misalignment
-        for index, (start, end) in enumerate(of_break):
-            missing -= start - of_break[index - 1][1] if index else 0
-            if missing == 0 and index:
-                return [(of_break[0][0], end)] + of_break[index + 1 :]
+        for before, (start, end) in zip(of_break, of_break[1:]):
+            missing -= start - before[1]
+            if missing == 0 and start > before[1]:
+                return [(of_break[0][0], end)] + [extent for extent in of_break if extent[0] > start]
         return of_break
 
     @property

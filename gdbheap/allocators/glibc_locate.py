@@ -32,6 +32,7 @@ TLS_BYTES = 4096
 DEFAULT_TOP_PAD = 131072
 DEFAULT_MMAPS_MAX = 65536
 SMALL_TCACHE_BINS = 64
+MOST_TCACHE_BINS = 76
 MOST_TCACHE_COUNT = 65535
 # Of a cache's lists, one in so many may be damaged; beyond that it is none.
 MOST_DAMAGED = 4
@@ -260,6 +261,7 @@ def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     has_cache = par.layout["tcache_count"] is not None
     points += 2 if has_cache and par.tcache_count in (7, 16) else 0
     points += 2 if has_cache and par.tcache_bins == SMALL_TCACHE_BINS else 0
+    points -= 4 if has_cache and not 0 < par.tcache_bins <= MOST_TCACHE_BINS else 0
     points += 3 if par.n_mmaps_max == DEFAULT_MMAPS_MAX else 0
     return points
 

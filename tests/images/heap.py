@@ -92,6 +92,7 @@ class Image:
     ``shape`` is one of SHAPES and tells where the main arena's memory comes from; "unused": nobody has called malloc. ``huge``: the size of the huge pages
     that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of chunks up to 4 MiB (2.42 and later).
     ``lone_fenceposts``: the top of each full heap was of 48 bytes, and one fencepost is all there is place for.
+    ``plain_contents``: no contents that look like chunks. ``most_heaps``: of a thread's arena.
     """
 
     def __init__(
@@ -104,9 +105,11 @@ class Image:
         huge: int = 0,
         large_caches: bool = False,
         lone_fenceposts: bool = False,
+        plain_contents: bool = False,
+        most_heaps: int = 3,
     ) -> None:
         self.glibc, self.rng, self.shape, self.huge, self.large_caches = glibc, rng, shape, huge, large_caches
-        self.lone_fenceposts = lone_fenceposts
+        self.lone_fenceposts, self.plain_contents, self.most_heaps = lone_fenceposts, plain_contents, most_heaps
         self.memory = Memory()
         self.mapped: list[Mapped] = []
         self.caches: list[Cache] = []
@@ -289,7 +292,7 @@ class Image:
         index, rng, glibc = len(self.arenas), self.rng, self.glibc
         span = 4 * self.huge if self.huge else HEAP_MAX
         page = self.huge or PAGE
-        heaps = [HEAPS + span * (16 * index + slot) for slot in rng.sample(range(0, 16, 2), rng.randint(1, 3))]
+        heaps = [HEAPS + span * (16 * index + slot) for slot in rng.sample(range(0, 16, 2), rng.randint(1 + self.lone_fenceposts, self.most_heaps))]
         arena = Arena(heaps[0] + glibc.heap_info)
         self.arenas.append(arena)
         previous = 0
@@ -384,7 +387,7 @@ class Image:
     def _write_stretch(self, blocks: list[Chunk], ending: str) -> None:
         """Headers and contents. A used chunk's last word lies where the next one's prev_size would be."""
         memory, rng = self.memory, self.rng
-        fills = (bytes, rng.randbytes, lambda size: (0x21).to_bytes(8, "little") * (size // 8))
+        fills = [bytes, rng.randbytes] + ([] if self.plain_contents else [like_chunks])
         for before, chunk in pairwise([None, *blocks]):
             assert chunk is not None
             if chunk.state == "foreign":
@@ -532,6 +535,11 @@ class Image:
         memory.put(mp + layout.sbrk_base, self.sbrk_base)
         if layout.tcache is not None:
             memory.put(mp + layout.tcache, 64, 4 * MIB if self.large_caches else LARGEST_CACHED + 1, self.fill)
+
+
+def like_chunks(size: int) -> bytes:
+    """Return contents that look like small chunks, one after the other."""
+    return (0x21).to_bytes(8, "little") * (size // 8)
 
 
 def cache_index(size: int) -> int:
