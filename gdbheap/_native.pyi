@@ -185,7 +185,7 @@ def find_mmapped(
     space: Space, ranges: Sequence[tuple[int, int]], style: MmappedStyle
 ) -> list[tuple[int, int, int]]: ...
 def find_extents(
-    space: Space, ranges: Sequence[tuple[int, int]], top: int, page: int
+    space: Space, ranges: Sequence[tuple[int, int]], top: int, page: int, foreign: int
 ) -> list[tuple[int, int]]: ...
 def take_census(
     space: Space,
