@@ -24,19 +24,22 @@ DAMAGE_LISTED = 5
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What is said of the target beside the answer. ``target`` is the envelope's part; ``rss`` is bytes or None."""
+    """What is said of the target beside the answer. ``target`` is the envelope's part; ``rss`` is bytes or None, of
+    private memory only if ``private``."""
 
     target: dict[str, Any]
     warnings: Sequence[str]
     damage: Sequence[Damage]
     partial: bool
     rss: int | None
+    private: bool = False
 
     @staticmethod
     def of(heap: Heap) -> About:
         """Read it off ``heap``; after this nothing of the target is needed any more."""
         target = {**heap.target.describe(), **heap.versions}
-        return About(target, list(heap.warnings), list(heap.damage), heap.partial, heap.target.rss.bytes)
+        rss = heap.target.rss
+        return About(target, list(heap.warnings), list(heap.damage), heap.partial, rss.bytes, rss.private)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import errno
 import locale
 import os
@@ -17,7 +18,7 @@ import gdb
 
 from gdbheap.answers.arenas import arenas
 from gdbheap.answers.stats import compare
-from gdbheap.commands.answering import Told, ask, present, status_of, told
+from gdbheap.commands.answering import About, Told, ask, present, status_of, told
 from gdbheap.commands.calling import find_libc, malloc_stats, prove_safe
 from gdbheap.commands.declaration import Command, Options, help_text, parse, wants_help
 from gdbheap.commands.gdb_target import CORE, GdbCaller, Place, attach, build, core_place, place
@@ -227,14 +228,15 @@ def _address(text: str) -> int:
         raise UsageError(f"{text} is no address: {error}") from None
 
 
-def _style(options: Options, rss: int | None) -> Style:
+def _style(options: Options, about: About) -> Style:
     """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
     width = gdb.parameter("width")
-    whole = style_for(sys.__stdout__ if width or STATUS.session.batch else None, options.exact, rss)
+    stream = sys.__stdout__ if width or STATUS.session.batch else None
+    whole = style_for(stream, options.exact, about.rss, about.private)
     if not width or whole.width is None:
         return whole
     assert isinstance(width, int)
-    return Style(whole.exact, width, whole.bold and bool(gdb.parameter("style enabled")), rss)
+    return dataclasses.replace(whole, width=width, bold=whole.bold and bool(gdb.parameter("style enabled")))
 
 
 class _Words(gdb.Command):
@@ -268,7 +270,7 @@ class HeapCommand(_Words):
         options = self._options(words)
         answered = _ask(self.command, options)
         _quiet_end(options)
-        _write(present(answered, _style(options, answered.about.rss)) + "\n")
+        _write(present(answered, _style(options, answered.about)) + "\n")
         STATUS.note(status_of(answered))
 
     def _options(self, words: list[str]) -> Options:

@@ -111,7 +111,7 @@ def _answer(command: Command[Any], words: list[str]) -> tuple[str, int]:
         answered = _of_core(command, options, where, extra["exe"])
     else:
         answered = _of_process(command, options, int(where), extra["verbose"])
-    style = style_for(sys.stdout, options.exact, answered.about.rss)
+    style = style_for(sys.stdout, options.exact, answered.about.rss, answered.about.private)
     return present(answered, style), status_of(answered)
 
 

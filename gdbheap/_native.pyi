@@ -186,7 +186,7 @@ def walk_chunks(
     caches: Sequence[tuple[int, int]],
     safe_linking: bool,
     progress: Progress = None,
-) -> tuple[Chunks, list[int]]: ...
+) -> tuple[Chunks, list[tuple[int, int]]]: ...
 def count_sizes(chunks: Chunks) -> list[tuple[int, list[int]]]: ...
 def list_chunks(
     chunks: Chunks, wanted: Wanted, order: str, top: int | None = None
@@ -219,7 +219,9 @@ def find_arena_tables(
 def find_mmapped(
     space: Space, ranges: Sequence[tuple[int, int]], style: MmappedStyle
 ) -> list[tuple[int, int, int]]: ...
-def find_extents(space: Space, ranges: Sequence[tuple[int, int]], top: int, page: int) -> list[tuple[int, int]]: ...
+def find_extents(
+    space: Space, ranges: Sequence[tuple[int, int]], top: int, page: int, foreign: int
+) -> list[tuple[int, int]]: ...
 def take_census(
     space: Space,
     chunks: Chunks | None,

@@ -11,9 +11,10 @@ from gdbheap import _native
 from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
 from gdbheap.allocators.inside import threads_inside
+from gdbheap.allocators.other import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.allocators.stacks import Stack, find_stacks
-from gdbheap.errors import GdbheapError, NotAPython, Unsupported
+from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
@@ -85,15 +86,35 @@ class Heap:
             return None
 
     @property
+    def other_allocator(self) -> OtherAllocator | None:
+        """The allocator that is there beside glibc's, or in its place; None when none shows."""
+        try:
+            idle = self.glibc.idle
+        except GdbheapError:
+            idle = True
+        found: OtherAllocator | None = self._part("other allocator", lambda: find_other(self.target, idle))
+        return found
+
+    @property
     def chunks(self) -> _native.Chunks:
         """Every block of glibc's arenas."""
-        return self.glibc.walk(self._labelled("walking glibc's heaps"))
+        return self.walked.walk()
 
     @property
     def walked(self) -> Glibc:
-        """glibc's malloc after the walk over its arenas."""
+        """glibc's malloc after the walk over its arenas; what another allocator holds is not among them, and noted."""
         self.glibc.walk(self._labelled("walking glibc's heaps"))
+        self._note_other()
         return self.glibc
+
+    def _note_other(self) -> None:
+        other, idle = self.other_allocator, self.glibc.idle
+        if other is None and idle:
+            self.note("glibc's malloc holds nothing: nobody has called it, or another allocator that does not show")
+        elif other is not None:
+            name, where = other.kind.name, f"{one_line(other.path)}, {other.evidence}"
+            empty = f"malloc here is {name}'s ({where}) and glibc's own arenas are empty"
+            self.note(f"{empty if idle else f'{name} is here too ({where})'}: {name}'s blocks are not walked")
 
     @property
     def bins(self) -> Bins:

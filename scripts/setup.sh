@@ -26,6 +26,19 @@ look() {
     find_python >/dev/null || need python3-venv "Python 3.9 or later with venv and pip"
     has_cargo || need_rust
     [ -e /etc/ssl/certs/ca-certificates.crt ] || need ca-certificates "cargo and pip fetch over https"
+    case $(cat /etc/debian_version 2>/dev/null) in 12.*) look_for_mallocs ;; esac
+}
+
+# Other releases call these packages otherwise; there the tests that need them are skipped, unless they are installed.
+look_for_mallocs() {
+    has_library libjemalloc.so.2 || need libjemalloc2 "the tests look into processes with this malloc"
+    has_library libtcmalloc_minimal.so.4 || need libtcmalloc-minimal4 "the same"
+    has_library libmimalloc.so.2 || need libmimalloc2.0 "the same"
+    command -v musl-gcc >/dev/null || need musl-tools "the same, built with musl"
+}
+
+has_library() {
+    [ -e "/usr/lib/x86_64-linux-gnu/$1" ]
 }
 
 need_rust() {

@@ -172,3 +172,11 @@ def test_ledger_agrees_with_arenas_and_pools(rng: random.Random, tmp_path: Path)
     assert line_of(answer, "pymalloc.used")["virtual"] == used
     assert line_of(answer, "glibc.top")["virtual"] == sum(row["top"] for row in arenas["arenas"])
     assert line_of(answer, "glibc.mmapped")["virtual"] == arenas["mmapped"]["bytes"]
+
+
+def test_at_names_the_kernels_mappings(rng: random.Random, tmp_path: Path) -> None:
+    """What the kernel maps into every process is called by its name, not "other"."""
+    with start(plain, rng, tmp_path) as target:
+        own = [mapped for mapped in kernel.maps(target.pid) if mapped.path.startswith("[v")]
+        owners = {mapped.path: ask("at", str(target.pid), hex(mapped.start))["mapping"]["owner"] for mapped in own}
+    assert owners and owners == {name: f"the kernel's {name.strip('[]')}" for name in owners}

@@ -325,6 +325,13 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
     assert column(text, "%RSS")[-1] == "100.0"
 
 
+def test_ledger_of_a_core_does_not_say_rss(rng: random.Random) -> None:
+    """A core tells private memory only: neither the sentence nor the column calls it RSS."""
+    text = ledger.render(made_ledger(rng, True), Style(exact=True, rss=1 << 20, private=True))
+    assert "%RSS" not in text and "of RSS" not in text and "RSS itself is in no core" in text
+    assert len(column(text, "%private")) == 5 and "% of private memory" in text
+
+
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:
     """Question marks, no share, and a sentence that says so."""
     text = ledger.render(made_ledger(rng, False), Style())

@@ -127,7 +127,7 @@ def test_residency_of_a_core(pair: tuple[Core, Mappings, dict[int, bytes]]) -> N
     # What the kernel maps for itself is always dumped, or never.
     anonymous = [m for m in smaps if m.anonymous and m.private and not m.path.startswith("[v")]
     assert [m for m in anonymous if core.pages.count(m.start, m.end) != (m.rss, 0)] == []
-    assert core.rss.source == "core file's holes"
+    assert core.rss.private and core.rss.source == "resident private memory, from the core's holes"
     assert core.rss.bytes == sum(core.pages.count(m.start, m.end)[0] for m in core.mappings)
 
 
@@ -138,6 +138,22 @@ def test_a_copied_core_does_not_tell_residency(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.write_bytes(path.read_bytes())
     assert Core(str(copy)).pages is None and Core(str(path)).pages is not None
+
+
+def test_a_core_that_may_have_lost_its_holes(tmp_path: Path) -> None:
+    """Where no page of private memory is missing, although the file has a hole elsewhere, a warning says so."""
+    with programs.running([programs.interpreter_of("stripped"), "-I", "-c", SPARSE, "1"], tmp_path) as running:
+        (vdso,) = [mapped for mapped in kernel.maps(running.pid) if mapped.path == "[vdso]"]
+        path = running.kernel_core()
+    (segment,) = [segment for segment in kernel.segments(path) if segment.start == vdso.start]
+    copy, end = tmp_path / "copy", segment.offset + segment.file_size
+    with path.open("rb") as whole, copy.open("wb") as filled:
+        filled.write(whole.read(segment.offset))
+        filled.seek(end)
+        whole.seek(end)
+        filled.write(whole.read())
+    lossy = Core(str(copy))
+    assert lossy.pages is not None and ["lost its holes" in warning for warning in lossy.warnings] == [True]
 
 
 def test_a_changed_library_is_not_read(tmp_path: Path) -> None:

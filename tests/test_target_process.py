@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -177,7 +178,7 @@ def test_without_pagemap(spread: programs.Running, monkeypatch: pytest.MonkeyPat
 
     class Closed:
         @staticmethod
-        def from_pagemap(path: str, ranges: list[tuple[int, int]]) -> Pages:
+        def from_pagemap(path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
             raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("gdbheap.target.process.Pages", Closed)
@@ -192,12 +193,54 @@ def test_pagemap_that_differs_is_told(spread: programs.Running, monkeypatch: pyt
 
     class More:
         @staticmethod
-        def from_pagemap(path: str, ranges: list[tuple[int, int]]) -> Pages:
+        def from_pagemap(path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
             return Pages.from_runs([(ranges[0][0], ranges[0][1], PRESENT)])
 
     monkeypatch.setattr("gdbheap.target.process.Pages", More)
     with stopped(spread.pid) as process:
         assert len(process.warnings) == 1 and "smaps differ in" in process.warnings[0]
+
+
+class Unscanned:
+    """``Pages`` of a kernel before 6.7, which does not know PAGEMAP_SCAN; ``read``: the bytes it was asked about."""
+
+    read = 0
+
+    @staticmethod
+    def from_pagemap(path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
+        if scan:
+            raise OSError(errno.ENOTTY, "Inappropriate ioctl for device")
+        Unscanned.read = sum(end - start for start, end in ranges)
+        return Pages.from_pagemap(path, ranges, False)
+
+
+def test_pages_without_scan(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries read one by one tell the same pages as the kernel's runs."""
+    with stopped(spread.pid) as process:
+        assert process.pages is not None
+        scanned = process.pages.runs(0, 1 << 63)
+    monkeypatch.setattr("gdbheap.target.process.Pages", Unscanned)
+    with stopped(spread.pid) as process:
+        assert process.pages is not None and process.warnings == []
+        assert [run for run in process.pages.runs(0, 1 << 63) if run[2] == PRESENT] == [
+            run for run in scanned if run[2] == PRESENT
+        ]
+
+
+def test_reserved_terabytes_are_not_read_without_scan(
+    rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two terabytes without a page are not looked through page by page while the process stands still."""
+    monkeypatch.setattr("gdbheap.target.process.Pages", Unscanned)
+    with programs.running(programs.c_program("reserved", rng.getrandbits(30)), tmp_path) as running:
+        with stopped(running.pid) as process:
+            pages = process.pages
+        assert (process.rss.bytes, process.rss.swap) == kernel.rollup(running.pid)
+    assert pages is not None and process.warnings == []
+    reserved = [mapping for mapping in process.mappings if mapping.size >= 1 << 40]
+    assert sum(mapping.size for mapping in reserved) >= 2 << 40 and all(mapping.rss == 0 for mapping in reserved)
+    assert Unscanned.read < 1 << 30
+    assert sum(pages.count(m.start, m.end)[0] for m in process.mappings if m.path != "[vsyscall]") == process.rss.bytes
 
 
 def test_older_kernels(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:

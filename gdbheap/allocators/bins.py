@@ -61,7 +61,8 @@ class Bins:
         chunks: _native.Chunks,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        heads = [state.address + state.layout["bins"] for state in glibc.arenas]
+        # The bins of an arena that nobody has used yet are zeros, not rings.
+        heads = [state.address + state.layout["bins"] if state.system_mem else 0 for state in glibc.arenas]
         self._native = _native.follow_bins(space, chunks, heads, progress)
         self.damage = [Damage(*row) for row in self._native.damage]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Callable
 
 from gdbheap import _native
 from gdbheap.allocators.glibc_locate import (
+    SMALL_TCACHE_BINS,
     ArenaTest,
     MallocPar,
     MallocState,
@@ -24,6 +26,7 @@ from gdbheap.target.target import Damage, Target
 
 HEAP_MAX = 64 << 20
 HUGE_HEAP_PAGES = 4
+FOREIGN = 1 << 20
 MOST_HEAPS = 65536
 PAGE = 4096
 HEADER = 16
@@ -31,6 +34,20 @@ VERSION_MARK = b"stable release version "
 
 Progress = Callable[[int, int], object]
 RegionTotals = tuple[int, int, int, list[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class CacheList:
+    """A list of a thread cache: its first entry, how many there are, and whether the list ends with the last."""
+
+    entry: int
+    entries: int
+    whole: bool = True
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """What the native walk takes."""
+        return self.entry, self.entries
 
 
 @dataclass(frozen=True)
@@ -108,15 +125,18 @@ class Glibc:
         self.heaps: list[ArenaHeap] = []
         self.stretches = self._stretches()
         self.is_arena = ArenaTest([(stretch.start, stretch.end) for stretch in self.stretches])
-        self.tcaches: list[Tcache] = find_tcaches(target, self.is_arena)
-        self.safe_linking = self._detect_safe_linking()
+        self.tcaches: list[Tcache] = find_tcaches(target, self.par, self.is_arena)
+        safe_linking = self._detect_safe_linking()
+        self.safe_linking = bool(safe_linking)
         facts.add(
             "thread caches",
             f"{len(self.tcaches)} of {len(target.threads)} threads",
             "a chunk of the cache's size below each thread pointer",
         )
         facts.add(
-            "safe-linking", "yes" if self.safe_linking else "no", "which decoding of the thread caches' links ends them"
+            "safe-linking",
+            {True: "yes", False: "no", None: "unknown, and not needed: no list has a link"}[safe_linking],
+            "which decoding of the lists' first links leads to chunks",
         )
         self.version = _version(self.libc)
         if self.version:
@@ -128,6 +148,11 @@ class Glibc:
     def main(self) -> MallocState:
         """``main_arena``."""
         return self.arenas[0]
+
+    @property
+    def idle(self) -> bool:
+        """Whether it holds nothing: malloc was never called, or is another allocator's."""
+        return not any(state.system_mem for state in self.arenas) and not self.par.n_mmaps
 
     # Where the arenas' memory lies.
 
@@ -152,7 +177,7 @@ class Glibc:
 
     def _main_extents(self) -> Ranges:
         """One stretch from the first ``sbrk`` to the end of top, or the many of an arena that ``sbrk`` once failed."""
-        start = (self.par.sbrk_base + 15) // 16 * 16
+        start = self._first_chunk
         try:
             end = self.main.top + (self.target.space.u64(self.main.top + 8) & ~7)
         except Fault as fault:
@@ -160,12 +185,39 @@ class Glibc:
             return []
         if not self.main.noncontiguous:
             limit = self._run_end(start)
+            by_books = self.par.sbrk_base + self.main.system_mem
+            end = by_books if self.main.top < by_books <= limit else end
             if not start <= self.main.top < end <= limit:
                 self._report(self.main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")
             return [(start, min(end, limit))] if start < min(end, limit) else []
         candidates = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
         ranges = subtract(joined(candidates), sorted(self.reserves))
-        return _native.find_extents(self.target.space, ranges, self.main.top, PAGE)
+        break_run = (start, self._run_end(start))
+        space, top = self.target.space, self.main.top
+        of_break = _native.find_extents(space, subtract([break_run], sorted(self.reserves)), top, PAGE, FOREIGN)
+        others = _native.find_extents(space, subtract(ranges, [break_run]), top, PAGE, 0)
+        return sorted(self._bridged(of_break, others) + others)
+
+    def _bridged(self, of_break: Ranges, others: Ranges) -> Ranges:
+        """The extents from the first break on; those between which others got bytes from ``sbrk`` made one.
+
+        As long as the arena was contiguous its ``system_mem`` counts these bytes: so many as make the books balance.
+        """
+        missing = self.main.system_mem - sum(end - start for start, end in of_break + others) - self._misalignment
+        for before, (start, end) in zip(of_break, of_break[1:]):
+            missing -= start - before[1]
+            if missing == 0 and start > before[1]:
+                return [(of_break[0][0], end)] + [extent for extent in of_break if extent[0] > start]
+        return of_break
+
+    @property
+    def _first_chunk(self) -> int:
+        return (self.par.sbrk_base + HEADER - 1) // HEADER * HEADER
+
+    @property
+    def _misalignment(self) -> int:
+        """Bytes of the main arena before its first chunk: somebody may have moved the break before malloc did."""
+        return self._first_chunk - self.par.sbrk_base
 
     def _run_end(self, address: int) -> int:
         """Where the writable memory around ``address`` ends; the kernel may keep it as several mappings."""
@@ -216,45 +268,67 @@ class Glibc:
     def _report(self, address: int, what: str, expected: str, found: str) -> None:
         self.damage.append(Damage(address, what, expected, found))
 
-    def _detect_safe_linking(self) -> bool:
-        """2.32 and later store links xor their own address shifted; the last entry of a list tells."""
-        for tcache in self.tcaches:
-            for entry, count in tcache.lists:
-                for safe in (True, False):
-                    if self._list_length(entry, safe, count + 1) == count:
-                        return safe
-        return True
+    def _detect_safe_linking(self) -> bool | None:
+        """2.32 and later store links xor their own address shifted; the lists' first links tell. None: no list has any.
 
-    def _list_length(self, entry: int, safe: bool, most: int) -> int:
-        length, at = 0, entry
-        while at and length < most and at % 16 == 0 and self.is_arena(at):
-            length += 1
-            try:
-                link = self.target.space.u64(at)
-            except Fault:
-                return -1
-            at = link ^ (at >> 12) if safe else link
-        return length if at == 0 else -1
+        The decoding that most of them take to a chunk or to the end of the list is right.
+        """
+        places = [entry for tcache in self.tcaches for _index, entry, _count in tcache.lists]
+        places += [head + HEADER for state in self.arenas for head in state.fast if head]
+        votes = [sum(self._leads_on(at, safe) for at in places) for safe in (False, True)]
+        return votes[True] > votes[False] if places else None
+
+    def _leads_on(self, at: int, safe: bool) -> bool:
+        try:
+            link = self.target.space.u64(at)
+        except Fault:
+            return False
+        following = link ^ (at >> 12) if safe else link
+        return following == 0 or (following % HEADER == 0 and self.is_arena(following))
 
     # The walk.
 
     def walk(self, progress: Progress | None = None) -> _native.Chunks:
         """Every block of every arena; kept. Raises KeyboardInterrupt."""
         if self._chunks is None:
-            lists = [entry for tcache in self.tcaches for entry in tcache.lists]
+            lists = [entry for tcache in self.tcaches for entry in self._lists(tcache)]
             stretches = [Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches]
             space = self.target.space
-            self._chunks, taken = _native.walk_chunks(space, stretches, lists, self.safe_linking, progress)
+            self._chunks, taken = _native.walk_chunks(
+                space, stretches, [row.pair for row in lists], self.safe_linking, progress
+            )
             self.damage.extend(Damage(*row) for row in self._chunks.damage)
             self._check_caches(lists, taken)
             self._check_books()
         return self._chunks
 
-    def _check_caches(self, lists: Ranges, taken: list[int]) -> None:
-        """A list shorter than its count is damaged; one entry less may be a thread that was stopped inside malloc."""
-        for (entry, count), found in zip(lists, taken):
-            if found + 1 < count:
-                self._report(entry, "list of a thread cache", f"{count} entries", f"{found} before a link leads astray")
+    def _lists(self, tcache: Tcache) -> list[CacheList]:
+        """A cache's lists.
+
+        Those of large chunks (2.42 and later) hold mmapped ones as well: of them the arenas' chunks, one by one.
+        """
+        small = [CacheList(entry, count) for index, entry, count in tcache.lists if index < SMALL_TCACHE_BINS]
+        large = [(entry, count) for index, entry, count in tcache.lists if index >= SMALL_TCACHE_BINS]
+        return small + [CacheList(at, 1, False) for found in large for at in self._entries(*found) if self.is_arena(at)]
+
+    def _entries(self, entry: int, count: int) -> Iterator[int]:
+        at = entry
+        for _ in range(count):
+            mapping = self.target.mappings.find(at) if at % HEADER == 0 else None
+            if mapping is None or not mapping.writable:
+                self._report(entry, "list of a thread cache", f"{count} entries", f"a link to {at:#x}")
+                return
+            yield at
+            link = self.target.space.u64(at)
+            at = link ^ (at >> 12) if self.safe_linking else link
+
+    def _check_caches(self, lists: list[CacheList], taken: list[tuple[int, int]]) -> None:
+        """A list that leads astray, ends before its count, or goes on behind it."""
+        self.damage.extend(damage for tcache in self.tcaches for damage in tcache.damage)
+        for row, (found, behind) in zip(lists, taken):
+            if found < row.entries or (row.whole and behind):
+                expected, left = f"{row.entries} entries", f"{found}, and then a link to {behind:#x}"
+                self._report(row.entry, "list of a thread cache", expected, left)
 
     def _check_books(self) -> None:
         """The walked bytes of each arena, headers included, must be its ``system_mem``."""
@@ -270,8 +344,7 @@ class Glibc:
         """Bytes of an arena in front of its first chunks: headers of heaps, a first break that is not 16-aligned."""
         if index:
             return sum(heap.chunks - heap.start for heap in self.heaps if heap.arena == index)
-        # Extents are page-aligned.
-        return -self.par.sbrk_base % HEADER if not self.main.noncontiguous else 0
+        return self._misalignment
 
     def regions(self) -> list[RegionTotals]:
         """(arena, start, end, [(chunks, bytes)] by state in the order of STATES) of every stretch."""
@@ -292,9 +365,10 @@ class Glibc:
 
     def cache_totals(self) -> list[CacheTotals]:
         """What each thread's cache holds, in the order of the threads."""
-        lists = [entry for tcache in self.tcaches for entry in tcache.lists]
-        sums = iter(_native.sum_lists(self.target.space, self.walk(), lists, self.safe_linking))
-        rows = [(tcache, [next(sums) for _ in tcache.lists]) for tcache in self.tcaches]
+        lists = [(tcache, self._lists(tcache)) for tcache in self.tcaches]
+        pairs = [row.pair for _tcache, rows in lists for row in rows]
+        sums = iter(_native.sum_lists(self.target.space, self.walk(), pairs, self.safe_linking))
+        rows = [(tcache, [next(sums) for _ in rows]) for tcache, rows in lists]
         return [CacheTotals(tcache, sum(n for n, _ in found), sum(size for _, size in found)) for tcache, found in rows]
 
     # mmapped chunks.
@@ -303,7 +377,7 @@ class Glibc:
         """The mmapped chunks in ``ranges``, the anonymous memory that nobody else owns; kept."""
         if self._mapped is None:
             style = MmappedStyle(header_outside=self.main.layout["fastbinsY"] is None, page=PAGE)
-            found = _native.find_mmapped(self.target.space, ranges, style)
+            found = [] if self.idle else _native.find_mmapped(self.target.space, ranges, style)
             self._mapped = [MappedChunk(*row) for row in found]
             self._check_mapped()
         return self._mapped

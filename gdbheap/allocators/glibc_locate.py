@@ -15,20 +15,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from gdbheap import _native
+from gdbheap.allocators.other import no_glibc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target, Thread
+from gdbheap.target.target import Damage, Target, Thread
 
 BINS = 127
+LEAST_SCORE = 10
+MOST_DATA = 64 << 20
 MOST_BROKEN_ENDS = 4
 MOST_ARENAS = 65536
 MP_DISTANCE = 8192
 PAGE = 4096
 TLS_BYTES = 4096
 DEFAULT_TOP_PAD = 131072
+DEFAULT_MMAPS_MAX = 65536
+SMALL_TCACHE_BINS = 64
+MOST_TCACHE_BINS = 76
 MOST_TCACHE_COUNT = 65535
+# Of a cache's lists, one in so many may be damaged; beyond that it is none.
+MOST_DAMAGED = 4
 FAST_BINS = 10
 
 
@@ -43,6 +51,7 @@ class MallocState:
     fast: list[int]
     top: int
     next: int
+    attached_threads: int
     system_mem: int
 
     @property
@@ -67,16 +76,18 @@ class MallocPar:
     sbrk_base: int
     thp_pagesize: int
     hp_pagesize: int
+    tcache_bins: int
     tcache_count: int
 
 
 @dataclass(frozen=True)
 class Tcache:
-    """A thread's cache: who owns it, where it is, and its lists as (first entry, entries)."""
+    """A thread's cache: who owns it, where it is, its lists as (index, first entry, entries), and what is damaged."""
 
     tid: int
     address: int
-    lists: list[tuple[int, int]]
+    lists: list[tuple[int, int, int]]
+    damage: list[Damage]
 
 
 def read_state(target: Target, address: int, layout: dict[str, Any]) -> MallocState:
@@ -89,9 +100,11 @@ def read_state(target: Target, address: int, layout: dict[str, Any]) -> MallocSt
     lock, flags = struct.unpack_from("<II", raw, 0)
     fast_at = layout["fastbinsY"]
     fast = [] if fast_at is None else [word(fast_at + 8 * index) for index in range(FAST_BINS)]
+    attached = 0 if layout["attached_threads"] is None else word(layout["attached_threads"])
     return MallocState(
-        address, layout, lock, flags, fast, word(layout["top"]), word(layout["next"]), word(layout["system_mem"])
-    )
+        address, layout, lock, flags, fast, word(layout["top"]), word(layout["next"]), attached,
+        word(layout["system_mem"]),
+    )  # fmt: skip
 
 
 def ring(target: Target, address: int, layout: dict[str, Any]) -> list[MallocState] | None:
@@ -131,9 +144,43 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
                         "malloc_state", f"as since glibc {states[0].layout['since']}", "which layout closes the ring"
                     )
                     return states, loaded
-    raise Unsupported(
-        "no glibc malloc in this target: no loaded object's data holds 127 bins and a closed ring of arenas"
-    )
+    for loaded in libc_first(target):
+        unused = _find_unused(target, loaded)
+        if unused is not None:
+            confirmed = confirm(loaded, "main_arena", unused.address)
+            facts.add("main_arena", unused.address, "a ring of one arena that holds nothing yet", confirmed)
+            facts.add("malloc_state", f"as since glibc {unused.layout['since']}", "which layout closes the ring")
+            return [unused], loaded
+    raise Unsupported(no_glibc(target))
+
+
+def _find_unused(target: Target, loaded: LoadedObject) -> MallocState | None:
+    """``main_arena`` before the first malloc: all zeros, but for a ``next`` that leads back and one attached thread.
+
+    The allocator may never be used; an ``mp_`` near it tells it from another structure that refers to itself.
+    """
+    layouts: dict[int, list[dict[str, Any]]] = {}
+    for layout in variants("glibc", "malloc_state"):
+        layouts.setdefault(layout["next"], []).append(layout)
+    for start, end in loaded.writable_ranges():
+        raw = target.space.read_available(start, min(end - start, MOST_DATA))
+        for index, (pointer,) in enumerate(struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])):
+            distance = start + 8 * index - pointer
+            for layout in layouts.get(distance, ()):
+                if _is_unused(raw, pointer - start, layout):
+                    state = read_state(target, pointer, layout)
+                    if any(_score(target, par, state) >= LEAST_SCORE for par in _par_candidates(target, state, loaded)):
+                        return state
+    return None
+
+
+def _is_unused(raw: bytes, offset: int, layout: dict[str, Any]) -> bool:
+    if offset < 0 or offset + layout["size"] > len(raw):
+        return False
+    words = list(struct.unpack_from(f"<{layout['size'] // 8}Q", raw, offset))
+    words[layout["next"] // 8] = 0
+    attached = layout["attached_threads"]
+    return (attached is None or words.pop(attached // 8) == 1) and not any(words)
 
 
 def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
@@ -147,22 +194,24 @@ def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
 def _fitting_ring(target: Target, bins: int) -> list[MallocState] | None:
     for layout in variants("glibc", "malloc_state"):
         states = ring(target, bins - layout["bins"], layout)
-        if states and all(_is_plausible(state) for state in states):
+        if states and all(_is_plausible(target, state) for state in states):
             return states
     return None
 
 
-def _is_plausible(state: MallocState) -> bool:
+def _is_plausible(target: Target, state: MallocState) -> bool:
+    """Up to 2.22 the bytes of the arena lie where later the threads that use it are counted: a page of them or more."""
     initial = state.address + state.layout["bins"] - 16
     sane_top = state.top == initial or (state.top % 16 == 0 and state.top > PAGE)
-    return sane_top and state.lock <= 2 and state.flags < 8 and state.system_mem % 16 == 0
+    few_threads = state.attached_threads < max(PAGE, len(target.threads) + 1)
+    return sane_top and state.lock <= 2 and state.flags < 8 and few_threads
 
 
 def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Facts) -> MallocPar:
     """``mp_``: the best scoring place near ``main_arena``. Raises Unsupported."""
-    candidates = ((_score(par, main), par) for par in _par_candidates(target, main, loaded))
+    candidates = ((_score(target, par, main), par) for par in _par_candidates(target, main, loaded))
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
-    if best is None or score < 10:
+    if best is None or score < LEAST_SCORE:
         raise Unsupported("glibc's mp_ was not found near main_arena: no place fits any known struct malloc_par")
     facts.add(
         "mp_", best.address, f"its fields bound each other ({score} points)", confirm(loaded, "mp_", best.address)
@@ -191,45 +240,62 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
         return 0 if at is None else int(struct.unpack_from("<Q", raw, offset + at)[0])
 
     mapped, most_mapped = word(layout["mmapped_mem"]), word(layout["mmapped_mem"] + 8)
-    if mapped > most_mapped or mapped % PAGE or (n_mmaps == 0) != (mapped == 0):
+    if mapped > most_mapped or mapped % PAGE or mapped < n_mmaps * PAGE or (n_mmaps == 0) != (mapped == 0):
         return None
     if (max_n == 0) != (most_mapped == 0) or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
         return None
     return MallocPar(
         address, layout, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
         word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
-        word(layout["tcache_count"]),
+        word(layout["tcache_bins"]), word(layout["tcache_count"]),
     )  # fmt: skip
 
 
-def _score(par: MallocPar, main: MallocState) -> int:
+def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     """How much speaks for a place: the program's break first, then defaults that tunables rarely all change."""
-    has_heap = main.system_mem > 0
-    points = 6 if has_heap and 0 < par.sbrk_base <= main.top and par.sbrk_base % 16 == 0 else 0
-    points += 6 if not has_heap and par.sbrk_base == 0 else 0
+    points = 6 if _is_first_break(target, par, main) else 0
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
     points += 2 if PAGE <= par.mmap_threshold <= 1 << 30 else 0
     points += 2 if PAGE <= par.trim_threshold else 0
     points += 1 if par.arena_max < 1 << 20 else -4
     has_cache = par.layout["tcache_count"] is not None
     points += 2 if has_cache and par.tcache_count in (7, 16) else 0
+    points += 2 if has_cache and par.tcache_bins == SMALL_TCACHE_BINS else 0
+    points -= 4 if has_cache and not 0 < par.tcache_bins <= MOST_TCACHE_BINS else 0
+    points += 3 if par.n_mmaps_max == DEFAULT_MMAPS_MAX else 0
     return points
 
 
-def find_tcaches(target: Target, is_arena: ArenaTest) -> list[Tcache]:
+def _is_first_break(target: Target, par: MallocPar, main: MallocState) -> bool:
+    """Whether ``sbrk_base`` can be the main arena's first byte: below top, or anywhere once extents come from mmap."""
+    if not main.system_mem:
+        return par.sbrk_base == 0
+    mapping = target.mappings.find(par.sbrk_base)
+    below = par.sbrk_base <= main.top or main.noncontiguous
+    return below and mapping is not None and mapping.writable and mapping.anonymous
+
+
+def find_tcaches(target: Target, par: MallocPar, is_arena: ArenaTest) -> list[Tcache]:
     """The cache of every thread that has one; the layouts are told apart by the size of the cache's own chunk.
 
     ``tcache`` is a thread-local variable: it lies at the same distance below every thread pointer. So of all places
-    that look like a pointer to a cache, the distance at which most threads have one is right.
+    that look like a pointer to a cache, the distance at which most threads have one is right. A damaged one there is
+    one as well.
     """
+    if par.layout["tcache_count"] is None:
+        return []
     found: dict[int, list[Tcache]] = {}
     for thread in target.threads:
-        for distance, cache in _tcaches_below(target, thread, is_arena):
+        for distance, cache in _tcaches_below(target, thread, par, is_arena):
             found.setdefault(distance, []).append(cache)
     if not found:
         return []
-    caches = max(found.values(), key=lambda caches: (len(caches), sum(len(cache.lists) for cache in caches)))
-    return list({cache.address: cache for cache in caches}.values())
+    return list({cache.address: cache for cache in max(found.values(), key=_weight)}.values())
+
+
+def _weight(caches: list[Tcache]) -> tuple[int, int, int]:
+    sound = [cache for cache in caches if not cache.damage]
+    return len(caches), sum(len(cache.lists) for cache in caches), len(sound)
 
 
 class ArenaTest:
@@ -242,7 +308,9 @@ class ArenaTest:
         return any(start <= address < end for start, end in self._ranges)
 
 
-def _tcaches_below(target: Target, thread: Thread, is_arena: ArenaTest) -> Iterator[tuple[int, Tcache]]:
+def _tcaches_below(
+    target: Target, thread: Thread, par: MallocPar, is_arena: ArenaTest
+) -> Iterator[tuple[int, Tcache]]:
     """(distance below the thread pointer, cache) of every pointer there that could be one to a cache."""
     mapping = target.mappings.find(thread.fs_base - 8)
     if mapping is None:
@@ -251,35 +319,57 @@ def _tcaches_below(target: Target, thread: Thread, is_arena: ArenaTest) -> Itera
     raw = target.space.read_available(start, thread.fs_base - start)
     for index, (pointer,) in enumerate(struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])):
         if pointer % 16 == 0 and is_arena(pointer):
-            lists = _read_tcache(target, pointer, is_arena)
-            if lists is not None:
-                yield thread.fs_base - start - 8 * index, Tcache(thread.tid, pointer, lists)
+            cache = _read_tcache(target, thread, pointer, par)
+            if cache is not None:
+                yield thread.fs_base - start - 8 * index, cache
 
 
-def _read_tcache(target: Target, address: int, is_arena: ArenaTest) -> list[tuple[int, int]] | None:
+def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -> Tcache | None:
     try:
         size = target.space.u64(address - 8) & ~7
         for layout in variants("glibc", "tcache_perthread_struct"):
             # A remainder too small for a chunk of its own stays with the cache's.
             if layout["chunk"] in (size, size - 16):
-                return _parse_tcache(target.space.read(address, size - 8), layout, is_arena)
+                return _parse_tcache(target, thread, address, layout, par.tcache_count)
     except Fault:
         return None
     return None
 
 
-def _parse_tcache(raw: bytes, layout: dict[str, Any], is_arena: ArenaTest) -> list[tuple[int, int]] | None:
-    count = layout["counts"]
-    counts = struct.unpack_from(f"<{count}{'H' if layout['count_size'] == 2 else 'B'}", raw, 0)
-    entries = struct.unpack_from(f"<{count}Q", raw, layout["entries"])
+def _parse_tcache(
+    target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int
+) -> Tcache | None:
+    """The cache at ``address``; None where so little of it makes sense that it is none. Raises Fault."""
+    number, width = layout["counts"], layout["count_size"]
+    raw = target.space.read(address, layout["entries"] + 8 * number)
+    counts = struct.unpack_from(f"<{number}{'H' if width == 2 else 'B'}", raw, 0)
+    entries = struct.unpack_from(f"<{number}Q", raw, layout["entries"])
     if layout["remaining"]:
-        # 2.42 and later count the free slots: the fullest list that is empty has them all.
-        most = max(counts)
-        counts = tuple(most - left for left in counts)
-    if any(entry % 16 or not is_arena(entry) for entry in entries if entry):
+        # 2.42 and later count the free slots.
+        counts = tuple(capacity - left for left in counts)
+    lists: list[tuple[int, int, int]] = []
+    torn: list[Damage] = []
+    faults: list[Damage] = []
+    for index, (count, entry) in enumerate(zip(counts, entries)):
+        readable = not entry or _is_entry(target, entry)
+        fits = readable and 0 <= count <= capacity and (count == 0) == (entry == 0)
+        # A thread stopped inside malloc may have changed one entry and not its count yet.
+        half = readable and not fits and count == (0 if entry else 1)
+        if entry and (fits or half):
+            lists.append((index, entry, max(count, 1)))
+        if not fits:
+            found = Damage(
+                address + layout["entries"] + 8 * index,
+                "list of a thread cache",
+                f"a chunk and a count from 1 to {capacity}, or neither",
+                f"{entry:#x} and a count of {count}",
+            )
+            (torn if half else faults).append(found)
+    if len(faults + torn) > number // MOST_DAMAGED:
         return None
-    # A thread stopped inside malloc may have changed an entry and not its count yet, or the other way round.
-    torn = sum((number == 0) != (entry == 0) for number, entry in zip(counts, entries))
-    if torn > 1:
-        return None
-    return [(entry, max(number, 1)) for entry, number in zip(entries, counts) if entry]
+    return Tcache(thread.tid, address, lists, faults + torn if faults or len(torn) > 1 else [])
+
+
+def _is_entry(target: Target, entry: int) -> bool:
+    mapping = target.mappings.find(entry) if entry % 16 == 0 else None
+    return mapping is not None and mapping.writable

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
+from gdbheap.target.mappings import Mapping
 
 HEADER = 16
+KERNELS = ("[vdso]", "[vvar", "[vsyscall]")
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,16 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
     if loaded is not None:
         return loaded.path
     mapping = heap.target.mappings.find(address)
-    return "shared memory" if mapping and not mapping.private else "other"
+    return "other" if mapping is None else _whose_mapping(heap, mapping)
+
+
+def _whose_mapping(heap: Heap, mapping: Mapping) -> str:
+    if mapping.path.startswith(KERNELS):
+        return f"the kernel's {mapping.path.strip('[]')}"
+    if not mapping.private:
+        return "shared memory"
+    other = heap.other_allocator if heap.target.refusal is None else None
+    return other.title if other is not None and other.owns(mapping) else "other"
 
 
 def _arena_own(heap: Heap, address: int) -> str | None:

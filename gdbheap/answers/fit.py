@@ -169,7 +169,7 @@ def _in_arena(search: _Search, index: int) -> tuple[ArenaFit, _Pieces]:
 
 def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
     """The threads whose cache hands out a chunk of exactly this size next."""
-    entries = [(tcache.tid, entry) for tcache in glibc.tcaches for entry, _count in tcache.lists]
+    entries = [(tcache.tid, entry) for tcache in glibc.tcaches for _index, entry, _count in tcache.lists]
     found = glibc.walk().find_many([entry for _tid, entry in entries])
     wanted = [(entry - HEADER, need, "tcache") for _tid, entry in entries]
     return [CachedPiece(*entry) for entry, block, want in zip(entries, found, wanted) if block == want]

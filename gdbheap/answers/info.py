@@ -24,7 +24,19 @@ def info(heap: Heap) -> Info:
             ask()
         except GdbheapError as error:
             facts.append(Fact(name, "not known", str(error), None))
-    return Info(facts + heap.facts.all())
+    return Info(facts + heap.facts.all() + _other_facts(heap))
+
+
+def _other_facts(heap: Heap) -> list[Fact]:
+    """Another allocator than glibc's, and whether it is the one in charge."""
+    other = heap.other_allocator if heap.target.refusal is None else None
+    if other is None:
+        return []
+    try:
+        empty = "glibc's arenas are empty" if heap.glibc.idle else None
+    except GdbheapError:
+        empty = None
+    return [Fact("other allocator", other.kind.name, f"{other.path}, {other.evidence}", empty)]
 
 
 def _target_facts(heap: Heap) -> list[Fact]:

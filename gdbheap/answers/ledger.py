@@ -11,6 +11,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.allocators.other import OtherAllocator
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
@@ -24,6 +25,7 @@ OWNERS = (
     "glibc.overhead",
     "pymalloc.overhead",
     "other",
+    "other.allocator",
     "shared",
     "stacks",
     "file",
@@ -105,6 +107,8 @@ class Ledger:
 # Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
 USER_END = 1 << 63
 
+REST = "other.rest"
+
 Sums = dict[str, tuple[int, int, int]]
 
 
@@ -112,13 +116,31 @@ def ledger(heap: Heap) -> Ledger:
     """The whole address space. What cannot be looked into (no glibc, no memory) stays under files, stacks and other."""
     sums = _settle(heap, _sweep(heap))
     known = heap.target.pages is not None
-    lines = [_line(name, parent, text, sums, known) for name, parent, text in NAMES]
+    lines = [_line(name, parent, text, sums, known) for name, parent, text in _names(heap)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
-    return Ledger(rss, [line for line in lines if line.virtual or not line.parent], findings(lines))
+    found = findings(lines) + _other_finding(heap, lines)
+    return Ledger(rss, [line for line in lines if line.virtual or not line.parent], found)
+
+
+def _names(heap: Heap) -> list[tuple[str, str | None, str]]:
+    """``NAMES``; the other memory is told apart where an allocator is known to be in it."""
+    other = _other_allocator(heap)
+    if other is None:
+        return list(NAMES)
+    place = [name for name, _parent, _text in NAMES].index("other") + 1
+    children = ((f"other.{other.id}", "other", other.title), (REST, "other", "the rest"))
+    return [*NAMES[:place], *children, *NAMES[place:]]
+
+
+def _other_allocator(heap: Heap) -> OtherAllocator | None:
+    return heap.other_allocator if heap.target.refusal is None else None
 
 
 def _line(name: str, parent: str | None, text: str, sums: Sums, known: bool) -> Line:
-    members = [values for owner, values in sums.items() if owner == name or owner.startswith(name + ".")]
+    if parent == "other":
+        members = [sums["other" if name == REST else "other.allocator"]]
+    else:
+        members = [values for owner, values in sums.items() if owner == name or owner.startswith(name + ".")]
     virtual, resident, swapped = (sum(values[place] for values in members) for place in range(3))
     return Line(name, parent, text, virtual, resident if known else None, swapped if known else None)
 
@@ -131,6 +153,16 @@ def findings(lines: list[Line]) -> list[Finding]:
         return []
     text = f"{100 * kept / whole:.0f} % of what glibc's malloc keeps resident are free pages"
     return [Finding("glibc-free", kept, text, "heap holes shows the largest holes and what pins them")]
+
+
+def _other_finding(heap: Heap, lines: list[Line]) -> list[Finding]:
+    """Another allocator's memory, of which no more is known here."""
+    other = _other_allocator(heap)
+    line = next((line for line in lines if line.parent == "other" and line.id != REST), None)
+    if other is None or line is None:
+        return []
+    text = f"{other.title}: what {other.kind.name} holds free in there is not known here"
+    return [Finding("other-allocator", line.resident or 0, text, other.kind.advice)]
 
 
 class _Layout:
@@ -174,18 +206,19 @@ class _Layout:
         mappings = list(self._heap.target.mappings)
         whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < USER_END]
         starts = [mapping.start for mapping in mappings]
+        other = _other_allocator(self._heap)
         for start, end in subtract(whole, taken):
             mapping = mappings[bisect_right(starts, start) - 1]
-            self.pieces.append((start, end, _owner_of(mapping)))
+            self.pieces.append((start, end, _owner_of(mapping, other)))
         self.pieces.sort()
 
 
-def _owner_of(mapping: Mapping) -> str:
+def _owner_of(mapping: Mapping, other: OtherAllocator | None) -> str:
     if not mapping.private:
         return "shared"
     if not mapping.anonymous:
         return "file"
-    return "other"
+    return "other.allocator" if other is not None and other.owns(mapping) else "other"
 
 
 def _sweep(heap: Heap) -> Sums:

@@ -68,6 +68,9 @@ def _headline(answer: Ledger, style: Style) -> str:
     rss = answer.rss
     if rss.bytes is None:
         return f"How much of this is resident is not known ({rss.source}); the sizes are those of the address space."
+    if style.private:
+        of_core = f"{style.bytes(rss.bytes)} is {rss.source}; RSS itself is in no core."
+        return of_core + _largest(answer.ledger, style)
     swap = f", {style.bytes(rss.swap)} more is swapped out" if rss.swap else ""
     return f"RSS is {style.bytes(rss.bytes)} ({rss.source}){swap}.{_largest(answer.ledger, style)}"
 

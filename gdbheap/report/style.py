@@ -20,12 +20,14 @@ NARROWEST = 20
 @dataclass(frozen=True)
 class Style:
     """``exact``: sizes in bytes with separators; ``width``: columns of the terminal or None (not cut); ``bold``:
-    whether the terminal takes it; ``rss``: the target's RSS in bytes, or None when it is not known."""
+    whether the terminal takes it; ``rss``: the target's RSS in bytes, or None when it is not known; ``private``: that
+    is not all of it, but the resident private memory in a core."""
 
     exact: bool = False
     width: int | None = None
     bold: bool = False
     rss: int | None = None
+    private: bool = False
 
     def size(self, size: int | None) -> str:
         """A size for a table's cell or a sentence."""
@@ -41,7 +43,8 @@ class Style:
 
     def of_rss(self, size: int | None) -> str:
         """ " (12.3 % of RSS)" for a sentence; nothing when either is not known."""
-        return f" ({self.share(size)} % of RSS)" if self.rss and size is not None else ""
+        whole = "private memory" if self.private else "RSS"
+        return f" ({self.share(size)} % of {whole})" if self.rss and size is not None else ""
 
     def filled(self, text: str) -> str:
         """A sentence, broken into lines where the terminal ends; on one line when there is no terminal."""
@@ -52,12 +55,12 @@ class Style:
         return f"{BOLD}{text}{PLAIN}" if self.bold else text
 
 
-def style_for(stream: TextIO | None, exact: bool, rss: int | None) -> Style:
+def style_for(stream: TextIO | None, exact: bool, rss: int | None, private: bool = False) -> Style:
     """The style for what ``stream`` is: a terminal's width and bold headings, or whole and plain when it is none."""
     if not _is_terminal(stream):
-        return Style(exact=exact, rss=rss)
+        return Style(exact=exact, rss=rss, private=private)
     assert stream is not None
-    return Style(exact, _columns(stream), _takes_colour(), rss)
+    return Style(exact, _columns(stream), _takes_colour(), rss, private)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -27,14 +27,16 @@ class Column:
 
 
 SHARE = Column("%RSS")
-"""The share of RSS: left out of every table of a target whose RSS is not known."""
+"""The share of RSS: left out of every table of a target whose RSS is not known. A core knows private memory only."""
+PRIVATE_SHARE = Column("%private")
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row], style: Style, total: Row | None = None) -> str:
     """The lines of a table, each cut to ``style.width``; ``total`` is one more row below a second rule."""
     kept = [number for number, column in enumerate(columns) if column is not SHARE or style.rss]
     body = [[_cell(row[number]) for number in kept] for row in ([*rows, total] if total is not None else rows)]
-    lines = _laid_out([columns[number] for number in kept], body)
+    titled = [PRIVATE_SHARE if column is SHARE and style.private else column for column in columns]
+    lines = _laid_out([titled[number] for number in kept], body)
     if total is not None:
         lines.insert(len(lines) - 1, lines[1])
     lines[0] = style.heading(_cut(lines[0], style))

@@ -181,12 +181,15 @@ class Core(Target):
         aligned = all((part.start | part.end | part.offset) % PAGE_SIZE == 0 for part in self._parts if part.available)
         extents = [] if self._notes.by_gdb or not aligned else data_extents(stream, self._size)
         private = [part for part in self._parts if part.is_whole and _is_private(self.mappings.find(part.start))]
+        runs = [run for part in private for run in present_runs(part, extents)]
         if len(extents) < 2:
             self.warnings.append("it is unknown which pages were resident: only a sparse core by the kernel tells")
             return
-        runs = [run for part in private for run in present_runs(part, extents)]
+        present = sum(end - start for start, end, _ in runs)
+        if present == sum(part.end - part.start for part in private):
+            self.warnings.append("all private memory counts as resident: the core may have lost its holes in a copy")
         self.pages = Pages.from_runs(runs)
-        self.rss = Rss(sum(end - start for start, end, _ in runs), 0, "core file's holes")
+        self.rss = Rss(present, 0, "resident private memory, from the core's holes", private=True)
 
 
 def open_core(path: str) -> BinaryIO:

@@ -21,6 +21,7 @@ from gdbheap.errors import one_line
 from gdbheap.target.ranges import joined
 
 KIB = 1024
+HUGE_PAGES = "/anon_hugepage (deleted)"
 
 _HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+)[ \t]*([^\n]*)"
 _MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
@@ -69,8 +70,14 @@ class Mapping:
 
     @property
     def anonymous(self) -> bool:
-        """No file behind it: no inode, and no path (System V memory may have inode 0 but has a path)."""
-        return self.inode == 0 and not self.path.startswith("/")
+        """No file behind it: no inode, and no path (System V memory may have inode 0 but has a path); or huge pages
+        that were mapped without a file (MAP_HUGETLB)."""
+        return (self.inode == 0 and not self.path.startswith("/")) or self.path == HUGE_PAGES
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it is anonymous memory of which, by ``smaps``, no page is there; False where that was not read."""
+        return self.anonymous and self.rss == 0 and self.swap == 0
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ the process, which would make the kernel put some there.
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import resource
@@ -21,10 +22,13 @@ from gdbheap.target import procfs, refusal
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, parse_maps, parse_smaps
 from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS = 0, 1, 2
 FILE_LIMIT = 400
+NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
+MOST_PAGEMAP = 4 << 30
 DELETED = " (deleted)"
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 USER_ADDRESSES = 1 << 63
@@ -115,7 +119,7 @@ class Process(Target):
         path = self._folder.path("pagemap")
         ranges = [(start, end) for start, end in self.mappings.ranges() if end < USER_ADDRESSES]
         try:
-            self.pages = Pages.from_pagemap(path, ranges)
+            self.pages = self._find_pages(path, ranges)
         except OSError as error:
             reason = one_line(error.strerror or error)
             self.warnings.append(f"{path} cannot be read ({reason}): it is unknown which pages are resident")
@@ -123,6 +127,22 @@ class Process(Target):
             return
         if sum(self.pages.count(start, end)[0] for start, end in ranges) != self.rss.bytes:
             self._compare_pages(self.pages)
+
+    def _find_pages(self, path: str, ranges: Ranges) -> Pages:
+        """The kernel names the runs of pages since Linux 6.7; before that each page has an entry to read."""
+        try:
+            return Pages.from_pagemap(path, ranges)
+        except OSError as error:
+            if error.errno not in NO_SCAN:
+                raise
+        return Pages.from_pagemap(path, self._touched(ranges), False)
+
+    def _touched(self, ranges: Ranges) -> Ranges:
+        """``ranges`` without reserved memory that nobody touched, if there is much: a terabyte has 2 GiB of entries."""
+        if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MOST_PAGEMAP:
+            return ranges
+        self._read_smaps()
+        return subtract(ranges, [(mapping.start, mapping.end) for mapping in self.mappings if mapping.untouched])
 
     def _compare_pages(self, pages: Pages) -> None:
         """Say where ``pagemap`` and ``smaps`` disagree: huge pages of hugetlbfs and device memory are not in Rss."""
@@ -209,12 +229,17 @@ def executable(folder: ProcessFolder) -> str | None:
 def elf_candidates(folder: ProcessFolder, exe: str | None, mapping: Mapping) -> list[str]:
     """Where the ELF file behind a mapping may be found, the path that lasts longest first.
 
-    Paths are the target's own: in a container they start at its root. A deleted file is still behind its mapping.
+    A deleted file is still behind its mapping.
     """
-    paths = [folder.path("root") + mapping.path.removesuffix(DELETED)]
+    paths = seen_paths(folder, mapping.path.removesuffix(DELETED))
     if mapping.path == exe:
         paths.append(folder.path("exe"))
     return [*paths, map_file(folder, mapping)]
+
+
+def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
+    """Where a path of ``maps`` may lead: a container's starts at its root, of a chroot's the kernel says the whole."""
+    return [folder.path("root") + path, path]
 
 
 def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
@@ -231,15 +256,18 @@ def mapped_file(folder: ProcessFolder, mapping: Mapping) -> str | None:
     with suppress(OSError):
         if stat.S_ISREG(os.stat(exact).st_mode) and os.access(exact, os.R_OK):
             return exact
-    path = folder.path("root") + mapping.path
-    with suppress(OSError, ValueError):
+    return next((path for path in seen_paths(folder, mapping.path) if _is_same(path, mapping)), None)
+
+
+def _is_same(path: str, mapping: Mapping) -> bool:
+    try:
         path.encode()
         found = os.stat(path)
-        device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
-        same = (device, found.st_ino) == (mapping.device, mapping.inode)
-        if same and stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK):
-            return path
-    return None
+    except (OSError, ValueError):
+        return False
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+    same = (device, found.st_ino) == (mapping.device, mapping.inode)
+    return same and stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK)
 
 
 def _quiet_tasks(folder: ProcessFolder) -> list[int]:

@@ -45,11 +45,15 @@ class Damage:
 
 @dataclass(frozen=True)
 class Rss:
-    """Resident and swapped bytes of the whole target, None when nobody knows, and who says so."""
+    """Resident and swapped bytes of the whole target, None when nobody knows, and who says so.
+
+    ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
+    """
 
     bytes: int | None
     swap: int | None
     source: str
+    private: bool = False
 
 
 @dataclass(eq=False)

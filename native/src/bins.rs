@@ -290,7 +290,7 @@ impl Bins {
     }
 }
 
-/// Follows the bins of every arena. `heads`: the address of each arena's `malloc_state.bins`, by arena.
+/// Follows the bins of every arena. `heads`: the address of each arena's `malloc_state.bins`, by arena; 0: not looked at.
 /// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (space, chunks, heads, progress=None))]
@@ -306,6 +306,7 @@ pub fn follow_bins(
     let jobs: Vec<Ring> = heads
         .iter()
         .enumerate()
+        .filter(|(_, bins)| **bins != 0)
         .flat_map(|(arena, bins)| {
             let head = |bin| bins.wrapping_add((bin - 1) * 16).wrapping_sub(16);
             (1..BINS).map(move |bin| Ring { arena: arena as u32, bin, head: head(bin) })

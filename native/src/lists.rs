@@ -122,24 +122,21 @@ impl Chunks {
         }
     }
 
-    /// Follows one list of a thread cache; returns how many entries it took.
-    pub fn follow_tcache(&mut self, space: &Space, entry: u64, count: u64, safe_linking: bool) -> u64 {
+    /// Follows one list of a thread cache; returns how many entries it took, and where the last link leads.
+    pub fn follow_tcache(&mut self, space: &Space, entry: u64, count: u64, safe_linking: bool) -> (u64, u64) {
         let mut at = entry;
         for taken in 0..count {
-            if at == 0 {
-                return taken;
-            }
             let chunk = at.wrapping_sub(16);
-            let Some(index) = self.region_of(chunk) else { return taken };
+            let Some(index) = self.region_of(chunk).filter(|_| at != 0) else { return (taken, at) };
             let region = &mut self.regions[index];
             if region.find(chunk).map(|(start, _, state)| (start, state)) != Some((chunk, State::Used)) {
-                return taken;
+                return (taken, at);
             }
             region.mark(chunk, State::Tcache);
-            let Ok(link) = space.word(at) else { return taken + 1 };
+            let Ok(link) = space.word(at) else { return (taken + 1, at) };
             at = reveal(link, at, safe_linking);
         }
-        count
+        (count, at)
     }
 }
 

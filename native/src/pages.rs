@@ -100,8 +100,8 @@ impl Collector {
         }
     }
 
-    /// Asks the kernel for runs; `Ok(false)` where it does not know the request.
-    fn scan(&mut self, file: &File, start: u64, end: u64) -> std::io::Result<bool> {
+    /// Asks the kernel for runs; before Linux 6.7 it does not know the request (ENOTTY).
+    fn scan(&mut self, file: &File, start: u64, end: u64) -> std::io::Result<()> {
         let mut found = vec![PageRegion::default(); 4096];
         let wanted = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
         let mut at = start;
@@ -120,11 +120,10 @@ impl Collector {
             let count = unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN as _, &mut argument) };
             if count < 0 {
                 let error = std::io::Error::last_os_error();
-                return match error.raw_os_error() {
-                    Some(libc::ENOTTY) | Some(libc::EINVAL) | Some(libc::ENOSYS) if at == start => Ok(false),
-                    Some(libc::EINTR) => continue,
-                    _ => Err(error),
-                };
+                if error.raw_os_error() == Some(libc::EINTR) {
+                    continue;
+                }
+                return Err(error);
             }
             for region in found.iter().take(count as usize) {
                 let state = if region.categories & PAGE_IS_PFNZERO != 0 {
@@ -141,7 +140,7 @@ impl Collector {
             }
             at = argument.walk_end;
         }
-        Ok(true)
+        Ok(())
     }
 
     fn read(&mut self, file: &File, start: u64, end: u64, zero_pfn: Option<u64>) -> std::io::Result<()> {
@@ -199,21 +198,19 @@ impl Pages {
 
 #[pymethods]
 impl Pages {
-    /// Page states of the ranges `[(start, end)]`, ascending, from a `pagemap` file. Raises OSError.
+    /// Page states of the ranges `[(start, end)]`, ascending, from a `pagemap` file: with `scan` the kernel is asked
+    /// for runs (Linux 6.7), without it every page's entry is read. Raises OSError.
     #[staticmethod]
     #[pyo3(signature = (path, ranges, scan=true))]
     fn from_pagemap(py: Python<'_>, path: &str, ranges: Vec<(u64, u64)>, scan: bool) -> PyResult<Pages> {
         let file = File::open(path)?;
         let mut collector = Collector { runs: Vec::new() };
         py.detach(|| -> std::io::Result<()> {
-            let mut scan = scan;
             let zero = zero_pfn();
             for (start, end) in ranges {
-                if scan {
-                    scan = collector.scan(&file, start, end)?;
-                }
-                if !scan {
-                    collector.read(&file, start, end, zero)?;
+                match scan {
+                    true => collector.scan(&file, start, end)?,
+                    false => collector.read(&file, start, end, zero)?,
                 }
             }
             Ok(())

@@ -241,6 +241,7 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
 
 /// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing
 /// before it, and a walk from there ends at a double fencepost on a page's end, or at `top`. `(start, end)` of each.
+/// A range may begin with one inside a page; behind each one of them, `foreign` bytes are searched in steps of 16.
 #[pyfunction]
 pub fn find_extents(
     py: Python<'_>,
@@ -248,26 +249,29 @@ pub fn find_extents(
     ranges: Vec<(u64, u64)>,
     top: u64,
     page: u64,
+    foreign: u64,
 ) -> PyResult<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for (start, end) in ranges {
         py.check_signals()?;
-        let search = || extents_in(space, start, end, top, page.max(16));
+        let search = || extents_in(space, start, end, top, page.max(16), foreign);
         found.extend(if space.is_remote() { search() } else { py.detach(search) });
     }
     Ok(found)
 }
 
-fn extents_in(space: &Space, start: u64, end: u64, top: u64, page: u64) -> Vec<(u64, u64)> {
+fn extents_in(space: &Space, start: u64, end: u64, top: u64, page: u64, foreign: u64) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let mut window = Window::new(space, end);
-    let mut at = start;
+    let (mut at, mut closely) = (start, start);
     while at < end {
         match extent_at(&mut window, at, end, top, page) {
             Some(stop) => {
                 found.push((at, stop));
-                at = stop.next_multiple_of(page);
+                at = stop.next_multiple_of(16);
+                closely = at.saturating_add(foreign);
             }
+            None if at < closely => at += 16,
             None => at = space.next_backed(at + page).map_or(end, |next| next / page * page),
         }
     }

@@ -238,9 +238,8 @@ impl<'a> Track<'a> {
             if at == top {
                 return size == end - at;
             }
-            if size == GRAIN && before != 0 {
-                // The end of a stretch of the main arena: a double fence.
-                return self.header(at + GRAIN).is_some_and(|second| second.size() == GRAIN);
+            if before != 0 && self.ends_in_fences(&header) {
+                return true;
             }
             if !self.course.is_plain(&header) {
                 return false;
@@ -252,6 +251,20 @@ impl<'a> Track<'a> {
             }
         }
         true
+    }
+
+    /// Whether a stretch may end here: with a double fence in the main arena, at the end of a thread's heap with one of
+    /// sizes 0x10 and 0, or 0 alone where its top had been too small for two.
+    fn ends_in_fences(&mut self, header: &Header) -> bool {
+        let rest = self.course.stretch.end - header.address;
+        match (header.size(), rest) {
+            (0, GRAIN) => header.prev_in_use(),
+            (GRAIN, _) => {
+                let second = self.header(header.address + GRAIN).map(|second| second.size());
+                second == Some(GRAIN) || (second == Some(0) && rest == 2 * GRAIN)
+            }
+            _ => false,
+        }
     }
 
     /// Whether a walk from `start` takes sound chunks, goes beyond `at` and never stands there.
@@ -500,9 +513,10 @@ impl Walk<'_> {
         end
     }
 
-    /// A fencepost: size 0x10, or 0 behind one and at the end of a thread heap.
+    /// A fencepost: size 0x10, or 0 at the end of a thread's heap, where it may be the only one.
     fn is_fence(&self, header: &Header) -> bool {
-        header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && self.fences > 0)
+        let at_end = header.address + GRAIN == self.track.course.stretch.end;
+        header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && (at_end || self.fences > 0))
     }
 
     /// Behind a double fence in the middle of the main arena lie the bytes of a foreign `sbrk`.
@@ -670,7 +684,7 @@ pub fn walk_chunks(
     caches: Vec<(u64, u64)>,
     safe_linking: bool,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(Chunks, Vec<u64>)> {
+) -> PyResult<(Chunks, Vec<(u64, u64)>)> {
     let sound = |s: &Stretch| s.start < s.end && s.start % GRAIN == 0 && s.fast.len() <= MOST_FAST_BINS;
     let mut canvases: Vec<Canvas> = stretches.into_iter().filter(sound).map(Canvas::new).collect();
     canvases.sort_by_key(|canvas| canvas.stretch.start);

@@ -1,0 +1,184 @@
+"""Allocators that are recognised and not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, any other that takes
+glibc's place.
+
+An allocator shows by the file that it is loaded from, or by a function that only it has, which also tells when it is
+linked into the program. Which memory is its own is known only where it has the kernel name its mappings
+(``PR_SET_VMA_ANON_NAME``); elsewhere it is somewhere in the private anonymous memory that nobody else owns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gdbheap.errors import Fault, one_line
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.mappings import Mapping
+from gdbheap.target.target import AT_ENTRY, Target
+
+PAGE = 4096
+META_AREA_HEAD = 56
+MOST_DATA = 4 << 20
+NAME_LIMIT = 64
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An allocator's name, functions that only it has (any one tells), and how to ask it about itself."""
+
+    name: str
+    functions: tuple[str, ...]
+    advice: str
+
+
+KINDS = (
+    Kind(
+        "jemalloc",
+        ("mallocx", "je_mallocx", "_rjem_mallocx", "_rjem_je_mallocx"),
+        "malloc_stats_print() in the process, or MALLOC_CONF=stats_print:true when it starts, tells what of it is used",
+    ),
+    Kind(
+        "tcmalloc",
+        ("tc_malloc", "MallocExtension_GetStats", "MallocExtension_Internal_GetStats"),
+        "MallocExtension::GetStats() in the process tells what of it is used",
+    ),
+    Kind(
+        "mimalloc",
+        ("mi_malloc", "mi_heap_malloc"),
+        "mi_stats_print() in the process, or MIMALLOC_SHOW_STATS=1 when it starts, tells what of it is used",
+    ),
+)
+MUSL = Kind("musl", (), "")
+
+
+@dataclass(frozen=True)
+class OtherAllocator:
+    """An allocator other than glibc's: of which kind, in which loaded object, and what tells so."""
+
+    kind: Kind
+    path: str
+    evidence: str
+    named: bool = False
+
+    @property
+    def id(self) -> str:
+        """For the ids of the ledger: the name of a known kind, else ``allocator``."""
+        return self.kind.name if self.kind in (*KINDS, MUSL) else "allocator"
+
+    @property
+    def title(self) -> str:
+        """The line of the ledger that holds its memory; without the kernel's word for it, others' memory too."""
+        return self.kind.name if self.named else f"{self.kind.name} and other anonymous memory"
+
+    def owns(self, mapping: Mapping) -> bool:
+        """Whether a mapping that nobody else owns counts as its memory."""
+        if self.named:
+            return _is_named(mapping, self.kind)
+        plain = mapping.path in ("", "[heap]")
+        return plain and mapping.anonymous and mapping.private and mapping.writable
+
+
+def find_other(target: Target, idle: bool) -> OtherAllocator | None:
+    """The allocator beside glibc's, or in its place when that is ``idle``; None when none shows.
+
+    Then every loaded object is asked for its symbols, otherwise the program alone, whose symbols are known already.
+    """
+    program = target.object_of(target.auxv.get(AT_ENTRY, 0))
+    asked = target.objects if idle else [program] if program else []
+    found = next(_by_file(target), None) or next(_by_function(asked, idle), None)
+    if found is None and idle:
+        found = _by_malloc(target) or _musl(target)
+    if found is None:
+        return None
+    named = any(_is_named(mapping, found.kind) for mapping in target.mappings)
+    return OtherAllocator(found.kind, found.path, found.evidence, named)
+
+
+def _is_named(mapping: Mapping, kind: Kind) -> bool:
+    return mapping.path.startswith("[anon") and kind.name in mapping.path
+
+
+def _by_file(target: Target) -> Iterator[OtherAllocator]:
+    for loaded in target.objects:
+        name = _file_name(loaded)
+        for kind in KINDS:
+            if name.startswith(f"lib{kind.name}"):
+                yield OtherAllocator(kind, loaded.path, _told(_function_of(loaded, kind, True)))
+
+
+def _by_function(objects: list[LoadedObject], idle: bool) -> Iterator[OtherAllocator]:
+    for loaded in objects:
+        for kind in KINDS:
+            function = _function_of(loaded, kind, idle)
+            if function:
+                yield OtherAllocator(kind, loaded.path, _told(function))
+
+
+def _function_of(loaded: LoadedObject, kind: Kind, hidden: bool) -> str | None:
+    """The function that tells. One that is not exported counts for ``hidden`` (CPython carries mimalloc unused), and
+    with Rust's prefix, which no program has that does not use it."""
+    known = (name for name in kind.functions if loaded.symbol(name) is not None)
+    return next((name for name in known if hidden or name.startswith("_") or loaded.exported(name)), None)
+
+
+def _by_malloc(target: Target) -> OtherAllocator | None:
+    """Any other object than a C library that offers malloc() and free(), when the C library's own is not used."""
+    for loaded in target.objects:
+        is_libc = loaded.exported("__libc_start_main") or _file_name(loaded).startswith("ld")
+        if not is_libc and loaded.exported("malloc") and loaded.exported("free"):
+            return OtherAllocator(Kind(_file_name(loaded), (), ""), loaded.path, _told("malloc"))
+    return None
+
+
+def _told(function: str | None) -> str:
+    return f"it has {function}" if function else "by its name"
+
+
+def _file_name(loaded: LoadedObject) -> str:
+    return one_line(loaded.path.removesuffix(" (deleted)").rsplit("/", 1)[-1], NAME_LIMIT)
+
+
+# musl.
+
+
+def no_glibc(target: Target) -> str:
+    """Why there is no glibc malloc: one line."""
+    musl = _musl(target)
+    if musl is not None:
+        where = f"{one_line(musl.path)}, {musl.evidence}"
+        return f"musl's malloc is not supported ({where}): 'heap' still says where the memory is, mapping by mapping"
+    return "no glibc malloc in this target: no loaded object's data holds 127 bins and a closed ring of arenas"
+
+
+def _musl(target: Target) -> OtherAllocator | None:
+    for loaded in target.objects:
+        if "ld-musl" in loaded.path or "libc.musl" in loaded.path or "-linux-musl/libc.so" in loaded.path:
+            return OtherAllocator(MUSL, loaded.path, _told(None))
+    for loaded in target.objects:
+        place = _mallocng_context(target, loaded)
+        if place is not None:
+            return OtherAllocator(MUSL, loaded.path, f"mallocng's context is at {place:#x}")
+    return None
+
+
+def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
+    """``__malloc_context`` of musl 1.2.1 and later: its first word, a secret, is also that of each page of metadata.
+
+    ``{u64 secret; int init_done; unsigned mmap_counter; …; struct meta_area *meta_area_head @56; …}``, mallocng/meta.h.
+    """
+    for start, end in loaded.writable_ranges():
+        raw = target.space.read_available(start, min(end - start, MOST_DATA))
+        words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
+        triples = zip(words, words[1:], words[META_AREA_HEAD // 8 :])
+        for index, (secret, initialised, head) in enumerate(triples):
+            if initialised & 0xFFFFFFFF == 1 and secret and head and head % PAGE == 0 and _word(target, head) == secret:
+                return start + 8 * index
+    return None
+
+
+def _word(target: Target, address: int) -> int | None:
+    try:
+        return target.space.u64(address)
+    except Fault:
+        return None

@@ -1,0 +1,117 @@
+"""Every glibc since 2.17, most of which cannot be run here: heaps laid out by the tests, and the answers to them.
+
+The truth is the builder's own table (tests/images): what each chunk is, what each arena holds, who waits in which
+thread's cache. Answers must equal it to the byte.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from images.heap import FREE_STATES, SHAPES, Arena, Image
+from images.layouts import GLIBCS, Glibc
+from library import chunks_at, heap_of
+from programs import ask
+
+from gdbheap.answers.check import check
+from gdbheap.heap import Heap
+
+
+def expected_arena(arena: Arena) -> dict[str, int]:
+    """Return what malloc_stats and the states of its chunks say of an arena."""
+    sizes = {name: arena.bytes(name) for name in ("free", "fast", "tcache", "top")}
+    in_use = arena.system - sizes["free"] - sizes["fast"] - sizes["top"]
+    counts = {"used_chunks": arena.count("used"), "free_chunks": arena.count(*FREE_STATES)}
+    return {"address": arena.address, "system": arena.system, "in_use": in_use, **sizes, **counts}
+
+
+def compare(heap: Heap, image: Image) -> None:
+    """Every block, every list, every number of the heap equals the builder's table."""
+    truth = image.chunks
+    found = chunks_at(heap, [chunk.address + 16 for chunk in truth])
+    wrong = [
+        (hex(chunk.address), chunk.size, chunk.state, row)
+        for chunk, row in zip(truth, found)
+        if row != (chunk.address, chunk.size, chunk.state)
+    ]
+    assert not wrong, (len(wrong), wrong[:5], heap.damage[:5])
+    assert not heap.damage and not [w for w in heap.warnings if "resident" not in w], (heap.damage, heap.warnings)
+    assert sum(count for *_, tallies in heap.chunks.totals() for count, _ in tallies) == len(truth)
+    mapped = sorted((chunk.base, chunk.chunk, chunk.size) for chunk in heap.mapped)
+    assert mapped == sorted((chunk.base, chunk.chunk, chunk.size) for chunk in image.mapped)
+    caches = {(cache.tid, cache.address): sorted(cache.lists) for cache in heap.glibc.tcaches}
+    expected = {
+        (cache.tid, cache.address): sorted((index, entries[0], len(entries)) for index, entries in cache.lists.items())
+        for cache in image.caches
+    }
+    assert caches == expected
+    if any(cache.lists for cache in image.caches):
+        assert heap.glibc.safe_linking == image.glibc.safe_linking
+    assert check(heap).ok
+
+
+def books(row: dict[str, Any]) -> dict[str, Any]:
+    """Return an arena's figures of an answer, without its place in it and the lists of its parts."""
+    return {key: value for key, value in row.items() if key not in ("index", "heaps", "bins")}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
+def test_every_chunk(glibc: Glibc, shape: str, rng: random.Random, tmp_path: Path) -> None:
+    """State and size of every block, every mmapped chunk, every list of every thread's cache."""
+    image = Image(glibc, rng, shape)
+    with heap_of(str(image.save(tmp_path / "core"))) as heap:
+        compare(heap, image)
+
+
+@pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
+def test_answers(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """What the commands print: arenas, mmapped chunks, totals, holes, and that nothing is damaged."""
+    image = Image(glibc, rng, rng.choice(SHAPES))
+    core = str(image.save(tmp_path / "core"))
+    answer = ask("arenas", core)
+    rows = {row["address"]: books(row) for row in answer["arenas"]}
+    assert rows == {arena.address: expected_arena(arena) for arena in image.arenas}
+    mapped = sum(chunk.size for chunk in image.mapped)
+    assert answer["mmapped"] == {"count": len(image.mapped), "bytes": mapped}
+    assert answer["total"]["system"] == sum(arena.system for arena in image.arenas) + mapped
+    holes = ask("holes", core, "--min=1", "--top=1000000")
+    assert [(hole["address"], hole["size"]) for hole in holes["holes"]] == image.holes()
+    assert ask("check", core)["ok"] is True
+
+
+@pytest.mark.parametrize("glibc", [glibc for glibc in GLIBCS if glibc.par.hp_pagesize], ids=lambda glibc: glibc.name)
+def test_huge_pages(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """glibc.malloc.hugetlb=2: heaps, extents and mmapped chunks of 2 MiB pages; thread heaps lie at each 8 MiB."""
+    image = Image(glibc, rng, "no sbrk", threads=2, arenas=2, huge=2 << 20)
+    with heap_of(str(image.save(tmp_path / "core"))) as heap:
+        compare(heap, image)
+
+
+@pytest.mark.parametrize("glibc", [g for g in GLIBCS if g.cache and g.cache.remaining], ids=lambda glibc: glibc.name)
+def test_large_chunks_in_caches(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """glibc.malloc.tcache_max: chunks up to 4 MiB wait in caches, since 2.43 mmapped ones among them."""
+    image = Image(glibc, rng, rng.choice(SHAPES), large_caches=True)
+    with heap_of(str(image.save(tmp_path / "core"))) as heap:
+        compare(heap, image)
+
+
+@pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
+def test_before_the_first_malloc(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """A program that has not called malloc yet: an arena that holds nothing."""
+    image = Image(glibc, rng, "unused", threads=1, arenas=1)
+    core = str(image.save(tmp_path / "core"))
+    rows = ask("arenas", core)["arenas"]
+    assert [books(row) for row in rows] == [expected_arena(image.arenas[0])]
+    assert ask("check", core)["ok"] is True
+
+
+@pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
+def test_lone_fencepost(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """Heaps that ended with a top of 48 bytes: 32 that nobody gets any more, and one fencepost of size 0."""
+    image = Image(glibc, rng, arenas=2, lone_fenceposts=True)
+    with heap_of(str(image.save(tmp_path / "core"))) as heap:
+        compare(heap, image)

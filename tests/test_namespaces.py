@@ -1,0 +1,138 @@
+"""Programs whose files are not where their paths lead here: another root, libraries replaced or removed underneath."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import kernel
+import programs
+import pytest
+from elftools.elf.elffile import ELFFile
+from library import heap_of
+from programs import Running, ask, running
+from test_oracle_arenas import Table, check_figures, check_states
+from test_oracle_ledger import check_families, roots
+
+THREADS = 3
+LDD = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a root folder with recorder.c and the libraries that it needs, and nothing else."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "chroot", "ldd"))):
+        pytest.skip("needs root, unshare, chroot and ldd")
+    folder, program = tmp_path / "root", programs.build("recorder")
+    for path in LDD.findall(subprocess.run(["ldd", str(program)], capture_output=True, text=True).stdout):
+        copy = folder / path.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    shutil.copy(program, folder / "recorder")
+    return folder
+
+
+@pytest.fixture
+def inside(root: Path, rng: random.Random, tmp_path: Path) -> Iterator[Running]:
+    """Yield recorder.c at rest in a mount namespace and a root of its own; its table is root/table."""
+    arguments = (THREADS, rng.getrandbits(30), 20_000, 2000, 300_000, 0, "/table")
+    command = ["unshare", "-m", "chroot", str(root), "/recorder", *map(str, arguments)]
+    with running(command, tmp_path) as target:
+        yield target
+
+
+def libc_of(root: Path) -> Path:
+    """Return the C library of a root."""
+    return next(root.rglob("libc.so*"))
+
+
+def other_build(library: Path) -> bytes:
+    """Return the bytes of an ELF file with another build-id: what a package upgraded underneath looks like."""
+    data = bytearray(library.read_bytes())
+    with library.open("rb") as stream:
+        section = ELFFile(stream).get_section_by_name(".note.gnu.build-id")
+        assert section is not None
+        last = section["sh_offset"] + section["sh_size"] - 1
+    data[last] ^= 0xFF
+    return bytes(data)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put another file in the place of one, as package managers do."""
+    path.with_suffix(".new").write_bytes(data)
+    path.with_suffix(".new").rename(path)
+
+
+def check_all(target: Running, root: Path) -> None:
+    """Arenas, states of all pointers and the ledger are as they are anywhere."""
+    answer = ask("", str(target.pid))
+    check_families(answer["ledger"])
+    assert roots(answer["ledger"], "resident") == kernel.rollup(target.pid)[0]
+    check_figures(ask("arenas", str(target.pid)), target)
+    assert ask("check", str(target.pid))["ok"]
+    check_states(str(target.pid), Table(root / "table"), THREADS)
+
+
+def check_files(target: Running) -> int:
+    """Every file that is trusted has the build-id that is in memory; return how many are."""
+    trusted = 0
+    with heap_of(str(target.pid)) as heap:
+        for loaded in heap.target.objects:
+            if loaded.file is not None:
+                with open(loaded.file, "rb") as stream:
+                    section = ELFFile(stream).get_section_by_name(".note.gnu.build-id")
+                    assert section is not None and section.data()[16:].hex() == loaded.build_id
+                trusted += 1
+    return trusted
+
+
+def test_another_root(inside: Running, root: Path) -> None:
+    """All files are found, and all is answered."""
+    check_all(inside, root)
+    assert check_files(inside) == 3
+
+
+def test_core_from_another_root(inside: Running, root: Path) -> None:
+    """The paths in its cores are of that root, and lead to other files here, or nowhere."""
+    table = Table(root / "table")
+    check_states(str(inside.gcore()), table, THREADS)
+    inside.directory = root  # where the program is, to leave its core
+    path = inside.kernel_core()
+    check_states(str(path), table, THREADS)
+    with heap_of(str(path)) as heap:
+        assert [loaded.path for loaded in heap.target.objects if loaded.path == "/recorder"]
+
+
+@pytest.mark.parametrize("linked", [True, False], ids=["kernel's links", "paths only"])
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_files_changed_underneath(
+    how: str, linked: bool, inside: Running, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library in memory is none of those on disk: through the kernel's links it is there still, by its path not."""
+    if not linked:  # as without CAP_CHECKPOINT_RESTORE
+        monkeypatch.setattr("gdbheap.target.process.map_file", lambda folder, mapping: folder.path("map_files/none"))
+    before = kernel.rollup(inside.pid)
+    libc = libc_of(root)
+    if how == "replaced":
+        replace(libc, other_build(libc))
+    else:
+        shutil.rmtree(libc.parent)
+        (root / "recorder").unlink()
+    found = check_files(inside)
+    assert found == 3 if linked else found < 3
+    check_states(str(inside.pid), Table(root / "table"), THREADS)
+    check_all(inside, root)
+    if linked:  # without, what is not resident of a file can only be read through the process
+        assert kernel.rollup(inside.pid) == before
+
+
+def test_paths_of_a_chroot_without_links(inside: Running, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel tells a chroot's paths as they are here: they do without its links."""
+    monkeypatch.setattr("gdbheap.target.process.map_file", lambda folder, mapping: folder.path("map_files/none"))
+    assert check_files(inside) == 3
+    check_states(str(inside.pid), Table(root / "table"), THREADS)

@@ -1,0 +1,302 @@
+"""Programs whose malloc is not glibc's: said so, glibc's arenas empty, and the books of the address space balanced.
+
+The oracles are the allocator's own report, the program's table of what it holds, and the kernel's smaps.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import random
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kernel
+import programs
+import pytest
+from programs import FORMS, Running, ask, running
+from test_oracle_ledger import check_families, line_of, roots, virtual_size
+
+from gdbheap.allocators.other import find_other
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.target import Target
+
+LIBRARIES = {"jemalloc": ("jemalloc",), "tcmalloc": ("tcmalloc_minimal", "tcmalloc"), "mimalloc": ("mimalloc",)}
+FUNCTIONS = {"jemalloc": "mallocx", "tcmalloc": "tc_malloc", "mimalloc": "mi_malloc"}
+by_name = pytest.mark.parametrize("name", LIBRARIES)
+MUSL = ("dynamic", "static", "static, stripped")
+
+
+def library(name: str) -> str:
+    """Return the soname of an allocator; skip the test where it is not installed."""
+    found = next(filter(None, map(ctypes.util.find_library, LIBRARIES[name])), None)
+    if found is None:
+        pytest.skip(f"no library of {name} here")
+    return found
+
+
+def holder(rng: random.Random, directory: Path, executable: Path | None = None) -> list[str]:
+    """Return the command that runs holder.c; its table is ``directory``/table."""
+    program = executable or programs.build("holder")
+    return [str(program), str(rng.getrandbits(30)), str(rng.randrange(5000, 20000)), str(directory / "table")]
+
+
+def table(directory: Path) -> list[tuple[int, int]]:
+    """Return (pointer, requested) of every block that the program holds."""
+    return list(struct.iter_unpack("<QQ", (directory / "table").read_bytes()))
+
+
+def told(target: Running, what: str) -> int:
+    """Return a figure of the allocator's own report."""
+    (found,) = [line.split()[1] for line in target.stderr.splitlines() if line.split()[0] == what]
+    return int(found)
+
+
+def held_pages(directory: Path) -> int:
+    """Return the bytes of the pages that the large blocks lie on; the program wrote all of them.
+
+    Blocks of less than a page may lie in a program's file: musl uses the rest of the last page of its data.
+    """
+    large = [(start, size) for start, size in table(directory) if size > kernel.PAGE]
+    pages = {page for start, size in large for page in range(start >> 12, ((start + size - 1) >> 12) + 1)}
+    return len(pages) * kernel.PAGE
+
+
+def private_memory(pid: int) -> tuple[int, int]:
+    """Return (size, Rss) of all memory that is private, writable and of no file, by smaps: no allocator has more."""
+    sizes, inside = [0, 0], False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0]:
+            inside = words[1].startswith("rw") and words[1].endswith("p") and words[4] == "0"
+        elif inside and words[0] in ("Size:", "Rss:"):
+            sizes[words[0] == "Rss:"] += int(words[1]) * 1024
+    return sizes[0], sizes[1]
+
+
+def check_ledger(target: Running, name: str, directory: Path) -> dict[str, Any]:
+    """Compare the ledger of a process with the kernel's books and the program's table; return the answer."""
+    answer = ask("", str(target.pid))
+    check_families(answer["ledger"])
+    assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
+    assert roots(answer["ledger"], "virtual") == virtual_size(target)
+    line, (size, rss) = line_of(answer, f"other.{name}"), private_memory(target.pid)
+    assert line["parent"] == "other" and line["name"].endswith("and other anonymous memory")
+    assert held_pages(directory) <= line["resident"] <= rss and line["virtual"] <= size
+    return answer
+
+
+def check_empty(target: str, name: str) -> None:
+    """The answers about glibc's malloc: nothing, whose malloc it is, and the status of a whole answer."""
+    arenas, holes, check = ask("arenas", target), ask("holes", target, "--min=1"), ask("check", target)
+    assert len(arenas["arenas"]) == 1
+    counted = [value for key, value in arenas["arenas"][0].items() if key != "address"]
+    assert set(counted) == {0} and arenas["total"] == {"system": 0, "in_use": 0}
+    assert arenas["mmapped"] == {"count": 0, "bytes": 0}
+    assert [hole for hole in holes["holes"] if hole["allocator"] == "glibc"] == []
+    assert check["ok"] and check["chunks"] == 0
+    for answer in (arenas, holes, check):
+        assert any(f"malloc here is {name}'s" in warning for warning in answer["warnings"]), answer["warnings"]
+
+
+def facts(target: str) -> dict[str, dict[str, Any]]:
+    """Return the facts of ``heap info`` by name."""
+    return {fact["fact"]: fact for fact in ask("info", target)["facts"]}
+
+
+@by_name
+def test_preloaded(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Its memory has a line of its own, which holds what it says it has mapped; glibc's arenas are empty."""
+    with running(holder(rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        answer = check_ledger(target, name, tmp_path)
+        line = line_of(answer, f"other.{name}")
+        assert line["virtual"] >= told(target, "mapped")
+        assert line_of(answer, "glibc")["virtual"] == 0
+        assert [finding["id"] for finding in answer["findings"]] == ["other-allocator"]
+        assert answer["findings"][0]["bytes"] == line["resident"]
+        check_empty(str(target.pid), name)
+        fact = facts(str(target.pid))["other allocator"]
+        assert fact["value"] == name and FUNCTIONS[name] in fact["source"] and "empty" in fact["confirmed"]
+
+
+@by_name
+@pytest.mark.parametrize("form", FORMS)
+def test_blocks_are_in_it(form: str, name: str, rng: random.Random, tmp_path: Path) -> None:
+    """``heap at`` says of a block that it is in that memory, and that no block of glibc's is there; also in cores."""
+    with running(holder(rng, tmp_path), tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        where = target.as_form(form)
+        for pointer, _ in rng.sample(table(tmp_path), 5):
+            answer = ask("at", where, hex(pointer))
+            assert answer["block"] is None and answer["mapping"]["owner"] == f"{name} and other anonymous memory"
+    if form != programs.PROCESS:
+        answer = ask("", where)
+        check_families(answer["ledger"])
+        assert line_of(answer, f"other.{name}")["virtual"] >= told(target, "mapped")
+        check_empty(where, name)
+
+
+def test_under_another_name(rng: random.Random, tmp_path: Path) -> None:
+    """A library that is called otherwise shows by its functions."""
+    source = next(Path("/usr/lib").rglob(library("jemalloc")), None)
+    if source is None:
+        pytest.skip("jemalloc's file is not below /usr/lib")
+    copy = shutil.copy(source, tmp_path / "libfast.so")
+    with running(holder(rng, tmp_path), tmp_path, {"LD_PRELOAD": str(copy)}) as target:
+        check_ledger(target, "jemalloc", tmp_path)
+        check_empty(str(target.pid), "jemalloc")
+        assert "libfast.so, it has mallocx" in facts(str(target.pid))["other allocator"]["source"]
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+def test_linked_into_the_program(stripped: bool, rng: random.Random, tmp_path: Path) -> None:
+    """jemalloc as a part of the program, which exports its functions; and stripped."""
+    archive = compiled("-print-file-name=libjemalloc.a")
+    if not os.path.isabs(archive):
+        pytest.skip("no libjemalloc.a here")
+    executable = tmp_path / "holder"
+    compiled("-O1", "-rdynamic", programs.SOURCES / "holder.c", archive, "-lm", "-lstdc++", "-o", executable)
+    if stripped:
+        subprocess.run(["strip", str(executable)], check=True)
+    with running(holder(rng, tmp_path, executable), tmp_path) as target:
+        answer = check_ledger(target, "jemalloc", tmp_path)
+        assert line_of(answer, "other.jemalloc")["virtual"] >= told(target, "mapped")
+        check_empty(str(target.pid), "jemalloc")
+
+
+def compiled(*arguments: object, compiler: str = "gcc") -> str:
+    """Run a compiler; return what it printed. Skips the test where there is no such compiler."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
+    done = subprocess.run([compiler, *map(str, arguments)], capture_output=True, text=True, timeout=programs.PATIENCE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_beside_glibcs(rng: random.Random, tmp_path: Path) -> None:
+    """A Rust program's jemalloc, which has prefixed names and leaves malloc() to glibc: both are told."""
+    source, executable = tmp_path / "prefixed.c", tmp_path / "holder"
+    source.write_text("void _rjem_mallocx(void) {}\n")
+    compiled("-O1", programs.SOURCES / "holder.c", source, "-o", executable)
+    with running(holder(rng, tmp_path, executable), tmp_path) as target:
+        answer, arenas = ask("", str(target.pid)), ask("arenas", str(target.pid))
+        fact = facts(str(target.pid))["other allocator"]
+        pointer, size = table(tmp_path)[0]
+        block = ask("at", str(target.pid), hex(pointer))["block"]
+    check_families(answer["ledger"])
+    assert line_of(answer, "other.jemalloc")["parent"] == "other" and line_of(answer, "glibc.used")["virtual"] > 0
+    assert any("jemalloc is here too" in warning for warning in arenas["warnings"])
+    assert fact["confirmed"] is None and "_rjem_mallocx" in fact["source"]
+    assert block["allocator"] == "glibc" and block["address"] == pointer and block["size"] >= size
+
+
+def test_what_the_kernel_names() -> None:
+    """Where the kernel names mappings for the allocator, they are its own and no others; elsewhere all that may be."""
+
+    def mapping(page: int, perms: str, path: str) -> Mapping:
+        return Mapping(page << 12, (page + 1) << 12, perms, 0, "00:00", 0, path)
+
+    plain, heap = mapping(10, "rw-p", ""), mapping(12, "rw-p", "[heap]")
+    others = [mapping(14, "---p", ""), mapping(16, "rw-s", ""), mapping(18, "r--p", "[vvar]")]
+    others += [mapping(20, "rw-p", "/x"), mapping(22, "rw-p", "[anon:stack_and_tls]")]
+    named = mapping(24, "rw-p", "[anon:jemalloc_pg]")
+    loaded = LoadedObject("/opt/libjemalloc.so.2", 0x1000, 0, None, [mapping(1, "r-xp", "/opt/libjemalloc.so.2")], [])
+    for own in ([plain, heap], [named]):
+        target = Target("process", mappings=Mappings([plain, heap, *others, *own[:1]]), objects=[loaded])
+        found = find_other(target, True)
+        assert found is not None and found.id == "jemalloc" and found.named == (own == [named])
+        assert [mapping for mapping in (plain, heap, *others, named) if found.owns(mapping)] == own
+        assert ("other anonymous memory" in found.title) == (own != [named])
+
+
+def test_an_allocator_that_nobody_knows(rng: random.Random, tmp_path: Path) -> None:
+    """A program with a malloc of its own is named by its file."""
+    with running(holder(rng, tmp_path, programs.build("own_malloc")), tmp_path) as target:
+        check_ledger(target, "allocator", tmp_path)
+        check_empty(str(target.pid), "own_malloc")
+
+
+@by_name
+def test_python_on_another_malloc(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """pymalloc's arenas are its own, whatever malloc is below; its objects are counted, the others' absence told."""
+    command = programs.python_program("stripped", "pools", rng.getrandbits(32), 60_000)
+    with running(command, tmp_path, {"LD_PRELOAD": library(name)}) as target:
+        answer, pools, objects = (ask(noun, str(target.pid)) for noun in ("", "pools", "pyobjects"))
+        check_families(answer["ledger"])
+        assert roots(answer["ledger"], "resident") == kernel.rollup(target.pid)[0]
+        check_empty(str(target.pid), name)
+    assert line_of(answer, "pymalloc")["virtual"] == pools["arenas"] * pools["arena_size"]
+    assert line_of(answer, "pymalloc.used")["virtual"] == sum(row["used"] * row["size"] for row in pools["classes"])
+    assert objects["total"]["count"] > 1000
+    assert any(f"{name}'s blocks are not walked" in warning for warning in objects["warnings"])
+
+
+@pytest.mark.parametrize("name", ["idle", "recorder"])
+def test_glibc_alone_is_not_another(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Without another allocator there is no line and no fact of one."""
+    arguments = (1, rng.getrandbits(30), 1000, 100, 20_000, 0, tmp_path / "table") if name == "recorder" else ()
+    with running(programs.c_program(name, *arguments), tmp_path) as target:
+        answer = ask("", str(target.pid))
+        assert not [line for line in answer["ledger"] if line["parent"] == "other"]
+        assert "other allocator" not in facts(str(target.pid))
+
+
+def test_malloc_never_called(rng: random.Random, tmp_path: Path) -> None:
+    """glibc's arena before its first use: zeros, at the address where it is found by its bins in another process."""
+    with running(programs.c_program("idle"), tmp_path) as target:
+        answer, idle = ask("arenas", str(target.pid)), facts(str(target.pid))
+        idle_libc = libc_base(target.pid)
+        core = ask("arenas", target.as_form(programs.KERNEL_CORE))
+    with running(holder(rng, tmp_path), tmp_path) as target:
+        busy, busy_libc = facts(str(target.pid)), libc_base(target.pid)
+    assert answer["arenas"] == core["arenas"] and len(answer["arenas"]) == 1
+    assert {value for key, value in answer["arenas"][0].items() if key != "address"} == {0}
+    assert any("holds nothing" in warning for warning in answer["warnings"])
+    for fact in ("main_arena", "mp_"):
+        assert int(idle[fact]["value"], 16) - idle_libc == int(busy[fact]["value"], 16) - busy_libc
+    assert idle["malloc_state"]["value"] == busy["malloc_state"]["value"]
+
+
+def libc_base(pid: int) -> int:
+    """Return where libc is loaded."""
+    return min(mapped.start for mapped in kernel.maps(pid) if "libc.so" in mapped.path)
+
+
+@pytest.fixture(scope="module", params=MUSL)
+def musl_program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return holder.c built with musl."""
+    executable: Path = tmp_path_factory.mktemp("musl") / "holder"
+    flags = ["-static"] if request.param.startswith("static") else []
+    compiled("-O1", *flags, programs.SOURCES / "holder.c", "-o", executable, compiler="musl-gcc")
+    if "stripped" in request.param:
+        subprocess.run(["strip", str(executable)], check=True)
+    return executable
+
+
+@pytest.fixture
+def musl(musl_program: Path, rng: random.Random, tmp_path: Path) -> Iterator[Running]:
+    """Yield it at rest."""
+    with running(holder(rng, tmp_path, musl_program), tmp_path) as target:
+        yield target
+
+
+def test_musl(musl: Running, tmp_path: Path) -> None:
+    """Its malloc is not supported, in one line; the ledger of mappings is answered all the same."""
+    for noun in ("arenas", "holes", "check"):
+        done = programs.gdbheap(noun, str(musl.pid))
+        assert done.returncode == 5 and done.stdout == "", done.stdout
+        assert len(done.stderr.splitlines()) == 1 and "musl's malloc is not supported" in done.stderr
+    answer = check_ledger(musl, "musl", tmp_path)
+    assert any("musl's malloc is not supported" in warning for warning in answer["warnings"])
+    pointer, _ = max(table(tmp_path), key=lambda block: block[1])
+    assert ask("at", str(musl.pid), hex(pointer))["mapping"]["owner"] == "musl and other anonymous memory"
+
+
+def test_musl_in_a_core(musl: Running) -> None:
+    """The same is known of its core."""
+    done = programs.gdbheap("arenas", musl.as_form(programs.KERNEL_CORE))
+    assert done.returncode == 5 and "musl's malloc is not supported" in done.stderr
