@@ -13,7 +13,7 @@ import pytest
 from images.heap import FREE_STATES, SHAPES, Arena, Image
 from images.layouts import GLIBCS, Glibc
 from library import chunks_at, heap_of
-from programs import ask
+from programs import ask, c_program, running
 
 from gdbheap.answers.check import check
 from gdbheap.heap import Heap
@@ -110,3 +110,12 @@ def test_lone_fencepost(glibc: Glibc, rng: random.Random, tmp_path: Path) -> Non
     image = Image(glibc, rng, arenas=2, lone_fenceposts=True)
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
         compare(heap, image)
+
+
+def test_program_without_malloc(tmp_path: Path) -> None:
+    """A real one, on the glibc of this machine."""
+    with running(c_program("idle"), tmp_path) as target:
+        answer = ask("arenas", str(target.pid))
+        assert [(row["system"], row["used_chunks"]) for row in answer["arenas"]] == [(0, 0)]
+        assert answer["mmapped"] == {"count": 0, "bytes": 0}
+        assert ask("check", str(target.pid))["ok"] is True
