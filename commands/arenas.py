@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers import arenas
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.declaration import Command, Option, Options, Shown
 from gdbheap.heap import Heap
 from gdbheap.report.arenas import render
 
@@ -11,21 +11,31 @@ __all__ = ["COMMAND"]
 
 
 def _answer(heap: Heap, options: Options) -> arenas.Arenas:
-    return arenas.arenas(heap)
+    return arenas.arenas(heap, options.detail)
 
 
 def _render(shown: Shown[arenas.Arenas]) -> str:
-    return render(shown.answer, shown.style, shown.left_out)
+    return render(shown.answer, shown.style, shown.left_out, shown.options.detail)
 
+
+ABOUT = "also list each arena's heaps, its free lists by kind, and the threads' caches"
+DETAIL = Option("--detail", "detail", "", ABOUT)
 
 COMMAND = Command(
     noun="arenas",
     question="What does malloc hold in each arena, by malloc_stats' own definitions?",
     text="""A row an arena: what it has from the kernel (system), what malloc_stats() calls in use, and how the rest is
-    kept. malloc_stats() counts blocks that wait in a thread's tcache as in use, blocks in fast bins as free.""",
+    kept. malloc_stats() counts blocks that wait in a thread's tcache as in use, blocks in fast bins as free. The column
+    %system is the share of all that malloc has from the kernel, whether it is resident or not.
+
+    In JSON each arena also has heaps, a list of {start, end, size, top}, and bins, one of {kind, chunks, bytes} with
+    the kinds fast, tcache and bins (with --detail unsorted, small and large in place of bins); threads is a list of
+    {tid, name, address, arena, chunks, bytes}: the caches of threads, in which arena they lie, and what waits in them,
+    from whatever arena.""",
     example="heap arenas --sort=free",
     answer=_answer,
     render=_render,
+    options=(DETAIL,),
     rows="arenas",
     listed="arenas",
     sorts={

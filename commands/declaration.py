@@ -26,7 +26,8 @@ NOTHING_LISTED = "accepted by every command; this one lists nothing that it coul
 
 @dataclass
 class Options:
-    """What was typed. ``top`` None: all rows; ``sort`` "": the command's own order; sizes in bytes."""
+    """What was typed. ``top`` None: all rows; ``sort`` "": the command's own order; sizes in bytes; ``states``,
+    ``arena`` (an index) and ``type`` (a pattern) say which chunks are meant."""
 
     json: bool = False
     exact: bool = False
@@ -35,6 +36,12 @@ class Options:
     minimum: int = 0
     address: int | None = None
     seccomp: bool = False
+    detail: bool = False
+    states: tuple[str, ...] = ()
+    maximum: int | None = None
+    arena: int | None = None
+    type: str | None = None
+    fit: int | None = None
 
 
 @dataclass(frozen=True)

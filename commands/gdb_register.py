@@ -237,7 +237,24 @@ def _style(options: Options, rss: int | None) -> Style:
     return Style(whole.exact, width, whole.bold and bool(gdb.parameter("style enabled")), rss)
 
 
-class HeapCommand(gdb.Command):
+class _Words(gdb.Command):
+    """A command of gdb whose line is words; asked for help it prints its own."""
+
+    def invoke(self, line: str, from_tty: bool) -> None:
+        """Do what the line says. Raises gdb.GdbError with one line."""
+        with _one_line():
+            words = split(line)
+            if wants_help(words):
+                _write(f"{self.__doc__}\n")
+            else:
+                self.run(words)
+
+    def run(self, words: list[str]) -> None:
+        """What the command does; a subclass says."""
+        raise NotImplementedError
+
+
+class HeapCommand(_Words):
     """One command of gdb, made from its declaration."""
 
     def __init__(self, command: Command[Any], prefix: str) -> None:
@@ -246,18 +263,13 @@ class HeapCommand(gdb.Command):
         self.__doc__ = help_text(command, self.called)
         super().__init__(self.called, gdb.COMMAND_DATA, prefix=not command.noun)
 
-    def invoke(self, line: str, from_tty: bool) -> None:
-        """Answer, print, and remember the exit status. Raises gdb.GdbError with one line."""
-        with _one_line():
-            words = split(line)
-            if wants_help(words):
-                _write(f"{self.__doc__}\n")
-                return
-            options = self._options(words)
-            answered = _ask(self.command, options)
-            _quiet_end(options)
-            _write(present(answered, _style(options, answered.about.rss)) + "\n")
-            STATUS.note(status_of(answered))
+    def run(self, words: list[str]) -> None:
+        """Answer, print, and remember the exit status."""
+        options = self._options(words)
+        answered = _ask(self.command, options)
+        _quiet_end(options)
+        _write(present(answered, _style(options, answered.about.rss)) + "\n")
+        STATUS.note(status_of(answered))
 
     def _options(self, words: list[str]) -> Options:
         options, _, left = parse(self.command, words, self.called)
@@ -283,24 +295,19 @@ def _quiet_end(options: Options) -> None:
             gdb.execute("set print inferior-events off", to_string=True)
 
 
-class AttachCommand(gdb.Command):
+class AttachCommand(_Words):
     """``heap attach PID``."""
 
     def __init__(self, prefix: str) -> None:
         self.__doc__ = ATTACH_HELP.format(prefix=prefix)
         super().__init__(f"{prefix} attach", gdb.COMMAND_RUNNING)
 
-    def invoke(self, line: str, from_tty: bool) -> None:
-        """Attach. Raises gdb.GdbError with one line."""
-        with _one_line():
-            words = split(line)
-            if wants_help(words):
-                _write(f"{self.__doc__}\n")
-                return
-            if len(words) != 1 or not words[0].isdecimal():
-                raise UsageError("heap attach: which process? heap attach PID")
-            attach(int(words[0]))
-            STATUS.had_target = True
+    def run(self, words: list[str]) -> None:
+        """Attach."""
+        if len(words) != 1 or not words[0].isdecimal():
+            raise UsageError("heap attach: which process? heap attach PID")
+        attach(int(words[0]))
+        STATUS.had_target = True
 
 
 def _is_taken(name: str) -> bool:

@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 from gdbheap.answers import holes
-from gdbheap.commands.declaration import MINIMUM, Command, Options, Shown
+from gdbheap.commands.declaration import MINIMUM, Command, Option, Options, Shown
 from gdbheap.heap import Heap
 from gdbheap.report.holes import render
+from gdbheap.report.numbers import parse_size
 
 __all__ = ["COMMAND"]
 
 
 def _answer(heap: Heap, options: Options) -> holes.Holes:
     """Neighbours are described only for what is listed, which takes the list in the answer's own order: by size."""
-    return holes.holes(heap, options.minimum, options.top if options.sort == "size" else None)
+    return holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
 
 
 def _render(shown: Shown[holes.Holes]) -> str:
     return render(shown.answer, shown.style, shown.options.minimum)
 
 
+FIT = Option(
+    "--fit", "fit", "SIZE",
+    "also say whether malloc(SIZE) would be served from what malloc has, by which chunk, and what it would take if not",
+    parse_size,
+)  # fmt: skip
+
 COMMAND = Command(
     noun="holes",
     question="Which free memory is not given back, where is it, and what pins it?",
     text="""A hole is a maximal run of bytes inside an arena that nobody holds, whatever list its pieces are on; the top
     of a heap is not a hole. A row a hole: how much of it is resident, and the blocks below and above it that are held.
-    The figures in the total are those of all holes that match, also when --top cuts the list.""",
+    The figures in the total are those of all holes that match, also when --top cuts the list.
+
+    malloc takes a single free chunk for a request, and a hole may consist of several: what waits in thread caches and
+    fast bins is not merged with its neighbours. --fit=SIZE looks at single chunks as malloc does: in a thread's cache
+    and the fast bin if one of exactly this size is there, else the smallest in bins that suffices, then the top chunk,
+    then a larger heap or, from mmap_threshold on, a mapping of its own. Before a request of more than 1,000 bytes it
+    merges what is in fast bins. Between chunks of the same size, and where the last request left a rest behind, malloc
+    may take another one than the one named.
+
+    In JSON, "fit" is null or {request, chunk, mmapped, fits, mmap_threshold, arenas, cached, nearest}: chunk is the
+    size with the header; arenas is a list of {index, best: {address, size} or null, top, short_by, mmapped, grows_by},
+    cached one of {tid, address}, nearest (the largest chunks of arenas where none suffices) one of {address, size,
+    arena, short_by}.""",
     example="heap holes --min=1M",
     answer=_answer,
     render=_render,
-    options=(MINIMUM,),
+    options=(MINIMUM, FIT),
     defaults={"minimum": 1 << 20},
     rows="holes",
     listed="holes",

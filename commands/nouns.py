@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbheap.commands import arenas, at, check, heap, holes, info, pools, pyobjects, stats
+from gdbheap.commands import arenas, at, check, chunks, heap, holes, info, pools, pyobjects, sizes, stats
 from gdbheap.commands.declaration import Command
 
 __all__ = ["COMMANDS", "HEAP"]
@@ -16,6 +16,8 @@ _NOUNS: tuple[Command[Any], ...] = (
     arenas.COMMAND,
     stats.COMMAND,
     holes.COMMAND,
+    sizes.COMMAND,
+    chunks.COMMAND,
     pools.COMMAND,
     pyobjects.COMMAND,
     at.COMMAND,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from gdbheap import _native
+from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
+from gdbheap.allocators.inside import threads_inside
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.allocators.stacks import Stack, find_stacks
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
@@ -15,9 +18,13 @@ from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
 from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.target.target import Damage, Target
+from gdbheap.target.target import Damage, Target, Thread
 
 Progress = Callable[[str, int, int], object]
+
+CAUGHT = "caught inside malloc"
+# A thread in the middle of malloc or free leaves a few words of a few chunks as they must not stay.
+MOST_CAUGHT = 16
 
 
 class Heap:
@@ -87,6 +94,17 @@ class Heap:
         """glibc's malloc after the walk over its arenas."""
         self.glibc.walk(self._labelled("walking glibc's heaps"))
         return self.glibc
+
+    @property
+    def bins(self) -> Bins:
+        """The bins of every arena, followed and checked."""
+        follow = self._labelled("following the bins")
+        found: Bins = self._part("bins", lambda: Bins(self.target.space, self.glibc, self.chunks, follow))
+        return found
+
+    def lists_of(self, chunks: Sequence[tuple[int, int, str]]) -> list[str | None]:
+        """The free list that each chunk (header, size, state) is on, None for one that is on none."""
+        return list_names(chunks, lambda: self.bins)
 
     @property
     def stacks(self) -> list[Stack]:
@@ -179,11 +197,24 @@ class Heap:
 
     @property
     def damage(self) -> list[Damage]:
-        """All damage met so far."""
-        parts = [self._parts[name] for name in ("glibc", "pymalloc") if name in self._parts]
-        return self.target.damage + [damage for part in parts for damage in part.damage]
+        """All damage met so far. What a thread that stands inside malloc may have left half done is named so."""
+        parts = [self._parts[name] for name in ("glibc", "bins") if name in self._parts]
+        found = [damage for part in parts for damage in part.damage]
+        if found and self._is_caught(len(found)):
+            found = [replace(damage, what=f"{CAUGHT}: {damage.what}") for damage in found]
+        python = self._parts["pymalloc"].damage if "pymalloc" in self._parts else []
+        return self.target.damage + found + python
+
+    def _is_caught(self, places: int) -> bool:
+        """Whether threads that stand inside malloc explain so many places; each can have left only a few."""
+        inside: list[Thread] = self._part("threads inside malloc", lambda: threads_inside(self.target, self.glibc))
+        if not inside or places > MOST_CAUGHT * len(inside):
+            return False
+        names = ", ".join(str(thread.tid) for thread in inside[:5]) + (", …" if len(inside) > 5 else "")
+        self.note(f"stopped inside malloc: thread {names}; lists and sizes may be half changed there")
+        return True
 
     @property
     def partial(self) -> bool:
         """Whether an answer may lack something: then the exit status is 1."""
-        return self.target.partial or bool(self.damage)
+        return self.target.partial or any(not damage.what.startswith(CAUGHT) for damage in self.damage)

@@ -78,10 +78,10 @@ class Running:
     def _rests(self) -> bool:
         return Path(f"/proc/{self.pid}/syscall").read_text().startswith(RESTING)
 
-    def go_on(self) -> None:
+    def go_on(self, line: str = "") -> None:
         """Let a program that reads standard input run to its next rest."""
         assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
+        self.process.stdin.write(f"{line}\n".encode())
         self.process.stdin.flush()
         while Path(f"/proc/{self.pid}/syscall").read_text().startswith(RESTING[1]) and self._unread():
             time.sleep(0.01)

@@ -20,7 +20,7 @@ import pytest
 from gdb_side import runs
 from programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
 
-NOUNS = ("arenas", "stats", "holes", "pools", "pyobjects", "at", "check", "info")
+NOUNS = ("arenas", "stats", "holes", "sizes", "chunks", "pools", "pyobjects", "at", "check", "info")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,9 @@ def test_version_help_and_script() -> None:
         (["holes", "{pid}", "--top=-1"], 2),
         (["pools", "{pid}", "--sort=colour"], 2),
         (["-x", "{pid}"], 2),
+        (["chunks", "{pid}", "--max=lots"], 2),
+        (["chunks", "{pid}", "--type"], 2),
+        (["holes", "{pid}", "--fit=9000000T"], 2),
         (["arenas", "{pid}", "more"], 2),
         (["at", "{pid}"], 2),
         (["at", "{pid}", "here"], 2),

@@ -15,7 +15,11 @@ from gdb_side import batch, compiled, documents, executed, gdb, home, needs_gdb,
 from programs import FORMS, GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask, c_program, python_program, running
 
 pytestmark = needs_gdb
-ASKED = ("", "arenas", "holes --min=64K", "pools", "pyobjects --top=50", "check", "info", "holes --min=1K --sort=arena")
+ASKED = (
+    "", "arenas", "holes --min=64K", "pools", "pyobjects --top=50", "check", "info", "holes --min=1K --sort=arena",
+    "sizes", "sizes --sort=used --top=3", "chunks --state=used,tcache --min=600 --top=200",
+    "chunks --type=byte* --sort=address", "holes --fit=8880819",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +96,10 @@ def test_address_is_any_expression(target: Running, environment: dict[str, str])
         ("heap at 16", 2, "0x10"),
         ("heap at 1 +", 2, "1 +"),
         ("heap attach", 2, "PID"),
+        ("heap attach 1 2", 2, "PID"),
+        ("heap chunks --state=busy", 2, "busy"),
+        ("heap chunks --arena=99", 2, "99"),
+        ("heap holes --fit=16000000T", 2, "malloc refuses"),
     ],
 )
 def test_wrong_usage(command: str, status: int, words: str, target: Running, environment: dict[str, str]) -> None:
@@ -213,12 +221,12 @@ def test_name_clash(target: Running, environment: dict[str, str], tmp_path: Path
 def test_help_and_completion(target: Running, environment: dict[str, str]) -> None:
     """``help heap NOUN``, ``heap NOUN --help`` and the shell's help are of one source; nouns and options complete."""
     completed = ["complete heap ho", "complete heap holes --m", "complete heap pools --sort=u"]
-    commands = ["help heap holes", "heap holes --help", *completed]
+    commands = ["help heap holes", "heap holes --help", "heap attach --help", *completed]
     done = gdb([*attached(target), "-batch", "-x", "gdbheap", *executed(commands)], environment)
     question = "Which free memory is not given back, where is it, and what pins it?"
     assert done.stdout.count(question) == 2 and done.stdout.count("--min=SIZE: ") == 2
     lines = done.stdout.splitlines()
-    assert {"heap holes", "heap holes --min=", "heap pools --sort=used"} <= set(lines)
+    assert {"heap holes", "heap holes --min=", "heap pools --sort=used", "Usage: heap attach PID"} <= set(lines)
 
 
 SPINS = """

@@ -81,9 +81,7 @@ def state(pid: int) -> tuple[dict[str, str], list[str], list[str]]:
 
 
 @pytest.mark.parametrize("how", ["log", "closed", "all closed", "buffered", "other stream"])
-def test_captured_wherever_stderr_leads(
-    how: str, program: Path, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_captured_wherever_stderr_leads(how: str, program: Path, environment: dict[str, str], tmp_path: Path) -> None:
     """The text is captured, agrees with our figures, reaches no log, and the process is as it was."""
     with running([str(program), how], tmp_path) as started:
         before, said = state(started.pid), started.stderr
@@ -299,5 +297,3 @@ def test_many_threads(environment: dict[str, str], rng: random.Random, tmp_path:
         answer = documents(done)[0]
         assert answer["agrees"] is True and len(answer["rows"]) == 2 * (8 + 1)
         assert runs(started.pid)
-
-

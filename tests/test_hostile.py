@@ -159,9 +159,7 @@ def check(noun: str, path: Path, allowed: tuple[int, ...], *arguments: str) -> N
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("name", ["c", *KINDS])
-def test_damaged_core(
-    name: str, damage: Damage, cores: dict[str, Path], rng: random.Random, tmp_path: Path
-) -> None:
+def test_damaged_core(name: str, damage: Damage, cores: dict[str, Path], rng: random.Random, tmp_path: Path) -> None:
     """Every command on one damaged core: answered, partial, or not supported."""
     if name not in cores:
         pytest.skip(f"no {name} CPython 3.11 found")

@@ -67,6 +67,22 @@ def previous_in_use(image: Image, rng: random.Random) -> Near:
     return chunk.address, following.address + 16
 
 
+def previous_free(image: Image, rng: random.Random) -> Near:
+    """PREV_INUSE set behind a free chunk."""
+    chunk = rng.choice([chunk for chunk in image.chunks if chunk.state == "free"])
+    assert flip(image, chunk.end + 8, 0) & 1 == 1
+    return chunk.address, chunk.end + 16
+
+
+def bin_links(image: Image, rng: random.Random) -> Near:
+    """fd or bk of a free chunk, to anywhere."""
+    lists = [(address, number) for address, bins in image.bins.items() for number in bins if bins[number]]
+    address, number = rng.choice(lists)
+    chunk = rng.choice(image.bins[address][number])
+    flip(image, chunk.address + rng.choice((16, 24)), rng.randrange(64))
+    return chunk.address, chunk.end
+
+
 def tops(image: Image, rng: random.Random) -> Near:
     """The size of a top chunk; one that leads to another page of the same mapping may be an extent's."""
     top = rng.choice([chunk for chunk in image.chunks if chunk.state == "top"])
@@ -113,6 +129,8 @@ DAMAGES: tuple[Callable[[Image, random.Random], Near | None], ...] = (
     sizes,
     previous_sizes,
     previous_in_use,
+    previous_free,
+    bin_links,
     tops,
     cache_links,
     fast_links,
@@ -156,7 +174,9 @@ def assert_found(image: Image, near: Near, folder: Path, with_command: bool = Fa
     core = str(image.save(folder / "core"))
     with heap_of(core) as heap:
         assert not check(heap).ok, (image.glibc.name, [hex(address) for address in near])
+        # A chunk that looks used although it is in a bin is named by the links that lead to it.
         places = [found.address for found in heap.damage]
+        places += [int(found.found, 16) for found in heap.damage if found.what in ("fd in a bin", "bk in a bin")]
         assert any(near[0] <= place < near[1] for place in places), (near, heap.damage)
         assert_complete(heap, image)
         assert_local(heap, image, near)

@@ -59,9 +59,7 @@ CASES = {
 def recorder(case: Case, rng: random.Random, directory: Path) -> Any:
     """Start recorder.c; its table is ``directory``/table."""
     arguments = (case.threads, rng.getrandbits(30), case.operations, case.slots, case.largest, case.mode)
-    return running(
-        c_program("recorder", *arguments, directory / "table"), directory, {"GLIBC_TUNABLES": case.tunables}
-    )
+    return running(c_program("recorder", *arguments, directory / "table"), directory, {"GLIBC_TUNABLES": case.tunables})
 
 
 def malloc_stats(text: str) -> dict[str, Any]:

@@ -39,9 +39,7 @@ def answered(answer: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("objects", [300, 20_000, 150_000])
-def test_pools_equal_debugmallocstats(
-    kind: str, form: str, objects: int, rng: random.Random, tmp_path: Path
-) -> None:
+def test_pools_equal_debugmallocstats(kind: str, form: str, objects: int, rng: random.Random, tmp_path: Path) -> None:
     """Arenas, free pools, and each size class's pools, used and free blocks, after random allocations and deletions."""
     with running(python_program(kind, "pools", rng.getrandbits(32), objects), tmp_path) as target:
         truth = told(target.stderr)

@@ -10,22 +10,25 @@ from typing import Any
 
 import pytest
 
-from gdbheap.answers.arenas import Arena, Arenas, Mmapped, Total
+from gdbheap.answers.arenas import Arena, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
 from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
 from gdbheap.answers.check import Check
+from gdbheap.answers.chunks import Chunk, Chunks
+from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
 from gdbheap.answers.pools import PoolClass, Pools
 from gdbheap.answers.pyobjects import Count, PyObjects, Tally, TypeRow
+from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
 from gdbheap.commands.answering import About, Told, present
 from gdbheap.commands.declaration import Options, help_text, parse
 from gdbheap.commands.nouns import COMMANDS
 from gdbheap.errors import UsageError
 from gdbheap.layout.facts import Fact
-from gdbheap.report import arenas, at, check, holes, info, ledger, numbers, pools, pyobjects, stats
-from gdbheap.report.json import document
+from gdbheap.report import arenas, at, check, chunks, holes, info, ledger, numbers, pools, pyobjects, sizes, stats
+from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.report.tables import SHARE, Column, table
 from gdbheap.target.target import Damage
@@ -173,6 +176,85 @@ def test_arenas_add_up(shown: int, rng: random.Random) -> None:
     assert ("5 more" in text) == (shown == 4)
 
 
+def test_arenas_in_detail(rng: random.Random) -> None:
+    """Heaps, lists and threads' caches below the table, and nothing of them without --detail."""
+    whole = made_arenas(rng)
+    rows = [
+        dataclasses.replace(row, heaps=[ArenaHeap(0x5000, 0x9000, 0x4000, 0x30)], bins=[Bins("fast", 2, 64)])
+        for row in whole.arenas
+    ]
+    threads = [ThreadCache(7, "worker", 0x5010, 0, 3, 96), ThreadCache(8, "", 0x6010, None, 4, 128)]
+    answer = dataclasses.replace(whole, arenas=rows, threads=threads)
+    brief, detail = arenas.render(answer, EXACT), arenas.render(answer, EXACT, detail=True)
+    assert detail.startswith(brief) and "0x5000" not in brief and "worker" not in brief
+    heaps, lists, caches = detail.split("\n\n")[-3:]
+    assert heaps.count("0x5000") == lists.count("fast") == len(rows)
+    assert column(caches, "chunks") == ["3", "4", "7"] and column(caches, "bytes") == ["96", "128", "224"]
+    assert "main" in caches and "worker" in caches
+
+
+@pytest.mark.parametrize("shown", [40, 6])
+def test_sizes_add_up(shown: int, rng: random.Random) -> None:
+    """Ranges, and exact sizes with what is not listed, make the same total; every range holds its sizes."""
+    rows = []
+    for size in sorted(rng.sample(range(32, 1 << 20, 16), 40)):
+        used, free = rng.randrange(99), rng.randrange(99)
+        rows.append(SizeRow(size, used, free, size * used, size * free))
+    total = SizeTotal(*(sum(getattr(row, key) for row in rows) for key in ("used", "free", "used_bytes", "free_bytes")))
+    whole = Sizes(rows, total, 3, 1000, 500)
+    assert whole.ranges[0].start <= rows[0].size and rows[-1].size < whole.ranges[-1].end
+    for found in whole.ranges:
+        inside = [row for row in rows if found.start <= row.size < found.end]
+        assert found.total.used == sum(row.used for row in inside)
+    assert all(one.end == two.start for one, two in zip(whole.ranges, whole.ranges[1:]))
+    text = sizes.render(dataclasses.replace(whole, sizes=rows[:shown]), whole, EXACT)
+    for part in text.split("\n\n")[:2]:
+        for title in ("used chunks", "used bytes", "free chunks", "free bytes"):
+            adds_up(part, title)
+    assert ("34 more" in text) == (shown == 6) and "3 of them with a mapping of their own" in text
+
+
+def test_no_sizes_at_all() -> None:
+    """malloc was never called."""
+    whole = Sizes([], SizeTotal(0, 0, 0, 0), 0, 0, 0)
+    assert whole.ranges == [] and "0 chunks are used" in sizes.render(whole, whole, Style())
+
+
+@pytest.mark.parametrize("shown", [9, 2, 0])
+def test_chunks_add_up(shown: int, rng: random.Random) -> None:
+    """The rows and what is not listed make the total."""
+    rows = [Chunk(16 * i, rng.randrange(32, 1 << 30, 16), "used", None, i % 2 or None, "list") for i in range(1, 10)]
+    text = chunks.render(Chunks(rows[:shown], 9, sum(row.size for row in rows)), EXACT)
+    adds_up(text, "size")
+    assert "9 chunks match" in text and (f"{9 - shown} more" in text) == (shown < 9)
+    assert chunks.render(Chunks([], 0, 0), Style()).startswith("No chunk matches")
+
+
+def made_fit(**changes: Any) -> Fit:
+    """Return an answer for malloc(1000) in two arenas, nothing of which suffices."""
+    rows = [ArenaFit(0, None, False, 48, False, 4096), ArenaFit(1, None, False, None, True, None)]
+    return dataclasses.replace(Fit(1000, 1008, False, False, 1 << 17, rows, [], []), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ["the heap would grow", "grows by 4,096 bytes; the largest free chunk misses 48 bytes", "maps memory"]),
+        ({"mmapped": True}, ["map memory of its own for it (mmap_threshold is 131,072 bytes)"]),
+        ({"fits": True, "cached": [CachedPiece(7, 64)]}, ["in the cache of thread 7."]),
+        ({"fits": True, "arenas": [ArenaFit(0, Piece(0x50, 1008), False, None, False, None)]}, ["0x50", "takes this"]),
+        ({"fits": True, "arenas": [ArenaFit(0, None, True, 16, False, None)]}, ["takes it off the top chunk; the"]),
+        ({"nearest": [ShortPiece(0x70, 960, 1, 48)]}, ["where none suffices:", "0x70", "960", "48 bytes"]),
+    ],
+)
+def test_fit(changes: dict[str, Any], words: list[str]) -> None:
+    """The verdict first; what each arena does; the nearest misses."""
+    text = holes.render(Holes([], 0, 0, 0, 1 << 20, made_fit(**changes)), EXACT, 1 << 20)
+    assert text.startswith("malloc(1,000) needs a chunk of 1,008 bytes: ")
+    assert all(word in text for word in words), text
+    assert "No hole of" in text
+
+
 @pytest.mark.parametrize("shown", [12, 5])
 def test_holes_add_up(shown: int, rng: random.Random) -> None:
     """The same for holes; the neighbour that pins the most is named without its address."""
@@ -296,7 +378,9 @@ def test_document() -> None:
     """The envelope first, then the answer's keys; a key that would hide one of the envelope's is refused."""
     content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3))
     assert list(content) == ["command", "target", "warnings", "damage", "ok", "regions", "chunks", "pools"]
-    assert content["damage"] == [{"address": 1, "what": "a", "expected": "b", "found": "c"}]
+    assert json.loads(text_of(content))["damage"] == [{"address": 1, "what": "a", "expected": "b", "found": "c"}]
+    with pytest.raises(TypeError, match="object"):
+        text_of({"wrong": object()})
 
     @dataclasses.dataclass
     class Wrong:
@@ -324,7 +408,10 @@ def test_declarations(noun: str, rng: random.Random) -> None:
     command = COMMANDS[noun]
     text = help_text(command)
     assert text.splitlines()[0] == command.question and "Example:" in text
-    values: dict[str, Any] = {"--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M"}
+    values: dict[str, Any] = {
+        "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
+        "--state": "used,free", "--arena": "1", "--type": "m.*",
+    }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text
         value = values.get(option.name)
@@ -351,6 +438,11 @@ def test_wrong_options(words: list[str]) -> None:
 def test_defaults() -> None:
     """The documented ones: --min=1M for holes, --top=20 for pyobjects; 0 lists all, and so does a document."""
     assert parse(COMMANDS["holes"], [])[0] == Options(minimum=1 << 20, sort="size")
+    assert parse(COMMANDS["holes"], ["--fit=8M"])[0].fit == 8 << 20
+    assert parse(COMMANDS["chunks"], [])[0] == Options(top=20, sort="size")
+    assert parse(COMMANDS["chunks"], ["--arena=main", "--state=free,top"])[0] == Options(
+        top=20, sort="size", arena=0, states=("free", "top")
+    )
     assert parse(COMMANDS["pyobjects"], [])[0] == Options(top=20, sort="together")
     assert parse(COMMANDS["pyobjects"], ["--json"])[0].top is None
     assert parse(COMMANDS["pyobjects"], ["--json", "--top=3"])[0].top == 3

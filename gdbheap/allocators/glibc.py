@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Callable
 
 from gdbheap import _native
@@ -33,6 +34,7 @@ HEADER = 16
 VERSION_MARK = b"stable release version "
 
 Progress = Callable[[int, int], object]
+RegionTotals = tuple[int, int, int, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,13 @@ class Stretch:
 
 @dataclass(frozen=True)
 class ArenaTotals:
-    """One arena by ``malloc_stats``' definitions; sizes in bytes, headers included."""
+    """One arena; sizes in bytes, headers included. ``system`` and ``in_use`` are ``malloc_stats``' "system bytes" and
+    "in use bytes": all but top, bins and fast bins; thread caches count as in use there."""
 
     index: int
     address: int
     system: int
+    in_use: int
     free: int
     fast: int
     tcache: int
@@ -61,10 +65,25 @@ class ArenaTotals:
     used_chunks: int
     free_chunks: int
 
-    @property
-    def in_use(self) -> int:
-        """``malloc_stats``' "in use bytes": all but top, bins and fast bins; thread caches count as in use there."""
-        return self.system - self.free - self.fast - self.top
+
+@dataclass(frozen=True)
+class ArenaHeap:
+    """Memory of one arena: [start, end), of which chunks lie from ``chunks`` on; up to ``reserve`` it may grow."""
+
+    arena: int
+    start: int
+    chunks: int
+    end: int
+    reserve: int
+
+
+@dataclass(frozen=True)
+class CacheTotals:
+    """What one thread's cache holds: chunks and their bytes, headers included."""
+
+    cache: Tcache
+    chunks: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -90,8 +109,7 @@ class Glibc:
         self.par: MallocPar = find_mp(target, self.main, self.libc, facts)
         self.damage: list[Damage] = []
         self.warnings: list[str] = []
-        self.heap_reserves: Ranges = []
-        self._heap_headers: Ranges = []
+        self.heaps: list[ArenaHeap] = []
         self.stretches = self._stretches()
         self.is_arena = ArenaTest([(stretch.start, stretch.end) for stretch in self.stretches])
         self.tcaches: list[Tcache] = find_tcaches(target, self.par, self.is_arena)
@@ -122,21 +140,33 @@ class Glibc:
 
     def _stretches(self) -> list[Stretch]:
         heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
-        self._main_extents = MainExtents(self.target, self.main, self.par, self.heap_reserves, self._report)
+        self._main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
         extents = self._main_extents.find() if self.main.system_mem else []
+        self.heaps += [ArenaHeap(0, start, start, end, end) for start, end in extents]
         main = [Stretch(0, *extent, self._top_in(extent), self.main.fast, True) for extent in extents]
         return main + heaps
+
+    @property
+    def reserves(self) -> Ranges:
+        """The address space of the threads' heaps, what they have not used yet included."""
+        return [(heap.start, heap.reserve) for heap in self.heaps if heap.arena]
+
+    def heap_at(self, address: int) -> ArenaHeap | None:
+        """The heap in whose address space ``address`` lies, or None."""
+        return next((heap for heap in self.heaps if heap.start <= address < heap.reserve), None)
 
     def _top_in(self, extent: tuple[int, int]) -> int:
         return self.main.top if extent[0] <= self.main.top < extent[1] else 0
 
-    def _heap_span(self) -> int:
+    @property
+    def heap_span(self) -> int:
+        """Bytes of address space for each heap of a thread's arena, by which it is aligned."""
         huge = self.par.hp_pagesize
         return huge * HUGE_HEAP_PAGES if 0 < huge <= 1 << 30 else HEAP_MAX
 
     def _heaps_of(self, index: int, state: MallocState) -> list[Stretch]:
         """The heaps of a thread's arena: from the one that holds its top back to the first, by ``heap_info.prev``."""
-        span = self._heap_span()
+        span = self.heap_span
         first = state.address // span * span
         heap = state.top // span * span
         stretches: list[Stretch] = []
@@ -158,11 +188,10 @@ class Glibc:
         return stretches
 
     def _stretch_of_heap(self, index: int, state: MallocState, heap: int, end: int, is_first: bool) -> Stretch:
-        info_size = state.address % self._heap_span()
+        info_size = state.address % self.heap_span
         header = info_size + state.layout["size"] if is_first else info_size
         start = (heap + header + 15) // 16 * 16
-        self._heap_headers.append((heap, start))
-        self.heap_reserves.append((heap, heap + self._heap_span()))
+        self.heaps.append(ArenaHeap(index, heap, start, end, heap + self.heap_span))
         top = state.top if heap <= state.top < end else 0
         return Stretch(index, start, end, top, state.fast, True)
 
@@ -192,7 +221,7 @@ class Glibc:
     def walk(self, progress: Progress | None = None) -> _native.Chunks:
         """Every block of every arena; kept. Raises KeyboardInterrupt."""
         if self._chunks is None:
-            lists = [row for tcache in self.tcaches for row in self._arena_lists(tcache)]
+            lists = [row for _tcache, rows in self._cache_lists for row in rows]
             stretches = [Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches]
             space = self.target.space
             self._chunks, taken = _native.walk_chunks(space, stretches, lists, self.safe_linking, progress)
@@ -200,6 +229,10 @@ class Glibc:
             self._check_caches(lists, taken)
             self._check_books()
         return self._chunks
+
+    @cached_property
+    def _cache_lists(self) -> list[tuple[Tcache, Ranges]]:
+        return [(tcache, self._arena_lists(tcache)) for tcache in self.tcaches]
 
     def _arena_lists(self, tcache: Tcache) -> Ranges:
         """(first entry, entries) of a cache's lists.
@@ -243,45 +276,43 @@ class Glibc:
 
     def _check_books(self) -> None:
         """The walked bytes of each arena, headers included, must be its ``system_mem``."""
+        regions = self.regions()
         for totals in self.totals():
-            walked = sum(end - start for arena, start, end, _ in self.walk().totals() if arena == totals.index)
-            if totals.index:
-                firsts = {stretch.start for stretch in self.stretches if stretch.arena == totals.index}
-                walked += sum(end - start for start, end in self._heap_headers if end in firsts)
-            else:
-                walked += self._main_extents.misalignment
+            walked = sum(end - start for arena, start, end, _ in regions if arena == totals.index)
+            walked += self.unwalked(totals.index)
             if walked != totals.system:
                 what = f"bytes of arena {totals.index}"
                 self._report(totals.address, what, str(totals.system), f"{walked} were walked")
 
-    def totals(self) -> list[ArenaTotals]:
-        """Every arena in the order of the ring, as ``malloc_stats`` prints them."""
-        states = {state: number for number, state in enumerate(_native.STATES)}
-        sums = [[[0, 0] for _ in states] for _ in self.arenas]
-        for arena, _start, _end, tallies in self.walk().totals():
+    def unwalked(self, index: int) -> int:
+        """Bytes of an arena in front of its first chunks: headers of heaps, a first break that is not 16-aligned."""
+        if index:
+            return sum(heap.chunks - heap.start for heap in self.heaps if heap.arena == index)
+        return self._main_extents.misalignment
+
+    def regions(self) -> list[RegionTotals]:
+        """(arena, start, end, [(chunks, bytes)] by state in the order of STATES) of every stretch."""
+        return self.walk().totals()
+
+    def sums(self) -> list[dict[str, tuple[int, int]]]:
+        """Chunks and bytes by state, of every arena in the order of the ring."""
+        sums = [[[0, 0] for _ in _native.STATES] for _ in self.arenas]
+        for arena, _start, _end, tallies in self.regions():
             for state, (count, size) in enumerate(tallies):
                 sums[arena][state][0] += count
                 sums[arena][state][1] += size
-        return [self._totals_of(index, state, sums[index], states) for index, state in enumerate(self.arenas)]
+        return [{state: (row[0], row[1]) for state, row in zip(_native.STATES, arena)} for arena in sums]
 
-    def _totals_of(self, index: int, state: MallocState, sums: list[list[int]], states: dict[str, int]) -> ArenaTotals:
-        def size(name: str) -> int:
-            return sums[states[name]][1]
+    def totals(self) -> list[ArenaTotals]:
+        """Every arena in the order of the ring, as ``malloc_stats`` prints them."""
+        return [_totals_of(index, state, sums) for index, (state, sums) in enumerate(zip(self.arenas, self.sums()))]
 
-        def count(*names: str) -> int:
-            return sum(sums[states[name]][0] for name in names)
-
-        return ArenaTotals(
-            index=index,
-            address=state.address,
-            system=state.system_mem,
-            free=size("free"),
-            fast=size("fast"),
-            tcache=size("tcache"),
-            top=size("top"),
-            used_chunks=count("used"),
-            free_chunks=count("free", "fast", "tcache"),
-        )
+    def cache_totals(self) -> list[CacheTotals]:
+        """What each thread's cache holds, in the order of the threads."""
+        lists = [row for _tcache, rows in self._cache_lists for row in rows]
+        sums = iter(_native.sum_lists(self.target.space, self.walk(), lists, self.safe_linking))
+        rows = [(tcache, [next(sums) for _ in lists]) for tcache, lists in self._cache_lists]
+        return [CacheTotals(tcache, sum(n for n, _ in found), sum(size for _, size in found)) for tcache, found in rows]
 
     # mmapped chunks.
 
@@ -305,13 +336,29 @@ class Glibc:
     def owned_ranges(self) -> Ranges:
         """What arenas own: the main heap and the reserves of the thread heaps, ascending."""
         main = [(s.start // PAGE * PAGE, s.end) for s in self.stretches if s.arena == 0]
-        return sorted(main + self.heap_reserves)
+        return sorted(main + self.reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
         """The mmapped chunk that holds ``address``, of those found; what memalign skipped before it is nobody's."""
         chunks = self._mapped or []
         index = bisect_right([chunk.base for chunk in chunks], address) - 1
         return chunks[index] if index >= 0 and chunks[index].chunk <= address < chunks[index].end else None
+
+
+def _totals_of(index: int, state: MallocState, sums: dict[str, tuple[int, int]]) -> ArenaTotals:
+    free, fast, tcache, top = (sums[name] for name in ("free", "fast", "tcache", "top"))
+    return ArenaTotals(
+        index=index,
+        address=state.address,
+        system=state.system_mem,
+        in_use=state.system_mem - free[1] - fast[1] - top[1],
+        free=free[1],
+        fast=fast[1],
+        tcache=tcache[1],
+        top=top[1],
+        used_chunks=sums["used"][0],
+        free_chunks=free[0] + fast[0] + tcache[0],
+    )
 
 
 @dataclass(frozen=True)

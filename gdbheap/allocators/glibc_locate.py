@@ -75,6 +75,7 @@ class MallocPar:
     n_mmaps_max: int
     mmapped_mem: int
     sbrk_base: int
+    thp_pagesize: int
     hp_pagesize: int
     tcache_bins: int
     tcache_count: int
@@ -248,7 +249,8 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
         return None
     return MallocPar(
         address, layout, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
-        word(layout["sbrk_base"]), word(layout["hp_pagesize"]), word(layout["tcache_bins"]),
+        word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
+        word(layout["tcache_bins"]),
         word(layout["tcache_count"]),
     )  # fmt: skip
 

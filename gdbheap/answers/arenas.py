@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from gdbheap.allocators.glibc import ArenaTotals, Glibc
 from gdbheap.heap import Heap
+
+BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}
+"""The names of free chunks' states as kinds of lists."""
 
 
 @dataclass(frozen=True)
-class Arena:
+class ArenaHeap:
+    """Memory of an arena: [start, end), its bytes with all headers, and those of the top chunk if that lies in it."""
+
+    start: int
+    end: int
+    size: int
+    top: int
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Free chunks of an arena on one kind of list: "fast", "tcache" (of whatever thread), "bins" or, in detail,
+    "unsorted", "small" and "large"."""
+
+    kind: str
+    chunks: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Arena(ArenaTotals):
     """One arena; sizes in bytes. ``system`` and ``in_use`` are ``malloc_stats``' "system bytes" and "in use bytes"."""
 
-    index: int
+    heaps: list[ArenaHeap] = field(default_factory=list)
+    bins: list[Bins] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ThreadCache:
+    """A thread's tcache: whose it is ("" for an unknown name), where and in which arena the cache itself lies, and the
+    chunks in it, which may be any arena's."""
+
+    tid: int
+    name: str
     address: int
-    system: int
-    in_use: int
-    free: int
-    fast: int
-    tcache: int
-    top: int
-    used_chunks: int
-    free_chunks: int
+    arena: int | None
+    chunks: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -46,16 +75,47 @@ class Arenas:
     arenas: list[Arena]
     mmapped: Mmapped
     total: Total
+    threads: list[ThreadCache] = field(default_factory=list)
 
 
-def arenas(heap: Heap) -> Arenas:
-    """Every arena in the order in which ``malloc_stats`` prints them. Raises Unsupported without glibc's malloc."""
+def arenas(heap: Heap, detail: bool = False) -> Arenas:
+    """Every arena in the order in which ``malloc_stats`` prints them. Raises Unsupported without glibc's malloc.
+
+    ``detail``: the bins are followed, and told by kind."""
     glibc = heap.walked
     rows = [
-        Arena(t.index, t.address, t.system, t.in_use, t.free, t.fast, t.tcache, t.top, t.used_chunks, t.free_chunks)
-        for t in glibc.totals()
+        Arena(**vars(totals), heaps=_heaps(glibc, totals), bins=_bins(heap, totals.index, sums, detail))
+        for totals, sums in zip(glibc.totals(), glibc.sums())
     ]
     par = glibc.par
     system = sum(row.system for row in rows) + par.mmapped_mem
     in_use = sum(row.in_use for row in rows) + par.mmapped_mem
-    return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use))
+    return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(heap))
+
+
+def _heaps(glibc: Glibc, arena: ArenaTotals) -> list[ArenaHeap]:
+    top = glibc.arenas[arena.index].top
+    return [
+        ArenaHeap(heap.start, heap.end, heap.end - heap.start, arena.top if heap.start <= top < heap.end else 0)
+        for heap in sorted(glibc.heaps, key=lambda heap: heap.start)
+        if heap.arena == arena.index
+    ]
+
+
+def _bins(heap: Heap, arena: int, sums: dict[str, tuple[int, int]], detail: bool) -> list[Bins]:
+    kinds = {kind: sums[state] for state, kind in BINS.items()}
+    if detail:
+        del kinds["bins"]
+        kinds.update(heap.bins.by_kind(arena))
+    return [Bins(kind, *found) for kind, found in kinds.items()]
+
+
+def _threads(heap: Heap) -> list[ThreadCache]:
+    names = {thread.tid: thread.name for thread in heap.target.threads}
+    return [
+        ThreadCache(
+            found.cache.tid, names.get(found.cache.tid, ""), found.cache.address,
+            heap.chunks.arena_of(found.cache.address), found.chunks, found.bytes,
+        )
+        for found in heap.glibc.cache_totals()
+    ]  # fmt: skip

@@ -92,16 +92,12 @@ def _glibc_block(heap: Heap, address: int) -> Block | None:
     found = heap.chunks.find_many([address])[0]
     if found is not None:
         chunk, size, state = found
-        return Block(chunk + HEADER, size, state, "glibc", heap.chunks.arena_of(chunk), _list_name(state, size))
+        (name,) = heap.lists_of([found])
+        return Block(chunk + HEADER, size, state, "glibc", heap.chunks.arena_of(chunk), name)
     mapped = heap.mapped_at(address)
     if mapped is None:
         return None
     return Block(mapped.chunk + HEADER, mapped.end - mapped.chunk, "used", "glibc", None, "mmapped")
-
-
-def _list_name(state: str, size: int) -> str | None:
-    """Where a free chunk waits: the thread cache's and the fast bins' lists are by size."""
-    return {"free": "bins", "tcache": f"tcache of {size}", "fast": f"fast bin of {size}"}.get(state)
 
 
 def _object(heap: Heap, block: Block) -> Object | None:
@@ -127,6 +123,9 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
         return (
             f"{block.allocator} arena {block.arena}" if block.arena is not None else f"{block.allocator} {block.list}"
         )
+    arena = _arena_own(heap, address)
+    if arena is not None:
+        return arena
     stack = next((stack for stack in heap.stacks if stack.start <= address < stack.end), None)
     if stack is not None:
         return f"stack of thread {stack.tid}"
@@ -135,3 +134,14 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
         return loaded.path
     mapping = heap.target.mappings.find(address)
     return "shared memory" if mapping and not mapping.private else "other"
+
+
+def _arena_own(heap: Heap, address: int) -> str | None:
+    """What an address in a thread's heap is that lies before the heap's chunks or behind them; None elsewhere."""
+    try:
+        found = heap.glibc.heap_at(address)
+    except GdbheapError:
+        return None
+    if found is None or found.chunks <= address < found.end:
+        return None
+    return f"header of arena {found.arena}'s heap" if address < found.chunks else f"reserve of arena {found.arena}"

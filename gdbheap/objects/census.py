@@ -129,6 +129,13 @@ class Objects:
         rows = _native.objects_in(self.target.space, self._chunks, self.layout, list(blocks))
         return [None if row is None else Found(row[0], row[1], self.names.name(row[1]), row[2]) for row in rows]
 
+    def chunks_of(
+        self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
+    ) -> list[tuple[int, int, str, int]]:
+        """The wanted chunks (header, size, state, arena) that look like live objects of the types at ``kinds``."""
+        space = self.target.space
+        return _native.list_objects(space, self._chunks, self.layout, kinds, wanted, progress)
+
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:
         """The owner of each block that is a buffer (user addresses); takes a census for those not yet known."""
         missing = [block for block in blocks if block not in self._owners]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import address_text, count_text
+from gdbheap.report.numbers import address_text, arena_text, count_text, share_text
 from gdbheap.report.style import Style
-from gdbheap.report.tables import SHARE, Column, join, table
+from gdbheap.report.tables import Column, join, table
 
 if TYPE_CHECKING:
     from gdbheap.answers.arenas import Arena, Arenas
@@ -14,30 +14,44 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 COLUMNS = (
-    Column("arena"), Column("address"), Column("system"), SHARE, Column("in use"), Column("free"), Column("top"),
-    Column("fast"), Column("tcache"), Column("used chunks"), Column("free chunks"),
+    Column("arena"), Column("address"), Column("system"), Column("%system"), Column("in use"), Column("free"),
+    Column("top"), Column("fast"), Column("tcache"), Column("used chunks"), Column("free chunks"),
 )  # fmt: skip
 
 
-def render(answer: Arenas, style: Style, cut: int = 0) -> str:
-    """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed."""
-    rows = [_row(arena, style) for arena in answer.arenas]
+HEAPS = (Column("arena"), Column("start"), Column("end"), Column("size"), Column("top"))
+LISTS = (Column("arena"), Column("list", True), Column("chunks"), Column("bytes"))
+THREADS = (
+    Column("thread"), Column("name", True), Column("tcache"), Column("arena"), Column("chunks"), Column("bytes"),
+)  # fmt: skip
+
+
+def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> str:
+    """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed.
+    ``detail``: the listed arenas' heaps and free lists, and all threads' caches."""
+    rows = [_row(arena, answer, style) for arena in answer.arenas]
     rows.append(_mmapped(answer, style))
     if cut:
         rows.append(_rest(answer, cut, style))
-    return join(table(COLUMNS, rows, style, _total(answer, style)), style.filled(_sentence(answer, style)))
+    details = (_heaps(answer, style), _lists(answer, style), _threads(answer, style)) if detail else ()
+    return join(table(COLUMNS, rows, style, _total(answer, style)), style.filled(_sentence(answer, style)), *details)
 
 
-def _row(arena: Arena, style: Style) -> list[str]:
+def _system(size: int, answer: Arenas, style: Style) -> list[str]:
+    return [style.size(size), share_text(size, answer.total.system)]
+
+
+def _row(arena: Arena, answer: Arenas, style: Style) -> list[str]:
     sizes = [style.size(size) for size in (arena.in_use, arena.free, arena.top, arena.fast, arena.tcache)]
-    name = "main" if arena.index == 0 else str(arena.index)
     counts = [count_text(arena.used_chunks), count_text(arena.free_chunks)]
-    return [name, address_text(arena.address), style.size(arena.system), style.share(arena.system), *sizes, *counts]
+    return [
+        arena_text(arena.index), address_text(arena.address), *_system(arena.system, answer, style), *sizes, *counts,
+    ]  # fmt: skip
 
 
 def _mmapped(answer: Arenas, style: Style) -> list[str]:
     size = answer.mmapped.bytes
-    cells = ["mapped", "-", style.size(size), style.share(size), style.size(size), "-", "-", "-", "-"]
+    cells = ["mapped", "-", *_system(size, answer, style), style.size(size), "-", "-", "-", "-"]
     return [*cells, count_text(answer.mmapped.count), "-"]
 
 
@@ -45,13 +59,48 @@ def _rest(answer: Arenas, cut: int, style: Style) -> list[str]:
     """What the arenas that are not listed hold: the total less the rows, so that the column adds up."""
     system = answer.total.system - answer.mmapped.bytes - sum(arena.system for arena in answer.arenas)
     in_use = answer.total.in_use - answer.mmapped.bytes - sum(arena.in_use for arena in answer.arenas)
-    cells = [f"{cut} more", "-", style.size(system), style.share(system), style.size(in_use)]
+    cells = [f"{cut} more", "-", *_system(system, answer, style), style.size(in_use)]
     return [*cells, "-", "-", "-", "-", "-", "-"]
 
 
 def _total(answer: Arenas, style: Style) -> list[str]:
     total = answer.total
-    return ["total", "", style.size(total.system), style.share(total.system), style.size(total.in_use), *[""] * 6]
+    return ["total", "", *_system(total.system, answer, style), style.size(total.in_use), *[""] * 6]
+
+
+def _heaps(answer: Arenas, style: Style) -> str:
+    rows = [
+        [
+            arena_text(arena.index), address_text(heap.start), address_text(heap.end), style.size(heap.size),
+            style.size(heap.top) if heap.top else "-",
+        ]
+        for arena in answer.arenas
+        for heap in arena.heaps
+    ]  # fmt: skip
+    return table(HEAPS, rows, style)
+
+
+def _lists(answer: Arenas, style: Style) -> str:
+    rows = [
+        [arena_text(arena.index), found.kind, count_text(found.chunks), style.size(found.bytes)]
+        for arena in answer.arenas
+        for found in arena.bins
+    ]
+    return table(LISTS, rows, style)
+
+
+def _threads(answer: Arenas, style: Style) -> str:
+    if not answer.threads:
+        return "No thread has a tcache."
+    rows = [
+        [
+            str(thread.tid), thread.name or "-", address_text(thread.address), arena_text(thread.arena),
+            count_text(thread.chunks), style.size(thread.bytes),
+        ]
+        for thread in answer.threads
+    ]  # fmt: skip
+    chunks, size = (sum(getattr(thread, key) for thread in answer.threads) for key in ("chunks", "bytes"))
+    return table(THREADS, rows, style, ["total", "", "", "", count_text(chunks), style.size(size)])
 
 
 def _sentence(answer: Arenas, style: Style) -> str:

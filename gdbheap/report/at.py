@@ -48,7 +48,7 @@ def _owner(owner: Owner) -> str:
 
 
 def _state(block: Block) -> str:
-    """"used", or "free" with the list: a block in a thread cache is free for the program, not for malloc_stats()."""
+    """ "used", or "free" with the list: a block in a thread cache is free for the program, not for malloc_stats()."""
     return block.state if block.state in ("used", "free") else f"free ({block.list or block.state})"
 
 

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import address_text, count_text
+from gdbheap.report.fit import render as render_fit
+from gdbheap.report.numbers import address_text, arena_text, count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -23,7 +24,13 @@ COLUMNS = (
 
 
 def render(answer: Holes, style: Style, minimum: int) -> str:
-    """A row a hole, what is not listed as one row, the total; then what it means and what pins the most."""
+    """Whether a request fits, if that was asked; a row a hole, what is not listed as one row, the total; then what it
+    means and what pins the most."""
+    fitted = render_fit(answer.fit, style) if answer.fit is not None else ""
+    return join(fitted, _listed(answer, style, minimum))
+
+
+def _listed(answer: Holes, style: Style, minimum: int) -> str:
     if not answer.count:
         return style.filled(f"No hole of {style.bytes(minimum)} or more lies inside an arena; try a smaller --min.")
     rows = [_row(hole, style) for hole in answer.holes]
@@ -35,9 +42,9 @@ def render(answer: Holes, style: Style, minimum: int) -> str:
 
 
 def _row(hole: Hole, style: Style) -> list[str]:
-    arena = "-" if hole.arena is None else "main" if hole.arena == 0 else str(hole.arena)
     sizes = [style.size(hole.size), style.size(hole.resident), style.share(hole.resident)]
-    return [address_text(hole.address), *sizes, hole.allocator, arena, *map(_neighbour, (hole.before, hole.after))]
+    where = [hole.allocator, arena_text(hole.arena)]
+    return [address_text(hole.address), *sizes, *where, *map(_neighbour, (hole.before, hole.after))]
 
 
 def _neighbour(neighbour: Neighbour | None) -> str:

@@ -19,7 +19,5 @@ def render(answer: Info, style: Style) -> str:
     """A row a fact, and how many of them a second source or the bytes themselves confirm."""
     rows = [[fact.fact, fact.value, fact.source, fact.confirmed or "-"] for fact in answer.facts]
     confirmed = sum(fact.confirmed is not None for fact in answer.facts)
-    sentence = (
-        f"{len(answer.facts)} facts, {confirmed} confirmed by a second source or by the target's own bytes."
-    )
+    sentence = f"{len(answer.facts)} facts, {confirmed} confirmed by a second source or by the target's own bytes."
     return join(table(COLUMNS, rows, style), sentence)

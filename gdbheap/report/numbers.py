@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["UNKNOWN", "address_text", "count_text", "parse_address", "parse_size", "share_text", "size_text"]
+__all__ = [
+    "UNKNOWN", "address_text", "arena_text", "count_text", "parse_address", "parse_size", "share_text", "size_text",
+]  # fmt: skip
 
 UNKNOWN = "?"
 UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -48,6 +50,11 @@ def share_text(part: int | None, whole: int | None) -> str:
 def address_text(address: int | None) -> str:
     """An address in hexadecimal; None (there is none) as a hyphen."""
     return "-" if address is None else f"{address:#x}"
+
+
+def arena_text(index: int | None) -> str:
+    """An arena's index, the first one as "main"; None (in no arena) as a hyphen."""
+    return "-" if index is None else str(index) if index else "main"
 
 
 def parse_size(text: str) -> int:

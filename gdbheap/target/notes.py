@@ -5,6 +5,7 @@ Layouts are those of the x86-64 kernel (include/linux/elfcore.h, fs/binfmt_elf.c
     CORE   NT_PRSTATUS   336 bytes; pr_pid at 32; 27 registers from 112: rip is the 17th, rsp the 20th, fs_base the 22nd
     CORE   NT_PRPSINFO   136 bytes; pr_pid at 24; pr_fname at 40, 16 bytes; pr_psargs at 56, 80 bytes
     CORE   NT_FILE       count, page size; (start, end, offset in pages) each; then the paths, each with a zero byte
+    CORE   NT_SIGINFO    128 bytes, only the kernel writes it: si_code at 8, si_pid at 16; of the first thread
     CORE   NT_AUXV       pairs of words
     GDB    NT_GDB_TDESC  only a core written by gdb (gcore) has it
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gdbheap.target.image import iter_notes
@@ -21,7 +22,7 @@ from gdbheap.target.procfs import parse_auxv
 from gdbheap.target.target import Thread
 
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
-NT_FILE = 0x46494C45
+NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
 THREAD_LIMIT = 1 << 20
 
@@ -49,6 +50,7 @@ class CoreNotes:
     auxv: dict[int, int] = field(default_factory=dict)
     pid: int | None = None
     name: str = ""
+    signal: tuple[int, int] | None = None
     by_gdb: bool = False
     of_kernel: bool = False
 
@@ -63,6 +65,10 @@ def read_notes(data: bytes, align: int = 4) -> CoreNotes:
         found.of_kernel |= note.owner == b"VMCOREINFO"
     if found.pid is None and found.threads:
         found.pid = found.threads[0].tid
+    if found.signal and found.threads:
+        code, sender = found.signal
+        # A fault has a positive code; abort() is a signal that the process sends to itself.
+        found.threads[0] = replace(found.threads[0], failed=code > 0 or sender == found.pid)
     return found
 
 
@@ -72,6 +78,8 @@ def _add_core_note(found: CoreNotes, kind: int, data: bytes) -> None:
     elif kind == NT_PRPSINFO and len(data) >= 56:
         found.pid = int.from_bytes(data[24:28], "little")
         found.name = data[40:56].split(b"\0")[0].decode("utf-8", "replace")
+    elif kind == NT_SIGINFO and len(data) >= 20:
+        found.signal = struct.unpack_from("<i4xi", data, 8)
     elif kind == NT_AUXV:
         found.auxv = parse_auxv(data)
     elif kind == NT_FILE:

@@ -22,13 +22,15 @@ PAGE_SIZE = 4096
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread when the target stood still. ``fs_base`` is its thread pointer (where glibc keeps thread-local data)."""
+    """A thread when the target stood still. ``fs_base`` is its thread pointer (where glibc keeps thread-local data),
+    ``failed`` whether it was killed by a fault of its own, or aborts."""
 
     tid: int
     fs_base: int
     sp: int
     pc: int
     name: str = ""
+    failed: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,17 @@ pub fn set(words: &mut [u64], index: u64) {
     }
 }
 
+/// The largest member at or below `index`.
+pub fn last_at(words: &[u64], index: u64) -> Option<u64> {
+    let top = (index / 64) as usize;
+    let word = words.get(top)? & (u64::MAX >> (63 - index % 64));
+    if word != 0 {
+        return Some(top as u64 * 64 + 63 - u64::from(word.leading_zeros()));
+    }
+    let below = words[..top].iter().rposition(|word| *word != 0)?;
+    Some(below as u64 * 64 + 63 - u64::from(words[below].leading_zeros()))
+}
+
 /// Takes out the members in [from, to).
 pub fn clear_range(words: &mut [u64], from: u64, to: u64) {
     let mut at = from;
@@ -72,13 +83,7 @@ impl Bits {
 
     /// The largest member at or below `index`.
     pub fn last_at(&self, index: u64) -> Option<u64> {
-        let top = (index / 64) as usize;
-        let word = self.words.get(top)? & (u64::MAX >> (63 - index % 64));
-        if word != 0 {
-            return Some(top as u64 * 64 + 63 - u64::from(word.leading_zeros()));
-        }
-        let below = self.words[..top].iter().rposition(|word| *word != 0)?;
-        Some(below as u64 * 64 + 63 - u64::from(self.words[below].leading_zeros()))
+        last_at(&self.words, index)
     }
 
     /// The smallest member at or above `index`.

@@ -4,9 +4,11 @@
 //! every count is bounded, every pointer is checked against the segments, and arithmetic on it cannot panic.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod bins;
 pub mod bits;
 pub mod census;
 pub mod chunks;
+pub mod listing;
 pub mod lists;
 pub mod pages;
 pub mod pools;
@@ -43,11 +45,18 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<space::Space>()?;
     module.add_class::<stop::Stop>()?;
     module.add_class::<chunks::Chunks>()?;
+    module.add_class::<bins::Bins>()?;
     module.add_class::<pools::Pools>()?;
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<census::Census>()?;
     module.add("STATES", chunks::STATES)?;
+    module.add_function(wrap_pyfunction!(listing::count_sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::list_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::list_objects, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::find_fits, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::sum_lists, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(bins::follow_bins, module)?)?;
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;

@@ -7,35 +7,48 @@ use crate::space::Space;
 const PAGE_BITS: u32 = 12;
 const BIN_BITS: u64 = 15;
 
+/// For each page of a stretch, the first of many ascending addresses that lies in it or behind it.
+pub struct PageIndex {
+    start: u64,
+    first: Vec<u32>,
+}
+
+impl PageIndex {
+    /// `addresses` ascend from `start`.
+    pub fn new(start: u64, addresses: impl Iterator<Item = u64>) -> PageIndex {
+        let mut first = Vec::new();
+        for (place, address) in addresses.enumerate() {
+            let page = ((address - start) >> PAGE_BITS) as usize;
+            first.resize(first.len().max(page + 1), place as u32);
+        }
+        PageIndex { start, first }
+    }
+
+    /// From where on `address` has to be looked for.
+    pub fn place(&self, address: u64) -> Option<usize> {
+        let page = (address.checked_sub(self.start)? >> PAGE_BITS) as usize;
+        self.first.get(page).map(|place| *place as usize)
+    }
+}
+
 /// The chunks of one region that may be in a fast bin, ascending, and which of them are.
 struct Candidates {
-    start: u64,
     links: Vec<Link>,
-    /// For each page the first link at or behind its start.
-    pages: Vec<u32>,
+    index: PageIndex,
     taken: Vec<u64>,
 }
 
 impl Candidates {
     fn new(region: &mut Region) -> Candidates {
-        let (start, end) = (region.stretch.start, region.stretch.end);
         let links = std::mem::take(&mut region.links);
-        let mut pages = Vec::new();
-        if !links.is_empty() {
-            pages.reserve(((end - start) >> PAGE_BITS) as usize + 2);
-            for (place, link) in links.iter().enumerate() {
-                let page = ((link.tagged - start) >> PAGE_BITS) as usize;
-                pages.resize(pages.len().max(page + 1), place as u32);
-            }
-        }
+        let index = PageIndex::new(region.stretch.start, links.iter().map(|link| link.tagged));
         let taken = vec![0; links.len().div_ceil(64)];
-        Candidates { start, links, pages, taken }
+        Candidates { links, index, taken }
     }
 
     /// The place of a chunk of that bin.
     fn find(&self, chunk: u64, bin: u64) -> Option<usize> {
-        let page = (chunk.checked_sub(self.start)? >> PAGE_BITS) as usize;
-        let from = *self.pages.get(page)? as usize;
+        let from = self.index.place(chunk)?;
         let behind = self.links[from..].iter().position(|link| link.tagged >= chunk)?;
         (self.links[from + behind].tagged == chunk | bin).then_some(from + behind)
     }
@@ -131,7 +144,7 @@ impl Chunks {
 }
 
 /// glibc's REVEAL_PTR (2.32 and later).
-fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
+pub fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
     if safe_linking {
         link ^ (at >> 12)
     } else {

@@ -30,6 +30,8 @@ const SOUND_STEPS: u32 = 64;
 const MOST_DAMAGE: usize = 1000;
 /// Beyond so many the heads are read again when they are asked for.
 const MOST_HEADS: usize = 1 << 17;
+/// So many chunks before the one where a walk ends may have the wrong size.
+const MOST_ASTRAY: u32 = 8;
 /// What one part covers; a multiple of what a word of bits does.
 const PART: u64 = 16 << 20;
 const WORDS_IN_PART: usize = (PART / GRAIN / 64) as usize;
@@ -250,6 +252,20 @@ impl<'a> Track<'a> {
             }
         }
         true
+    }
+
+    /// Whether a walk from `start` takes sound chunks, goes beyond `at` and never stands there.
+    fn passes(&mut self, start: u64, at: u64) -> bool {
+        let mut stand = start;
+        while stand < at {
+            let Some(header) = self.header(stand).filter(|header| self.course.is_plain(header)) else { return false };
+            let next = stand + header.size();
+            if self.header(next).is_some_and(|next| !next.prev_in_use() && next.prev_size != header.size()) {
+                return false;
+            }
+            stand = next;
+        }
+        stand > at && (stand == self.course.stretch.end || self.is_sound(stand))
     }
 
     /// The first sound address in [from, to).
@@ -505,11 +521,61 @@ impl Walk<'_> {
 
     /// The walk cannot go on at `at`: reports why, and goes on at the next address that is a chunk again.
     fn cut(&mut self, at: u64, what: &'static str, expected: &str, found: &str) -> Result<u64, Cancelled> {
+        if let Some(next) = self.led_astray(at)? {
+            return Ok(self.shorten(at, next));
+        }
         self.report(at, what, expected, found);
         self.put_special(at, State::Unexplained);
         let end = self.track.course.stretch.end;
         Ok(self.track.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
     }
+
+    /// Whether `at` is no chunk at all, because one of the last few sizes before it is wrong: then there is a chunk, not
+    /// far before, from which a walk passes `at` by. (What used to be chunks inside a sound one leads to its end.)
+    fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
+        let begin = self.special.last().map_or(self.track.base, |(address, _)| address + GRAIN);
+        let mut first = at;
+        for _ in 0..MOST_ASTRAY {
+            let before = self.track.index(first).checked_sub(1);
+            let Some(index) = before.and_then(|index| bits::last_at(self.track.starts, index)) else { break };
+            let start = self.track.base + index * GRAIN;
+            if start < begin || at - start > PART {
+                break;
+            }
+            first = start;
+        }
+        for address in (first.saturating_add(SMALLEST)..at).step_by(GRAIN as usize) {
+            if address % (64 << 10) == 0 {
+                self.control.advance(0)?;
+            }
+            let known = bits::get(self.track.starts, self.track.index(address));
+            if !known && self.track.passes(address, at) {
+                return Ok(Some(address));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the chunk before `next` end there, and forgets what was taken for chunks from there to `at`.
+    fn shorten(&mut self, at: u64, next: u64) -> u64 {
+        let index = bits::last_at(self.track.starts, self.track.index(next)).unwrap_or(0);
+        let start = self.track.base + index * GRAIN;
+        self.forget(start, at);
+        self.track.links.truncate(self.track.links.partition_point(|link| link.tagged < start));
+        if let Some(heads) = &mut self.track.heads {
+            heads.truncate(heads.partition_point(|head| head.chunk < start));
+        }
+        if let Some(header) = self.track.header(start) {
+            self.report(start, "size of a chunk", hex(next - start), hex(header.size_word));
+            let flags = header.size_word & SIZE_BITS;
+            self.track.put(Header { size_word: (next - start) | flags, ..header });
+        }
+        next
+    }
+}
+
+fn hex(value: u64) -> String {
+    format!("{value:#x}")
 }
 
 /// The bits of one stretch, and what is wrong with its size.

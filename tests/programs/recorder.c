@@ -2,7 +2,8 @@
  *
  * Random malloc, calloc, realloc, memalign and free in THREADS threads; then TABLE is written, malloc_stats() and
  * malloc_info() go to standard error, and every thread pauses. SLOTS pointers per thread live at most; LARGEST bounds
- * a request. MODE: 0 plain, 1 foreign sbrk() in between, 2 the break is blocked, so that the main arena grows by mmap.
+ * a request. MODE: 0 plain, 1 foreign sbrk() in between, 2 the break is blocked, so that the main arena grows by mmap,
+ * 3 the main thread only starts the others, and pauses at once: for stops in the middle of many OPERATIONS.
  *
  * TABLE is {pointer, usable, requested, live} of u64 each, in no order: every live pointer, and the last freed ones.
  * A freed pointer may have been handed out again: it is then inside a live one. The table itself lies outside malloc.
@@ -133,13 +134,6 @@ static void *start(void *argument)
     return NULL;
 }
 
-static void block_break(void)
-{
-    char *end = sbrk(0);
-    char *page = (char *)(((uintptr_t)end + 4095) & ~(uintptr_t)4095);
-    mmap(page + 4096 * 8, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-}
-
 static uint64_t add_live(struct record *records, uint64_t count, const struct slot *slot)
 {
     if (slot->pointer == NULL)
@@ -196,8 +190,10 @@ int main(int argc, char **argv)
         mallopt(M_TRIM_THRESHOLD, 1 << 30); /* no thread may shrink the first one's arena by sbrk() */
     if (mode == 2)
         block_break();
-    for (int i = 1; i < thread_count; i++)
+    for (int i = mode == 3 ? 0 : 1; i < thread_count; i++)
         pthread_create(&workers[i].thread, NULL, start, &workers[i]);
+    if (mode == 3)
+        park();
     work(&workers[0]);
     write_table(argv[7], workers);
     malloc_stats();

@@ -68,6 +68,13 @@ static inline void write_file(const char *path, const void *data, size_t size)
     close(file);
 }
 
+static inline void block_break(void)
+{
+    char *end = sbrk(0);
+    char *page = (char *)(((uintptr_t)end + 4095) & ~(uintptr_t)4095);
+    mmap(page + 4096 * 8, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
 /* The parent waits until this thread sits in pause(2). */
 static inline void park(void)
 {

@@ -1,0 +1,45 @@
+"""``heap sizes``: how are chunk sizes distributed, used and free?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import sizes
+from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.heap import Heap
+from gdbheap.report.sizes import render
+
+__all__ = ["COMMAND"]
+
+
+def _answer(heap: Heap, options: Options) -> sizes.Sizes:
+    return sizes.sizes(heap)
+
+
+def _render(shown: Shown[sizes.Sizes]) -> str:
+    return render(shown.answer, shown.whole, shown.style)
+
+
+COMMAND = Command(
+    noun="sizes",
+    question="How are chunk sizes distributed, used and free?",
+    text="""Sizes are those of chunks: the request and eight bytes, in steps of 16. First a row for each range between
+    powers of two, then the exact sizes that hold the most. Free is what waits in bins, fast bins and thread caches;
+    chunks with a mapping of their own count as used. Top chunks and fenceposts are neither.
+
+    In JSON, sizes has a row for each exact size; total {used, free, used_bytes, free_bytes} is its sum. used_bytes,
+    free_bytes, top and overhead (fenceposts, headers of heaps, what others got from sbrk) add up to the total.system
+    of heap arenas; mapped is how many of the used chunks have a mapping of their own.""",
+    example="heap sizes --sort=free_bytes",
+    answer=_answer,
+    render=_render,
+    rows="sizes",
+    listed="exact sizes",
+    sorts={
+        "bytes": lambda row: row.used_bytes + row.free_bytes,
+        "used_bytes": lambda row: row.used_bytes,
+        "free_bytes": lambda row: row.free_bytes,
+        "used": lambda row: row.used,
+        "free": lambda row: row.free,
+        "size": lambda row: -row.size,
+    },
+    top=10,
+)

@@ -1,0 +1,135 @@
+"""Which chunks are these?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gdbheap import _native
+from gdbheap.answers.describing import describe_blocks
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+
+HEADER = 16
+MMAPPED = "mmapped"
+STATES = ("used", MMAPPED, "free", "fast", "tcache", "top", "fencepost")
+"""The states a chunk may be in; "free" is: in a bin."""
+OBJECT_STATES = ("used", MMAPPED)
+
+Row = tuple[int, int, str, "int | None"]
+"""A chunk's header, size, state and arena."""
+
+ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
+    "size": lambda row: (-row[1], row[0]),
+    "address": lambda row: (row[0],),
+    "arena": lambda row: (sys.maxsize if row[3] is None else row[3], -row[1], row[0]),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which chunks are meant: states, sizes with the header in [minimum, maximum], an arena's index, and a pattern
+    for the type of the Python object in them."""
+
+    states: tuple[str, ...] = STATES
+    minimum: int = 0
+    maximum: int | None = None
+    arena: int | None = None
+    type: str | None = None
+
+    def takes_mapped(self, size: int) -> bool:
+        """Whether an mmapped chunk is meant; those are no arena's."""
+        return MMAPPED in self.states and self.arena is None and self.minimum <= size <= self.wanted.maximum
+
+    @property
+    def wanted(self) -> Wanted:
+        """The same for the native walk."""
+        states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
+        return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, self.arena)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the native listing is told; see native/src/listing.rs."""
+
+    states: int
+    minimum: int
+    maximum: int
+    arena: int | None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One chunk: malloc's pointer, its size with the header, its state, the free list it is on, its arena (None: it
+    has a mapping of its own), and what a used one is in a few words."""
+
+    address: int
+    size: int
+    state: str
+    list: str | None
+    arena: int | None
+    what: str | None
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """The answer of ``heap chunks``; the sums are over all that match, also when the list is cut."""
+
+    chunks: list[Chunk]
+    count: int
+    bytes: int
+
+
+def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | None = None) -> Chunks:
+    """The chunks that are meant, in one of ORDERS, the first ``top``.
+
+    Raises UsageError for an arena that is not there and for a type of chunks that hold no object, Unsupported without
+    glibc's malloc, with a type also NotAPython."""
+    _check(heap, selection)
+    if selection.type is None:
+        count, size, rows = _native.list_chunks(heap.chunks, selection.wanted, order, top)
+        others = [row for row in _mapped(heap) if selection.takes_mapped(row[1])]
+        found: list[Row] = [*rows, *others]
+        count, size = count + len(others), size + sum(row[1] for row in others)
+    else:
+        found = others = _objects(heap, selection, selection.type)
+        count, size = len(found), sum(row[1] for row in found)
+    if others:
+        found.sort(key=ORDERS[order])
+    return Chunks(_described(heap, found[:top]), count, size)
+
+
+def _check(heap: Heap, selection: Selection) -> None:
+    arenas = len(heap.glibc.arenas)
+    if selection.arena is not None and selection.arena >= arenas:
+        raise UsageError(f"there is no arena {selection.arena}: the last one is {arenas - 1}")
+    if selection.type is not None and not set(OBJECT_STATES) & set(selection.states):
+        raise UsageError("only used and mmapped chunks hold objects: leave out --state or --type")
+
+
+def _mapped(heap: Heap) -> list[Row]:
+    return [(chunk.chunk, chunk.end - chunk.chunk, MMAPPED, None) for chunk in heap.mapped]
+
+
+def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
+    """The chunks that hold a live object of a type whose name matches; one that an object owns is a buffer."""
+    objects = heap.objects
+    kinds = {row[0] for row in heap.census().rows if fnmatchcase(objects.names.name(row[0]), pattern)}
+    rows: list[Row] = [*objects.chunks_of(kinds, selection.wanted, heap.classifying)]
+    mapped = [row for row in _mapped(heap) if selection.takes_mapped(row[1])]
+    inside = objects.objects_in([(row[0] + HEADER, row[1]) for row in mapped])
+    rows += [row for row, found in zip(mapped, inside) if found and found.alive and found.type_address in kinds]
+    owners = objects.owners_of([row[0] + HEADER for row in rows], heap.classifying)
+    return [row for row in rows if owners[row[0] + HEADER] is None]
+
+
+def _described(heap: Heap, rows: list[Row]) -> list[Chunk]:
+    held = [(chunk + HEADER, size) for chunk, size, state, _arena in rows if state in OBJECT_STATES]
+    words = describe_blocks(heap, held) if held else {}
+    lists = heap.lists_of([row[:3] for row in rows])
+    return [
+        Chunk(chunk + HEADER, size, state, name, arena, words.get(chunk + HEADER))
+        for (chunk, size, state, arena), name in zip(rows, lists)
+    ]

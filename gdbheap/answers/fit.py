@@ -1,0 +1,213 @@
+"""Would a request of some size be served from memory that malloc already has, and if not, what would it take?
+
+malloc looks, in this order, into the thread's cache and the fast bin of exactly that size, for the smallest chunk in
+bins that suffices, at the top of the arena; only then does it ask the kernel: for a mapping of its own at or above
+``mmap_threshold``, else for a larger heap. It takes one free chunk and never a run of them; before a large request it
+merges what waits in fast bins with its free neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.allocators.glibc import HEADER, PAGE, Glibc
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+
+SMALLEST_CHUNK = 32
+SMALLEST_LARGE = 0x400
+LARGEST_REQUEST = (1 << 63) - 1
+SMALLEST_HEAP = 32 << 10
+SMALLEST_EXTENT = 1 << 20
+NEAREST = 5
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A free chunk: malloc's pointer and its size with the header."""
+
+    address: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ShortPiece:
+    """A free chunk that is ``short_by`` bytes too short."""
+
+    address: int
+    size: int
+    arena: int
+    short_by: int
+
+
+@dataclass(frozen=True)
+class CachedPiece:
+    """A chunk of exactly the size in a thread's cache."""
+
+    tid: int
+    address: int
+
+
+@dataclass(frozen=True)
+class ArenaFit:
+    """What happens in one arena: the free chunk that is taken, else whether the top chunk is, else what malloc asks the
+    kernel for: a mapping of its own, or ``grows_by`` bytes more of heap (None: it need not, or would not).
+    ``short_by``: how much the largest free chunk misses, None when one suffices or there is none."""
+
+    index: int
+    best: Piece | None
+    top: bool
+    short_by: int | None
+    mmapped: bool
+    grows_by: int | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a request of ``request`` bytes, which takes a chunk of ``chunk``, is served without the kernel.
+
+    ``fits``: in at least one arena, or from a thread's cache (``cached``). ``mmapped``: it fits nowhere, and every
+    arena would map it. ``nearest``: the largest chunks of arenas where no chunk suffices, at most NEAREST."""
+
+    request: int
+    chunk: int
+    mmapped: bool
+    fits: bool
+    mmap_threshold: int
+    arenas: list[ArenaFit]
+    cached: list[CachedPiece]
+    nearest: list[ShortPiece]
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """What an arena has: the smallest free chunk that suffices, the largest that do not, and the bytes of its top."""
+
+    best: Piece | None
+    short: list[Piece]
+    top: int
+
+    def top_fits(self, need: int) -> bool:
+        """malloc leaves at least the smallest chunk at the top."""
+        return self.top >= need + SMALLEST_CHUNK
+
+
+class _Search:
+    """What every arena has for a chunk of ``need`` bytes; looked up once, and once more with fast bins merged."""
+
+    def __init__(self, glibc: Glibc, need: int) -> None:
+        self.glibc = glibc
+        self.need = need
+        self._found: dict[bool, dict[int, _Pieces]] = {}
+
+    def pieces(self, index: int, with_fast: bool) -> _Pieces:
+        """Of one arena; ``with_fast``: after what is in fast bins was merged with its neighbours."""
+        if with_fast not in self._found:
+            rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, NEAREST)
+            self._found[with_fast] = {
+                arena: _Pieces(_piece(best) if best else None, [_piece(row) for row in short], top)
+                for arena, best, short, top in rows
+            }
+        return self._found[with_fast].get(index, _Pieces(None, [], 0))
+
+    def fast(self, index: int) -> _Pieces | None:
+        """The head of the fast bin of exactly this size."""
+        fast, place = self.glibc.arenas[index].fast, self.need // 16 - 2
+        head = fast[place] if place < len(fast) else 0
+        found = self.glibc.walk().find_many([head + HEADER])[0] if head else None
+        return _Pieces(_piece((head, self.need)), [], 0) if found == (head, self.need, "fast") else None
+
+
+def _piece(row: tuple[int, int]) -> Piece:
+    return Piece(row[0] + HEADER, row[1])
+
+
+def fit(heap: Heap, request: int) -> Fit:
+    """Raises UsageError for what malloc refuses, Unsupported without glibc's malloc."""
+    if request > LARGEST_REQUEST:
+        raise UsageError(f"malloc refuses a request of more than {LARGEST_REQUEST} bytes")
+    need = chunk_of(request)
+    glibc = heap.walked
+    search = _Search(glibc, need)
+    found = [_in_arena(search, index) for index in range(len(glibc.arenas))]
+    cached = _cached(glibc, need)
+    short = [
+        ShortPiece(piece.address, piece.size, fitted.index, need - piece.size)
+        for fitted, pieces in found
+        if fitted.best is None
+        for piece in pieces.short
+    ]
+    arenas = [fitted for fitted, _ in found]
+    fits = bool(cached) or any(arena.best or arena.top for arena in arenas)
+    mapped = not fits and all(arena.mmapped for arena in arenas)
+    nearest = sorted(short, key=lambda piece: (piece.short_by, piece.address))[:NEAREST]
+    return Fit(request, need, mapped, fits, glibc.par.mmap_threshold, arenas, cached, nearest)
+
+
+def chunk_of(request: int) -> int:
+    """The size of the chunk for a request: eight bytes more, 16-aligned, at least 32 (glibc's request2size)."""
+    return max(SMALLEST_CHUNK, _up(request + 8, 16))
+
+
+def _up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def _in_arena(search: _Search, index: int) -> tuple[ArenaFit, _Pieces]:
+    need = search.need
+    pieces = search.fast(index) or search.pieces(index, need >= SMALLEST_LARGE)
+    if pieces.best is None and not pieces.top_fits(need):
+        pieces = search.pieces(index, True)
+    top = pieces.best is None and pieces.top_fits(need)
+    short_by = need - pieces.short[0].size if pieces.best is None and pieces.short else None
+    if pieces.best is not None or top:
+        return ArenaFit(index, pieces.best, top, short_by, False, None), pieces
+    grows_by = _grows_by(search.glibc, index, need, pieces.top)
+    return ArenaFit(index, None, False, short_by, grows_by is None, grows_by), pieces
+
+
+def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
+    """The threads whose cache hands out a chunk of exactly this size next."""
+    entries = [(tcache.tid, entry) for tcache in glibc.tcaches for _index, entry, _count in tcache.lists]
+    found = glibc.walk().find_many([entry for _tid, entry in entries])
+    wanted = [(entry - HEADER, need, "tcache") for _tid, entry in entries]
+    return [CachedPiece(*entry) for entry, block, want in zip(entries, found, wanted) if block == want]
+
+
+# What malloc asks the kernel for (malloc/malloc.c, sysmalloc; malloc/arena.c, grow_heap and new_heap).
+
+
+def _grows_by(glibc: Glibc, index: int, need: int, top: int) -> int | None:
+    """Bytes by which the arena grows; None when the request gets a mapping of its own."""
+    par = glibc.par
+    if need >= par.mmap_threshold and par.n_mmaps < par.n_mmaps_max:
+        return None
+    return _thread_arena_grows_by(glibc, index, need, top) if index else _main_arena_grows_by(glibc, need, top)
+
+
+def _main_arena_grows_by(glibc: Glibc, need: int, top: int) -> int:
+    par = glibc.par
+    size = need + par.top_pad + SMALLEST_CHUNK
+    if glibc.main.noncontiguous:
+        # 2.35 and later confuse the least size with the page size; newer ones that do not are not told apart.
+        return max(_up(size, PAGE), PAGE if par.layout["hp_pagesize"] is not None else SMALLEST_EXTENT)
+    size -= top
+    if not par.thp_pagesize:
+        return _up(size, PAGE)
+    end = max((heap.end for heap in glibc.heaps if heap.arena == 0), default=0)
+    return _up(end + size, par.thp_pagesize) - end
+
+
+def _thread_arena_grows_by(glibc: Glibc, index: int, need: int, top: int) -> int | None:
+    state, page = glibc.arenas[index], glibc.par.hp_pagesize or PAGE
+    heap = glibc.heap_at(state.top)
+    if heap is not None:
+        more = _up(need + SMALLEST_CHUNK - top, page)
+        if heap.end + more <= heap.reserve:
+            return more
+    span = glibc.heap_span
+    size = need + SMALLEST_CHUNK + state.address % span
+    if size > span:
+        return None
+    return _up(min(max(size + glibc.par.top_pad, SMALLEST_HEAP), span), page)

@@ -1,0 +1,89 @@
+"""How are chunk sizes distributed, used and free?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.heap import Heap
+
+
+@dataclass(frozen=True)
+class SizeRow:
+    """The chunks of one exact size, headers included: how many are used and free, and their bytes."""
+
+    size: int
+    used: int
+    free: int
+    used_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class SizeTotal:
+    """Sums over sizes."""
+
+    used: int
+    free: int
+    used_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True)
+class SizeRange:
+    """The sizes in [start, end), end a power of two."""
+
+    start: int
+    end: int
+    total: SizeTotal
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The answer of ``heap sizes``, ascending.
+
+    Chunks in bins, fast bins and thread caches are free; mmapped chunks are used (``mapped`` of them). ``total`` with
+    ``top`` (top chunks) and ``overhead`` (fenceposts, headers of heaps, what memalign skipped in front of mmapped
+    chunks, what others got from ``sbrk``) is all that malloc has: ``heap arenas``' ``total.system``.
+    """
+
+    sizes: list[SizeRow]
+    total: SizeTotal
+    mapped: int
+    top: int
+    overhead: int
+
+    @property
+    def ranges(self) -> list[SizeRange]:
+        """The same by powers of two, from the first range that has chunks to the last."""
+        rows: dict[int, list[SizeRow]] = {}
+        for row in self.sizes:
+            rows.setdefault(row.size.bit_length(), []).append(row)
+        bits = range(min(rows, default=0), max(rows, default=-1) + 1)
+        return [SizeRange(1 << bit >> 1, 1 << bit, _total(rows.get(bit, []))) for bit in bits]
+
+
+def sizes(heap: Heap) -> Sizes:
+    """A row for each exact size of used and free chunks. Raises Unsupported without glibc's malloc."""
+    glibc = heap.walked
+    rows = _native.count_sizes(heap.chunks)
+    counts = {size: (used, free + tcache + fast) for size, (used, free, tcache, fast) in rows}
+    for chunk in heap.mapped:
+        used, free = counts.get(chunk.end - chunk.chunk, (0, 0))
+        counts[chunk.end - chunk.chunk] = (used + 1, free)
+    found = [SizeRow(size, used, free, size * used, size * free) for size, (used, free) in sorted(counts.items())]
+    sums = glibc.sums()
+    top = sum(arena["top"][1] for arena in sums)
+    overhead = sum(arena[state][1] for arena in sums for state in ("fencepost", "foreign", "unexplained"))
+    overhead += sum(glibc.unwalked(index) for index in range(len(sums)))
+    overhead += sum(chunk.chunk - chunk.base for chunk in heap.mapped)
+    return Sizes(found, _total(found), len(heap.mapped), top, overhead)
+
+
+def _total(rows: Iterable[SizeRow]) -> SizeTotal:
+    sums = [0, 0, 0, 0]
+    for row in rows:
+        for place, value in enumerate((row.used, row.free, row.used_bytes, row.free_bytes)):
+            sums[place] += value
+    return SizeTotal(*sums)

@@ -1,0 +1,58 @@
+"""``heap sizes`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.report.numbers import count_text
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.sizes import SizeRange, SizeRow, Sizes, SizeTotal
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("size"), Column("used chunks"), Column("used bytes"), Column("free chunks"), Column("free bytes"),
+)  # fmt: skip
+
+
+def render(answer: Sizes, whole: Sizes, style: Style) -> str:
+    """A row a range of sizes and their total; a row an exact size, the rest, and the same total; what is beside it."""
+    total = _row("total", whole.total, style)
+    ranges = [_row(_range(found, style), found.total, style) for found in whole.ranges]
+    rows = [_row(count_text(row.size), row, style) for row in answer.sizes]
+    if len(answer.sizes) < len(whole.sizes):
+        rows.append(_row(f"{len(whole.sizes) - len(answer.sizes):,} more", _rest(answer), style))
+    return join(
+        table(COLUMNS, ranges, style, total),
+        table((Column("exact size"), *COLUMNS[1:]), rows, style, total),
+        style.filled(_sentence(whole, style)),
+    )
+
+
+def _row(name: str, sums: SizeRow | SizeTotal, style: Style) -> list[str]:
+    used = [count_text(sums.used), style.size(sums.used_bytes)]
+    return [name, *used, count_text(sums.free), style.size(sums.free_bytes)]
+
+
+def _range(found: SizeRange, style: Style) -> str:
+    return f"{style.size(found.start)} to {style.size(found.end)}"
+
+
+def _rest(answer: Sizes) -> SizeTotal:
+    """The total less the rows, so that each column adds up."""
+    names = ("used", "free", "used_bytes", "free_bytes")
+    left = (getattr(answer.total, name) - sum(getattr(row, name) for row in answer.sizes) for name in names)
+    return type(answer.total)(*left)
+
+
+def _sentence(whole: Sizes, style: Style) -> str:
+    total = whole.total
+    mapped = f", {whole.mapped:,} of them with a mapping of their own" if whole.mapped else ""
+    return (
+        f"{total.used:,} chunks are used{mapped}: {style.bytes(total.used_bytes)}. {total.free:,} wait in bins, fast "
+        f"bins and thread caches: {style.bytes(total.free_bytes)}. With top chunks ({style.bytes(whole.top)}) and "
+        f"fenceposts, headers and the like ({style.bytes(whole.overhead)}) that is all that malloc has from the kernel."
+    )

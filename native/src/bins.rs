@@ -1,0 +1,358 @@
+//! The doubly linked lists of free chunks: which bin each free chunk is in, and whether every link is as it must be.
+//!
+//! A free chunk's first words are `fd` and `bk`; one in a large bin that is the first of its size has `fd_nextsize` and
+//! `bk_nextsize` behind them. Bin n is the ring through a head that overlays `malloc_state.bins`, as if a chunk began 16
+//! bytes before its pair of words: 1 is the unsorted bin, 2 to 63 are small ones of one size each, 64 to 126 large ones.
+
+use crate::chunks::{Chunks, Damage, State, GRAIN};
+use crate::lists::PageIndex;
+use crate::space::Space;
+use crate::window::Window;
+use crate::work::{self, Cancelled, Control};
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const BINS: u64 = 127;
+const UNSORTED: u64 = 1;
+const SMALL_BINS: u64 = 64;
+const SLICE: u64 = 32 << 20;
+const MOST_DAMAGE: usize = 1000;
+const IS_MMAPPED: u64 = 2;
+const NON_MAIN_ARENA: u64 = 4;
+const NO_BIN: u8 = 0;
+
+/// The bin of free chunks of a size, once they are sorted (glibc's `largebin_index_64`, the same since 2.17).
+fn bin_of(size: u64) -> u64 {
+    match size {
+        0..0x400 => size / GRAIN,
+        _ if size >> 6 <= 48 => 48 + (size >> 6),
+        _ if size >> 9 <= 20 => 91 + (size >> 9),
+        _ if size >> 12 <= 10 => 110 + (size >> 12),
+        _ if size >> 15 <= 4 => 119 + (size >> 15),
+        _ if size >> 18 <= 2 => 124 + (size >> 18),
+        _ => 126,
+    }
+}
+
+/// A free chunk with its links.
+struct Free {
+    address: u64,
+    size: u64,
+    fd: u64,
+    bk: u64,
+    bin: AtomicU8,
+}
+
+/// A chunk that is the first of its size in a large bin.
+struct Skip {
+    address: u64,
+    fd: u64,
+    bk: u64,
+}
+
+/// What is collected from one slice of a region, or from a whole one.
+#[derive(Default)]
+struct Found {
+    region: usize,
+    from: u64,
+    free: Vec<Free>,
+    skips: Vec<Skip>,
+    damage: Vec<Damage>,
+}
+
+/// The free chunks of one region.
+struct Shelf {
+    arena: u32,
+    free: Vec<Free>,
+    skips: Vec<Skip>,
+    index: PageIndex,
+}
+
+impl Shelf {
+    fn find(&self, address: u64) -> Option<&Free> {
+        let from = self.index.place(address)?;
+        let found = self.free[from..].iter().find(|free| free.address >= address)?;
+        (found.address == address).then_some(found)
+    }
+
+    fn skip(&self, address: u64) -> Option<&Skip> {
+        self.skips.binary_search_by_key(&address, |skip| skip.address).ok().map(|place| &self.skips[place])
+    }
+}
+
+fn damage(address: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Damage {
+    Damage { address, what, expected: expected.into(), found: found.into() }
+}
+
+fn hex(address: u64) -> String {
+    format!("{address:#x}")
+}
+
+struct Slice {
+    region: usize,
+    from: u64,
+    to: u64,
+}
+
+/// Reads the header and the links of every chunk in a slice.
+fn collect(space: &Space, chunks: &Chunks, slice: &Slice, control: &Control) -> Result<Found, Cancelled> {
+    let region = &chunks.regions[slice.region];
+    let mut window = Window::new(space, region.stretch.end);
+    let mut found = Found { region: slice.region, from: slice.from, ..Found::default() };
+    let mut reported = slice.from;
+    for (start, end, state) in region.blocks(slice.from, slice.to) {
+        if start - reported >= 1 << 20 {
+            control.advance(start - reported)?;
+            reported = start;
+        }
+        match state {
+            State::Free => {
+                let words = window.available(start + 16, 32.min((end - start - 16) as usize));
+                let (fd, bk) = (crate::u64_at(words, 0), crate::u64_at(words, 8));
+                let (next, last) = (crate::u64_at(words, 16), crate::u64_at(words, 24));
+                if end - start >= 0x400 && next != 0 {
+                    found.skips.push(Skip { address: start, fd: next, bk: last });
+                }
+                let bin = AtomicU8::new(NO_BIN);
+                found.free.push(Free { address: start, size: end - start, fd, bk, bin });
+            }
+            State::Used | State::Tcache | State::Fast => {
+                let flags = window.word(start + 8).unwrap_or(0) & (IS_MMAPPED | NON_MAIN_ARENA);
+                let expected = if region.stretch.arena == 0 { 0 } else { NON_MAIN_ARENA };
+                if flags != expected && found.damage.len() < MOST_DAMAGE {
+                    found.damage.push(damage(start, "flags of a chunk in use", hex(expected), hex(flags)));
+                }
+            }
+            _ => {}
+        }
+    }
+    control.advance(slice.to.saturating_sub(reported))?;
+    Ok(found)
+}
+
+/// Which arena has its bins where: the address of `malloc_state.bins`.
+#[derive(Clone, Copy)]
+struct Ring {
+    arena: u32,
+    bin: u64,
+    head: u64,
+}
+
+struct Rings<'a> {
+    space: &'a Space,
+    chunks: &'a Chunks,
+    shelves: &'a [Shelf],
+}
+
+impl Rings<'_> {
+    fn find(&self, arena: u32, address: u64) -> Option<&Free> {
+        let shelf = &self.shelves[self.chunks.region_of(address)?];
+        (shelf.arena == arena).then(|| shelf.find(address)).flatten()
+    }
+
+    /// Goes round one ring, forward by `fd` and, where that leads astray, back by `bk`.
+    fn follow(&self, ring: Ring, control: &Control) -> Result<Vec<Damage>, Cancelled> {
+        let mut found = Vec::new();
+        let (Ok(first), Ok(last)) = (self.space.word(ring.head + 16), self.space.word(ring.head + 24)) else {
+            return Ok(vec![damage(ring.head, "head of a bin", "bytes that can be read", "absent bytes")]);
+        };
+        let end = self.go(ring, first, |chunk| chunk.fd, |chunk| chunk.bk, ("fd", "bk"), &mut found, control)?;
+        if let Some(end) = end {
+            if last != end {
+                found.push(damage(ring.head + 24, "bk of a bin", hex(end), hex(last)));
+            }
+            return Ok(found);
+        }
+        self.go(ring, last, |chunk| chunk.bk, |chunk| chunk.fd, ("bk", "fd"), &mut found, control)?;
+        Ok(found)
+    }
+
+    /// Follows the links one way from the head; returns the last chunk if they lead back to the head.
+    #[allow(clippy::too_many_arguments)]
+    fn go(
+        &self,
+        ring: Ring,
+        first: u64,
+        on: impl Fn(&Free) -> u64,
+        back: impl Fn(&Free) -> u64,
+        names: (&'static str, &'static str),
+        found: &mut Vec<Damage>,
+        control: &Control,
+    ) -> Result<Option<u64>, Cancelled> {
+        let (mut before, mut at) = (ring.head, first);
+        let mut steps = 0u64;
+        while at != ring.head {
+            let Some(chunk) = self.find(ring.arena, at) else {
+                let what = if names.0 == "fd" { "fd in a bin" } else { "bk in a bin" };
+                found.push(damage(before + 16, what, "a free chunk of this arena", hex(at)));
+                return Ok(None);
+            };
+            if chunk.bin.swap(ring.bin as u8, Ordering::Relaxed) != NO_BIN {
+                if names.0 == "fd" {
+                    found.push(damage(at, "free chunk", "in one bin, once", format!("again in bin {}", ring.bin)));
+                }
+                return Ok(None);
+            }
+            if back(chunk) != before {
+                let what = if names.1 == "bk" { "bk of a free chunk" } else { "fd of a free chunk" };
+                found.push(damage(at, what, hex(before), hex(back(chunk))));
+            }
+            if ring.bin != UNSORTED && bin_of(chunk.size) != ring.bin {
+                let expected = format!("bin {}", bin_of(chunk.size));
+                found.push(damage(at, "bin of a free chunk", expected, format!("bin {}", ring.bin)));
+            }
+            (before, at) = (at, on(chunk));
+            steps += 1;
+            if steps % 4096 == 0 {
+                control.advance(0)?;
+            }
+            if found.len() >= MOST_DAMAGE {
+                return Ok(None);
+            }
+        }
+        Ok(Some(before))
+    }
+}
+
+/// Free chunks in no bin, and links between sizes that do not lead back.
+fn check_shelf(shelf: &Shelf, chunks: &Chunks, shelves: &[Shelf], found: &mut Vec<Damage>) {
+    let most = |found: &Vec<Damage>| found.len() < MOST_DAMAGE;
+    for free in shelf.free.iter().filter(|free| free.bin.load(Ordering::Relaxed) == NO_BIN) {
+        if most(found) {
+            found.push(damage(free.address, "free chunk", "in a bin of its arena", "in none"));
+        }
+    }
+    for skip in &shelf.skips {
+        let bin = shelf.find(skip.address).map_or(NO_BIN, |free| free.bin.load(Ordering::Relaxed));
+        if u64::from(bin) < SMALL_BINS || !most(found) {
+            continue;
+        }
+        let other = |address| shelves[chunks.region_of(address)?].skip(address);
+        if other(skip.fd).map(|next| next.bk) != Some(skip.address) {
+            found.push(damage(
+                skip.address,
+                "fd_nextsize",
+                "the first chunk of another size, linked back",
+                hex(skip.fd),
+            ));
+        }
+        if other(skip.bk).map(|last| last.fd) != Some(skip.address) {
+            found.push(damage(
+                skip.address,
+                "bk_nextsize",
+                "the first chunk of another size, linked back",
+                hex(skip.bk),
+            ));
+        }
+    }
+}
+
+/// Which bin each free chunk is in.
+#[pyclass(frozen)]
+pub struct Bins {
+    shelves: Vec<Shelf>,
+    starts: Vec<(u64, u64)>,
+    damage: Vec<Damage>,
+}
+
+type DamageRow = (u64, &'static str, String, String);
+
+#[pymethods]
+impl Bins {
+    /// `(arena, bin, chunks, bytes)` of every bin that is not empty; bin 0: free chunks that are in none.
+    fn rows(&self) -> Vec<(u32, u64, u64, u64)> {
+        let mut rows = std::collections::BTreeMap::new();
+        for shelf in &self.shelves {
+            for free in &shelf.free {
+                let bin = u64::from(free.bin.load(Ordering::Relaxed));
+                let row: &mut (u64, u64) = rows.entry((shelf.arena, bin)).or_default();
+                row.0 += 1;
+                row.1 += free.size;
+            }
+        }
+        rows.into_iter().map(|((arena, bin), (count, bytes))| (arena, bin, count, bytes)).collect()
+    }
+
+    /// The bin of each free chunk; None for what is no free chunk, 0 for one that is in no bin.
+    fn find_many(&self, chunks: Vec<u64>) -> Vec<Option<u8>> {
+        let find = |chunk: &u64| {
+            let place = self.starts.partition_point(|(_, end)| end <= chunk);
+            Some(self.shelves.get(place)?.find(*chunk)?.bin.load(Ordering::Relaxed))
+        };
+        chunks.iter().map(find).collect()
+    }
+
+    /// What is wrong with links and flags: `(address, what, expected, found)`.
+    #[getter]
+    fn damage(&self) -> Vec<DamageRow> {
+        let row = |damage: &Damage| (damage.address, damage.what, damage.expected.clone(), damage.found.clone());
+        self.damage.iter().map(row).collect()
+    }
+}
+
+/// Follows the bins of every arena. `heads`: the address of each arena's `malloc_state.bins`, by arena.
+/// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (space, chunks, heads, progress=None))]
+pub fn follow_bins(
+    py: Python<'_>,
+    space: &Space,
+    chunks: &Chunks,
+    heads: Vec<u64>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bins> {
+    let (shelves, mut damage) = shelves_of(py, space, chunks, progress)?;
+    let rings = Rings { space, chunks, shelves: &shelves };
+    let jobs: Vec<Ring> = heads
+        .iter()
+        .enumerate()
+        .flat_map(|(arena, bins)| {
+            let head = |bin| bins.wrapping_add((bin - 1) * 16).wrapping_sub(16);
+            (1..BINS).map(move |bin| Ring { arena: arena as u32, bin, head: head(bin) })
+        })
+        .collect();
+    let work = |found: &mut Vec<Damage>, ring: &Ring, control: &Control| {
+        found.extend(rings.follow(*ring, control)?);
+        Ok(())
+    };
+    damage.extend(work::run(py, space, None, 0, &jobs, Vec::new, work)?.into_iter().flatten());
+    shelves.iter().for_each(|shelf| check_shelf(shelf, chunks, &shelves, &mut damage));
+    damage.sort_by_key(|damage| damage.address);
+    damage.truncate(MOST_DAMAGE);
+    let starts = chunks.regions.iter().map(|region| (region.stretch.start, region.stretch.end)).collect();
+    Ok(Bins { shelves, starts, damage })
+}
+
+fn shelves_of(
+    py: Python<'_>,
+    space: &Space,
+    chunks: &Chunks,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Vec<Shelf>, Vec<Damage>)> {
+    let slices = |(region, walked): (usize, &crate::chunks::Region)| {
+        let (start, end) = (walked.stretch.start, walked.stretch.end);
+        (start..end).step_by(SLICE as usize).map(move |from| Slice { region, from, to: end.min(from + SLICE) })
+    };
+    let jobs: Vec<Slice> = chunks.regions.iter().enumerate().flat_map(slices).collect();
+    let total = jobs.iter().map(|slice| slice.to - slice.from).sum();
+    let work = |done: &mut Vec<Found>, slice: &Slice, control: &Control| {
+        done.push(collect(space, chunks, slice, control)?);
+        Ok(())
+    };
+    let mut found: Vec<Found> =
+        work::run(py, space, progress, total, &jobs, Vec::new, work)?.into_iter().flatten().collect();
+    found.sort_by_key(|found| (found.region, found.from));
+    let mut shelves: Vec<Found> = chunks.regions.iter().map(|_| Found::default()).collect();
+    let mut damage = Vec::new();
+    for part in found {
+        let shelf = &mut shelves[part.region];
+        shelf.free.extend(part.free);
+        shelf.skips.extend(part.skips);
+        damage.extend(part.damage);
+    }
+    let shelf = |(region, found): (&crate::chunks::Region, Found)| {
+        let index = PageIndex::new(region.stretch.start, found.free.iter().map(|free| free.address));
+        Shelf { arena: region.stretch.arena, free: found.free, skips: found.skips, index }
+    };
+    Ok((chunks.regions.iter().zip(shelves).map(shelf).collect(), damage))
+}

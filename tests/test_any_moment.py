@@ -1,0 +1,37 @@
+"""A process stopped at any moment: eight threads are somewhere in malloc and free, and none of it is false damage."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from library import heap_of
+from programs import c_program, running
+
+from gdbheap.answers.check import check
+from gdbheap.heap import CAUGHT
+
+STOPS = 50
+ENDLESS, ONLY_THREADS = 1 << 60, 3
+TUNABLES = {
+    "as it is": "",
+    "one arena": "glibc.malloc.arena_max=1",
+    "no tcache, one arena": "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0",
+    "many mmapped chunks": "glibc.malloc.mmap_threshold=20000",
+}
+
+
+@pytest.mark.parametrize("name", TUNABLES)
+def test_stops_at_random_instants(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """No stop shows damage but what is named as caught inside malloc, and the books stay near the arena's own."""
+    arguments = (8, rng.getrandbits(30), ENDLESS, 3000, 100_000, ONLY_THREADS, tmp_path / "table")
+    with running(c_program("recorder", *arguments), tmp_path, {"GLIBC_TUNABLES": TUNABLES[name]}) as target:
+        for _ in range(STOPS):
+            time.sleep(rng.random() * 0.02)
+            with heap_of(str(target.pid)) as heap:
+                answer = check(heap)
+                false = [damage for damage in heap.damage if not damage.what.startswith(CAUGHT)]
+                assert not false, f"{len(false)} of {len(heap.damage)}: {false[:5]}, {heap.warnings}"
+                assert answer.ok and answer.chunks

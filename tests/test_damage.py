@@ -1,0 +1,133 @@
+"""One word of a heap overwritten, as by a stray write: ``heap check`` tells where, and no byte is lost."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from library import heap_of
+from programs import ask, c_program, running
+
+WORD = struct.Struct("<Q")
+RECORD = struct.Struct("<4Q")
+# What is overwritten: in chunks of which state, how far into them, and with what it is mixed.
+KINDS = {
+    "size of a used chunk": ("used", 8, 0xFFF0),
+    "size of a free chunk": ("free", 8, 0xFFF0),
+    "fd of a free chunk": ("free", 16, 0x7F_FFFF_FFF0),
+    "bk of a free chunk": ("free", 24, 0x7F_FFFF_FFF0),
+    "arena flag of a used chunk": ("used", 8, 4),
+    "mmapped flag of a used chunk": ("used", 8, 2),
+    "link of a chunk in a thread cache": ("tcache", 16, 0x7F_FFFF_FFF0),
+}
+
+
+class Memory:
+    """The bytes of a core file, by the target's addresses."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the program headers."""
+        self.path = path
+        with path.open("rb") as file:
+            segments = [segment.header for segment in ELFFile(file).iter_segments("PT_LOAD")]
+        self.segments = [(head.p_vaddr, head.p_vaddr + head.p_filesz, head.p_offset) for head in segments]
+
+    def place(self, address: int) -> int:
+        """Return where in the file an address is."""
+        return next(address - start + offset for start, end, offset in self.segments if start <= address < end)
+
+    def word(self, address: int) -> int:
+        """Return the word at an address."""
+        with self.path.open("rb") as file:
+            file.seek(self.place(address))
+            return int(WORD.unpack(file.read(8))[0])
+
+    def put(self, address: int, value: int) -> None:
+        """Overwrite the word at an address."""
+        with self.path.open("r+b") as file:
+            file.seek(self.place(address))
+            file.write(WORD.pack(value))
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core and the chunks in it that the program knew, ascending as (header, size, state)."""
+
+    path: Path
+    rows: list[tuple[int, int, str]]
+
+    def of(self, state: str) -> list[tuple[int, int]]:
+        """Return (header, size) of the chunks in a state."""
+        return [(header, size) for header, size, own in self.rows if own == state]
+
+    @property
+    def starts(self) -> set[int]:
+        """Return where chunks begin as far as it is known."""
+        return {header for header, _, _ in self.rows} | {header + size for header, size, _ in self.rows}
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
+    """Return a core of a program with several arenas, whose live chunks hold random bytes and no former chunks."""
+    folder = tmp_path_factory.mktemp("damage")
+    seed = random.getrandbits(30)
+    with running(c_program("recorder", 3, seed, 40_000, 2000, 20_000, 0, folder / "table"), folder) as target:
+        path = Path(target.as_form("gcore"))
+    records = list(RECORD.iter_unpack((folder / "table").read_bytes()))
+    with path.open("r+b") as file:
+        memory = Memory(path)
+        for pointer, usable, _, live in records:
+            if live and usable < 100_000:
+                file.seek(memory.place(pointer))
+                file.write(random.randbytes(usable))
+    assert ask("check", str(path))["damage"] == []
+    with heap_of(str(path)) as heap:
+        found = heap.chunks.find_many(sorted({record[0] for record in records}))
+    return Core(path, sorted({row for row in found if row is not None}))
+
+
+def other_word(old: int, mask: int, rng: random.Random, forbidden: Callable[[int], bool]) -> int:
+    """Return a word that differs in some bits of the mask, and is not forbidden."""
+    while True:
+        new = old ^ ((rng.getrandbits(64) & mask) or mask)
+        if new != old and not forbidden(new):
+            return new
+
+
+@pytest.mark.parametrize("round_", range(3))
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_word(kind: str, round_: int, rng: random.Random, tmp_path: Path, core: Core) -> None:
+    """The damage is told in the chunk that was hit or in a neighbour, by memory or by list, and no byte is lost."""
+    state, offset, mask = KINDS[kind]
+    header, size = rng.choice(core.of(state))
+    memory = Memory(Path(shutil.copy(core.path, tmp_path / "damaged")))
+    old = memory.word(header + offset)
+    near = {header, header + 16, header + size}
+    near |= {memory.word(header + 16), memory.word(header + 24)} if state == "free" else set()
+
+    def leads_to_a_chunk(word: int) -> bool:
+        return kind.startswith("size") and header + (word & ~7) in core.starts
+
+    new = other_word(old, mask, rng, leads_to_a_chunk)
+    memory.put(header + offset, new)
+    answer = ask("check", str(memory.path), status=1)
+    places = [row["address"] for row in answer["damage"]]
+    with heap_of(str(memory.path)) as heap:
+        for _arena, start, end, tallies in heap.chunks.totals():
+            assert sum(total for _count, total in tallies) == end - start
+        lost = [
+            row
+            for row, found in zip(core.rows, heap.chunks.find_many([row[0] + 16 for row in core.rows]))
+            if row != found
+        ]
+    # A wrong size is noticed, at the latest, where the walk is back on the chunks that there are.
+    back = max([header + size] + [start + length for start, length, _ in lost if start > header and "size" in kind])
+    told = any(place in near or header <= place <= back for place in places)
+    assert answer["ok"] is False
+    assert told or state == "tcache", f"{header:#x} {old:#x} -> {new:#x}: {answer['damage']}"

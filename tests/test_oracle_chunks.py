@@ -1,0 +1,281 @@
+"""``heap sizes``, ``heap chunks`` and ``heap arenas --detail`` against malloc_info(), chunks' own headers and programs'
+tables, and against each other."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import random
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kernel
+import pytest
+from programs import FORMS, PROCESS, Running, ask, c_program, gdbheap, python_program, running
+from test_oracle_arenas import CASES, HEAP, Table, recorder
+
+IS_MMAPPED, FLAGS = 2, 7
+TOTALS = re.compile(r'^<total type="(fast|rest)" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
+BIN = re.compile(r'^  <(size|unsorted) from="(\d+)" to="(\d+)" total="(\d+)" count="(\d+)"/>$', re.MULTILINE)
+FREE = ("free", "fast", "tcache")
+ORDERS = {
+    "size": lambda row: (-row["size"], row["address"]),
+    "address": lambda row: row["address"],
+    "arena": lambda row: (row["arena"] is None, row["arena"], -row["size"], row["address"]),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A program at rest, all of its chunks, and the other two answers."""
+
+    target: Running
+    table: Table
+    chunks: dict[str, Any]
+    sizes: dict[str, Any]
+    arenas: dict[str, Any]
+
+    def of_state(self, *states: str) -> list[dict[str, Any]]:
+        """Return the chunks in one of the states."""
+        return [row for row in self.chunks["chunks"] if row["state"] in states]
+
+
+def asked(target: Running, name: str, table: Table) -> Asked:
+    """Ask for all that is compared here."""
+    return Asked(target, table, ask("chunks", name), ask("sizes", name), ask("arenas", name, "--sort=index"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_books_of_all_kinds(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """The three answers agree, and with what the program and malloc_info() say."""
+    with recorder(CASES[name], rng, tmp_path) as target:
+        found = asked(target, str(target.pid), Table(tmp_path / "table"))
+        check_sums(found)
+        check_used(found, CASES[name].threads if CASES[name].operations else 0)
+        check_bins(found)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_books_of_every_form(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """The same from a process and both kinds of cores."""
+    with recorder(CASES["8 threads"], rng, tmp_path) as target:
+        found = asked(target, target.as_form(form), Table(tmp_path / "table"))
+        check_sums(found)
+        check_bins(found)
+
+
+def check_sums(found: Asked) -> None:
+    """Sizes are the chunks counted; both are what the arenas hold; nothing overlaps."""
+    sizes, arenas = found.sizes, found.arenas["arenas"]
+    rows = sizes["sizes"]
+    for column, states in (("used", ("used", "mmapped")), ("free", FREE)):
+        by_size = Counter(row["size"] for row in found.of_state(*states))
+        assert {row["size"]: row[column] for row in rows if row[column]} == by_size
+        assert all(row[f"{column}_bytes"] == row["size"] * row[column] for row in rows)
+    for key in ("used", "free", "used_bytes", "free_bytes"):
+        assert sizes["total"][key] == sum(row[key] for row in rows)
+    assert sizes["total"]["used"] == sum(row["used_chunks"] for row in arenas) + found.arenas["mmapped"]["count"]
+    assert sizes["total"]["free"] == sum(row["free_chunks"] for row in arenas)
+    assert sizes["total"]["free_bytes"] == sum(row[state] for row in arenas for state in FREE)
+    assert sizes["top"] == sum(row["top"] for row in arenas)
+    parts = (sizes["total"]["used_bytes"], sizes["total"]["free_bytes"], sizes["top"], sizes["overhead"])
+    assert sum(parts) == found.arenas["total"]["system"]
+    assert sizes["mapped"] == found.arenas["mmapped"]["count"] == len(found.of_state("mmapped"))
+    assert (found.chunks["count"], found.chunks["bytes"]) == (
+        len(found.chunks["chunks"]),
+        sum(row["size"] for row in found.chunks["chunks"]),
+    )
+    ascending = sorted(found.chunks["chunks"], key=lambda row: int(row["address"]))
+    assert all(one["address"] + one["size"] <= two["address"] for one, two in zip(ascending, ascending[1:]))
+
+
+def check_used(found: Asked, threads: int) -> None:
+    """Live pointers have the size and the kind that the word before them says; the rest are tcaches and dtvs."""
+    live = {}
+    for pointer in found.table.live:
+        word = kernel.read_u64(found.target.pid, pointer - 8)
+        live[pointer] = (word & ~FLAGS, "mmapped" if word & IS_MMAPPED else "used")
+    ours = {row["address"]: (row["size"], row["state"]) for row in found.of_state("used", "mmapped")}
+    assert {pointer: ours.get(pointer) for pointer in live} == live
+    assert len(ours) - len(live) == threads + max(threads - 1, 0)
+    assert all(row["what"] for row in found.of_state("used", "mmapped"))
+    assert not any(row["what"] for row in found.of_state(*FREE, "top", "fencepost"))
+
+
+def check_bins(found: Asked) -> None:
+    """By malloc_info(): chunks in fast bins and in bins of each arena; each large bin has one name."""
+    for index, body in HEAP.findall(found.target.stderr):
+        arena = found.arenas["arenas"][int(index)]
+        bins = {row["kind"]: row for row in arena["bins"]}
+        totals = {kind: (int(count), int(size)) for kind, count, size in TOTALS.findall(body)}
+        assert totals["fast"] == (bins["fast"]["chunks"], bins["fast"]["bytes"])
+        # malloc_info: the rest includes the top chunk, and adds up size words with their flags.
+        assert totals["rest"][0] == bins["bins"]["chunks"] + 1
+        assert 0 <= totals["rest"][1] - bins["bins"]["bytes"] - arena["top"] <= FLAGS * bins["bins"]["chunks"]
+        own = [row for row in found.chunks["chunks"] if row["arena"] == int(index)]
+        for kind, state in (("fast", "fast"), ("tcache", "tcache"), ("bins", "free")):
+            of_kind = [row["size"] for row in own if row["state"] == state]
+            assert (bins[kind]["chunks"], bins[kind]["bytes"]) == (len(of_kind), sum(of_kind))
+        check_lists(own, BIN.findall(body))
+        # The first break need not be 16-aligned: so many bytes are the arena's and no heap's.
+        assert 0 <= arena["system"] - sum(heap["size"] for heap in arena["heaps"]) < 16
+        assert sum(heap["top"] for heap in arena["heaps"]) == arena["top"]
+
+
+def check_lists(own: list[dict[str, Any]], bins: list[tuple[str, ...]]) -> None:
+    """Each bin has as many chunks, as many bytes, and the ends that malloc_info() says; small sizes have one each."""
+    lists: dict[str, list[int]] = {}
+    for row in own:
+        assert (row["list"] is None) == (row["state"] not in FREE)
+        if row["state"] in ("fast", "tcache"):
+            assert row["list"] == f"{row['state']} {row['size']:#x}"
+        elif row["state"] == "free":
+            lists.setdefault(row["list"], []).append(row["size"])
+    told = 0
+    for kind, first, last, total, count in bins:
+        if kind == "size" and not int(last) & FLAGS:
+            continue  # a fast bin; those of bins are size words with PREV_INUSE
+        ends = int(first) & ~FLAGS, int(last) & ~FLAGS
+        sizes = [found for name, found in lists.items() if (name == "unsorted") == (kind == "unsorted")]
+        (found,) = (found for found in sizes if (min(found), max(found)) == ends)
+        assert len(found) == int(count) and 0 <= int(total) - sum(found) <= FLAGS * len(found)
+        told += 1
+    assert told == len(lists)
+    for name, found in lists.items():
+        if name != "unsorted":
+            assert int(name.split()[1], 16) <= min(found)
+            assert name.startswith("small") == (max(found) < 0x400)
+
+
+
+def filters(whole: list[dict[str, Any]], rng: random.Random) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
+    """Yield command lines with random filters, and what a plain filter of the whole list gives."""
+    states = sorted({row["state"] for row in whole})
+    arenas = sorted({row["arena"] for row in whole if row["arena"] is not None})
+    for _ in range(12):
+        words, kept = [], whole
+        if rng.random() < 0.7:
+            chosen = rng.sample(states, rng.randrange(1, len(states) + 1))
+            words.append(f"--state={','.join(chosen)}")
+            kept = [row for row in kept if row["state"] in chosen]
+        if rng.random() < 0.5:
+            low = rng.choice(whole)["size"]
+            words.append(f"--min={low}")
+            kept = [row for row in kept if row["size"] >= low]
+        if rng.random() < 0.5:
+            high = rng.choice(whole)["size"]
+            words.append(f"--max={high}")
+            kept = [row for row in kept if row["size"] <= high]
+        if rng.random() < 0.4:
+            arena = rng.choice(arenas)
+            words.append(f"--arena={arena}")
+            kept = [row for row in kept if row["arena"] == arena]
+        yield words, kept
+
+
+@pytest.mark.parametrize("name", ["8 threads", "many mmapped chunks"])
+def test_filters(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Each filter, order and --top gives what the whole list gives when it is filtered, sorted and cut here."""
+    with recorder(CASES[name], rng, tmp_path) as target:
+        pid = str(target.pid)
+        whole = ask("chunks", pid)["chunks"]
+        for words, kept in filters(whole, rng):
+            order, top = rng.choice(sorted(ORDERS)), rng.choice([1, 5, 3000, 10**9])
+            answer = ask("chunks", pid, *words, f"--sort={order}", f"--top={top}")
+            assert answer["chunks"] == sorted(kept, key=ORDERS[order])[:top], words
+            assert (answer["count"], answer["bytes"]) == (len(kept), sum(row["size"] for row in kept)), words
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["stripped", "unstripped"])
+def test_types(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """--type lists exactly the live objects of a class, mmapped ones too, and no buffer that looks like one."""
+    table = tmp_path / "table"
+    with running(python_program(kind, "large", rng.randrange(1 << 30), table), tmp_path) as target:
+        name = target.as_form(form)
+        truth = {kind: set(places) for kind, places in json.loads(table.read_text()).items()}
+        plain = truth.pop("bytes")
+        assert plain <= {row["address"] for row in ask("chunks", name, "--type=bytes")["chunks"]}
+        for pattern in ("__main__.Blob", "*.Row", "__main__.*", "__main__.[!B]*", "Blob"):
+            wanted = {kind: places for kind, places in truth.items() if fnmatch.fnmatchcase(kind, pattern)}
+            answer = ask("chunks", name, f"--type={pattern}")
+            assert {row["address"]: row["what"] for row in answer["chunks"]} == {
+                place: kind for kind, places in wanted.items() for place in places
+            }
+            assert answer["count"] == len(answer["chunks"])
+        few = ask("chunks", name, "--type=__main__.*", "--min=2K", "--state=used", "--arena=main", "--top=3")
+        mapped = ask("chunks", name, "--type=__main__.Blob", "--state=mmapped")
+    assert len(few["chunks"]) == 3 < few["count"]
+    assert {(row["state"], row["arena"]) for row in few["chunks"]} == {("used", 0)}
+    assert all(row["size"] > 200_000 and row["arena"] is None for row in mapped["chunks"])
+
+
+def test_types_agree_with_pyobjects(rng: random.Random, tmp_path: Path) -> None:
+    """Of types whose objects are all large: as many, and as many bytes, as ``heap pyobjects`` counts."""
+    command = python_program("stripped", "large", rng.randrange(1 << 30), tmp_path / "table")
+    with running(command, tmp_path) as target:
+        types = {row["type"]: row for row in ask("pyobjects", str(target.pid))["types"]}
+        for name in ("__main__.Row", "__main__.Blob", "type"):
+            answer = ask("chunks", str(target.pid), f"--type={name}")
+            assert (answer["count"], answer["bytes"]) == (types[name]["count"], types[name]["bytes"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_whose_thread_cache(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Each thread's cache holds at least what that thread has freed, and is named like the thread."""
+    with running(c_program("caches", rng.randrange(1 << 30), 9, tmp_path / "table"), tmp_path) as target:
+        tids = {int(path.name) for path in Path(f"/proc/{target.pid}/task").iterdir()}
+        name = target.as_form(form)
+        arenas, cached = ask("arenas", name), ask("chunks", name, "--state=tcache")
+    truth = list(struct.iter_unpack("<3Q", (tmp_path / "table").read_bytes()))
+    threads = {row["tid"]: row for row in arenas["threads"]}
+    assert threads.keys() == tids == {tid for tid, _, _ in truth}
+    for tid, row in threads.items():
+        own = [(size, blocks) for owner, size, blocks in truth if owner == tid]
+        rest = row["chunks"] - sum(blocks for _, blocks in own), row["bytes"] - sum(s * blocks for s, blocks in own)
+        # Besides: a few small ones that the start of a thread has left.
+        assert 0 <= rest[0] <= 4 and 0 <= rest[1] <= 400 * rest[0], (row, own)
+    assert sum(row["chunks"] for row in threads.values()) == cached["count"]
+    assert sum(row["bytes"] for row in threads.values()) == cached["bytes"]
+    assert len({row["address"] for row in threads.values()}) == len(tids)
+    if form == PROCESS:
+        assert {row["name"] for row in threads.values()} == {"caches"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_headers_and_reserves(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """``heap at`` says whose header or reserve an address in a thread's heap is."""
+    with recorder(CASES["arenas of several heaps"], rng, tmp_path) as target:
+        name = target.as_form(form)
+        rows = [(row["index"], heap) for row in ask("arenas", name)["arenas"] for heap in row["heaps"] if row["index"]]
+        mapped = kernel.maps(target.pid) if form != FORMS[2] else []
+        for index, heap in rng.sample(rows, min(4, len(rows))):
+            header = ask("at", name, hex(heap["start"] + rng.randrange(32)))
+            assert (header["block"], header["mapping"]["owner"]) == (None, f"header of arena {index}'s heap")
+            if any(part.start <= heap["end"] + 8 < part.end for part in mapped) and heap["end"] % (64 << 20):
+                reserve = ask("at", name, hex(heap["end"] + 8))
+                assert (reserve["block"], reserve["mapping"]["owner"]) == (None, f"reserve of arena {index}")
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--state=busy"], "busy"),
+        (["--state=used,"], "''"),
+        (["--arena=one"], "one"),
+        (["--arena=77"], "77"),
+        (["--min=x"], "x"),
+        (["--state=free", "--type=*"], "--type"),
+        (["--sort=state"], "state"),
+    ],
+)
+def test_wrong_words(words: list[str], named: str, rng: random.Random, tmp_path: Path) -> None:
+    """One line that names the word, status 2."""
+    with recorder(CASES["a few blocks"], rng, tmp_path) as target:
+        done = gdbheap("chunks", str(target.pid), *words)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and named in done.stderr

@@ -1,0 +1,273 @@
+"""``heap holes --fit`` against malloc itself: what is predicted is what the program's next malloc() then does."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import FORMS, GCORE, PROCESS, ask, c_program, running
+
+MAIN, THREAD = 0, 1
+PLAIN, FAST, BLOCKED = 0, 1, 2
+SMALL_CHUNK = 96
+MMAP_THRESHOLD = 32 << 20
+NO_MMAP = "glibc.malloc.mmap_max=0"
+# Of a request: 8 bytes of the next chunk serve it, 16 is the grain; malloc leaves 32 bytes at the top.
+HEADER, GRAIN, LEFT_AT_TOP = 8, 16, 32
+
+
+@dataclass(frozen=True)
+class Built:
+    """What fit.c has left: free chunks by address, the same merged with the small free one behind, the top's size."""
+
+    alone: dict[int, int]
+    merged: dict[int, int]
+    top: int
+
+    @property
+    def largest(self) -> int:
+        """The size of the largest single chunk."""
+        return max(self.alone.values())
+
+
+@dataclass(frozen=True)
+class Result:
+    """What malloc() did: the pointer, its usable size, and by how much arenas, break and mmapped bytes grew."""
+
+    pointer: int
+    usable: int
+    arenas: int
+    brk: int
+    mapped: int
+
+
+def built(path: Path, top: int) -> Built:
+    """Read fit.c's table."""
+    blocks = list(struct.iter_unpack("<3Q", path.read_bytes()))
+    free = {pointer: usable + 8 for pointer, usable, held in blocks if not held}
+    alone = {pointer: size for pointer, size in free.items() if size != SMALL_CHUNK}
+    assert len(set(alone.values())) == len(alone)
+    merged = {pointer: size + (free.get(pointer + size, 0)) for pointer, size in alone.items()}
+    return Built(alone, merged, top)
+
+
+def request_for(chunk: int) -> int:
+    """The largest request that a chunk of this size serves."""
+    return chunk - HEADER
+
+
+def some(found: Built, rng: random.Random) -> int:
+    """A request that some chunk serves."""
+    return rng.randrange(2048, found.largest - HEADER)
+
+
+def exactly(found: Built, rng: random.Random) -> int:
+    """The largest chunk, to the byte."""
+    return request_for(found.largest)
+
+
+def one_byte_more(found: Built, rng: random.Random) -> int:
+    """The largest chunk is 16 bytes too short for one byte more."""
+    return request_for(found.largest) + 1
+
+
+def merged(found: Built, rng: random.Random) -> int:
+    """The largest that merging with a fast chunk gives."""
+    return request_for(max(found.merged.values()))
+
+
+def off_the_top(found: Built, rng: random.Random) -> int:
+    """All of the top chunk but what malloc leaves, with the fast chunk below it."""
+    return request_for(found.top + SMALL_CHUNK - LEFT_AT_TOP)
+
+
+def more_than_top(found: Built, rng: random.Random) -> int:
+    """A byte more than the top chunk or any other can give."""
+    return max(request_for(found.top - LEFT_AT_TOP), request_for(found.largest)) + 1
+
+
+def a_few_mib(found: Built, rng: random.Random) -> int:
+    """More than there is."""
+    return rng.randrange(5 << 20, 15 << 20)
+
+
+def below_threshold(found: Built, rng: random.Random) -> int:
+    """The largest chunk that malloc does not map."""
+    return request_for(MMAP_THRESHOLD - GRAIN)
+
+
+def at_threshold(found: Built, rng: random.Random) -> int:
+    """The smallest chunk that it does."""
+    return request_for(MMAP_THRESHOLD)
+
+
+def beyond_a_heap(found: Built, rng: random.Random) -> int:
+    """More than a thread's heap can be."""
+    return rng.randrange(65 << 20, 80 << 20)
+
+
+def small(found: Built, rng: random.Random) -> int:
+    """One that waits in the tcache."""
+    return rng.randrange(SMALL_CHUNK - HEADER - GRAIN + 1, SMALL_CHUNK - HEADER + 1)
+
+
+Choose = Callable[[Built, random.Random], int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and a request, and what it must come to: cached, best, top, grows or mapped."""
+
+    choose: Choose
+    outcome: str
+    where: int = MAIN
+    shape: int = PLAIN
+    largest: int = 400_000
+    tunables: str = ""
+
+    @property
+    def leaves_remainders(self) -> bool:
+        """Whether the arena has several extents or heaps."""
+        return self.shape == BLOCKED or (self.where == THREAD and self.largest > 1 << 20)
+
+
+CASES = {
+    "some": Case(some, "best"),
+    "some, thread": Case(some, "best", THREAD),
+    "some, fast bins": Case(some, "best", MAIN, FAST),
+    "some, fast bins, thread": Case(some, "best", THREAD, FAST),
+    "some, blocked break": Case(some, "best", MAIN, BLOCKED),
+    "exactly": Case(exactly, "best"),
+    "exactly, thread": Case(exactly, "best", THREAD),
+    "one byte more": Case(one_byte_more, "grows", largest=1_500_000),
+    "one byte more, thread": Case(one_byte_more, "grows", THREAD, largest=1_500_000),
+    "merged": Case(merged, "best", MAIN, FAST),
+    "merged, thread": Case(merged, "best", THREAD, FAST),
+    "top": Case(off_the_top, "top", MAIN, FAST, 3000),
+    "top, thread": Case(off_the_top, "top", THREAD, FAST, 3000),
+    "more than top": Case(more_than_top, "grows", largest=3000),
+    "more than top, thread": Case(more_than_top, "grows", THREAD, largest=3000),
+    "a few MiB": Case(a_few_mib, "grows"),
+    "a few MiB, thread": Case(a_few_mib, "grows", THREAD),
+    "a few MiB, blocked break": Case(a_few_mib, "grows", MAIN, BLOCKED),
+    "more than top, blocked break": Case(more_than_top, "grows", MAIN, BLOCKED, 3000),
+    "below the threshold": Case(below_threshold, "grows"),
+    "a further heap": Case(below_threshold, "grows", THREAD, largest=1_400_000),
+    "at the threshold": Case(at_threshold, "mapped"),
+    "at the threshold, thread": Case(at_threshold, "mapped", THREAD),
+    "beyond a heap": Case(beyond_a_heap, "mapped", THREAD, tunables=NO_MMAP),
+    "at the threshold, no mmap": Case(at_threshold, "grows", tunables=NO_MMAP),
+    "small": Case(small, "cached"),
+    "small, thread": Case(small, "cached", THREAD),
+    "huge pages": Case(a_few_mib, "grows", tunables="glibc.malloc.hugetlb=1"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_prediction(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Of a process."""
+    check(CASES[name], PROCESS, rng, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["some, fast bins", "one byte more", "a further heap", "small, thread"])
+def test_prediction_from_a_core(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Of a core that gdb wrote while the program waited."""
+    check(CASES[name], GCORE, rng, tmp_path)
+
+
+def check(case: Case, form: str, rng: random.Random, directory: Path) -> None:
+    """Ask, let the program call malloc, and compare."""
+    table, result = directory / "table", directory / "result"
+    arguments = (rng.randrange(1 << 30), case.where, case.shape, case.largest, table, result)
+    program = c_program("fit", *arguments)
+    with running(program, directory, {"GLIBC_TUNABLES": case.tunables}) as target:
+        name = target.as_form(form)
+        found = built(table, ask("arenas", name, "--sort=index")["arenas"][case.where]["top"])
+        request = case.choose(found, rng)
+        answer = ask("holes", name, "--top=1", f"--fit={request}")["fit"]
+        target.go_on(str(request))
+    ours = next(arena for arena in answer["arenas"] if arena["index"] == case.where)
+    done = Result(*struct.unpack("<5Q", result.read_bytes()))
+    assert outcome(answer, ours) == case.outcome, (request, found, answer)
+    check_outcome(answer, ours, done, case)
+    check_figures(answer, ours, found, request, case)
+
+
+def outcome(answer: dict[str, Any], ours: dict[str, Any]) -> str:
+    """What the answer says will happen, in a word."""
+    if answer["cached"]:
+        return "cached"
+    if ours["best"] is not None:
+        return "best"
+    return "top" if ours["top"] else "mapped" if ours["mmapped"] else "grows"
+
+
+def check_outcome(answer: dict[str, Any], ours: dict[str, Any], done: Result, case: Case) -> None:
+    """Compare with what malloc did."""
+    kernel = (done.arenas, done.mapped > 0)
+    if case.outcome == "cached":
+        assert kernel == (0, False) and done.pointer in [piece["address"] for piece in answer["cached"]]
+    elif case.outcome == "best":
+        assert kernel == (0, False) and done.pointer == ours["best"]["address"]
+    elif case.outcome == "top":
+        assert kernel == (0, False)
+    elif case.outcome == "mapped":
+        assert kernel == (0, True) and ours["grows_by"] is None
+    else:
+        assert kernel == (ours["grows_by"], False)
+        assert done.brk == (ours["grows_by"] if case.where == MAIN and case.shape != BLOCKED else 0)
+
+
+def check_figures(answer: dict[str, Any], ours: dict[str, Any], found: Built, request: int, case: Case) -> None:
+    """The chunk's size, the sum of all arenas, and what is missing, by the program's own table."""
+    chunk = max(32, (request + 8 + 15) // 16 * 16)
+    assert (answer["request"], answer["chunk"]) == (request, chunk)
+    assert answer["mmap_threshold"] == MMAP_THRESHOLD
+    assert answer["mmapped"] == (not answer["fits"] and all(arena["mmapped"] for arena in answer["arenas"]))
+    assert answer["fits"] == any([answer["cached"], *(arena["best"] or arena["top"] for arena in answer["arenas"])])
+    if case.outcome in ("top", "grows", "mapped"):
+        check_nearest(answer, ours, found, chunk, case)
+
+
+def check_nearest(answer: dict[str, Any], ours: dict[str, Any], found: Built, chunk: int, case: Case) -> None:
+    """The largest chunks of the arena, and what they miss. What full heaps and extents have left is not in the table:
+    alone, or merged with a chunk that is."""
+    sizes = found.merged if case.shape == FAST else found.alone
+    near = {piece["address"]: piece["size"] for piece in answer["nearest"] if piece["arena"] == case.where}
+    assert near and all(size <= min(near.values()) for address, size in sizes.items() if address not in near)
+    assert all(near[address] >= size for address, size in sizes.items() if address in near)
+    assert case.leaves_remainders or near.items() <= sizes.items()
+    assert list(near.values()) == sorted(near.values(), reverse=True)
+    assert ours["short_by"] == chunk - max(near.values()) > 0
+    assert all(piece["short_by"] == chunk - piece["size"] for piece in answer["nearest"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_hole_may_be_several_chunks(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Seven chunks in a row that wait in the tcache are a hole, but serve no request of their common size."""
+    arguments = (rng.randrange(1 << 30), MAIN, PLAIN, 400_000, tmp_path / "table", tmp_path / "result")
+    with running(c_program("fit", *arguments), tmp_path) as target:
+        name = target.as_form(form)
+        whole = ask("holes", name, "--min=512")
+        answer = ask("holes", name, f"--fit={request_for(7 * SMALL_CHUNK)}")["fit"]
+    first = next(struct.iter_unpack("<3Q", (tmp_path / "table").read_bytes()))[0]
+    assert whole["fit"] is None
+    assert [hole["size"] for hole in whole["holes"] if hole["address"] == first] == [7 * SMALL_CHUNK]
+    assert answer["chunk"] == 7 * SMALL_CHUNK and answer["cached"] == []
+    assert answer["arenas"][0]["best"] == {
+        key: min(whole["holes"], key=lambda hole: (hole["size"] <= 7 * SMALL_CHUNK, hole["size"]))[key]
+        for key in ("address", "size")
+    }
+
+
+@pytest.mark.parametrize(("request_size", "chunk"), [(0, 32), (24, 32), (25, 48), (40, 48), (8_880_819, 8_880_832)])
+def test_sizes_of_chunks(request_size: int, chunk: int, rng: random.Random, tmp_path: Path) -> None:
+    """request2size; what malloc refuses is wrong usage."""
+    arguments = (rng.randrange(1 << 30), MAIN, PLAIN, 4000, tmp_path / "table", tmp_path / "result")
+    with running(c_program("fit", *arguments), tmp_path) as target:
+        assert ask("holes", str(target.pid), f"--fit={request_size}")["fit"]["chunk"] == chunk
