@@ -82,7 +82,8 @@ def test_answers(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
     image = Image(glibc, rng, rng.choice(SHAPES))
     core = str(image.save(tmp_path / "core"))
     answer = ask("arenas", core)
-    assert {row["address"]: row for row in arena_rows(answer)} == {arena.address: expected_arena(arena) for arena in image.arenas}
+    expected = {arena.address: expected_arena(arena) for arena in image.arenas}
+    assert {row["address"]: row for row in arena_rows(answer)} == expected
     mapped = sum(chunk.size for chunk in image.mapped)
     assert answer["mmapped"] == {"count": len(image.mapped), "bytes": mapped}
     assert answer["total"]["system"] == sum(arena.system for arena in image.arenas) + mapped
