@@ -222,6 +222,9 @@ def find_mmapped(
 def find_extents(
     space: Space, ranges: Sequence[tuple[int, int]], top: int, page: int, foreign: int
 ) -> list[tuple[int, int]]: ...
+def find_fenced(
+    space: Space, ranges: Sequence[tuple[int, int]], size: int, top: int, page: int
+) -> list[tuple[int, int]]: ...
 def take_census(
     space: Space,
     chunks: Chunks | None,

@@ -14,18 +14,25 @@ import pytest
 from images.heap import FREE_STATES, SHAPES, Arena, Image
 from images.layouts import GLIBCS, Glibc
 from library import chunks_at, heap_of
-from programs import ask
+from programs import ask, c_program, running
 
 from gdbheap.answers.check import check
 from gdbheap.heap import Heap
 
 
-def expected_arena(arena: Arena) -> dict[str, int]:
+def expected_arena(arena: Arena) -> dict[str, object]:
     """Return what malloc_stats and the states of its chunks say of an arena."""
+    kinds = (("fast", "fast"), ("tcache", "tcache"), ("bins", "free"))
+    bins = [{"kind": kind, "chunks": arena.count(state), "bytes": arena.bytes(state)} for kind, state in kinds]
     sizes = {name: arena.bytes(name) for name in ("free", "fast", "tcache", "top")}
     in_use = arena.system - sizes["free"] - sizes["fast"] - sizes["top"]
     counts = {"used_chunks": arena.count("used"), "free_chunks": arena.count(*FREE_STATES)}
-    return {"address": arena.address, "system": arena.system, "in_use": in_use, **sizes, **counts}
+    return {"address": arena.address, "system": arena.system, "in_use": in_use, **sizes, **counts, "bins": bins}
+
+
+def arena_rows(answer: dict[str, Any]) -> list[dict[str, object]]:
+    """Return the rows of `heap arenas` without what only numbers or lists heaps."""
+    return [{key: row[key] for key in row if key not in ("index", "heaps")} for row in answer["arenas"]]
 
 
 def compare(heap: Heap, image: Image) -> None:
@@ -50,12 +57,14 @@ def compare(heap: Heap, image: Image) -> None:
     assert caches == expected
     if any(cache.lists for cache in image.caches):
         assert heap.glibc.safe_linking == image.glibc.safe_linking
-    assert check(heap).ok
-
-
-def books(row: dict[str, Any]) -> dict[str, Any]:
-    """Return an arena's figures of an answer, without its place in it and the lists of its parts."""
-    return {key: value for key, value in row.items() if key not in ("index", "heaps", "bins")}
+    bins = {(row.arena, row.number): (row.chunks, row.bytes) for row in heap.bins.rows}
+    assert bins == {
+        (index, number): (len(chunks), sum(chunk.size for chunk in chunks))
+        for index, state in enumerate(heap.glibc.arenas)
+        for number, chunks in image.bins[state.address].items()
+        if chunks
+    }
+    assert check(heap).ok, heap.damage
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -73,8 +82,8 @@ def test_answers(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
     image = Image(glibc, rng, rng.choice(SHAPES))
     core = str(image.save(tmp_path / "core"))
     answer = ask("arenas", core)
-    rows = {row["address"]: books(row) for row in answer["arenas"]}
-    assert rows == {arena.address: expected_arena(arena) for arena in image.arenas}
+    expected = {arena.address: expected_arena(arena) for arena in image.arenas}
+    assert {row["address"]: row for row in arena_rows(answer)} == expected
     mapped = sum(chunk.size for chunk in image.mapped)
     assert answer["mmapped"] == {"count": len(image.mapped), "bytes": mapped}
     assert answer["total"]["system"] == sum(arena.system for arena in image.arenas) + mapped
@@ -104,8 +113,7 @@ def test_before_the_first_malloc(glibc: Glibc, rng: random.Random, tmp_path: Pat
     """A program that has not called malloc yet: an arena that holds nothing."""
     image = Image(glibc, rng, "unused", threads=1, arenas=1)
     core = str(image.save(tmp_path / "core"))
-    rows = ask("arenas", core)["arenas"]
-    assert [books(row) for row in rows] == [expected_arena(image.arenas[0])]
+    assert arena_rows(ask("arenas", core)) == [expected_arena(image.arenas[0])]
     assert ask("check", core)["ok"] is True
 
 
@@ -115,3 +123,12 @@ def test_lone_fencepost(glibc: Glibc, rng: random.Random, tmp_path: Path) -> Non
     image = Image(glibc, rng, arenas=2, lone_fenceposts=True)
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
         compare(heap, image)
+
+
+def test_program_without_malloc(tmp_path: Path) -> None:
+    """A real one, on the glibc of this machine."""
+    with running(c_program("idle"), tmp_path) as target:
+        answer = ask("arenas", str(target.pid))
+        assert [(row["system"], row["used_chunks"]) for row in answer["arenas"]] == [(0, 0)]
+        assert answer["mmapped"] == {"count": 0, "bytes": 0}
+        assert ask("check", str(target.pid))["ok"] is True

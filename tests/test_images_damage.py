@@ -67,10 +67,27 @@ def previous_in_use(image: Image, rng: random.Random) -> Near:
     return chunk.address, following.address + 16
 
 
+def previous_free(image: Image, rng: random.Random) -> Near:
+    """PREV_INUSE set behind a free chunk."""
+    chunk = rng.choice([chunk for chunk in image.chunks if chunk.state == "free"])
+    assert flip(image, chunk.end + 8, 0) & 1 == 1
+    return chunk.address, chunk.end + 16
+
+
+def bin_links(image: Image, rng: random.Random) -> Near:
+    """fd or bk of a free chunk, to anywhere."""
+    lists = [(address, number) for address, bins in image.bins.items() for number in bins if bins[number]]
+    address, number = rng.choice(lists)
+    chunk = rng.choice(image.bins[address][number])
+    flip(image, chunk.address + rng.choice((16, 24)), rng.randrange(64))
+    return chunk.address, chunk.end
+
+
 def tops(image: Image, rng: random.Random) -> Near:
-    """The size of a top chunk."""
+    """The size of a top chunk; one that leads to another page of the same mapping may be an extent's."""
     top = rng.choice([chunk for chunk in image.chunks if chunk.state == "top"])
-    flip(image, top.address + 8, rng.randrange(3, 64))
+    bits = range(3, 64) if image.shape == "sbrk" else [*range(3, 12), *range(28, 64)]
+    flip(image, top.address + 8, rng.choice(bits))
     return top.address, top.end
 
 
@@ -112,6 +129,8 @@ DAMAGES: tuple[Callable[[Image, random.Random], Near | None], ...] = (
     sizes,
     previous_sizes,
     previous_in_use,
+    previous_free,
+    bin_links,
     tops,
     cache_links,
     fast_links,
@@ -128,8 +147,9 @@ def assert_complete(heap: Heap, image: Image) -> None:
 
 
 def assert_local(heap: Heap, image: Image, near: Near) -> None:
-    """All chunks but those near the damage are where they were."""
-    others = [chunk for chunk in image.chunks if chunk.end <= near[0] or chunk.address >= near[1]]
+    """All chunks but those near the damage are where they were; a last one may take its fenceposts with it."""
+    far = (chunk for chunk in image.chunks if chunk.end <= near[0] or chunk.address >= near[1])
+    others = [chunk for chunk in far if chunk.state != "fencepost"]
     found = chunks_at(heap, [chunk.address + 16 for chunk in others])
     wrong = [(chunk, row) for chunk, row in zip(others, found) if row[:2] != (chunk.address, chunk.size)]
     assert not wrong, (len(wrong), wrong[:3], [hex(address) for address in near], heap.damage[:5])
@@ -143,7 +163,8 @@ def test_one_damaged_word(
     """Found, near to it, and everything else as before."""
     near = None
     while near is None:
-        image = Image(rng.choice(GLIBCS), rng, plain_contents=True, most_heaps=1)
+        shape = rng.choice(("sbrk", "no sbrk", "threads only"))
+        image = Image(rng.choice(GLIBCS), rng, shape, plain_contents=True, most_heaps=1)
         near = damage(image, rng)
     assert_found(image, near, tmp_path, number == 0)
 
@@ -153,7 +174,9 @@ def assert_found(image: Image, near: Near, folder: Path, with_command: bool = Fa
     core = str(image.save(folder / "core"))
     with heap_of(core) as heap:
         assert not check(heap).ok, (image.glibc.name, [hex(address) for address in near])
+        # A chunk that looks used although it is in a bin is named by the links that lead to it.
         places = [found.address for found in heap.damage]
+        places += [int(found.found, 16) for found in heap.damage if found.what in ("fd in a bin", "bk in a bin")]
         assert any(near[0] <= place < near[1] for place in places), (near, heap.damage)
         assert_complete(heap, image)
         assert_local(heap, image, near)

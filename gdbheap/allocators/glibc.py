@@ -5,9 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Callable
 
 from gdbheap import _native
+from gdbheap.allocators.glibc_extents import MainExtents
 from gdbheap.allocators.glibc_locate import (
     SMALL_TCACHE_BINS,
     ArenaTest,
@@ -21,12 +23,11 @@ from gdbheap.allocators.glibc_locate import (
 from gdbheap.errors import Fault
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.ranges import Ranges
 from gdbheap.target.target import Damage, Target
 
 HEAP_MAX = 64 << 20
 HUGE_HEAP_PAGES = 4
-FOREIGN = 1 << 20
 MOST_HEAPS = 65536
 PAGE = 4096
 HEADER = 16
@@ -158,7 +159,8 @@ class Glibc:
 
     def _stretches(self) -> list[Stretch]:
         heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
-        extents = self._main_extents() if self.main.system_mem else []
+        self._main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
+        extents = self._main_extents.find() if self.main.system_mem else []
         self.heaps += [ArenaHeap(0, start, start, end, end) for start, end in extents]
         main = [Stretch(0, *extent, self._top_in(extent), self.main.fast, True) for extent in extents]
         return main + heaps
@@ -174,59 +176,6 @@ class Glibc:
 
     def _top_in(self, extent: tuple[int, int]) -> int:
         return self.main.top if extent[0] <= self.main.top < extent[1] else 0
-
-    def _main_extents(self) -> Ranges:
-        """One stretch from the first ``sbrk`` to the end of top, or the many of an arena that ``sbrk`` once failed."""
-        start = self._first_chunk
-        try:
-            end = self.main.top + (self.target.space.u64(self.main.top + 8) & ~7)
-        except Fault as fault:
-            self._report(fault.args[0], "top chunk of the main arena", "bytes that can be read", "absent bytes")
-            return []
-        if not self.main.noncontiguous:
-            limit = self._run_end(start)
-            by_books = self.par.sbrk_base + self.main.system_mem
-            end = by_books if self.main.top < by_books <= limit else end
-            if not start <= self.main.top < end <= limit:
-                self._report(self.main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")
-            return [(start, min(end, limit))] if start < min(end, limit) else []
-        candidates = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
-        ranges = subtract(joined(candidates), sorted(self.reserves))
-        break_run = (start, self._run_end(start))
-        space, top = self.target.space, self.main.top
-        of_break = _native.find_extents(space, subtract([break_run], sorted(self.reserves)), top, PAGE, FOREIGN)
-        others = _native.find_extents(space, subtract(ranges, [break_run]), top, PAGE, 0)
-        return sorted(self._bridged(of_break, others) + others)
-
-    def _bridged(self, of_break: Ranges, others: Ranges) -> Ranges:
-        """The extents from the first break on; those between which others got bytes from ``sbrk`` made one.
-
-        As long as the arena was contiguous its ``system_mem`` counts these bytes: so many as make the books balance.
-        """
-        missing = self.main.system_mem - sum(end - start for start, end in of_break + others) - self._misalignment
-        for before, (start, end) in zip(of_break, of_break[1:]):
-            missing -= start - before[1]
-            if missing == 0 and start > before[1]:
-                return [(of_break[0][0], end)] + [extent for extent in of_break if extent[0] > start]
-        return of_break
-
-    @property
-    def _first_chunk(self) -> int:
-        return (self.par.sbrk_base + HEADER - 1) // HEADER * HEADER
-
-    @property
-    def _misalignment(self) -> int:
-        """Bytes of the main arena before its first chunk: somebody may have moved the break before malloc did."""
-        return self._first_chunk - self.par.sbrk_base
-
-    def _run_end(self, address: int) -> int:
-        """Where the writable memory around ``address`` ends; the kernel may keep it as several mappings."""
-        end = address
-        mapping = self.target.mappings.find(end)
-        while mapping is not None and mapping.writable and mapping.anonymous:
-            end = mapping.end
-            mapping = self.target.mappings.find(end)
-        return end
 
     @property
     def heap_span(self) -> int:
@@ -291,7 +240,7 @@ class Glibc:
     def walk(self, progress: Progress | None = None) -> _native.Chunks:
         """Every block of every arena; kept. Raises KeyboardInterrupt."""
         if self._chunks is None:
-            lists = [entry for tcache in self.tcaches for entry in self._lists(tcache)]
+            lists = [row for _tcache, rows in self._cache_lists for row in rows]
             stretches = [Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches]
             space = self.target.space
             self._chunks, taken = _native.walk_chunks(
@@ -301,6 +250,10 @@ class Glibc:
             self._check_caches(lists, taken)
             self._check_books()
         return self._chunks
+
+    @cached_property
+    def _cache_lists(self) -> list[tuple[Tcache, list[CacheList]]]:
+        return [(tcache, self._lists(tcache)) for tcache in self.tcaches]
 
     def _lists(self, tcache: Tcache) -> list[CacheList]:
         """A cache's lists.
@@ -344,7 +297,7 @@ class Glibc:
         """Bytes of an arena in front of its first chunks: headers of heaps, a first break that is not 16-aligned."""
         if index:
             return sum(heap.chunks - heap.start for heap in self.heaps if heap.arena == index)
-        return self._misalignment
+        return self._main_extents.misalignment
 
     def regions(self) -> list[RegionTotals]:
         """(arena, start, end, [(chunks, bytes)] by state in the order of STATES) of every stretch."""
@@ -365,10 +318,9 @@ class Glibc:
 
     def cache_totals(self) -> list[CacheTotals]:
         """What each thread's cache holds, in the order of the threads."""
-        lists = [(tcache, self._lists(tcache)) for tcache in self.tcaches]
-        pairs = [row.pair for _tcache, rows in lists for row in rows]
+        pairs = [row.pair for _tcache, rows in self._cache_lists for row in rows]
         sums = iter(_native.sum_lists(self.target.space, self.walk(), pairs, self.safe_linking))
-        rows = [(tcache, [next(sums) for _ in rows]) for tcache, rows in lists]
+        rows = [(tcache, [next(sums) for _ in lists]) for tcache, lists in self._cache_lists]
         return [CacheTotals(tcache, sum(n for n, _ in found), sum(size for _, size in found)) for tcache, found in rows]
 
     # mmapped chunks.

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Damage, Target, Thread
 
 BINS = 127
@@ -301,11 +303,13 @@ def _weight(caches: list[Tcache]) -> tuple[int, int, int]:
 class ArenaTest:
     """Whether an address can be a chunk of an arena: inside the main heap or a thread's heap."""
 
-    def __init__(self, ranges: list[tuple[int, int]]) -> None:
-        self._ranges = ranges
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = joined(sorted(ranges))
+        self._starts = [start for start, _end in self._ranges]
 
     def __call__(self, address: int) -> bool:
-        return any(start <= address < end for start, end in self._ranges)
+        index = bisect_right(self._starts, address) - 1
+        return index >= 0 and address < self._ranges[index][1]
 
 
 def _tcaches_below(

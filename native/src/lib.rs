@@ -62,6 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_mmapped, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_extents, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::find_fenced, module)?)?;
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
     module.add_function(wrap_pyfunction!(census::vote_distances, module)?)?;

@@ -292,7 +292,10 @@ fn extent_at(window: &mut Window<'_>, start: u64, limit: u64, top: u64, page: u6
         let (_, word) = header(window, at)?;
         let (size, rest) = (word & !7, limit.checked_sub(at)?);
         if at == top {
-            return (size <= rest).then_some(at + size);
+            // A top that does not end with a page is damaged: it has 32 bytes or more.
+            let sound = size <= rest && (at + size) % page == 0 && size >= 32;
+            let end = if sound { at + size } else { at.checked_add(32)?.next_multiple_of(page) };
+            return (end <= limit).then_some(end);
         }
         if size == 16 && at > start {
             // Two, or three where the old top was too small to be freed.
@@ -306,5 +309,48 @@ fn extent_at(window: &mut Window<'_>, start: u64, limit: u64, top: u64, page: u6
             return None;
         }
         at += size;
+    }
+}
+
+/// Places of an extent of exactly `size` bytes by its ends alone: page-aligned, a first chunk that has nothing before
+/// it, and a double fencepost or the end of `top` behind the last one.
+#[pyfunction]
+pub fn find_fenced(
+    py: Python<'_>,
+    space: &Space,
+    ranges: Vec<(u64, u64)>,
+    size: u64,
+    top: u64,
+    page: u64,
+) -> PyResult<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    for (start, end) in ranges {
+        py.check_signals()?;
+        let search = || fenced_in(space, start.next_multiple_of(page.max(16)), end, size, top, page.max(16));
+        found.extend(if space.is_remote() { search() } else { py.detach(search) });
+    }
+    Ok(found)
+}
+
+fn fenced_in(space: &Space, start: u64, end: u64, size: u64, top: u64, page: u64) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let mut window = Window::new(space, end);
+    let mut at = start;
+    while end.checked_sub(at).is_some_and(|rest| rest >= size.max(page)) {
+        let begins = window.bytes(at, 16).is_ok_and(|first| crate::u64_at(first, 0) == 0 && first[8] & 7 == 1);
+        if begins && ends_extent(space, at, at + size, top) {
+            found.push((at, at + size));
+        }
+        at = space.next_backed(at + page).map_or(end, |next| next / page * page);
+    }
+    found
+}
+
+fn ends_extent(space: &Space, start: u64, end: u64, top: u64) -> bool {
+    let size_at = |header: u64| space.word(header.wrapping_add(8)).map(|word| word & !7).ok();
+    let is_fence = |header: u64| size_at(header) == Some(16);
+    match (start..end).contains(&top) {
+        true => size_at(top).and_then(|size| top.checked_add(size)) == Some(end),
+        false => is_fence(end.wrapping_sub(32)) && is_fence(end.wrapping_sub(16)),
     }
 }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from images.layouts import Glibc
 from images.memory import PAGE, PT_LOAD, TYPE_SHARED, Memory, elf_header
@@ -89,10 +89,11 @@ class Cache:
 class Image:
     """A process with threads, arenas, heaps and mmapped chunks, all of one glibc.
 
-    ``shape`` is one of SHAPES and tells where the main arena's memory comes from; "unused": nobody has called malloc. ``huge``: the size of the huge pages
-    that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of chunks up to 4 MiB (2.42 and later).
-    ``lone_fenceposts``: the top of each full heap was of 48 bytes, and one fencepost is all there is place for.
-    ``plain_contents``: no contents that look like chunks. ``most_heaps``: of a thread's arena.
+    ``shape`` is one of SHAPES and tells where the main arena's memory comes from; "unused": nobody has called malloc.
+    ``huge``: the size of the huge pages that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of
+    chunks up to 4 MiB (2.42 and later). ``lone_fenceposts``: the top of each full heap was of 48 bytes, and one
+    fencepost is all there is place for. ``plain_contents``: no contents that look like chunks. ``most_heaps``: of a
+    thread's arena.
     """
 
     def __init__(
@@ -292,7 +293,8 @@ class Image:
         index, rng, glibc = len(self.arenas), self.rng, self.glibc
         span = 4 * self.huge if self.huge else HEAP_MAX
         page = self.huge or PAGE
-        heaps = [HEAPS + span * (16 * index + slot) for slot in rng.sample(range(0, 16, 2), rng.randint(1 + self.lone_fenceposts, self.most_heaps))]
+        count = rng.randint(1 + self.lone_fenceposts, self.most_heaps)
+        heaps = [HEAPS + span * (16 * index + slot) for slot in rng.sample(range(0, 16, 2), count)]
         arena = Arena(heaps[0] + glibc.heap_info)
         self.arenas.append(arena)
         previous = 0
@@ -404,7 +406,8 @@ class Image:
                 memory.put(chunk.address, before.size)
             memory.put(chunk.address + 8, size | flags)
             if chunk.state in ("used", "fast", "tcache", "free"):
-                memory.write(chunk.address + 16, rng.choice(fills)(min(chunk.size - 16 + 8 * (chunk.state != "free"), 0x2000)))
+                body = chunk.size - (16 if chunk.state == "free" else 8)
+                memory.write(chunk.address + 16, rng.choice(fills)(min(body, 0x2000)))
 
     # Lists.
 
@@ -535,6 +538,11 @@ class Image:
         memory.put(mp + layout.sbrk_base, self.sbrk_base)
         if layout.tcache is not None:
             memory.put(mp + layout.tcache, 64, 4 * MIB if self.large_caches else LARGEST_CACHED + 1, self.fill)
+
+
+def pairwise(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Return each item with the one behind it."""
+    return zip(items, items[1:])
 
 
 def like_chunks(size: int) -> bytes:

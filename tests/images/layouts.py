@@ -1,4 +1,4 @@
-"""The layouts of glibc's malloc on x86-64, by version: DWARF of the libraries, malloc.c and arena.c where none was had."""
+"""The layouts of glibc's malloc on x86-64, by version: from DWARF of the libraries; malloc.c where none was had."""
 
 from __future__ import annotations
 

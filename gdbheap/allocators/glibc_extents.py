@@ -1,0 +1,119 @@
+"""Where the main arena's memory lies: one stretch from the first break, or many once ``sbrk`` has failed.
+
+The extents of a noncontiguous arena are in no list. They are found by their ends; ``system_mem``, which counts their
+bytes, tells whether all were.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from gdbheap import _native
+from gdbheap.allocators.glibc_locate import MallocPar, MallocState
+from gdbheap.errors import Fault
+from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.target import Target
+
+PAGE = 4096
+HEADER = 16
+# So far behind an extent the next one is looked for at every chunk's place, where it may be sbrk's.
+FOREIGN = 1 << 20
+
+Report = Callable[[int, str, str, str], None]
+
+
+class MainExtents:
+    """The main arena's stretches. ``reserves``: the address space of thread heaps, which is not searched."""
+
+    def __init__(self, target: Target, main: MallocState, par: MallocPar, reserves: Ranges, report: Report) -> None:
+        self._target, self._main, self._par = target, main, par
+        self._reserves, self._report = sorted(reserves), report
+        self._start = (par.sbrk_base + HEADER - 1) // HEADER * HEADER
+
+    @property
+    def misalignment(self) -> int:
+        """Bytes of the arena before its first chunk: somebody may have moved the break before malloc did."""
+        return self._start - self._par.sbrk_base
+
+    def find(self) -> Ranges:
+        """(start, end) of each stretch, ascending. Damage is reported."""
+        try:
+            end = self._main.top + (self._target.space.u64(self._main.top + 8) & ~7)
+        except Fault as fault:
+            self._report(fault.args[0], "top chunk of the main arena", "bytes that can be read", "absent bytes")
+            return []
+        return self._scattered() if self._main.noncontiguous else self._contiguous(end)
+
+    def _contiguous(self, end: int) -> Ranges:
+        """Up to where the books say, else to the end of the top chunk."""
+        start, limit = self._start, self._run_end(self._start)
+        by_books = self._par.sbrk_base + self._main.system_mem
+        end = by_books if self._main.top < by_books <= limit else end
+        if not start <= self._main.top < end <= limit:
+            self._report(self._main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")
+        return [(start, min(end, limit))] if start < min(end, limit) else []
+
+    def _run_end(self, address: int) -> int:
+        """Where the writable memory around ``address`` ends; the kernel may keep it as several mappings."""
+        end = address
+        mapping = self._target.mappings.find(end)
+        while mapping is not None and mapping.writable and mapping.anonymous:
+            end = mapping.end
+            mapping = self._target.mappings.find(end)
+        return end
+
+    def _scattered(self) -> Ranges:
+        mappings = self._target.mappings
+        candidates = joined([(m.start, m.end) for m in mappings if m.anonymous and m.private and m.writable])
+        break_run = [(self._start, self._run_end(self._start))]
+        space, top = self._target.space, self._main.top
+        of_break = _native.find_extents(space, subtract(break_run, self._reserves), top, PAGE, FOREIGN)
+        rest = subtract(candidates, sorted(self._reserves + break_run))
+        found = sorted(of_break + _native.find_extents(space, rest, top, PAGE, 0))
+        missing = self._main.system_mem - self.misalignment - sum(end - start for start, end in found)
+        if not missing:
+            return found
+        searched = subtract(candidates, sorted(self._reserves + found))
+        return (
+            self._completed(searched, found, missing)
+            or self._bridged(of_break, found, missing)
+            or self._topped(found, missing)
+            or found
+        )
+
+    def _bridged(self, of_break: Ranges, found: Ranges, missing: int) -> Ranges | None:
+        """With the extents made one between which others got bytes from ``sbrk``.
+
+        As long as the arena was contiguous its ``system_mem`` counts these bytes: so many as make the books balance.
+        """
+        for before, (start, end) in zip(of_break, of_break[1:]):
+            missing -= start - before[1]
+            if missing == 0 and not before[0] <= self._main.top < before[1]:
+                return sorted([(of_break[0][0], end)] + [one for one in found if not of_break[0][0] <= one[0] < end])
+        return None
+
+    def _completed(self, searched: Ranges, found: Ranges, missing: int) -> Ranges | None:
+        """With the one extent that makes the books balance although a damaged chunk hides its end, or its start."""
+        if missing < 0:
+            return None
+        hidden = self._fenced(searched, missing)
+        if len(hidden) == 1:
+            return sorted(found + hidden)
+        for place, (start, end) in enumerate(found):
+            low = found[place - 1][1] if place else 0
+            whole = self._fenced([(start - missing, end)], end - start + missing) if start - missing >= low else []
+            if whole:
+                return found[:place] + whole + found[place + 1 :]
+        return None
+
+    def _fenced(self, ranges: Ranges, size: int) -> Ranges:
+        return _native.find_fenced(self._target.space, ranges, size, self._main.top, PAGE)
+
+    def _topped(self, found: Ranges, missing: int) -> Ranges | None:
+        """With the end of a top chunk whose size is damaged where the books have it."""
+        for place, (start, end) in enumerate(found):
+            if start <= self._main.top < end:
+                high = found[place + 1][0] if place + 1 < len(found) else self._run_end(start)
+                if self._main.top < end + missing <= high:
+                    return found[:place] + [(start, end + missing)] + found[place + 1 :]
+        return None
