@@ -56,8 +56,8 @@ COMMAND = Command(
     question="Which chunks are these?",
     text="""A row a chunk: malloc's pointer, the size with the header, its state, the free list it is on, and for a used
     one what it is: the Python object in it, the object that owns it, or what its bytes look like. A small bin holds
-    one size; a large one is named by its least size. Of the bins it is the one for the chunk's size, also while the
-    chunk still waits in the unsorted bin. The totals are those of all chunks that match, also when --top cuts the list.
+    one size, a large one is named by its least size, and what was freed last waits in the unsorted bin. The totals are
+    those of all chunks that match, also when --top cuts the list.
 
     Python objects of up to 512 bytes lie in pymalloc's pools and not in chunks of their own, unless pymalloc is
     switched off. A chunk with a mapping of its own is mmapped and in no arena.""",

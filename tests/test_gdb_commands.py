@@ -16,9 +16,9 @@ from programs import FORMS, GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask,
 
 pytestmark = needs_gdb
 ASKED = (
-    "", "arenas", "holes --min=64K", "pools", "pyobjects --top=50", "check", "info", "holes --min=1K --sort=arena",
-    "sizes", "sizes --sort=used --top=3", "chunks --state=used,tcache --min=600 --top=200",
-    "chunks --type=byte* --sort=address", "holes --fit=8880819",
+    "", "arenas", "arenas --detail", "holes --min=64K", "pools", "pyobjects --top=50", "check", "info",
+    "holes --min=1K --sort=arena", "holes --fit=8880819", "sizes", "sizes --sort=used --top=3",
+    "chunks --state=used,tcache --min=600 --top=200", "chunks --type=byte* --sort=address", "chunks --state=free",
 )  # fmt: skip
 
 

@@ -21,7 +21,8 @@ from test_oracle_arenas import CASES, HEAP, Table, recorder
 
 IS_MMAPPED, FLAGS = 2, 7
 TOTALS = re.compile(r'^<total type="(fast|rest)" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
-BIN = re.compile(r'^  <(size|unsorted) from="(\d+)" to="(\d+)" total="(\d+)" count="(\d+)"/>$', re.MULTILINE)
+BIN = re.compile(r'^  <size from="(\d+)" to="(\d+)" total="\d+" count="(\d+)"/>$', re.MULTILINE)
+UNSORTED = re.compile(r'^  <unsorted from="\d+" to="\d+" total="\d+" count="(\d+)"/>$', re.MULTILINE)
 FREE = ("free", "fast", "tcache")
 ORDERS = {
     "size": lambda row: (-row["size"], row["address"]),
@@ -47,7 +48,8 @@ class Asked:
 
 def asked(target: Running, name: str, table: Table) -> Asked:
     """Ask for all that is compared here."""
-    return Asked(target, table, ask("chunks", name), ask("sizes", name), ask("arenas", name, "--sort=index"))
+    arenas = ask("arenas", name, "--sort=index", "--detail")
+    return Asked(target, table, ask("chunks", name), ask("sizes", name), arenas)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -111,46 +113,46 @@ def check_bins(found: Asked) -> None:
     """By malloc_info(): chunks in fast bins and in bins of each arena; each large bin has one name."""
     for index, body in HEAP.findall(found.target.stderr):
         arena = found.arenas["arenas"][int(index)]
-        bins = {row["kind"]: row for row in arena["bins"]}
-        totals = {kind: (int(count), int(size)) for kind, count, size in TOTALS.findall(body)}
-        assert totals["fast"] == (bins["fast"]["chunks"], bins["fast"]["bytes"])
-        # malloc_info: the rest includes the top chunk, and adds up size words with their flags.
-        assert totals["rest"][0] == bins["bins"]["chunks"] + 1
-        assert 0 <= totals["rest"][1] - bins["bins"]["bytes"] - arena["top"] <= FLAGS * bins["bins"]["chunks"]
+        bins = {row["kind"]: (row["chunks"], row["bytes"]) for row in arena["bins"]}
         own = [row for row in found.chunks["chunks"] if row["arena"] == int(index)]
-        for kind, state in (("fast", "fast"), ("tcache", "tcache"), ("bins", "free")):
-            of_kind = [row["size"] for row in own if row["state"] == state]
-            assert (bins[kind]["chunks"], bins[kind]["bytes"]) == (len(of_kind), sum(of_kind))
-        check_lists(own, BIN.findall(body))
+        for kind in ("fast", "tcache", "unsorted", "small", "large"):
+            sizes = [row["size"] for row in own if (row["list"] or "").split(" ")[0] == kind]
+            assert bins.pop(kind) == (len(sizes), sum(sizes))
+        assert bins == {}
+        free = [row["size"] for row in own if row["state"] == "free"]
+        totals = {kind: (int(count), int(size)) for kind, count, size in TOTALS.findall(body)}
+        assert totals["fast"] == (sum(row["state"] == "fast" for row in own), arena["fast"])
+        # malloc_info: the rest includes the top chunk, and adds up size words with their flags.
+        assert totals["rest"][0] == len(free) + 1
+        assert 0 <= totals["rest"][1] - sum(free) - arena["top"] <= FLAGS * len(free)
+        check_lists(own, body)
         # The first break need not be 16-aligned: so many bytes are the arena's and no heap's.
         assert 0 <= arena["system"] - sum(heap["size"] for heap in arena["heaps"]) < 16
         assert sum(heap["top"] for heap in arena["heaps"]) == arena["top"]
 
 
-def check_lists(own: list[dict[str, Any]], bins: list[tuple[str, ...]]) -> None:
-    """Each bin has as many chunks, as many bytes, and the ends that malloc_info() says; small sizes have one each."""
-    lists: dict[str, list[int]] = {}
+def check_lists(own: list[dict[str, Any]], body: str) -> None:
+    """Each bin that malloc_info() counts is the chunks of one name, and so is the unsorted one."""
+    waiting = [row for row in own if row["state"] == "free"]
+    unsorted = [int(count) for count in UNSORTED.findall(body)]
+    assert sum(row["list"] == "unsorted" for row in waiting) == sum(unsorted)
+    named = set()
+    for first, last, count in BIN.findall(body):
+        if not int(last) & FLAGS:
+            continue  # a fast bin; those of bins are size words with PREV_INUSE
+        ends = int(first) & ~FLAGS, int(last) & ~FLAGS
+        inside = [row["list"] for row in waiting if row["list"] != "unsorted" and ends[0] <= row["size"] <= ends[1]]
+        assert Counter(inside) == {inside[0]: int(count)}, (first, last)
+        assert inside[0] not in named and int(inside[0].split()[1], 16) <= ends[0]
+        named.add(inside[0])
+    assert named == {row["list"] for row in waiting} - {"unsorted"}
     for row in own:
-        assert (row["list"] is None) == (row["state"] not in FREE)
         if row["state"] in ("fast", "tcache"):
             assert row["list"] == f"{row['state']} {row['size']:#x}"
         elif row["state"] == "free":
-            lists.setdefault(row["list"], []).append(row["size"])
-    told = 0
-    for kind, first, last, total, count in bins:
-        if kind == "size" and not int(last) & FLAGS:
-            continue  # a fast bin; those of bins are size words with PREV_INUSE
-        ends = int(first) & ~FLAGS, int(last) & ~FLAGS
-        sizes = [found for name, found in lists.items() if (name == "unsorted") == (kind == "unsorted")]
-        (found,) = (found for found in sizes if (min(found), max(found)) == ends)
-        assert len(found) == int(count) and 0 <= int(total) - sum(found) <= FLAGS * len(found)
-        told += 1
-    assert told == len(lists)
-    for name, found in lists.items():
-        if name != "unsorted":
-            assert int(name.split()[1], 16) <= min(found)
-            assert name.startswith("small") == (max(found) < 0x400)
-
+            assert row["list"] == "unsorted" or row["list"].startswith("small" if row["size"] < 0x400 else "large")
+        else:
+            assert row["list"] is None
 
 
 def filters(whole: list[dict[str, Any]], rng: random.Random) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
@@ -257,8 +259,8 @@ def test_headers_and_reserves(form: str, rng: random.Random, tmp_path: Path) -> 
         for index, heap in rng.sample(rows, min(4, len(rows))):
             header = ask("at", name, hex(heap["start"] + rng.randrange(32)))
             assert (header["block"], header["mapping"]["owner"]) == (None, f"header of arena {index}'s heap")
-            if any(part.start <= heap["end"] + 8 < part.end for part in mapped) and heap["end"] % (64 << 20):
-                reserve = ask("at", name, hex(heap["end"] + 8))
+            if any(part.start <= heap["end"] < part.end for part in mapped) and heap["end"] % (64 << 20):
+                reserve = ask("at", name, hex(heap["end"] + rng.randrange(16)))
                 assert (reserve["block"], reserve["mapping"]["owner"]) == (None, f"reserve of arena {index}")
 
 

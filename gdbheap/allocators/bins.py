@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from gdbheap import _native
 from gdbheap.allocators.glibc import Glibc
@@ -66,7 +67,7 @@ class Bins:
         self._native = _native.follow_bins(space, chunks, heads, progress)
         self.damage = [Damage(*row) for row in self._native.damage]
 
-    @property
+    @cached_property
     def rows(self) -> list[BinRow]:
         """The bins that hold anything, by arena and number; number 0 are free chunks that are in none."""
         return [

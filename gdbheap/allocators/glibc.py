@@ -81,7 +81,7 @@ class ArenaTotals:
 
 
 @dataclass(frozen=True)
-class ArenaHeap:
+class HeapRange:
     """Memory of one arena: [start, end), of which chunks lie from ``chunks`` on; up to ``reserve`` it may grow."""
 
     arena: int
@@ -123,7 +123,7 @@ class Glibc:
         self.par: MallocPar = find_mp(target, self.main, self.libc, facts)
         self.damage: list[Damage] = []
         self.warnings: list[str] = []
-        self.heaps: list[ArenaHeap] = []
+        self.heaps: list[HeapRange] = []
         self.stretches = self._stretches()
         self.is_arena = ArenaTest([(stretch.start, stretch.end) for stretch in self.stretches])
         self.tcaches: list[Tcache] = find_tcaches(target, self.par, self.is_arena)
@@ -161,7 +161,7 @@ class Glibc:
         heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
         self._main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
         extents = self._main_extents.find() if self.main.system_mem else []
-        self.heaps += [ArenaHeap(0, start, start, end, end) for start, end in extents]
+        self.heaps += [HeapRange(0, start, start, end, end) for start, end in extents]
         main = [Stretch(0, *extent, self._top_in(extent), self.main.fast, True) for extent in extents]
         return main + heaps
 
@@ -170,7 +170,7 @@ class Glibc:
         """The address space of the threads' heaps, what they have not used yet included."""
         return [(heap.start, heap.reserve) for heap in self.heaps if heap.arena]
 
-    def heap_at(self, address: int) -> ArenaHeap | None:
+    def heap_at(self, address: int) -> HeapRange | None:
         """The heap in whose address space ``address`` lies, or None."""
         return next((heap for heap in self.heaps if heap.start <= address < heap.reserve), None)
 
@@ -210,7 +210,7 @@ class Glibc:
         info_size = state.address % self.heap_span
         header = info_size + state.layout["size"] if is_first else info_size
         start = (heap + header + 15) // 16 * 16
-        self.heaps.append(ArenaHeap(index, heap, start, end, heap + self.heap_span))
+        self.heaps.append(HeapRange(index, heap, start, end, heap + self.heap_span))
         top = state.top if heap <= state.top < end else 0
         return Stretch(index, start, end, top, state.fast, True)
 

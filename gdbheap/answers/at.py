@@ -91,7 +91,8 @@ def find_block(heap: Heap, address: int) -> Block | None:
 
 
 def _glibc_block(heap: Heap, address: int) -> Block | None:
-    found = heap.chunks.find_many([address])[0]
+    # A chunk reaches eight bytes into the next header, but not beyond its heap.
+    found = heap.chunks.find_many([address])[0] if _arena_own(heap, address) is None else None
     if found is not None:
         chunk, size, state = found
         (name,) = heap.lists_of([found])

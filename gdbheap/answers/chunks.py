@@ -60,7 +60,7 @@ class Wanted:
     arena: int | None
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Chunk:
     """One chunk: malloc's pointer, its size with the header, its state, the free list it is on, its arena (None: it
     has a mapping of its own), and what a used one is in a few words."""

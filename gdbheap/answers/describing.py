@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
-from gdbheap.errors import Fault
+from gdbheap import _native
 from gdbheap.heap import Heap
-
-LOOK = 64
 
 
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, str]:
@@ -20,11 +17,14 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
         for (address, _size), found in zip(unknown, objects.objects_in(unknown)):
             if found is not None:
                 words[address] = found.type if found.alive else f"{found.type} on a free list"
-        rest = [address for address, _size in unknown if address not in words]
-        for address, owner in objects.owners_of(rest, heap.classifying).items():
+        others = [address for address, _size in unknown if address not in words]
+        for address, owner in objects.owners_of(others, heap.classifying).items():
             if owner is not None:
                 words[address] = f"{owner.role} of {owner.type} at {owner.address:#x}"
-    return {address: words.get(address) or f"unknown ({looks_like(heap, address, size)})" for address, size in blocks}
+    rest = [block for block in unknown if block[0] not in words]
+    for (address, _size), look in zip(rest, _native.look_at(heap.target.space, rest, heap.target.mappings.ranges())):
+        words[address] = f"unknown ({look})"
+    return {address: words[address] for address, _size in blocks}
 
 
 def _structures(heap: Heap) -> dict[int, str]:
@@ -34,19 +34,3 @@ def _structures(heap: Heap) -> dict[int, str]:
     if python is not None:
         known[python.table] = "pymalloc's table of arenas"
     return known
-
-
-def looks_like(heap: Heap, address: int, size: int) -> str:
-    """What the first bytes of a block look like: zeros, text, pointers or data."""
-    try:
-        raw = heap.target.space.read(address, max(8, min(LOOK, size - 16)))
-    except Fault:
-        return "absent bytes"
-    if not any(raw):
-        return "zeros"
-    text = raw.split(b"\0")[0]
-    if len(text) >= 8 and all(32 <= byte < 127 or byte in (9, 10, 13) or byte >= 128 for byte in text):
-        return "text"
-    words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
-    pointers = sum(1 for word in words if word > 4096 and heap.target.mappings.find(word) is not None)
-    return "pointers" if pointers * 2 >= len(words) else "data"

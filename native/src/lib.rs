@@ -10,6 +10,7 @@ pub mod census;
 pub mod chunks;
 pub mod listing;
 pub mod lists;
+pub mod looks;
 pub mod pages;
 pub mod pools;
 pub mod scan;
@@ -55,6 +56,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(listing::list_objects, module)?)?;
     module.add_function(wrap_pyfunction!(listing::find_fits, module)?)?;
     module.add_function(wrap_pyfunction!(listing::sum_lists, module)?)?;
+    module.add_function(wrap_pyfunction!(looks::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(bins::follow_bins, module)?)?;
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
