@@ -20,7 +20,7 @@ HEAP = re.compile(r'<heap nr="(\d+)">(.*?)</heap>', re.DOTALL)
 FAST = re.compile(r'^<total type="fast" count="\d+" size="(\d+)"/>$', re.MULTILINE)
 MMAPPED = re.compile(r'^<total type="mmap" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
 # A tcache's chunk, also when it kept a rest too small to be a chunk.
-TCACHE_SIZES = {0x290, 0x2A0}
+TCACHE_SIZES = {0x290, 0x2A0, 0x300, 0x310}
 # malloc_stats prints unsigned int.
 WORD = 1 << 32
 
@@ -50,6 +50,7 @@ CASES = {
     "blocked break": Case(1, 100_000, 8000, mode=2),
     "blocked break, 3 threads": Case(3, mode=2),
     "many mmapped chunks": Case(2, tunables="glibc.malloc.mmap_threshold=20000"),
+    "many aligned mmapped chunks": Case(2, mode=3, tunables="glibc.malloc.mmap_threshold=20000"),
     "transparent huge pages": Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"),
     "a few blocks": Case(1, 60, 10),
     "malloc never called": Case(1, 0, 1),
@@ -136,20 +137,20 @@ class Table:
 def test_states_of_all_pointers(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
     """Each live pointer starts a used chunk of its size; no freed pointer lies in a used chunk."""
     with recorder(CASES[name], rng, tmp_path) as target:
-        check_states(target, form, Table(tmp_path / "table"), CASES[name].threads)
+        check_states(target.as_form(form), Table(tmp_path / "table"), CASES[name].threads)
 
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"1 thread", "8 threads"}))
 def test_states_of_all_pointers_elsewhere(name: str, rng: random.Random, tmp_path: Path) -> None:
     """The same under malloc's other habits."""
     with recorder(CASES[name], rng, tmp_path) as target:
-        check_states(target, PROCESS, Table(tmp_path / "table"), CASES[name].threads)
+        check_states(target.as_form(PROCESS), Table(tmp_path / "table"), CASES[name].threads)
 
 
-def check_states(target: Running, form: str, table: Table, threads: int) -> None:
-    """Ask for all pointers at once, through the library."""
+def check_states(target: str, table: Table, threads: int) -> None:
+    """Ask for all pointers of a pid or a core at once, through the library."""
     live, freed = sorted(table.live), table.freed
-    with heap_of(target.as_form(form)) as heap:
+    with heap_of(target) as heap:
         found, gone = chunks_at(heap, live), chunks_at(heap, freed)
     assert [wrong for wrong in zip(live, found) if not is_live(*wrong, table.live[wrong[0]])] == []
     wrong = {chunk: size for chunk, size, state in gone if state in ("used", "mmapped")}
