@@ -57,7 +57,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Core:
-    """A core and the chunks in it that the program knew, ascending as (header, size, state)."""
+    """A core and all chunks in it, ascending as (header, size, state)."""
 
     path: Path
     rows: list[tuple[int, int, str]]
@@ -68,7 +68,7 @@ class Core:
 
     @property
     def starts(self) -> set[int]:
-        """Return where chunks begin as far as it is known."""
+        """Return where chunks begin, or the top chunk does."""
         return {header for header, _, _ in self.rows} | {header + size for header, size, _ in self.rows}
 
 
@@ -87,9 +87,8 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
                 file.seek(memory.place(pointer))
                 file.write(random.randbytes(usable))
     assert ask("check", str(path))["damage"] == []
-    with heap_of(str(path)) as heap:
-        found = heap.chunks.find_many(sorted({record[0] for record in records}))
-    return Core(path, sorted({row for row in found if row is not None}))
+    rows = ask("chunks", str(path), "--state=used,free,fast,tcache")["chunks"]
+    return Core(path, sorted((row["address"] - 16, row["size"], row["state"]) for row in rows))
 
 
 def other_word(old: int, mask: int, rng: random.Random, forbidden: Callable[[int], bool]) -> int:

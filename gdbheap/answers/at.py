@@ -100,7 +100,10 @@ def _glibc_block(heap: Heap, address: int) -> Block | None:
     mapped = heap.mapped_at(address)
     if mapped is None:
         return None
-    return Block(mapped.chunk + HEADER, mapped.end - mapped.chunk, "used", "glibc", None, "mmapped")
+    size = mapped.end - mapped.chunk
+    state = "tcache" if mapped.cached else "used"
+    (held,) = heap.lists_of([(mapped.chunk, size, state)])
+    return Block(mapped.chunk + HEADER, size, state, "glibc", None, held or "mmapped")
 
 
 def _object(heap: Heap, block: Block) -> Object | None:

@@ -548,24 +548,23 @@ impl Walk<'_> {
     /// far before, from which a walk passes `at` by. (What used to be chunks inside a sound one leads to its end.)
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
         let begin = self.special.last().map_or(self.track.base, |(address, _)| address + GRAIN);
-        let mut first = at;
+        let mut end = at;
         for _ in 0..MOST_ASTRAY {
-            let before = self.track.index(first).checked_sub(1);
+            let before = self.track.index(end).checked_sub(1);
             let Some(index) = before.and_then(|index| bits::last_at(self.track.starts, index)) else { break };
             let start = self.track.base + index * GRAIN;
             if start < begin || at - start > PART {
                 break;
             }
-            first = start;
-        }
-        for address in (first.saturating_add(SMALLEST)..at).step_by(GRAIN as usize) {
-            if address % (64 << 10) == 0 {
-                self.control.advance(0)?;
+            for address in (start + SMALLEST..end).step_by(GRAIN as usize) {
+                if address % (64 << 10) == 0 {
+                    self.control.advance(0)?;
+                }
+                if self.track.passes(address, at) {
+                    return Ok(Some(address));
+                }
             }
-            let known = bits::get(self.track.starts, self.track.index(address));
-            if !known && self.track.passes(address, at) {
-                return Ok(Some(address));
-            }
+            end = start;
         }
         Ok(None)
     }
