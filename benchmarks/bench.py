@@ -3,7 +3,7 @@
 Builds a Python process of about 2 GB and a C process with millions of chunks, measures on the process and on a core of
 it, prints one table and writes it into docs/performance.md, between the two marks there.
 
-Usage: bench.py [--blocks=18000000] [--chunks=10000000] [--rounds=5] [--no-core] [--keep-page]
+Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--no-core] [--keep-page]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, median, preferred_python, run, subject
 
 from gdbheap import _native
-from gdbheap.answers import arenas, holes, ledger, pyobjects
+from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
 from gdbheap.target.core import Core
 from gdbheap.target.mappings import Mapping
@@ -32,6 +32,7 @@ PAGE = HERE.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- make bench writes from here -->", "<!-- to here -->"
 BIN = Path(sys.executable).parent
 PRESENT = 1
+PYTHON_PROCESS, C_PROCESS = "a Python process", "a C process"
 MIB = 1 << 20
 
 Answer = Callable[[Heap], object]
@@ -42,7 +43,13 @@ ON_PYTHON: dict[str, Answer] = {
     "heap holes --min=1M": partial(holes.holes, minimum=MIB, top=None),
 }
 WALKED, WALK = "heap pyobjects", "heap pyobjects: its walk over every block"
-ON_C: dict[str, Answer] = {name: answer for name, answer in ON_PYTHON.items() if name != "heap pyobjects"}
+CHUNK_WALK = "the walk over every chunk"
+ON_C: dict[str, Answer] = {
+    CHUNK_WALK: lambda heap: heap.chunks,
+    **{name: answer for name, answer in ON_PYTHON.items() if name != WALKED},
+    "heap sizes": sizes.sizes,
+    "heap check": check.check,
+}
 
 
 @dataclass
@@ -135,9 +142,10 @@ def command_rows(runs: dict[str, list[Run]], limit: float) -> list[str]:
     return rows
 
 
-def facts(blocks: int, live: Measured, load: float) -> list[str]:
+def facts(blocks: int, chunks: int, live: Measured, glibc: Measured, load: float) -> list[str]:
     """Return the lines above the table: on what it was measured."""
-    walk, whole = live.series[WALK], live.series[WALKED]
+    walk, whole, chunk_walk = live.series[WALK], live.series[WALKED], glibc.series[CHUNK_WALK]
+    chunk_speed = median([chunks / time for time in chunk_walk.times]) / 1e6
     speed = median([blocks / time for time in walk.times]) / 1e6
     rate = live.size / live.limit / 1e9
     cores = len(os.sched_getaffinity(0))
@@ -147,17 +155,21 @@ def facts(blocks: int, live: Measured, load: float) -> list[str]:
         f"The Python process: {blocks:,} pymalloc blocks in use. The walk of `heap pyobjects` read and classified"
         f" {speed:.0f} million of them a second, in {walk.ratio:.2f} times the limit (goal: 1.5); the whole answer,"
         f" from a target of which nothing is known, took {whole.ratio:.2f} times the limit.",
+        f"The C process: {chunks:,} chunks of 16 to 400 bytes, half of them freed at random. The walk took"
+        f" {chunk_walk.ratio:.2f} times the limit (goal: 2), {chunk_speed:.0f} million of them a second.",
     ]
 
 
-def table(blocks: int, found: dict[str, Measured], runs: dict[str, list[Run]], load: float) -> str:
+def table(
+    blocks: int, chunks: int, found: dict[str, Measured], runs: dict[str, list[Run]], load: float
+) -> str:
     """Return the whole text: facts, answers against the limit, commands as a user runs them."""
-    live = found["a Python process"]
+    live, glibc = found[PYTHON_PROCESS], found[C_PROCESS]
     answers = [row for where, measured in found.items() for row in answer_rows(where, measured)]
     head = ["| on | what | times the limit | smallest to largest |", "| --- | --- | ---: | --- |"]
     whole = ["| command | whole, times the limit | process held, times the limit | process held | peak memory |"]
     whole += ["| --- | ---: | ---: | ---: | ---: |", *command_rows(runs, live.limit)]
-    return "\n".join(["\n\n".join(facts(blocks, live, load)), "", *head, *answers, "", *whole])
+    return "\n".join(["\n\n".join(facts(blocks, chunks, live, glibc, load)), "", *head, *answers, "", *whole])
 
 
 def write_page(text: str) -> None:
@@ -174,7 +186,7 @@ def parse() -> argparse.Namespace:
     """Return what was asked for."""
     parser = argparse.ArgumentParser(description="gdbheap against the time to read the heap once")
     parser.add_argument("--blocks", type=int, default=18_000_000, help="pymalloc blocks of the Python process")
-    parser.add_argument("--chunks", type=int, default=10_000_000, help="chunks of the C process, half of them freed")
+    parser.add_argument("--chunks", type=int, default=20_000_000, help="chunks of the C process, half of them freed")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured; medians are shown")
     parser.add_argument("--no-core", action="store_true", help="do not write and measure a core (2 GB on disk)")
     parser.add_argument("--keep-page", action="store_true", help="do not write the table into docs/performance.md")
@@ -198,15 +210,15 @@ def main() -> None:
         say(f"process {target.pid}, seed {target.said['seed']}: whole commands")
         runs = commands(target, options.rounds)
         say("answers against the limit, live")
-        found["a Python process"] = on_process(target.pid, ON_PYTHON, options.rounds)
+        found[PYTHON_PROCESS] = on_process(target.pid, ON_PYTHON, options.rounds)
         if not options.no_core:
             say("answers against the limit, core")
             found["its core (gcore)"] = on_core(target.pid, options.rounds)
         blocks = target.said["blocks"]
     say(f"filling a C process with {options.chunks:,} chunks, half of them freed")
     with subject([compiled("target_glibc.c"), str(options.chunks)]) as target:
-        found[f"a C process, {options.chunks:,} chunks"] = on_process(target.pid, ON_C, options.rounds)
-    text = table(blocks, found, runs, load)
+        found[C_PROCESS] = on_process(target.pid, ON_C, options.rounds)
+    text = table(blocks, options.chunks, found, runs, load)
     print(text)
     if not options.keep_page:
         write_page(text)

@@ -185,7 +185,7 @@ class Census:
 def walk_chunks(
     space: Space,
     stretches: Sequence[Stretch],
-    caches: Sequence[tuple[int, int]],
+    caches: Sequence[tuple[int, int, int]],
     safe_linking: bool,
     progress: Progress = None,
 ) -> tuple[Chunks, list[tuple[int, int]]]: ...

@@ -358,9 +358,9 @@ def test_at(block: Block | None, found: Object | None, owner: Owner | None, word
 
 def test_check_and_info() -> None:
     """The verdict agrees with the damage; an info row for each fact."""
-    assert "nothing is damaged" in check.render(Check(True, 1, 2, 3), Style(), [], 0)
+    assert "nothing is damaged" in check.render(Check(True, 1, 2, 3, 0), Style(), [], 0)
     places = [Damage(16, "size", "32", "0")]
-    damaged = check.render(Check(False, 1, 2, 3), Style(), places, 2)
+    damaged = check.render(Check(False, 1, 2, 3, 4096), Style(), places, 2)
     assert "2 places are damaged" in damaged and "0x10" in damaged
     text = info.render(Info([Fact("glibc", "2.36", "its text", None), Fact("b", "1", "c", "d")]), Style())
     assert "2 facts, 1 confirmed" in text
@@ -383,8 +383,8 @@ def test_stats_side_by_side(rng: random.Random) -> None:
 
 def test_document() -> None:
     """The envelope first, then the answer's keys; a key that would hide one of the envelope's is refused."""
-    content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3))
-    assert list(content) == ["command", "target", "warnings", "damage", "ok", "regions", "chunks", "pools"]
+    content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3, 0))
+    assert list(content) == ["command", "target", "warnings", "damage", "ok", "regions", "chunks", "pools", "unexplained"]
     assert json.loads(text_of(content))["damage"] == [{"address": 1, "what": "a", "expected": "b", "found": "c"}]
     with pytest.raises(TypeError, match="object"):
         text_of({"wrong": object()})

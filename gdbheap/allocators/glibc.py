@@ -32,6 +32,7 @@ HUGE_HEAP_PAGES = 4
 MOST_HEAPS = 65536
 PAGE = 4096
 HEADER = 16
+SMALLEST = 32
 VERSION_MARK = b"stable release version "
 
 Progress = Callable[[int, int], object]
@@ -40,16 +41,18 @@ RegionTotals = tuple[int, int, int, list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class CacheList:
-    """A list of a thread cache: its first entry, how many there are, and whether the list ends with the last."""
+    """A list of a thread cache: its first entry, how many there are, the size of its chunks (0: any), and whether it
+    ends with the last."""
 
     entry: int
     entries: int
-    whole: bool = True
+    size: int
+    whole: bool
 
     @property
-    def pair(self) -> tuple[int, int]:
+    def native(self) -> tuple[int, int, int]:
         """What the native walk takes."""
-        return self.entry, self.entries
+        return self.entry, self.entries, self.size
 
 
 @dataclass(frozen=True)
@@ -266,7 +269,7 @@ class Glibc:
             stretches = [Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches]
             space = self.target.space
             self._chunks, taken = _native.walk_chunks(
-                space, stretches, [row.pair for row in lists], self.safe_linking, progress
+                space, stretches, [row.native for row in lists], self.safe_linking, progress
             )
             self.damage.extend(Damage(*row) for row in self._chunks.damage)
             self._check_caches(lists, taken)
@@ -279,8 +282,12 @@ class Glibc:
 
     def _lists(self, tcache: Tcache) -> list[CacheList]:
         """A cache's lists. Of those of large chunks, which hold mmapped ones too, the arenas' chunks, one by one."""
-        small = [CacheList(entry, count) for index, entry, count in tcache.lists if index < SMALL_TCACHE_BINS]
-        return small + [CacheList(at, 1, False) for at in self._large[tcache.address] if self.is_arena(at)]
+        small = [
+            CacheList(entry, count, SMALLEST + HEADER * index, True)
+            for index, entry, count in tcache.lists
+            if index < SMALL_TCACHE_BINS
+        ]
+        return small + [CacheList(at, 1, 0, False) for at in self._large[tcache.address] if self.is_arena(at)]
 
     @cached_property
     def _large(self) -> dict[int, list[int]]:
@@ -349,7 +356,7 @@ class Glibc:
 
     def cache_totals(self) -> list[CacheTotals]:
         """What each thread's cache holds, in the order of the threads."""
-        pairs = [row.pair for _tcache, rows in self._cache_lists for row in rows]
+        pairs = [row.native[:2] for _tcache, rows in self._cache_lists for row in rows]
         sums = iter(_native.sum_lists(self.target.space, self.walk(), pairs, self.safe_linking))
         rows = [(tcache, [next(sums) for _ in lists]) for tcache, lists in self._cache_lists]
         return [CacheTotals(tcache, sum(n for n, _ in found), sum(size for _, size in found)) for tcache, found in rows]

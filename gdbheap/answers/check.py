@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap import _native
 from gdbheap.errors import GdbheapError, NotAPython
 from gdbheap.heap import Heap
 from gdbheap.target.target import Damage
 
 MOST = 1000
+UNEXPLAINED = _native.STATES.index("unexplained")
 
 
 @dataclass(frozen=True)
 class Check:
-    """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's."""
+    """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's.
+
+    ``unexplained``: bytes of arenas between a damaged chunk and the next one that the walk could go on from.
+    """
 
     ok: bool
     regions: int
     chunks: int
     pools: int
+    unexplained: int
 
 
 def check(heap: Heap) -> Check:
@@ -28,7 +34,8 @@ def check(heap: Heap) -> Check:
     _follow_bins(heap)
     pools = _check_pools(heap)
     _count_mapped(heap)
-    return Check(not heap.partial, len(totals), chunks, pools)
+    unexplained = sum(tallies[UNEXPLAINED][1] for _, _, _, tallies in totals)
+    return Check(not heap.partial, len(totals), chunks, pools, unexplained)
 
 
 def _follow_bins(heap: Heap) -> None:

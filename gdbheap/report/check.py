@@ -24,8 +24,13 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
     if not count:
         verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
         return style.heading(f"{walked}; {verdict}.")
+    if answer.ok:
+        verdict = f"{count:,} places are as a thread inside malloc leaves them: look again"
+        return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
     places = "1 place is" if count == 1 else f"{count:,} places are"
-    return join(style.heading(f"{walked}; {places} damaged."), _table(damage, style))
+    left = style.bytes(answer.unexplained)
+    went_on = f"The walk went on behind all of it; {left} of glibc's arenas lie in between, unexplained."
+    return join(style.heading(f"{walked}; {places} damaged."), _table(damage, style), style.filled(went_on))
 
 
 def _table(damage: Sequence[Damage], style: Style) -> str:

@@ -122,14 +122,16 @@ impl Chunks {
         }
     }
 
-    /// Follows one list of a thread cache; returns how many entries it took, and where the last link leads.
-    pub fn follow_tcache(&mut self, space: &Space, entry: u64, count: u64, safe_linking: bool) -> (u64, u64) {
-        let mut at = entry;
+    /// Follows one list of a thread cache, `(first entry, entries, size)`; returns how many entries it took, and where
+    /// the last link leads.
+    pub fn follow_tcache(&mut self, space: &Space, list: (u64, u64, u64), safe_linking: bool) -> (u64, u64) {
+        let (mut at, count, size) = list;
         for taken in 0..count {
             let chunk = at.wrapping_sub(16);
             let Some(index) = self.region_of(chunk).filter(|_| at != 0) else { return (taken, at) };
             let region = &mut self.regions[index];
-            if region.find(chunk).map(|(start, _, state)| (start, state)) != Some((chunk, State::Used)) {
+            let fits = |(start, end, state)| start == chunk && state == State::Used && [0, end - start].contains(&size);
+            if !region.find(chunk).is_some_and(fits) {
                 return (taken, at);
             }
             region.mark(chunk, State::Tcache);

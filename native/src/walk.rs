@@ -672,7 +672,8 @@ fn take<T>(task: &Mutex<Option<T>>) -> Option<T> {
     task.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
 
-/// Walks every stretch. `caches`: the lists of all thread caches as `(first entry, entries)`.
+/// Walks every stretch. `caches`: the lists of all thread caches as `(first entry, entries, chunks' size)`, size 0: any.
+/// Returns how many entries of each list were taken, and where the last link of it leads.
 /// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (space, stretches, caches, safe_linking, progress=None))]
@@ -680,7 +681,7 @@ pub fn walk_chunks(
     py: Python<'_>,
     space: &Space,
     stretches: Vec<Stretch>,
-    caches: Vec<(u64, u64)>,
+    caches: Vec<(u64, u64, u64)>,
     safe_linking: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Chunks, Vec<(u64, u64)>)> {
@@ -694,7 +695,7 @@ pub fn walk_chunks(
     let regions = canvases.into_iter().zip(walked).map(|(canvas, walked)| canvas.region(walked));
     let mut chunks = Chunks::new(regions.collect());
     py.detach(|| chunks.follow_fast_bins(safe_linking));
-    let taken = caches.iter().map(|(entry, count)| chunks.follow_tcache(space, *entry, *count, safe_linking)).collect();
+    let taken = caches.iter().map(|list| chunks.follow_tcache(space, *list, safe_linking)).collect();
     Ok((chunks, taken))
 }
 
