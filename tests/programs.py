@@ -147,9 +147,13 @@ def _before_exec() -> None:
 
 
 @contextlib.contextmanager
-def running(command: list[str], directory: Path, environment: dict[str, str] | None = None) -> Iterator[Running]:
-    """Yield a started command that has come to rest; it is ended whatever happens."""
+def running(
+    command: list[str], directory: Path, environment: dict[str, str] | None = None, root: Path | None = None
+) -> Iterator[Running]:
+    """Yield a started command that has come to rest; it is ended whatever happens. ``root`` is its root folder."""
     folder = Path(tempfile.mkdtemp(dir=directory))
+    if root is not None:
+        command = ["chroot", str(root), "env", "-C", f"/{folder.relative_to(root)}", *command]
     with (folder / "stderr").open("wb") as errors:
         process = subprocess.Popen(
             command,

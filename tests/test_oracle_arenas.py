@@ -20,7 +20,7 @@ HEAP = re.compile(r'<heap nr="(\d+)">(.*?)</heap>', re.DOTALL)
 FAST = re.compile(r'^<total type="fast" count="\d+" size="(\d+)"/>$', re.MULTILINE)
 MMAPPED = re.compile(r'^<total type="mmap" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
 # A tcache's chunk, also when it kept a rest too small to be a chunk.
-TCACHE_SIZES = {0x290, 0x2A0}
+TCACHE_SIZES = {0x290, 0x2A0, 0x300, 0x310}
 # malloc_stats prints unsigned int.
 WORD = 1 << 32
 
@@ -50,6 +50,7 @@ CASES = {
     "blocked break": Case(1, 100_000, 8000, mode=2),
     "blocked break, 3 threads": Case(3, mode=2),
     "many mmapped chunks": Case(2, tunables="glibc.malloc.mmap_threshold=20000"),
+    "many aligned mmapped chunks": Case(2, mode=4, tunables="glibc.malloc.mmap_threshold=20000"),
     "transparent huge pages": Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"),
     "a few blocks": Case(1, 60, 10),
     "malloc never called": Case(1, 0, 1),

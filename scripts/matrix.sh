@@ -1,0 +1,100 @@
+#!/bin/bash
+# gdbheap against glibc's own figures on Debian's suites, each in a root folder: writes docs/support.md.
+#
+# Usage, as root: make matrix [SUITES="bullseye trixie"] [FOLDER=/var/tmp/matrix]
+# SUITES, the oldest glibc first: its compiler builds the C program, and its libc is what the native module is linked with,
+# because what is linked with a newer one does not load there. "experimental" is sid with experimental's glibc.
+# FOLDER keeps the root folders for the next run; without it they are removed. With other SUITES the table is only printed.
+# Where certificates are not Debian's own, SSL_CERT_FILE names them, here as for every other program.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+. scripts/folders.sh
+ALL="bullseye bookworm trixie sid experimental"
+VENV=${VENV:-.venv}
+read -ra suites <<< "${SUITES:-$ALL}"
+need_root_folders
+[ -n "${FOLDER:-}" ] && keep=yes || keep=
+folder=${FOLDER:-$(mktemp -d /var/tmp/gdbheap-matrix.XXXXXX)}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+oldest=$folder/${suites[0]}
+
+clean() {
+    for suite in "${suites[@]}"; do
+        if [ -n "$keep" ]; then unmount_from "$folder/$suite"; else remove_root "$folder/$suite"; fi
+    done
+    [ -n "$keep" ] || rm -rf --one-file-system "$folder"
+}
+trap clean EXIT
+
+# prepare SUITE: its folder with its own gdb and Python; one that an earlier run left half done is made anew.
+prepare() {
+    local root=$folder/$1
+    if [ ! -e "$root/srv/prepared" ]; then
+        say "$1: debootstrap, gdb, Python"
+        remove_root "$root"
+        bootstrap "${1/experimental/sid}" "$root" >/dev/null
+        mount_into "$root"
+        add_packages "$root" gdb python3-venv >/dev/null
+        [ "$1" != experimental ] || add_newer_libc "$root" >/dev/null
+        touch "$root/srv/prepared"
+    else
+        mount_into "$root"
+    fi
+}
+
+add_newer_libc() {
+    echo "deb http://deb.debian.org/debian experimental main" > "$1/etc/apt/sources.list.d/experimental.list"
+    add_packages "$1" -t experimental libc6
+}
+
+# build_program: recorder.c by the oldest suite's own compiler.
+build_program() {
+    [ -e "$oldest/usr/bin/gcc" ] || add_packages "$oldest" gcc libc6-dev >/dev/null
+    mkdir -p "$oldest/srv/programs"
+    cp tests/programs/recorder.c tests/programs/target.h "$oldest/srv/programs/"
+    inside "$oldest" gcc -O1 -g -Wall -Wextra -pthread /srv/programs/recorder.c -o /srv/programs/recorder
+}
+
+# build_wheel: one for every suite's Python, linked with the oldest libc.
+build_wheel() {
+    local libraries
+    libraries=$oldest/usr/lib/$(inside "$oldest" gcc -print-multiarch)
+    # Absolute links lead out of the folder.
+    for link in "$libraries"/*.so "$oldest"/lib64/*.so.*; do
+        case $(readlink "$link") in /*) ln -sfr "$oldest$(readlink "$link")" "$link" ;; esac
+    done
+    rm -rf build/matrix/wheels build/lib* build/bdist*
+    mkdir -p build/matrix
+    RUSTFLAGS="-L native=$libraries -C link-arg=--sysroot=$oldest" CARGO_TARGET_DIR=$PWD/build/matrix/target \
+        flock build/lock "$VENV/bin/python" -m pip --disable-pip-version-check wheel -q --no-deps --no-build-isolation \
+        -w build/matrix/wheels .
+    rm -rf build/lib* build/bdist*
+    "$VENV/bin/python" -m pip --disable-pip-version-check download -q --python-version 3.9 --only-binary=:all: \
+        -d build/matrix/wheels -f build/matrix/wheels gdbheap
+}
+
+# install_into SUITE: what a user there types.
+install_into() {
+    local root=$folder/$1
+    rm -rf "$root/srv/wheels" "$root/srv/venv"
+    cp -r build/matrix/wheels "$root/srv/wheels"
+    [ "$root" = "$oldest" ] || { mkdir -p "$root/srv/programs"; cp "$oldest/srv/programs/recorder" "$root/srv/programs/"; }
+    inside "$root" python3 -m venv /srv/venv
+    inside "$root" /srv/venv/bin/pip install -q --no-index --find-links=/srv/wheels gdbheap
+    inside "$root" /srv/venv/bin/gdbheap install >/dev/null
+}
+
+for suite in "${suites[@]}"; do
+    prepare "$suite" >&2
+done
+say "one program and one wheel, for the glibc of ${suites[0]} and later"
+build_program >&2
+build_wheel >&2
+for suite in "${suites[@]}"; do
+    install_into "$suite" >&2
+done
+output=/dev/stdout
+[ "${suites[*]}" != "$ALL" ] || output=docs/support.md
+"$VENV/bin/python" tests/matrix.py --folder="$folder" --output="$output" "${suites[@]}"

@@ -1,0 +1,258 @@
+"""The table of docs/support.md: test_oracle_arenas.py's comparisons, on the glibc of each root folder and in each mode.
+
+Run by scripts/matrix.sh, which makes the folders. The program runs inside a folder; gdbheap looks at it, and at its
+cores, from outside, in a shell and in this system's gdb, and from inside in the folder's own gdb.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from conftest import SEED
+from gdb_side import documents, gdb, home
+from programs import GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask, running
+from tabulate import tabulate
+from test_oracle_arenas import SEVERAL_HEAPS, Case, Table, check_counts, check_figures, check_states
+
+LITERAL = ["-batch", "-x", "gdbheap", "-ex", "heap arenas --json"]
+OUTSIDE, INSIDE = "gdb outside", "its own gdb"
+FORMS = (PROCESS, OUTSIDE, INSIDE, GCORE, KERNEL_CORE)
+LARGE_TCACHE = "glibc.malloc.tcache_max=1048576:glibc.malloc.tcache_count=50:glibc.malloc.mmap_threshold=65536"
+PLACE = "srv/runs"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A case, and the first glibc whose malloc knows what its tunables ask for, with the reason."""
+
+    case: Case
+    since: tuple[int, int] = (0, 0)
+    reason: str = ""
+
+
+MODES = {
+    "1 thread": Mode(Case(1, 200_000, 20_000)),
+    "8 threads": Mode(Case(8)),
+    "2 arenas of several heaps, 8 threads": Mode(Case(8, 20_000, 2500, 400_000, tunables=SEVERAL_HEAPS)),
+    "foreign sbrk, 3 threads": Mode(Case(3, mode=1)),
+    "blocked break, 3 threads": Mode(Case(3, mode=2)),
+    "mmap_threshold=20000": Mode(Case(2, tunables="glibc.malloc.mmap_threshold=20000")),
+    "the same, alignments up to 1 MiB": Mode(Case(2, mode=4, tunables="glibc.malloc.mmap_threshold=20000")),
+    "tcache_count=0": Mode(Case(4, tunables="glibc.malloc.tcache_count=0")),
+    "tcache_count=60": Mode(Case(2, tunables="glibc.malloc.tcache_count=60")),
+    "tcache_max=1M, count 50, mmap_threshold=64K": Mode(
+        Case(3, tunables=LARGE_TCACHE), (2, 42), "before 2.42 tcache_max ends at 1032 bytes"
+    ),
+    "perturb=165": Mode(Case(2, tunables="glibc.malloc.perturb=165")),
+    "hugetlb=1": Mode(Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"), (2, 35), "the tunable is of 2.35"),
+}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A root folder, and the versions of what lies in it."""
+
+    name: str
+    root: Path
+    glibc: str
+    gdb: str
+    python: str
+
+    @property
+    def title(self) -> str:
+        """Return its line in the table."""
+        return f"{self.glibc} ({self.name})"
+
+
+@dataclass
+class Results:
+    """A cell for each (suite, mode, form): "exact", "failed" or "skipped: REASON"."""
+
+    cells: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    def note(self, suite: Suite, mode: str, form: str, compare: Callable[[], None]) -> None:
+        """Run one comparison; what is wrong goes to standard error."""
+        self.cells[suite.name, mode, form] = cell = outcome(compare)
+        print(f"{suite.title:22} {mode:45} {form:12} {cell}", file=sys.stderr, flush=True)
+
+    def skip(self, suite: Suite, mode: str, reason: str) -> None:
+        """Leave out a whole line."""
+        for form in FORMS:
+            self.cells[suite.name, mode, form] = f"skipped: {reason}"
+
+
+def outcome(compare: Callable[[], None]) -> str:
+    """Return the cell for a comparison, which raises when something differs."""
+    try:
+        compare()
+    except pytest.skip.Exception as skipped:
+        return f"skipped: {skipped.msg}"
+    except Exception:
+        print("\n".join(line[:600] for line in traceback.format_exc().splitlines()[-12:]), file=sys.stderr)
+        return "failed"
+    return "exact"
+
+
+def inside(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a root folder, as its root user with nothing of this environment."""
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+    words = ["chroot", str(root), *command]
+    return subprocess.run(
+        words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+
+def suite_of(name: str, root: Path) -> Suite:
+    """Look into a root folder."""
+    packages = [inside(root, "dpkg-query", "-W", "-f=${Version}", package).stdout for package in ("libc6", "gdb")]
+    python = inside(root, "gdb", "-batch", "-ex", "python import sys; print('%d.%d' % sys.version_info[:2])")
+    glibc, debugger = (version.rsplit("-", 1)[0] for version in packages)
+    return Suite(name, root, glibc, debugger, python.stdout.strip())
+
+
+@dataclass(frozen=True)
+class Started:
+    """One run of recorder.c in a folder: the program, its case, its own table, its folder's suite."""
+
+    suite: Suite
+    case: Case
+    target: Running
+    table: Table
+
+    def figures(self, answer: dict[str, Any]) -> None:
+        """Compare an answer of ``heap arenas``; a file of another glibc must not have been believed."""
+        check_figures(answer, self.target)
+        check_counts(answer, self.case, self.table)
+        assert answer["target"]["glibc"] in (self.suite.glibc, None), answer["target"]["glibc"]
+
+    def shell(self, form: str) -> None:
+        """Compare what the shell command says, of the process or of a core: figures, damage, every pointer."""
+        name = self.target.as_form(form)
+        self.figures(ask("arenas", name))
+        checked = ask("check", name)
+        assert checked["ok"] is True and checked["warnings"] == [], checked["warnings"]
+        check_states(name, self.table, self.case.threads)
+
+    def gdb_outside(self, directory: Path) -> None:
+        """Compare what this system's gdb says."""
+        self.printed(gdb(["-p", str(self.target.pid), *LITERAL], home(directory)))
+
+    def gdb_inside(self) -> None:
+        """Compare what the folder's own gdb says."""
+        self.printed(inside(self.suite.root, "gdb", "-p", str(self.target.pid), *LITERAL))
+
+    def printed(self, done: subprocess.CompletedProcess[str]) -> None:
+        """Compare the document among gdb's own lines."""
+        assert done.returncode == 0, done.stderr[-2000:]
+        self.figures(*documents(done))
+        self.target.rest()
+
+
+@contextlib.contextmanager
+def started(suite: Suite, case: Case, rng: random.Random) -> Iterator[Started]:
+    """Run recorder.c in a folder until it rests."""
+    place = suite.root / PLACE
+    place.mkdir(exist_ok=True)
+    arguments = (case.threads, rng.getrandbits(30), case.operations, case.slots, case.largest, case.mode)
+    command = ["/srv/programs/recorder", *map(str, arguments), f"/{PLACE}/table"]
+    try:
+        with running(command, place, {"GLIBC_TUNABLES": case.tunables}, suite.root) as target:
+            yield Started(suite, case, target, Table(place / "table"))
+    finally:
+        shutil.rmtree(place)
+
+
+def compare(suite: Suite, name: str, results: Results) -> None:
+    """Fill a line of the table; the kernel's core comes last because it ends the program."""
+    mode = MODES[name]
+    if tuple(map(int, suite.glibc.split(".")[:2])) < mode.since:
+        results.skip(suite, name, mode.reason)
+        return
+    rng = random.Random(f"{SEED} {suite.name} {name}")
+    with started(suite, mode.case, rng) as run, tempfile.TemporaryDirectory() as directory:
+        results.note(suite, name, PROCESS, lambda: run.shell(PROCESS))
+        results.note(suite, name, OUTSIDE, lambda: run.gdb_outside(Path(directory)))
+        results.note(suite, name, INSIDE, run.gdb_inside)
+        results.note(suite, name, GCORE, lambda: run.shell(GCORE))
+        results.note(suite, name, KERNEL_CORE, lambda: run.shell(KERNEL_CORE))
+
+
+def page(suites: list[Suite], results: Results) -> str:
+    """Return docs/support.md."""
+    rows = [
+        [suite.title, name, *(results.cells[suite.name, name, form] for form in FORMS)]
+        for suite in suites
+        for name in MODES
+    ]
+    grid = tabulate(rows, ["glibc", "mode", *FORMS], tablefmt="github")
+    tools = tabulate(
+        [[suite.name, suite.glibc, suite.gdb, suite.python] for suite in suites],
+        ["Debian suite", "glibc", "its gdb", "that gdb's Python"],
+        tablefmt="github",
+    )
+    return TEXT.format(tools=tools, grid=grid)
+
+
+TEXT = """# What was compared with glibc itself
+
+`make matrix`, as root and with debootstrap, makes a root folder of each Debian suite below, runs a program there whose
+threads allocate and free at random and keep a table of their own pointers, and writes this page.
+`make matrix SUITES="trixie"` prints the lines of some suites; `FOLDER=/var/tmp/matrix` keeps the folders for the next
+time. All suites run the same program, built in the oldest, and the same wheel of gdbheap, one abi3 module linked with
+the oldest suite's libc, installed there by pip and `gdbheap install`. No debug symbols are installed anywhere.
+
+{tools}
+
+A cell is `exact` only if all of this holds, without tolerance:
+
+- system bytes and in-use bytes of every arena and in total are what `malloc_stats()` printed in the process;
+- the bytes in fast bins of every arena, the number of mmapped chunks and their bytes are what `malloc_info()` printed;
+- the number of used chunks is that of the program's table and of what glibc holds for itself (thread caches, dtvs);
+- no damage is reported;
+- the version of glibc is right or not given: never that of a file of the system that looks in from outside.
+
+`process`, `gcore` and `kernel core` are the shell command, outside the folder, on the live process and on its cores.
+There a cell also says that `heap check` finds nothing and warns of nothing, that every live pointer of the table starts
+a used chunk of its size, and that every freed one lies in no used chunk. `gdb outside` and `its own gdb` are
+`gdb -p PID -batch -x gdbheap -ex 'heap arenas --json'`, typed outside the folder and inside it.
+
+{grid}
+
+Not run: aarch64; the versions of glibc between these; 2.30 and older, whose layouts are in the tables from their debug
+information and sources; `glibc.malloc.hugetlb=2`; processes that were stopped in the middle of malloc.
+"""
+
+
+def main() -> int:
+    """Fill the table; the exit status says whether a cell failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True, help="where the root folders are")
+    parser.add_argument("--output", type=Path, required=True, help="the page")
+    parser.add_argument("--mode", action="append", choices=MODES, help="only this mode, and no page")
+    parser.add_argument("suites", nargs="+")
+    options = parser.parse_args()
+    print(f"random seed: {SEED} (repeat with GDBHEAP_SEED={SEED})", file=sys.stderr)
+    suites = [suite_of(name, options.folder / name) for name in options.suites]
+    results = Results()
+    for suite in suites:
+        for name in options.mode or MODES:
+            compare(suite, name, results)
+    if not options.mode:
+        options.output.write_text(page(suites, results), encoding="utf-8")
+    return int("failed" in results.cells.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
