@@ -29,4 +29,6 @@ def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str 
 def _mapped_at(heap: Heap, address: int) -> tuple[int, int, str | None]:
     """An aligned chunk does not begin where its mapping does: what lies before its header is not in it."""
     found = heap.glibc.mapped_at(address)
-    return (found.chunk, found.end - found.chunk, "mmapped") if found and found.chunk <= address else (0, 0, None)
+    if found is None or address < found.chunk:
+        return 0, 0, None
+    return found.chunk, found.end - found.chunk, "tcache" if found.cached else "mmapped"

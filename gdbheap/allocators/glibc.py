@@ -102,11 +102,15 @@ class CacheTotals:
 
 @dataclass(frozen=True)
 class MappedChunk:
-    """A chunk with a mapping of its own: where the mapping starts, the chunk's header, and the bytes mapped."""
+    """A chunk with a mapping of its own: where the mapping starts, the chunk's header, and the bytes mapped.
+
+    ``cached``: it was freed into a thread cache (2.42 and later, where ``tcache_max`` is raised).
+    """
 
     base: int
     chunk: int
     size: int
+    cached: bool
 
     @property
     def end(self) -> int:
@@ -127,6 +131,7 @@ class Glibc:
         self.stretches = self._stretches()
         self.is_arena = ArenaTest([(stretch.start, stretch.end) for stretch in self.stretches])
         self.tcaches: list[Tcache] = find_tcaches(target, self.par, self.is_arena)
+        self._warn_of_lost_threads()
         safe_linking = self._detect_safe_linking()
         self.safe_linking = bool(safe_linking)
         facts.add(
@@ -154,6 +159,22 @@ class Glibc:
     def idle(self) -> bool:
         """Whether it holds nothing: malloc was never called, or is another allocator's."""
         return not any(state.system_mem for state in self.arenas) and not self.par.n_mmaps
+
+    def _warn_of_lost_threads(self) -> None:
+        """A thread's pointer points to itself. An older gdb writes zeros for stacks with guard regions (2.42)."""
+        threads = [thread for thread in self.target.threads if thread.fs_base]
+        lost = sum(self._word(thread.fs_base) != thread.fs_base for thread in threads)
+        if lost and self.par.layout["tcache_count"] is not None:
+            self.warnings.append(
+                f"the thread-local data of {lost} of {len(threads)} threads is not here: "
+                "free chunks in their caches are counted as used"
+            )
+
+    def _word(self, address: int) -> int | None:
+        try:
+            return self.target.space.u64(address)
+        except Fault:
+            return None
 
     # Where the arenas' memory lies.
 
@@ -261,8 +282,15 @@ class Glibc:
         Those of large chunks (2.42 and later) hold mmapped ones as well: of them the arenas' chunks, one by one.
         """
         small = [CacheList(entry, count) for index, entry, count in tcache.lists if index < SMALL_TCACHE_BINS]
-        large = [(entry, count) for index, entry, count in tcache.lists if index >= SMALL_TCACHE_BINS]
-        return small + [CacheList(at, 1, False) for found in large for at in self._entries(*found) if self.is_arena(at)]
+        return small + [CacheList(at, 1, False) for at in self._large_entries[tcache.address] if self.is_arena(at)]
+
+    @cached_property
+    def _large_entries(self) -> dict[int, list[int]]:
+        """By cache, what its lists of large chunks hold."""
+        return {
+            tcache.address: [at for index, *row in tcache.lists if index >= SMALL_TCACHE_BINS for at in self._entries(*row)]
+            for tcache in self.tcaches
+        }
 
     def _entries(self, entry: int, count: int) -> Iterator[int]:
         at = entry
@@ -328,19 +356,28 @@ class Glibc:
     def find_mapped(self, ranges: Ranges) -> list[MappedChunk]:
         """The mmapped chunks in ``ranges``, the anonymous memory that nobody else owns; kept."""
         if self._mapped is None:
-            style = MmappedStyle(header_outside=self.main.layout["fastbinsY"] is None, page=PAGE)
-            found = [] if self.idle else _native.find_mmapped(self.target.space, ranges, style)
-            self._mapped = [MappedChunk(*row) for row in found]
-            self._check_mapped()
+            found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
+            if self.par.n_mmaps and sum(size for _, _, size in found) != self.par.mmapped_mem:
+                found = min(self._search_mapped(ranges, moved=True), found, key=lambda rows: self._missing(rows)[0])
+            cached = {at - HEADER for entries in self._large_entries.values() for at in entries}
+            self._mapped = [MappedChunk(*row, cached=row[1] in cached) for row in found]
+            if any(self._missing(found)):
+                self.warnings.append(
+                    f"mp_ counts {self.par.n_mmaps} mmapped chunks of {self.par.mmapped_mem} bytes, "
+                    f"found were {len(found)} of {sum(size for _, _, size in found)}"
+                )
         return self._mapped
 
-    def _check_mapped(self) -> None:
-        count, size = len(self._mapped or []), sum(chunk.size for chunk in self._mapped or [])
-        if (count, size) != (self.par.n_mmaps, self.par.mmapped_mem):
-            self.warnings.append(
-                f"mp_ counts {self.par.n_mmaps} mmapped chunks of {self.par.mmapped_mem} bytes, "
-                f"found were {count} of {size}"
-            )
+    def _search_mapped(self, ranges: Ranges, moved: bool) -> list[tuple[int, int, int]]:
+        style = MmappedStyle(self.main.layout["fastbinsY"] is None, PAGE, moved)
+        return _native.find_mmapped(self.target.space, ranges, style)
+
+    def _missing(self, found: list[tuple[int, int, int]]) -> tuple[int, int]:
+        """(chunks, bytes) by which ``mp_`` differs. 2.43 and later count a chunk's header twice at each mremap."""
+        excess = self.par.mmapped_mem - sum(size for _, _, size in found)
+        unit = self.par.layout["mmapped_unit"]
+        is_drift = unit == HEADER and excess > 0 and excess % unit == 0
+        return abs(self.par.n_mmaps - len(found)), 0 if is_drift else abs(excess)
 
     def owned_ranges(self) -> Ranges:
         """What arenas own: the main heap and the reserves of the thread heaps, ascending."""
@@ -372,10 +409,14 @@ def _totals_of(index: int, state: MallocState, sums: dict[str, tuple[int, int]])
 
 @dataclass(frozen=True)
 class MmappedStyle:
-    """How this glibc writes the header of an mmapped chunk (2.43 moved it out of ``size``)."""
+    """How this glibc writes the header of an mmapped chunk (2.43 moved it out of ``size``), and where to look for it.
+
+    ``moved``: also where mremap has taken it, off the alignment that was asked of memalign.
+    """
 
     header_outside: bool
     page: int
+    moved: bool
 
 
 def _version(libc: LoadedObject) -> str | None:

@@ -242,7 +242,10 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
         return 0 if at is None else int(struct.unpack_from("<Q", raw, offset + at)[0])
 
     mapped, most_mapped = word(layout["mmapped_mem"]), word(layout["mmapped_mem"] + 8)
-    if mapped > most_mapped or mapped % PAGE or mapped < n_mmaps * PAGE or (n_mmaps == 0) != (mapped == 0):
+    unit = layout["mmapped_unit"]
+    if mapped > most_mapped or mapped % unit or mapped < n_mmaps * PAGE:
+        return None
+    if n_mmaps == 0 and mapped and unit == PAGE:
         return None
     if (max_n == 0) != (most_mapped == 0) or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
         return None

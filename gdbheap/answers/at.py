@@ -100,7 +100,9 @@ def _glibc_block(heap: Heap, address: int) -> Block | None:
     mapped = heap.mapped_at(address)
     if mapped is None:
         return None
-    return Block(mapped.chunk + HEADER, mapped.end - mapped.chunk, "used", "glibc", None, "mmapped")
+    size = mapped.end - mapped.chunk
+    state, held = ("tcache", _list_name("tcache", size)) if mapped.cached else ("used", "mmapped")
+    return Block(mapped.chunk + HEADER, size, state, "glibc", None, held)
 
 
 def _object(heap: Heap, block: Block) -> Object | None:

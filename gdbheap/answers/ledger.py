@@ -198,7 +198,8 @@ class _Layout:
         self.pieces += [(start, end, "region") for start, end in stretches]
         reserved = subtract(sorted(glibc.owned_ranges()), stretches)
         self.pieces += [(start, end, "glibc.overhead") for start, end in reserved]
-        self.pieces += [(chunk.base, chunk.end, "glibc.mmapped") for chunk in heap.mapped]
+        owners = {True: "glibc.free", False: "glibc.mmapped"}
+        self.pieces += [(chunk.base, chunk.end, owners[chunk.cached]) for chunk in heap.mapped]
 
     def _add_rest(self) -> None:
         self.pieces.sort()

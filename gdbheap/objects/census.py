@@ -82,7 +82,7 @@ class Objects:
         self.python = python
         self.release = release
         self._chunks = chunks
-        self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped]
+        self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         blank = TypeLayout(data, release["sizeof_heaptype"], 0, release["flags_pre_header"], families(release))
         self.layout = self._prove(blank, facts)

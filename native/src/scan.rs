@@ -166,7 +166,12 @@ const ENTRY: usize = 24;
 pub struct MmappedStyle {
     pub header_outside: bool,
     pub page: u64,
+    /// Look also for headers whose mapping mremap moved away from the alignment that memalign gave it.
+    pub moved: bool,
 }
+
+/// How far into its mapping such a header is looked for.
+const MOST_SHIFT: u64 = 4 << 20;
 
 /// The mmapped chunks in a range, which begins where a mapping of somebody else ends: `(base, chunk, bytes mapped)`.
 #[pyfunction]
@@ -219,15 +224,28 @@ fn mmapped_at(window: &mut Window<'_>, base: u64, end: u64, style: MmappedStyle)
     let mut alignment = 32;
     while alignment < end - base {
         let chunk = (base + 16).next_multiple_of(alignment) - 16;
-        if chunk > base && chunk < end {
-            match mmapped_header(window, chunk, style) {
-                Some((shift, inner)) if shift == chunk - base && inner <= end - base => return Some((chunk, inner)),
-                _ => {}
-            }
+        if let Some(inner) = shifted_header(window, base, chunk, end, style) {
+            return Some((chunk, inner));
         }
         alignment *= 2;
     }
+    let furthest = if style.moved { total.min(MOST_SHIFT).min(end - base) } else { 0 };
+    for start in (style.page..=furthest).step_by(style.page as usize) {
+        let chunk = base + start - 16;
+        if let Some(inner) = shifted_header(window, base, chunk, end, style) {
+            return Some((chunk, inner));
+        }
+    }
     (total <= end - base).then_some((base, total))
+}
+
+/// Bytes mapped, if at `chunk` is the header of the mapping that begins at `base`, further in.
+fn shifted_header(window: &mut Window<'_>, base: u64, chunk: u64, end: u64, style: MmappedStyle) -> Option<u64> {
+    if chunk <= base || chunk >= end {
+        return None;
+    }
+    let (shift, total) = mmapped_header(window, chunk, style)?;
+    (shift == chunk - base && total <= end - base).then_some(total)
 }
 
 /// `(distance from the mapping's base, bytes mapped)` if the words at `chunk` are an mmapped chunk's.
