@@ -2,17 +2,18 @@
 # make test   set up, build, all checks and all tests
 # make build  the package in .venv, rebuilt when a source changed
 # make bench  gdbheap against the time to read the heap once
+# make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md
 # make lint   the checks without the tests
 # make setup  only install what is missing; make clean: remove all that was built
 
 VENV ?= .venv
-export VENV
+export VENV SUITES FOLDER
 PY := $(VENV)/bin/python
 SOURCES := $(shell find gdbheap commands native -path native/target -prune -o \
     -name __pycache__ -prune -o -type f -print 2>/dev/null) \
     setup.py pyproject.toml README.md scripts/build.sh scripts/common.sh scripts/requirements.py
 
-.PHONY: all setup build demo test lint bench clean
+.PHONY: all setup build demo test lint bench matrix clean
 all: build
 
 setup:
@@ -34,6 +35,9 @@ lint: build
 
 bench: build
 	@$(PY) benchmarks/bench.py $(BENCH)
+
+matrix: build
+	@scripts/matrix.sh
 
 clean:
 	rm -rf build dist $(VENV) native/target *.egg-info .hypothesis .ruff_cache

@@ -80,7 +80,7 @@ install_into() {
     local root=$folder/$1
     rm -rf "$root/srv/wheels" "$root/srv/venv"
     cp -r build/matrix/wheels "$root/srv/wheels"
-    [ "$root" = "$oldest" ] || { mkdir -p "$root/srv/programs"; cp "$oldest/srv/programs/recorder" "$root/srv/programs/"; }
+    [ "$root" = "$oldest" ] || { mkdir -p "$root/srv/programs"; cp --remove-destination "$oldest/srv/programs/recorder" "$root/srv/programs/"; }
     inside "$root" python3 -m venv /srv/venv
     inside "$root" /srv/venv/bin/pip install -q --no-index --find-links=/srv/wheels gdbheap
     inside "$root" /srv/venv/bin/gdbheap install >/dev/null

@@ -52,14 +52,14 @@ MODES = {
     "foreign sbrk, 3 threads": Mode(Case(3, mode=1)),
     "blocked break, 3 threads": Mode(Case(3, mode=2)),
     "mmap_threshold=20000": Mode(Case(2, tunables="glibc.malloc.mmap_threshold=20000")),
-    "the same, alignments up to 1 MiB": Mode(Case(2, mode=3, tunables="glibc.malloc.mmap_threshold=20000")),
+    "the same, alignments up to 1 MiB": Mode(Case(2, mode=4, tunables="glibc.malloc.mmap_threshold=20000")),
     "tcache_count=0": Mode(Case(4, tunables="glibc.malloc.tcache_count=0")),
     "tcache_count=60": Mode(Case(2, tunables="glibc.malloc.tcache_count=60")),
     "tcache_max=1M, count 50, mmap_threshold=64K": Mode(
-        Case(3, tunables=LARGE_TCACHE), (2, 42), "before 2.42 tcache_max ends at 1032 bytes"
+        Case(3, tunables=LARGE_TCACHE), (2, 42), "needs 2.42"
     ),
     "perturb=165": Mode(Case(2, tunables="glibc.malloc.perturb=165")),
-    "hugetlb=1": Mode(Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"), (2, 35), "the tunable is of 2.35"),
+    "hugetlb=1": Mode(Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"), (2, 35), "needs 2.35"),
 }
 
 
@@ -161,7 +161,7 @@ class Started:
         check_states(name, self.table, self.case.threads)
 
     def gcore(self) -> str:
-        """Return a core by the folder's own gdb: an older one cannot read 2.42's stacks, which have guard regions."""
+        """Return a core by the folder's own gdb: an older one cannot read stacks with guard regions (2.42)."""
         path = self.target.directory / "written-by-gdb"
         command = f"gcore /{path.relative_to(self.suite.root)}"
         done = inside(self.suite.root, "gdb", "-nx", "-batch", "-p", str(self.target.pid), "-ex", command)
@@ -186,11 +186,12 @@ class Started:
 
 def cached_among(pid: int, table: Table) -> int:
     """Return how many freed pointers still lie behind the header of an mmapped chunk: they are in a thread's cache."""
-    live = sorted(table.live)
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         ends = {pointer: mapped_end(memory.fileno(), pointer) for pointer in table.freed}
-    # A header that memalign left behind has the live one, and its pointer, further in.
-    return len({end for pointer, end in ends.items() if end and bisect(live, end) == bisect(live, pointer)})
+    # A header that memalign left behind has the chunk's own, and its pointer, further in.
+    mapped = {pointer: end for pointer, end in ends.items() if end}
+    known = sorted([*table.live, *mapped])
+    return sum(bisect(known, end) == bisect(known, pointer) for pointer, end in mapped.items())
 
 
 def mapped_end(memory: int, pointer: int) -> int:
@@ -244,11 +245,12 @@ def page(suites: list[Suite], results: Results) -> str:
         for suite in suites
         for name in MODES
     ]
-    grid = tabulate(rows, ["glibc", "mode", *FORMS], tablefmt="github")
+    grid = tabulate(rows, ["glibc", "mode", *FORMS], tablefmt="github", disable_numparse=True)
     tools = tabulate(
         [[suite.name, suite.glibc, suite.gdb, suite.python] for suite in suites],
         ["Debian suite", "glibc", "its gdb", "that gdb's Python"],
         tablefmt="github",
+        disable_numparse=True,
     )
     return TEXT.format(tools=tools, grid=grid)
 
@@ -272,15 +274,17 @@ A cell is `exact` only if all of this holds, without tolerance:
 - the version of glibc is right or not given: never that of a file of the system that looks in from outside.
 
 `process`, `gcore` and `kernel core` are the shell command, outside the folder, on the live process and on its cores,
-the kernel's and that of the folder's own gdb (one from before the guard regions of 2.42 leaves threads' stacks out).
-There a cell also says that `heap check` finds nothing and warns of nothing, that each live pointer is that of
-a used chunk of its size, and that every freed one lies in no used chunk. `gdb outside` and `its own gdb` are
+the kernel's and that of the folder's own gdb. (Since 2.42 threads' stacks have guard regions, which gdb 13's `gcore`
+cannot read: it writes zeros for such stacks, and gdbheap then warns that the threads' caches are missing.) There a
+cell also says that `heap check` finds nothing, that all mmapped chunks are found, that every live pointer of the table
+starts a used chunk of its size, and that every freed one lies in no used chunk. `gdb outside` and `its own gdb` are
 `gdb -p PID -batch -x gdbheap -ex 'heap arenas --json'`, typed outside the folder and inside it.
 
 {grid}
 
 Not run: aarch64; the versions of glibc between these; 2.30 and older, whose layouts are in the tables from their debug
-information and sources; `glibc.malloc.hugetlb=2`; processes that were stopped in the middle of malloc.
+information and sources (heaps that `tests/images` lays out stand for them); `glibc.malloc.hugetlb=2`; processes that
+were stopped in the middle of malloc.
 """
 
 

@@ -14,7 +14,7 @@ from gdbheap.answers.check import check
 from gdbheap.heap import CAUGHT
 
 STOPS = 50
-ENDLESS, ONLY_THREADS = 1 << 60, 4
+ENDLESS, ONLY_THREADS = 1 << 60, 3
 TUNABLES = {
     "as it is": "",
     "one arena": "glibc.malloc.arena_max=1",

@@ -37,6 +37,7 @@ DEFAULT_MMAPS_MAX = 65536
 SMALL_TCACHE_BINS = 64
 MOST_TCACHE_BINS = 76
 MOST_TCACHE_COUNT = 65535
+MOST_TCACHE_EXCESS = 32
 # Of a cache's lists, one in so many may be damaged; beyond that it is none.
 MOST_DAMAGED = 4
 FAST_BINS = 10
@@ -335,8 +336,8 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
     try:
         size = target.space.u64(address - 8) & ~7
         for layout in variants("glibc", "tcache_perthread_struct"):
-            # A remainder too small for a chunk of its own stays with the cache's.
-            if layout["chunk"] in (size, size - 16):
+            # A remainder too small for a chunk of its own stays with the cache's; 2.43 may round the request up twice.
+            if 0 <= size - layout["chunk"] <= MOST_TCACHE_EXCESS:
                 return _parse_tcache(target, thread, address, layout, par.tcache_count)
     except Fault:
         return None

@@ -199,7 +199,7 @@ class Image:
                 pointer = base + 4 * PAGE + 0x6C0
                 memory.put(pointer + 0x690, base, 5 * PAGE, PAGE)
             sp = base + 2 * PAGE if number else MAIN_STACK + 6 * PAGE
-            memory.put(pointer, pointer)
+            memory.put(pointer, pointer)  # a thread's control block begins with its own address
             memory.threads.append((tid + number, pointer, sp))
             home = self._homes[number]
             memory.put(pointer - distance + 16, self.arenas[home].address)

@@ -3,8 +3,8 @@
  * Random malloc, calloc, realloc, memalign and free in THREADS threads; then TABLE is written, malloc_stats() and
  * malloc_info() go to standard error, and every thread pauses. SLOTS pointers per thread live at most; LARGEST bounds
  * a request. MODE: 0 plain, 1 foreign sbrk() in between, 2 the break is blocked, so that the main arena grows by mmap,
- * 3 alignments up to a megabyte,
- * 4 the main thread only starts the others, and pauses at once: for stops in the middle of many OPERATIONS.
+ * 3 the main thread only starts the others, and pauses at once: for stops in the middle of many OPERATIONS,
+ * 4 alignments up to a megabyte.
  *
  * TABLE is {pointer, usable, requested, live} of u64 each, in no order: every live pointer, and the last freed ones.
  * A freed pointer may have been handed out again: it is then inside a live one. The table itself lies outside malloc.
@@ -43,7 +43,7 @@ static void *allocate(uint64_t *random, size_t size)
     case 0:
         return calloc(1, size);
     case 1:
-        return memalign((size_t)16 << (draw(random) % (mode == 3 ? 17 : 9)), size);
+        return memalign((size_t)16 << (draw(random) % (mode == 4 ? 17 : 9)), size);
     default:
         return malloc(size);
     }
@@ -191,9 +191,9 @@ int main(int argc, char **argv)
         mallopt(M_TRIM_THRESHOLD, 1 << 30); /* no thread may shrink the first one's arena by sbrk() */
     if (mode == 2)
         block_break();
-    for (int i = mode == 4 ? 0 : 1; i < thread_count; i++)
+    for (int i = mode == 3 ? 0 : 1; i < thread_count; i++)
         pthread_create(&workers[i].thread, NULL, start, &workers[i]);
-    if (mode == 4)
+    if (mode == 3)
         park();
     work(&workers[0]);
     write_table(argv[7], workers);
