@@ -287,10 +287,12 @@ class Glibc:
     @cached_property
     def _large_entries(self) -> dict[int, list[int]]:
         """By cache, what its lists of large chunks hold."""
-        return {
-            tcache.address: [at for index, *row in tcache.lists if index >= SMALL_TCACHE_BINS for at in self._entries(*row)]
-            for tcache in self.tcaches
-        }
+        return {tcache.address: list(self._large_entries_of(tcache)) for tcache in self.tcaches}
+
+    def _large_entries_of(self, tcache: Tcache) -> Iterator[int]:
+        for index, entry, count in tcache.lists:
+            if index >= SMALL_TCACHE_BINS:
+                yield from self._entries(entry, count)
 
     def _entries(self, entry: int, count: int) -> Iterator[int]:
         at = entry

@@ -101,7 +101,7 @@ def _glibc_block(heap: Heap, address: int) -> Block | None:
     if mapped is None:
         return None
     size = mapped.end - mapped.chunk
-    state, held = ("tcache", _list_name("tcache", size)) if mapped.cached else ("used", "mmapped")
+    state, held = ("tcache", f"tcache of {size}") if mapped.cached else ("used", "mmapped")
     return Block(mapped.chunk + HEADER, size, state, "glibc", None, held)
 
 
