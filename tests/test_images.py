@@ -16,6 +16,7 @@ from images.layouts import GLIBCS, Glibc
 from library import chunks_at, heap_of
 from programs import ask, c_program, running
 
+from gdbheap.answers.at import find_block
 from gdbheap.answers.check import check
 from gdbheap.heap import Heap
 
@@ -104,8 +105,14 @@ def test_huge_pages(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
 def test_large_chunks_in_caches(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
     """glibc.malloc.tcache_max: chunks up to 4 MiB wait in caches, since 2.43 mmapped ones among them."""
     image = Image(glibc, rng, rng.choice(SHAPES), large_caches=True)
+    waiting = {entry for cache in image.caches for entries in cache.lists.values() for entry in entries}
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
         compare(heap, image)
+        blocks = [find_block(heap, chunk.chunk + 16) for chunk in image.mapped]
+    states = {block.address: block.state for block in blocks if block}
+    assert states == {
+        chunk.chunk + 16: "tcache" if chunk.chunk + 16 in waiting else "used" for chunk in image.mapped
+    }
 
 
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)

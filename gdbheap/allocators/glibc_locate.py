@@ -224,11 +224,14 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
 
 
 def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> Iterator[MallocPar]:
+    # Fast bins went when malloc_par was last changed (2.43).
+    has_fast = main.layout["fastbinsY"] is not None
+    layouts = [layout for layout in variants("glibc", "malloc_par") if layout["fast_bins"] == has_fast]
     for start, end in loaded.writable_ranges():
         low, high = max(start, main.address - MP_DISTANCE), min(end, main.address + MP_DISTANCE)
         raw = target.space.read_available(low, max(0, high - low))
         for offset in range(0, len(raw) - 144 + 1, 8):
-            for layout in variants("glibc", "malloc_par"):
+            for layout in layouts:
                 par = _parse_par(raw, offset, low + offset, layout)
                 if par is not None:
                     yield par

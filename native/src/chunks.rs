@@ -40,7 +40,6 @@ pub struct Stretch {
     pub top: u64,
     /// Heads of the arena's fast bins (chunk addresses), by bin; size class `(index + 2) * 16`.
     pub fast: Vec<u64>,
-    pub safe_linking: bool,
 }
 
 /// A walked stretch. Block starts are bits, one for 16 bytes; a block ends where the next one starts.
