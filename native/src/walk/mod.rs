@@ -101,7 +101,7 @@ impl WholeJob<'_> {
     fn walk(&self, space: &Space, control: &Control) -> Result<Option<Walked>, Cancelled> {
         let Some(((starts, low), parts)) = take(&self.task) else { return Ok(None) };
         let track = Track::new(space, &self.course, self.course.stretch.start, starts, low);
-        let mut walk = Walk { control, track, special: Vec::new(), damage: Vec::new(), fences: 0 };
+        let mut walk = Walk { control, track, special: Vec::new(), damage: Vec::new(), fences: 0, searched: 0 };
         walk.whole(parts)?;
         let Track { links, heads, .. } = walk.track;
         Ok(Some(Walked { index: self.index, special: walk.special, links, heads, damage: walk.damage }))

@@ -5,6 +5,7 @@ use crate::chunks::{Head, Link, Stretch, GRAIN, HEAD_BYTES, SMALLEST};
 use crate::space::Space;
 use crate::window::Window;
 use crate::work::{Cancelled, Control};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const PREV_INUSE: u64 = 1;
@@ -241,13 +242,17 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Whether a walk from `start` takes sound chunks, goes beyond `at` and never stands there.
-    pub(super) fn passes(&mut self, start: u64, at: u64) -> bool {
+    /// Whether a walk from `start` takes sound chunks, goes beyond `at` and never stands there. `failed`: from where it
+    /// is known not to, so that no way is gone twice.
+    pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
         let mut stand = start;
         while stand < at {
             let Some(header) = self.header(stand).filter(|header| self.course.is_plain(header)) else { return false };
             let next = stand + header.size();
             if self.header(next).is_some_and(|next| !next.prev_in_use() && next.prev_size != header.size()) {
+                return false;
+            }
+            if !failed.insert(stand) {
                 return false;
             }
             stand = next;

@@ -5,10 +5,13 @@ use super::track::{Header, Track, SIZE_BITS};
 use crate::bits;
 use crate::chunks::{Damage, State, GRAIN, SMALLEST};
 use crate::work::{Cancelled, Control};
+use std::collections::HashSet;
 
 const MOST_DAMAGE: usize = 1000;
 /// So many chunks before the one where a walk ends may have the wrong size.
 const MOST_ASTRAY: u32 = 8;
+/// So much of a stretch is looked through for the chunks that wrong sizes had skipped: a hostile one has no end of them.
+const MOST_SEARCHED: u64 = 1 << 30;
 
 /// The one walk of a stretch that knows everything: fences, the top chunk, damage.
 pub(super) struct Walk<'a> {
@@ -18,6 +21,8 @@ pub(super) struct Walk<'a> {
     pub(super) damage: Vec<Damage>,
     /// How many fences lie directly before.
     pub(super) fences: u32,
+    /// Bytes looked through for chunks that a wrong size had skipped.
+    pub(super) searched: u64,
 }
 
 impl Walk<'_> {
@@ -198,18 +203,20 @@ impl Walk<'_> {
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
         let begin = self.special.last().map_or(self.track.base, |(address, _)| address + GRAIN);
         let mut end = at;
+        let mut failed = HashSet::new();
         for _ in 0..MOST_ASTRAY {
             let before = self.track.index(end).checked_sub(1);
             let Some(index) = before.and_then(|index| bits::last_at(self.track.starts, index)) else { break };
             let start = self.track.base + index * GRAIN;
-            if start < begin || at - start > PART {
+            if start < begin || at - start > PART || self.searched > MOST_SEARCHED {
                 break;
             }
+            self.searched += end - start;
             for address in (start + SMALLEST..end).step_by(GRAIN as usize) {
                 if address % (64 << 10) == 0 {
                     self.control.advance(0)?;
                 }
-                if self.track.passes(address, at) {
+                if self.track.passes(address, at, &mut failed) {
                     return Ok(Some(address));
                 }
             }
