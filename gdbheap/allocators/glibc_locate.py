@@ -37,7 +37,6 @@ DEFAULT_MMAPS_MAX = 65536
 SMALL_TCACHE_BINS = 64
 MOST_TCACHE_BINS = 76
 MOST_TCACHE_COUNT = 65535
-MOST_TCACHE_EXCESS = 32
 # Of a cache's lists, one in so many may be damaged; beyond that it is none.
 MOST_DAMAGED = 4
 FAST_BINS = 10
@@ -340,7 +339,7 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
         size = target.space.u64(address - 8) & ~7
         for layout in variants("glibc", "tcache_perthread_struct"):
             # A remainder too small for a chunk of its own stays with the cache's; 2.43 may round the request up twice.
-            if 0 <= size - layout["chunk"] <= MOST_TCACHE_EXCESS:
+            if layout["chunk"] <= size <= layout["largest_chunk"]:
                 return _parse_tcache(target, thread, address, layout, par.tcache_count)
     except Fault:
         return None
@@ -351,6 +350,8 @@ def _parse_tcache(
     target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int
 ) -> Tcache | None:
     """The cache at ``address``; None where so little of it makes sense that it is none. Raises Fault."""
+    if layout["remaining"] and not capacity:
+        return None  # since 2.43 such a process has no caches
     number, width = layout["counts"], layout["count_size"]
     raw = target.space.read(address, layout["entries"] + 8 * number)
     counts = struct.unpack_from(f"<{number}{'H' if width == 2 else 'B'}", raw, 0)
