@@ -139,3 +139,17 @@ def test_program_without_malloc(tmp_path: Path) -> None:
         assert [(row["system"], row["used_chunks"]) for row in answer["arenas"]] == [(0, 0)]
         assert answer["mmapped"] == {"count": 0, "bytes": 0}
         assert ask("check", str(target.pid))["ok"] is True
+
+
+@pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
+def test_books_of_mmapped_chunks_half_changed(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """A thread that maps or unmaps a chunk counts it first and its bytes later: mp_ is found all the same."""
+    image = Image(glibc, rng, rng.choice(SHAPES))
+    with heap_of(str(image.save(tmp_path / "whole"))) as heap:
+        par = heap.glibc.par
+    place = par.address + par.layout["n_mmaps"]
+    word = image.memory.word(place // 8 * 8)
+    image.memory.put(place // 8 * 8, word + (1 << place % 8 * 8))
+    with heap_of(str(image.save(tmp_path / "torn"))) as heap:
+        assert (heap.glibc.par.address, heap.glibc.par.layout) == (par.address, par.layout)
+        assert heap.glibc.par.n_mmaps == par.n_mmaps + 1

@@ -37,6 +37,8 @@ DEFAULT_MMAPS_MAX = 65536
 SMALL_TCACHE_BINS = 64
 MOST_TCACHE_BINS = 76
 MOST_TCACHE_COUNT = 65535
+# So many threads at once may have counted an mmapped chunk and not its bytes yet.
+MOST_TORN = 8
 # Of a cache's lists, one in so many may be damaged; beyond that it is none.
 MOST_DAMAGED = 4
 FAST_BINS = 10
@@ -64,10 +66,14 @@ class MallocState:
 
 @dataclass(frozen=True)
 class MallocPar:
-    """``mp_`` as read: its address, the layout that fits and the fields used."""
+    """``mp_`` as read: its address, the layout that fits and the fields used.
+
+    ``torn``: its books of mmapped chunks do not agree, as while a thread changes them one after the other.
+    """
 
     address: int
     layout: dict[str, Any]
+    torn: bool
     trim_threshold: int
     top_pad: int
     mmap_threshold: int
@@ -238,7 +244,7 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
 
 def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) -> MallocPar | None:
     n_mmaps, n_max, max_n = struct.unpack_from("<iii", raw, offset + layout["n_mmaps"])
-    if not 0 <= n_mmaps <= max_n or n_max < 0:
+    if not 0 <= n_mmaps <= max_n + MOST_TORN or n_max < 0:
         return None
 
     def word(at: int | None) -> int:
@@ -246,14 +252,12 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
 
     mapped, most_mapped = word(layout["mmapped_mem"]), word(layout["mmapped_mem"] + 8)
     unit = layout["mmapped_unit"]
-    if mapped > most_mapped or mapped % unit or mapped < n_mmaps * PAGE:
+    if mapped % unit or mapped < (n_mmaps - MOST_TORN) * PAGE or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
         return None
-    if n_mmaps == 0 and mapped and unit == PAGE:
-        return None
-    if (max_n == 0) != (most_mapped == 0) or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
-        return None
+    torn = mapped > most_mapped or n_mmaps > max_n or (max_n == 0) != (most_mapped == 0) or mapped < n_mmaps * PAGE
+    torn |= n_mmaps == 0 and mapped > 0 and unit == PAGE
     return MallocPar(
-        address, layout, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
+        address, layout, torn, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
         word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
         word(layout["tcache_bins"]), word(layout["tcache_count"]),
     )  # fmt: skip
@@ -261,7 +265,7 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
 
 def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     """How much speaks for a place: the program's break first, then defaults that tunables rarely all change."""
-    points = 6 if _is_first_break(target, par, main) else 0
+    points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
     points += 2 if PAGE <= par.mmap_threshold <= 1 << 30 else 0
     points += 2 if PAGE <= par.trim_threshold else 0
