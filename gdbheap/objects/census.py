@@ -14,12 +14,14 @@ from gdbheap.layout.facts import Facts
 from gdbheap.objects.contents import short_text
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import ROLES, Family, families
+from gdbheap.objects.slabs import Slab, slab
 
 SAMPLED_POOLS = 16
 LEAST_VOTES = 20
-ANY = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT | cpython.FLAG_MANAGED_WEAKREF
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
+# Without a tzinfo these are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
+SHORTENED = [("datetime.time", 32), ("datetime.datetime", 40)]
 
 Progress = Callable[[int, int], object]
 
@@ -33,6 +35,8 @@ class TypeLayout:
     gc_head: int
     flags_pre_header: int
     families: list[Family]
+    slab: Slab | None
+    shortened: list[tuple[str, int]]
     pre_header: int = PRE_HEADER
     ob_type: int = cpython.OB_TYPE
     tp_name: int = cpython.TP_NAME
@@ -84,14 +88,17 @@ class Objects:
         self._chunks = chunks
         self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
-        blank = TypeLayout(data, release["sizeof_heaptype"], 0, release["flags_pre_header"], families(release))
+        heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
+        blank = TypeLayout(data, heap_type, 0, flags, families(release), slab(release), SHORTENED)
         self.layout = self._prove(blank, facts)
         self.names = TypeNames(self.target.space, release)
         self._owners: dict[int, Owner | None] = {}
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
         """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
-        votes = _native.vote_distances(self.target.space, self._chunks, self.python.pools, layout, ANY, SAMPLED_POOLS)
+        # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
+        mask = cpython.FLAG_GC | layout.flags_pre_header
+        votes = _native.vote_distances(self.target.space, self._chunks, self.python.pools, layout, mask, SAMPLED_POOLS)
         gc_head = _winner(votes, cpython.FLAG_GC)
         if gc_head is None:
             raise Unsupported(
@@ -125,8 +132,15 @@ class Objects:
         return census
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
-        """The object in each block (user address, size of the block), or None."""
-        rows = _native.objects_in(self.target.space, self._chunks, self.layout, list(blocks))
+        """The object in each block (user address, size of the block), or None; of several the first."""
+        return self._objects_at([(address, size, address) for address, size in blocks])
+
+    def object_at(self, block: int, size: int, address: int) -> Found | None:
+        """The object at ``address`` in a block (user address, size): Python 2 puts many numbers in one."""
+        return self._objects_at([(block, size, address)])[0]
+
+    def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
+        rows = _native.objects_in(self.target.space, self._chunks, self.layout, places)
         return [None if row is None else Found(row[0], row[1], self.names.name(row[1]), row[2]) for row in rows]
 
     def chunks_of(

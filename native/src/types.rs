@@ -5,6 +5,7 @@
 //! objects, and used chunks that are large enough for one.
 
 use crate::chunks::Chunks;
+use crate::slabs::Slab;
 use crate::space::Space;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -70,6 +71,9 @@ pub struct TypeLayout {
     pub pre_header: u64,
     /// A bit of flags whose types may be smaller than tp_basicsize (compact str).
     pub flag_no_minimum: u64,
+    /// Static types whose objects may lack their last fields: (tp_name, least bytes).
+    pub shortened: Vec<(String, u64)>,
+    pub slab: Option<Slab>,
     pub families: Vec<Family>,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
@@ -83,6 +87,8 @@ pub struct Kind {
     pub flags: u64,
     /// The least size of a block that holds an object of it.
     pub least: u64,
+    /// Whether its objects lie many to a block.
+    pub in_slabs: bool,
     pub claims: Vec<PlacedClaim>,
 }
 
@@ -107,7 +113,7 @@ impl PlacedClaim {
 }
 
 pub struct Types<'a> {
-    space: &'a Space,
+    pub space: &'a Space,
     chunks: Option<&'a Chunks>,
     pub layout: &'a TypeLayout,
     known: ByAddress<Option<u32>>,
@@ -164,7 +170,7 @@ impl<'a> Types<'a> {
     }
 
     #[inline]
-    fn is_home(&self, address: u64) -> bool {
+    pub fn is_home(&self, address: u64) -> bool {
         let mib = address >> 20;
         self.homes[(mib % HOME_BITS / 64) as usize] >> (mib % 64) & 1 == 1
     }
@@ -234,9 +240,16 @@ impl<'a> Types<'a> {
         let gc = if flags & layout.flag_gc != 0 { layout.gc_head } else { 0 };
         let extra = if flags & layout.flags_pre_header != 0 { layout.pre_header } else { 0 };
         let pre = gc + extra;
-        let least = if flags & layout.flag_no_minimum != 0 { pre + layout.ob_type + 8 } else { pre + basic };
+        let name = self.name_of(address);
+        let short = layout.shortened.iter().find(|(short, _)| short.as_bytes() == name).map(|(_, least)| *least);
+        let least = match short {
+            _ if flags & layout.flag_no_minimum != 0 => pre + layout.ob_type + 8,
+            Some(least) => pre + least.min(basic),
+            None => pre + basic,
+        };
+        let in_slabs = layout.slab.as_ref().is_some_and(|slab| slab.names.iter().any(|own| own.as_bytes() == name));
         let claims = self.claims(address, flags).iter().filter_map(|claim| PlacedClaim::new(claim, pre)).collect();
-        Some(Kind { address, pre, flags, least, claims })
+        Some(Kind { address, pre, flags, least, in_slabs, claims })
     }
 
     /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.
@@ -262,13 +275,18 @@ impl<'a> Types<'a> {
         self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
     }
 
+    /// tp_name; empty where it cannot be read.
+    fn name_of(&self, address: u64) -> Vec<u8> {
+        let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
+        name.unwrap_or_default()
+    }
+
     /// The names of the type and of its bases along tp_base.
     fn base_names(&self, address: u64) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         let mut at = address;
         while at != 0 && names.len() < MOST_BASES {
-            let name = self.field(at, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
-            names.push(name.unwrap_or_default());
+            names.push(self.name_of(at));
             at = self.field(at, self.layout.tp_base).unwrap_or(0);
         }
         names
@@ -300,7 +318,15 @@ impl<'a> Types<'a> {
 
     #[inline(never)]
     fn search_object(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        (0..self.distances.len()).find_map(|place| self.object_at(head, self.distances[place], size))
+        let mut dead = None;
+        for place in 0..self.distances.len() {
+            match self.object_at(head, self.distances[place], size) {
+                Some((number, true)) => return Some((number, true)),
+                // Up to 3.7 an untracked object's PyGC_Head is what the block's last user left there.
+                found => dead = dead.or(found),
+            }
+        }
+        dead
     }
 
     fn object_at(&mut self, head: &[u8], distance: usize, size: u64) -> Option<(u32, bool)> {
@@ -323,4 +349,4 @@ fn slot_of(address: u64) -> usize {
 pub const SMALL_COUNT: u64 = 1 << 20;
 /// More references than memory can hold. A pointer in the place of the count is larger, unless the program lies in the
 /// lowest 4 GiB: then it points into the program's data.
-const LARGEST_COUNT: u64 = 1 << 32;
+pub const LARGEST_COUNT: u64 = 1 << 32;
