@@ -175,6 +175,8 @@ def main():
     generator = random.Random(int(sys.argv[1]))
     kept = [generator.choice(MAKERS)(i) for i in range(int(sys.argv[2]))]
     kept.extend(idle_thread() for _ in range(2))
+    # Python 2 completes some types only when they are first asked for their names.
+    reach(gc.get_objects())
     gc.collect()
     gc.disable()
     tell(sys.argv[3])
