@@ -7,6 +7,7 @@ import functools
 import json
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,15 @@ def values_bytes(pid: int, thing: int) -> int:
     return 16 * (int(szidx) + 1)
 
 
-def truth(target: Running, path: Path) -> dict[str, tuple[int, int, int, int]]:
+def truth(
+    target: Running, path: Path, values: Callable[[int, int], int] = values_bytes
+) -> dict[str, tuple[int, int, int, int]]:
     """Return {type: (count, bytes, buffers, chunks)}: what the program wrote, and attributes' values."""
     told = json.loads(path.read_text())
     types = {name: tuple(row) for name, row in told["types"].items()}
     for name, addresses in told["managed"].items():
         count, size, buffers, chunks = types[name]
-        types[name] = (count, size, buffers + sum(values_bytes(target.pid, a) for a in addresses), chunks)
+        types[name] = (count, size, buffers + sum(values(target.pid, a) for a in addresses), chunks)
     return types
 
 

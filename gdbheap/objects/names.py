@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from gdbheap._native import Space
 from gdbheap.errors import Fault, Unsupported
-from gdbheap.layout.cpython import FLAG_BYTES, FLAG_HEAP_TYPE, FLAG_UNICODE, OB_TYPE, TP_DICT, TP_FLAGS, TP_NAME, Release
+from gdbheap.layout.cpython import (
+    FLAG_BYTES,
+    FLAG_HEAP_TYPE,
+    FLAG_UNICODE,
+    OB_TYPE,
+    TP_DICT,
+    TP_FLAGS,
+    TP_NAME,
+    Release,
+)
 from gdbheap.objects.contents import dict_lookup, read_name
 
 BUILTINS = ("builtins", "__builtin__")

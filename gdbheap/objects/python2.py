@@ -1,6 +1,4 @@
-"""Python 2's objects that differ from Python 3's: names are byte strings, a dict has one table, ``unicode`` its characters
-in a block of their own.
-"""
+"""Python 2's objects where they differ: names are byte strings, a dict has one table, ``unicode`` a block of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Fill and empty pymalloc's pools at random, print sys._debugmallocstats(), pause: pools.py SEED OBJECTS.
 
-Plain enough for Python 2.7, which has no such function and prints nothing. Nothing is allocated between the figures and the pause: both calls take no arguments and were looked up before.
+Nothing is allocated between the figures and the pause: both calls take no arguments and were looked up before. Plain
+enough for Python 2.7, which has no such function and prints nothing.
 """
 
 import gc
