@@ -20,6 +20,8 @@ SAMPLED_POOLS = 16
 LEAST_VOTES = 20
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
+# The size of the request and its domain (Objects/obmalloc.c, _PyMem_DebugRawAlloc).
+HOOK = 16
 # Without a tzinfo these are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
 SHORTENED = [("datetime.time", 32), ("datetime.datetime", 40)]
 
@@ -32,6 +34,7 @@ class TypeLayout:
 
     data: list[tuple[int, int]]
     smallest_heap_type: int
+    hook: int
     gc_head: int
     flags_pre_header: int
     families: list[Family]
@@ -89,7 +92,7 @@ class Objects:
         self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
-        blank = TypeLayout(data, heap_type, 0, flags, families(release), slab(release), SHORTENED)
+        blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), SHORTENED)
         self.layout = self._prove(blank, facts)
         self.names = TypeNames(self.target.space, release)
         self._owners: dict[int, Owner | None] = {}
@@ -99,26 +102,29 @@ class Objects:
         # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
         votes = _native.vote_distances(self.target.space, self._chunks, self.python.pools, layout, mask, SAMPLED_POOLS)
-        gc_head = _winner(votes, cpython.FLAG_GC)
-        if gc_head is None:
+        hook = _winner(votes, 0, (0, HOOK))
+        head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in GC_HEADS))
+        if hook is None or head is None:
             raise Unsupported(
                 f"the objects of Python {self.release.text} were not recognised: no distance between blocks and "
-                "objects prevails (tried the types' own flags on a sample of pools); a debug build or debug hooks?"
+                "objects prevails (tried the types' own flags on a sample of pools); a debug build?"
             )
-        facts.add("PyGC_Head", gc_head, f"{sum(votes.values())} objects in a sample of pools")
-        self._confirm_pre_header(votes, gc_head, layout, facts)
-        return replace(layout, gc_head=gc_head)
+        if hook:
+            facts.add("debug hooks", f"{hook} bytes before each block", f"{votes[0, hook]} objects in a sample of pools")
+        facts.add("PyGC_Head", head - hook, f"{sum(votes.values())} objects in a sample of pools")
+        self._confirm_pre_header(votes, head, layout, facts)
+        return replace(layout, hook=hook, gc_head=head - hook)
 
     def _confirm_pre_header(
-        self, votes: dict[tuple[int, int], int], gc_head: int, layout: TypeLayout, facts: Facts
+        self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
     ) -> None:
         """Objects with a managed dictionary must occur where the release's table puts them."""
         flags = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT
         ballots = _ballots(votes, flags)
         if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < LEAST_VOTES:
             return
-        if not ballots.get(gc_head + PRE_HEADER):
-            raise Unsupported(f"no object with a managed dictionary stands {gc_head + PRE_HEADER} bytes into its block")
+        if not ballots.get(head + PRE_HEADER):
+            raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
         facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in a sample of pools")
 
     def census(self, watched: Sequence[int] = (), progress: Progress | None = None) -> _native.Census:
@@ -168,11 +174,11 @@ def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:
     return {distance: count for (voted, distance), count in votes.items() if voted == flags}
 
 
-def _winner(votes: dict[tuple[int, int], int], flags: int) -> int | None:
-    """The size of PyGC_Head that most objects with exactly these flags agree on; None when too few do.
+def _winner(votes: dict[tuple[int, int], int], flags: int, distances: tuple[int, ...]) -> int | None:
+    """The one of ``distances`` that most objects with exactly these flags agree on; None when too few do.
 
     A block that holds a small number before a pointer to a class votes too, wherever it has them.
     """
-    ballots = {size: count for size, count in _ballots(votes, flags).items() if size in GC_HEADS}
-    best = max(ballots, key=lambda size: ballots[size], default=0)
+    ballots = {distance: count for distance, count in _ballots(votes, flags).items() if distance in distances}
+    best = max(ballots, key=lambda distance: ballots[distance], default=0)
     return best if ballots.get(best, 0) >= LEAST_VOTES else None

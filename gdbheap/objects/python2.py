@@ -1,4 +1,4 @@
-"""Python 2's objects where they differ: names are byte strings, a dict has one table, ``unicode`` a block of its own."""
+"""Python 2's objects where they differ: names are byte strings, a dict has one table, ``unicode`` a block more."""
 
 from __future__ import annotations
 

@@ -365,7 +365,8 @@ impl<'a> Worker<'a> {
         }
         row.live.add(size);
         if !self.types.kinds[number].claims.is_empty() {
-            self.claim_buffers(number, address, size, head);
+            let outer = self.types.layout.outer_hook(head);
+            self.claim_buffers(number, address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
         }
         true
     }
@@ -558,7 +559,8 @@ pub fn objects_in(
         let got = space.fill(*address, &mut head);
         let (number, alive) = types.object_in(&head[..got], *size)?;
         let kind = &types.kinds[number as usize];
-        Some((address.wrapping_add(kind.pre), kind.address, alive))
+        let before = layout.outer_hook(&head[..got]) as u64 + kind.pre;
+        Some((address.wrapping_add(before), kind.address, alive))
     };
     blocks.iter().map(look).collect()
 }

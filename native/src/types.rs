@@ -64,6 +64,8 @@ pub struct TypeLayout {
     pub smallest_heap_type: u64,
     pub flag_gc: u64,
     pub flag_type_subclass: u64,
+    /// Bytes that debug hooks put before whatever is allocated.
+    pub hook: u64,
     /// Bytes of PyGC_Head.
     pub gc_head: u64,
     /// Flags of which any puts `pre_header` more bytes before the object.
@@ -77,6 +79,22 @@ pub struct TypeLayout {
     pub families: Vec<Family>,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
+}
+
+impl TypeLayout {
+    /// Bytes before the debug hook of an object: a request beyond 512 bytes goes on to malloc, which has a hook too. A
+    /// hook is the size, a letter for the domain (r is malloc's), and the same byte seven times.
+    #[inline(always)]
+    pub fn outer_hook(&self, head: &[u8]) -> usize {
+        if self.hook == 0 || head.len() < 2 * self.hook as usize {
+            return 0;
+        }
+        let (outer, inner) = (crate::u64_at(head, 8), crate::u64_at(head, self.hook as usize + 8));
+        if outer as u8 == b'r' && outer >> 8 == inner >> 8 && outer >> 16 == (outer << 8) >> 16 {
+            return self.hook as usize;
+        }
+        0
+    }
 }
 
 #[derive(Clone)]
@@ -144,6 +162,8 @@ const LARGEST_BASIC_SIZE: u64 = 1 << 20;
 impl<'a> Types<'a> {
     pub fn new(space: &'a Space, chunks: Option<&'a Chunks>, layout: &'a TypeLayout) -> Types<'a> {
         let (gc, extra) = (layout.gc_head as usize, layout.pre_header as usize);
+        let extras: &[usize] = if layout.flags_pre_header == 0 { &[0] } else { &[0, extra] };
+        let distance = |extra: &usize| [layout.hook as usize + extra, layout.hook as usize + gc + extra];
         let mut types = Types {
             space,
             chunks,
@@ -153,7 +173,7 @@ impl<'a> Types<'a> {
             kinds: Vec::new(),
             memo: Box::new([Memo { address: 0, number: NO_TYPE, pre: usize::MAX, least: u64::MAX }; MEMO]),
             homes: vec![0; (HOME_BITS / 64) as usize],
-            distances: if layout.flags_pre_header == 0 { vec![0, gc] } else { vec![0, gc, extra, gc + extra] },
+            distances: extras.iter().flat_map(distance).collect(),
         };
         types.distances.sort_unstable();
         types.distances.dedup();
@@ -239,7 +259,7 @@ impl<'a> Types<'a> {
         }
         let gc = if flags & layout.flag_gc != 0 { layout.gc_head } else { 0 };
         let extra = if flags & layout.flags_pre_header != 0 { layout.pre_header } else { 0 };
-        let pre = gc + extra;
+        let pre = layout.hook + gc + extra;
         let name = self.name_of(address);
         let short = layout.shortened.iter().find(|(short, _)| short.as_bytes() == name).map(|(_, least)| *least);
         let least = match short {
@@ -296,6 +316,8 @@ impl<'a> Types<'a> {
     /// An object on a free list has its type still, and a reference count of zero.
     #[inline(always)]
     pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
+        let outer = self.layout.outer_hook(head);
+        let (head, size) = (&head[outer..], size.saturating_sub(outer as u64));
         // Nearly every block is decided here, by what is remembered. The nearest object is the right one: a tuple whose
         // first item is a class looks like an instance of it, further in.
         for distance in [0, 16, 32] {
