@@ -257,10 +257,8 @@ def python_program(kind: str, name: str, *arguments: object) -> list[str]:
 
 
 def release_program(release: str, name: str, *arguments: object) -> list[str]:
-    """Return the command that runs tests/programs/NAME.py with a CPython of that release."""
-    executable = interpreter_of_release(release).executable
-    isolated = ["-E", "-s"] if release == "2.7" else ["-I"]
-    return [executable, *isolated, str(SOURCES / f"{name}.py"), *map(str, arguments)]
+    """Return the command that runs tests/programs/NAME.py with a CPython of that release; it heeds PYTHONMALLOC."""
+    return [interpreter_of_release(release).executable, "-s", str(SOURCES / f"{name}.py"), *map(str, arguments)]
 
 
 def c_program(name: str, *arguments: object) -> list[str]:

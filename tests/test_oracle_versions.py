@@ -16,6 +16,7 @@ from programs import (
     RELEASES,
     Running,
     ask,
+    gdbheap,
     interpreter_of_release,
     release_program,
     running,
@@ -31,6 +32,8 @@ from gdbheap.answers.at import at
 # is where their block begins.
 DICT_OR_VALUES = -24
 SAMPLE = 2000
+# PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
+HOOKED = RELEASES[1:]
 
 
 def without_symbols(release: str, kind: str) -> dict[str, str]:
@@ -133,3 +136,28 @@ def packed_values_bytes(pid: int, thing: int) -> int:
 
 
 VALUES = {"3.12": packed_values_bytes}
+
+
+@pytest.mark.parametrize("release", HOOKED)
+def test_debug_hooks(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """With a size and pad bytes around each block: the same figures, and every object still found."""
+    environment = {"PYTHONMALLOC": "pymalloc_debug" if release == "3.6" else rng.choice(["debug", "pymalloc_debug"])}
+    program = release_program(release, "pools", rng.getrandbits(32), rng.randrange(5000, 20_000))
+    with running(program, tmp_path, environment) as target:
+        check_pools(target, ask("pools", str(target.pid)))
+    program = release_program(release, "closure", rng.getrandbits(32), 500, tmp_path / "truth")
+    with running(program, tmp_path, environment) as target:
+        heaps = Heaps(target.pid)
+        reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
+        assert "debug hooks" in {fact["fact"] for fact in ask("info", str(target.pid))["facts"]}
+        check_objects(str(target.pid), reached, rng.sample(sorted(reached), min(len(reached), SAMPLE)))
+
+
+@pytest.mark.parametrize("release", HOOKED)
+def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """PYTHONMALLOC=malloc: the pools are empty, and the line that says so names what was looked for, and where."""
+    program = release_program(release, "pools", rng.getrandbits(32), 100)
+    with running(program, tmp_path, {"PYTHONMALLOC": "malloc"}) as target:
+        done = gdbheap("pools", str(target.pid))
+    assert (done.returncode, len(done.stderr.splitlines())) == (5, 1), done.stderr
+    assert "usedpools" in done.stderr and "python" in done.stderr and "PYTHONMALLOC=malloc" in done.stderr

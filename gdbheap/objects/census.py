@@ -109,9 +109,10 @@ class Objects:
                 f"the objects of Python {self.release.text} were not recognised: no distance between blocks and "
                 "objects prevails (tried the types' own flags on a sample of pools); a debug build?"
             )
+        source = f"{sum(votes.values())} objects in a sample of pools"
         if hook:
-            facts.add("debug hooks", f"{hook} bytes before each block", f"{votes[0, hook]} objects in a sample of pools")
-        facts.add("PyGC_Head", head - hook, f"{sum(votes.values())} objects in a sample of pools")
+            facts.add("debug hooks", f"{hook} bytes before each block", source)
+        facts.add("PyGC_Head", head - hook, source)
         self._confirm_pre_header(votes, head, layout, facts)
         return replace(layout, hook=hook, gc_head=head - hook)
 
