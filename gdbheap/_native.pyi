@@ -238,7 +238,7 @@ def take_census(
     progress: Progress = None,
 ) -> Census: ...
 def objects_in(
-    space: Space, chunks: Chunks | None, layout: TypeLayout, blocks: Sequence[tuple[int, int]]
+    space: Space, chunks: Chunks | None, layout: TypeLayout, blocks: Sequence[tuple[int, int, int]]
 ) -> list[tuple[int, int, bool] | None]: ...
 def vote_distances(
     space: Space, chunks: Chunks | None, pools: Pools, layout: TypeLayout, mask: int, most: int

@@ -303,7 +303,7 @@ impl Chunks {
     /// Whether a used chunk of at least `least` bytes has `address` 16 to 80 bytes in. Looks at a few bits only.
     pub fn holds_object(&self, address: u64, least: u64) -> bool {
         let Some(region) = self.region_of(address).map(|index| &self.regions[index]) else { return false };
-        (16..=80).step_by(16).any(|inside| {
+        (16..=80).step_by(8).any(|inside| {
             let Some(chunk) = address.checked_sub(inside).filter(|chunk| *chunk >= region.stretch.start) else {
                 return false;
             };

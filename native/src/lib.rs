@@ -14,6 +14,7 @@ pub mod looks;
 pub mod pages;
 pub mod pools;
 pub mod scan;
+pub mod slabs;
 pub mod space;
 pub mod stop;
 pub mod sweep;
