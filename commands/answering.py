@@ -110,5 +110,5 @@ def _notes(answered: Told) -> str:
 def status_of(answered: Told) -> int:
     """0 answered, 1 answered but damaged or partial."""
     about = answered.about
-    whole = not about.damage and not about.partial and getattr(answered.answer, "ok", True)
+    whole = not about.partial and getattr(answered.answer, "ok", True)
     return 0 if whole else PARTIAL

@@ -10,7 +10,7 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
-from gdbheap.allocators.inside import threads_inside
+from gdbheap.allocators.inside import Changes
 from gdbheap.allocators.other import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.allocators.stacks import Stack, find_stacks
@@ -19,13 +19,11 @@ from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
 from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.target.target import Damage, Target, Thread
+from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
 
 CAUGHT = "caught inside malloc"
-# A thread in the middle of malloc or free leaves a few words of a few chunks as they must not stay.
-MOST_CAUGHT = 16
 
 
 class Heap:
@@ -221,19 +219,19 @@ class Heap:
         """All damage met so far. What a thread that stands inside malloc may have left half done is named so."""
         parts = [self._parts[name] for name in ("glibc", "bins") if name in self._parts]
         found = [damage for part in parts for damage in part.damage]
-        if found and self._is_caught(len(found)):
-            found = [replace(damage, what=f"{CAUGHT}: {damage.what}") for damage in found]
         python = self._parts["pymalloc"].damage if "pymalloc" in self._parts else []
-        return self.target.damage + found + python
+        return self.target.damage + (self._excused(found) if found else []) + python
 
-    def _is_caught(self, places: int) -> bool:
-        """Whether threads that stand inside malloc explain so many places; each can have left only a few."""
-        inside: list[Thread] = self._part("threads inside malloc", lambda: threads_inside(self.target, self.glibc))
-        if not inside or places > MOST_CAUGHT * len(inside):
-            return False
-        names = ", ".join(str(thread.tid) for thread in inside[:5]) + (", …" if len(inside) > 5 else "")
-        self.note(f"stopped inside malloc: thread {names}; lists and sizes may be half changed there")
-        return True
+    def _excused(self, found: list[Damage]) -> list[Damage]:
+        changes: Changes = self._part("changes", lambda: Changes(self.target, self.glibc))
+        caught = changes.explain(found, self.chunks.arena_of)
+        if any(caught):
+            names = ", ".join(str(thread.tid) for thread in changes.inside[:5]) or "one that holds an arena's lock"
+            self.note(f"stopped inside malloc: thread {names}; lists and sizes may be half changed there")
+        return [
+            replace(damage, what=f"{CAUGHT}: {damage.what}") if is_caught else damage
+            for damage, is_caught in zip(found, caught)
+        ]
 
     @property
     def partial(self) -> bool:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,9 +113,18 @@ class Running:
 
     def kernel_core(self) -> Path:
         """Return the core that the kernel writes when the program is aborted."""
+        return self._core_after(lambda: self.process.send_signal(signal.SIGABRT))
+
+    def aborted_core(self) -> Path:
+        """Return the core of a program that reads standard input, and aborts of itself after a line."""
+        assert self.process.stdin is not None
+        stdin = self.process.stdin
+        return self._core_after(lambda: (stdin.write(b"\n"), stdin.flush()))
+
+    def _core_after(self, end: Callable[[], object]) -> Path:
         _need_core_files()
         before = set(self.directory.iterdir())
-        self.process.send_signal(signal.SIGABRT)
+        end()
         self.process.wait(PATIENCE)
         cores = set(self.directory.iterdir()) - before
         assert len(cores) == 1, f"core files: {cores}"

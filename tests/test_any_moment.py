@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from library import heap_of
-from programs import c_program, running
+from programs import ask, c_program, running
 
 from gdbheap.answers.check import check
 from gdbheap.heap import CAUGHT
@@ -35,3 +35,12 @@ def test_stops_at_random_instants(name: str, rng: random.Random, tmp_path: Path)
                 false = [damage for damage in heap.damage if not damage.what.startswith(CAUGHT)]
                 assert not false, f"{len(false)} of {len(heap.damage)}: {false[:5]}, {heap.warnings}"
                 assert answer.ok and answer.chunks
+
+
+def test_abort_is_no_excuse(tmp_path: Path) -> None:
+    """Where glibc aborts over a damaged size, the size is damage, whatever other threads are in the middle of."""
+    with running(c_program("overflow", 3), tmp_path) as target:
+        core = target.aborted_core()
+        answer = ask("check", str(core), status=1)
+    whats = [row["what"] for row in answer["damage"] if row["found"] == hex(0x4141414141414141)]
+    assert whats == ["size of a chunk"] and answer["ok"] is False, answer["damage"]

@@ -72,9 +72,9 @@ class Core:
         return {header for header, _, _ in self.rows} | {header + size for header, size, _ in self.rows}
 
 
-@pytest.fixture(scope="module")
-def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
-    """Return a core of a program with several arenas, whose live chunks hold random bytes and no former chunks."""
+@pytest.fixture(scope="module", params=["random", "former chunks"])
+def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Core:
+    """Return a core of a program with several arenas, whose live chunks hold random bytes, or what was there before."""
     folder = tmp_path_factory.mktemp("damage")
     seed = random.getrandbits(30)
     with running(c_program("recorder", 3, seed, 40_000, 2000, 20_000, 0, folder / "table"), folder) as target:
@@ -83,7 +83,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
     with path.open("r+b") as file:
         memory = Memory(path)
         for pointer, usable, _, live in records:
-            if live and usable < 100_000:
+            if live and usable < 100_000 and request.param == "random":
                 file.seek(memory.place(pointer))
                 file.write(random.randbytes(usable))
     assert ask("check", str(path))["damage"] == []

@@ -373,6 +373,14 @@ class Glibc:
                 )
         return self._mapped
 
+    def check_mapped(self) -> None:
+        """Adds to the damage what ``mp_`` counts and was not found; more than it counts may be look-alikes."""
+        found = [(chunk.base, chunk.chunk, chunk.size) for chunk in self._mapped or []]
+        if len(found) <= self.par.n_mmaps and any(self._missing(found)):
+            place = self.par.address + self.par.layout["n_mmaps"]
+            expected = f"{self.par.n_mmaps} of {self.par.mmapped_mem} bytes, as mp_ counts"
+            self._report(place, "mmapped chunks", expected, f"{len(found)} of {sum(size for *_, size in found)}")
+
     def _search_mapped(self, ranges: Ranges, moved: bool) -> list[tuple[int, int, int]]:
         style = MmappedStyle(self.main.layout["fastbinsY"] is None, PAGE, moved)
         return _native.find_mmapped(self.target.space, ranges, style)

@@ -1,33 +1,62 @@
-"""Which threads stand inside malloc: what they were changing is half changed.
+"""What may be half changed because a thread was stopped inside malloc.
 
-malloc.c is one object file, so its functions lie side by side: between the exported functions of its neighbours. A
-thread stands inside when its program counter is there or, in the functions of libc that malloc calls (memcpy, brk,
-mmap, …), when an address from there stands near the top of its stack. A thread that was killed by a fault or that
-aborts is not in the middle of a change: there it is that found the damage.
+An arena's bins, sizes and top are changed under its lock, by a thread that is alone without it; fast bins, thread
+caches and the books of mmapped chunks without. malloc.c is one object file, so its functions lie side by side: between
+the exported functions of its neighbours. A thread stands inside when its program counter is there or, in the functions
+of libc that malloc calls (memcpy, brk, mmap, …), when a return address from there lies on top of its stack. Where a
+thread has failed inside malloc, by a fault or by abort(), nothing is excused: there it is that found the damage.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 
 from gdbheap.allocators.glibc import Glibc
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.target import Target, Thread
+from gdbheap.target.target import Damage, Target, Thread
 
 EXPORTED = (
     "malloc", "free", "calloc", "realloc", "memalign", "aligned_alloc", "posix_memalign", "valloc", "pvalloc",
     "malloc_trim", "malloc_usable_size", "malloc_stats", "malloc_info", "mallinfo", "mallopt",
 )  # fmt: skip
-STACK_WORDS = 64
+# What malloc calls has small frames; what runs between a failure inside malloc and the signal has large ones.
+STACK_WORDS, STACK_WORDS_OF_FAILED = 64, 1024
+# Of x86-64: those that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise, futex, getrandom), and none.
+SYSTEM_CALLS = (None, 9, 10, 11, 12, 25, 28, 202, 318)
+WITHOUT_LOCK = ("list of a thread cache", "link of a fast bin")
+MOST_EXCUSED = 16
 
 
-def threads_inside(target: Target, glibc: Glibc) -> list[Thread]:
-    """The threads that stand inside malloc; none where the functions of libc are not known (no file of that build)."""
-    place = malloc_range(glibc.libc)
-    if place is None:
-        return []
-    return [thread for thread in target.threads if _is_inside(target, thread, glibc.libc, place)]
+class Changes:
+    """What threads may be changing at this moment: ``inside`` are those that stand in malloc, as far as libc's
+    functions are known (its file is there)."""
+
+    def __init__(self, target: Target, glibc: Glibc) -> None:
+        place = malloc_range(glibc.libc)
+        self._arenas = [(state.address, state.address + state.layout["size"]) for state in glibc.arenas]
+        self._locked = {index for index, state in enumerate(glibc.arenas) if state.lock}
+        self._alone = len(target.threads) <= 1
+        standing = [thread for thread in target.threads if place and _stands(target, thread, glibc.libc, place)]
+        self.inside = [thread for thread in standing if not thread.failed]
+        failed = [thread for thread in (standing if place else target.threads) if thread.failed]
+        self.excuses = not failed and bool(self.inside or self._locked)
+
+    def explain(self, damage: Sequence[Damage], arena_of: Callable[[int], int | None]) -> list[bool]:
+        """For each place whether it may be a change half done. ``arena_of`` tells the arena of a chunk's address."""
+        found = [self.excuses and self._explains(place, arena_of(place.address)) for place in damage]
+        # Each thread leaves only a few words as they must not stay.
+        most = MOST_EXCUSED * max(len(self.inside), len(self._locked))
+        return found if sum(found) <= most else [False] * len(found)
+
+    def _explains(self, damage: Damage, arena: int | None) -> bool:
+        if arena is None:
+            own = (index for index, (start, end) in enumerate(self._arenas) if start <= damage.address < end)
+            arena = next(own, None)
+        if arena is None or damage.what in WITHOUT_LOCK or self._alone:
+            return bool(self.inside)
+        return arena in self._locked
 
 
 def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
@@ -44,13 +73,21 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
     return start, spans[behind][0] if behind < len(spans) else last
 
 
-def _is_inside(target: Target, thread: Thread, libc: LoadedObject, place: tuple[int, int]) -> bool:
-    if thread.failed:
-        return False
+def _system_call(target: Target, pc: int) -> int | None:
+    """The number of the system call that a thread has just made or waits in, None when it is in none that is known.
+
+    glibc's wrappers load it right before: ``mov $number, %eax; syscall``."""
+    code = target.space.read_available(pc - 7, 7)
+    is_call = len(code) == 7 and code[0] == 0xB8 and code[5:] == b"\x0f\x05"
+    return int.from_bytes(code[1:5], "little") if is_call else None
+
+
+def _stands(target: Target, thread: Thread, libc: LoadedObject, place: tuple[int, int]) -> bool:
     if place[0] <= thread.pc < place[1]:
         return True
-    if not libc.contains(thread.pc):
+    waits = not thread.failed and _system_call(target, thread.pc) not in SYSTEM_CALLS
+    if waits or not libc.contains(thread.pc):
         return False
-    raw = target.space.read_available(thread.sp, 8 * STACK_WORDS)
+    raw = target.space.read_available(thread.sp, 8 * (STACK_WORDS_OF_FAILED if thread.failed else STACK_WORDS))
     words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
     return any(place[0] <= word < place[1] for word in words)

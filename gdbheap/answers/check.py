@@ -44,8 +44,9 @@ def _follow_bins(heap: Heap) -> None:
 
 
 def _count_mapped(heap: Heap) -> None:
-    """The mmapped chunks are compared with mp_ when they are found; a difference is a warning."""
+    """A chunk that ``mp_`` counts and that is not found has a damaged header, or its mapping is gone."""
     _found = heap.mapped
+    heap.glibc.check_mapped()
 
 
 def _check_pools(heap: Heap) -> int:

@@ -25,7 +25,8 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
         verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
         return style.heading(f"{walked}; {verdict}.")
     if answer.ok:
-        verdict = f"{count:,} places are as a thread inside malloc leaves them: look again"
+        places = "1 place is" if count == 1 else f"{count:,} places are"
+        verdict = f"{places} as a thread inside malloc leaves it for a moment"
         return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
     places = "1 place is" if count == 1 else f"{count:,} places are"
     left = style.bytes(answer.unexplained)

@@ -67,6 +67,7 @@ impl<'a> Course<'a> {
 /// Plain chunks as they are walked: their bits, and what is kept of them.
 pub(super) struct Track<'a> {
     pub(super) course: &'a Course<'a>,
+    space: &'a Space,
     pub(super) window: Window<'a>,
     /// The address of the first bit.
     pub(super) base: u64,
@@ -90,6 +91,7 @@ impl<'a> Track<'a> {
     ) -> Track<'a> {
         Track {
             course,
+            space,
             window: Window::new(space, course.stretch.end),
             base,
             starts,
@@ -128,7 +130,7 @@ impl<'a> Track<'a> {
 
     /// The same as far as the window reaches, without a look at anything but the bytes in it.
     pub(super) fn stride(&mut self, mut at: u64, to: u64) -> u64 {
-        let Track { course, window, base, starts, low, links, heads, previous, head } = self;
+        let Track { course, window, base, starts, low, links, heads, previous, head, .. } = self;
         let buffer = window.rest(at);
         let mut last = None;
         let mut offset: usize = 0;
@@ -242,22 +244,34 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Whether a walk from `start` takes sound chunks, goes beyond `at` and never stands there. `failed`: from where it
-    /// is known not to, so that no way is gone twice.
+    /// Whether a walk from `start` takes sound chunks, goes beyond `at` and never stands there, and before `at` meets a
+    /// free chunk whose links lead back: what used to be chunks has none. `failed`: from where it is known not to, so
+    /// that no way is gone twice.
     pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
-        let mut stand = start;
+        let (mut stand, mut linked) = (start, false);
         while stand < at {
             let Some(header) = self.header(stand).filter(|header| self.course.is_plain(header)) else { return false };
             let next = stand + header.size();
-            if self.header(next).is_some_and(|next| !next.prev_in_use() && next.prev_size != header.size()) {
-                return false;
+            if let Some(next) = self.header(next).filter(|next| !next.prev_in_use()) {
+                if next.prev_size != header.size() {
+                    return false;
+                }
+                linked = linked || self.links_back(stand);
             }
             if !failed.insert(stand) {
                 return false;
             }
             stand = next;
         }
-        stand > at && (stand == self.course.stretch.end || self.is_sound(stand))
+        linked && stand > at && (stand == self.course.stretch.end || self.is_sound(stand))
+    }
+
+    /// Whether the chunks (or the heads of bins) that a free chunk's links name have links to it.
+    fn links_back(&mut self, chunk: u64) -> bool {
+        let word = |address: u64| self.space.word(address).ok();
+        let ahead = word(chunk + 16).and_then(|fd| word(fd.wrapping_add(24)));
+        let behind = word(chunk + 24).and_then(|bk| word(bk.wrapping_add(16)));
+        ahead == Some(chunk) && behind == Some(chunk)
     }
 
     /// The first sound address in [from, to).

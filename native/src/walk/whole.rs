@@ -146,7 +146,10 @@ impl Walk<'_> {
             return self.after_fence(at + GRAIN);
         }
         if !self.track.course.is_plain(&header) {
-            let expected = format!("16-aligned, 32 to {rest}");
+            let before = self.track.previous.map_or(String::new(), |chunk| {
+                format!(" (or another size of the chunk before, at {})", hex(chunk.address))
+            });
+            let expected = format!("16-aligned, {} to {}{before}", hex(SMALLEST), hex(rest));
             return self.cut(at, "size of a chunk", &expected, &format!("{:#x}", header.size_word));
         }
         self.settle(&header);
@@ -199,7 +202,7 @@ impl Walk<'_> {
     }
 
     /// Whether `at` is no chunk at all, because one of the last few sizes before it is wrong: then there is a chunk, not
-    /// far before, from which a walk passes `at` by. (What used to be chunks inside a sound one leads to its end.)
+    /// far before, from which a walk passes `at` by.
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
         let begin = self.special.last().map_or(self.track.base, |(address, _)| address + GRAIN);
         let mut end = at;
