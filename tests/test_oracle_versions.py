@@ -31,7 +31,7 @@ from gdbheap.answers.at import at
 # 3.12: the word 24 bytes before an object is its dict, or points one byte before its values: that byte's distance back
 # is where their block begins.
 DICT_OR_VALUES = -24
-SAMPLE = 2000
+SAMPLE = 1000
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
 HOOKED = RELEASES[1:]
 

@@ -1,0 +1,97 @@
+"""The table of docs/interpreters.md: test_oracle_versions.py's comparisons on every object of every CPython found here.
+
+``python tests/interpreters.py --write`` writes the page anew; without it the lines are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import tempfile
+from pathlib import Path
+
+from conftest import ROOT, SEED
+from library import heap_of
+from programs import RELEASES, Interpreter, ask, interpreters, running
+from tabulate import tabulate
+from test_oracle_pools import answered, told
+from test_oracle_pyobjects import Heaps, census, closure, same
+from test_oracle_versions import referenced
+
+from gdbheap.answers.at import at
+
+PAGE = ROOT / "docs" / "interpreters.md"
+MARK = "<!-- the table: python tests/interpreters.py --write -->\n"
+HEADERS = ["CPython", "build", "size classes", "objects reached", "right type", "wrong type", "missed"]
+VERSION = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
+SOURCES = Path(__file__).resolve().parent / "programs"
+HOOKS = {"PYTHONMALLOC": "pymalloc_debug"}
+
+
+def program(interpreter: Interpreter, name: str, *arguments: object) -> list[str]:
+    """Return the command that runs tests/programs/NAME.py."""
+    return [interpreter.executable, "-s", str(SOURCES / f"{name}.py"), *map(str, arguments)]
+
+
+def pools(interpreter: Interpreter, rng: random.Random, folder: Path) -> str:
+    """Return how many size classes agree in all figures with what the interpreter, or for 2.7 a walker, says."""
+    with running(program(interpreter, "pools", rng.getrandbits(32), 40_000), folder) as target:
+        found = answered(ask("pools", str(target.pid)))
+        truth = told(target.stderr)["classes"] if target.stderr else referenced(target.pid)
+    right = sum(found["classes"].get(size) == row for size, row in truth.items())
+    return f"{right} of {len(found['classes'].keys() | truth.keys())}"
+
+
+def objects(
+    interpreter: Interpreter, rng: random.Random, folder: Path, environment: dict[str, str]
+) -> tuple[int, int, int, int]:
+    """Return how many objects can be reached in the heaps, and how many have their type, another, none."""
+    truth = folder / "truth"
+    with running(program(interpreter, "closure", rng.getrandbits(32), 4000, truth), folder, environment) as target:
+        heaps = Heaps(target.pid)
+        reached = {a: name for a, name in closure(truth).items() if a in heaps}
+        assert census(str(target.pid))
+        with heap_of(str(target.pid)) as heap:
+            found = {address: at(heap, address).object for address in reached}
+    truth.unlink()
+    right = sum(same(found[a], a, name) for a, name in reached.items())
+    none = sum(thing is None for thing in found.values())
+    return len(reached), right, len(reached) - right - none, none
+
+
+def row(interpreter: Interpreter, release: str, rng: random.Random) -> list[object]:
+    """Return one line of the table."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        reached, right, wrong, none = objects(interpreter, rng, folder, {})
+        hooked = objects(interpreter, rng, folder, HOOKS) if release != "2.7" else None
+        classes = pools(interpreter, rng, folder)
+    share = "does not exist" if hooked is None else f"{hooked[1]:,} of {hooked[0]:,}"
+    return [version(interpreter), interpreter.kind, classes, f"{reached:,}", f"{right:,}", wrong, none, share]
+
+
+def version(interpreter: Interpreter) -> str:
+    """Return the interpreter's own words."""
+    command = [interpreter.executable, "-c", VERSION]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def main() -> None:
+    """Print the table, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    rng = random.Random(SEED)
+    rows = [row(found, release, rng) for release in RELEASES for found in interpreters(release)]
+    align = ["left", "left"] + ["right"] * (len(HEADERS) - 1)
+    text = tabulate(rows, [*HEADERS, "with debug hooks"], tablefmt="github", disable_numparse=True, colalign=align)
+    if not options.write:
+        print(text)
+        return
+    before = PAGE.read_text().split(MARK)[0]
+    PAGE.write_text(f"{before}{MARK}{text}\n")
+
+
+if __name__ == "__main__":
+    main()
