@@ -5,15 +5,16 @@
  */
 #include "target.h"
 
-static void *be_busy(void *unused)
+static void *be_busy(void *seed)
 {
-    uint64_t random = seeded((uint64_t)(uintptr_t)&unused);
+    uint64_t random = seeded((uint64_t)(uintptr_t)&seed);
     void *held[64] = {0};
-    for (;;) {
+    while (seed == NULL) {
         size_t i = draw(&random) % 64;
         free(held[i]);
         held[i] = malloc(between(&random, 1, 3000));
     }
+    return NULL;
 }
 
 int main(int argc, char **argv)
