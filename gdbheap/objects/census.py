@@ -11,9 +11,9 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
-from gdbheap.objects.contents import short_text
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import ROLES, Family, families
+from gdbheap.objects.repr import Limits, Repr
 
 SAMPLED_POOLS = 16
 LEAST_VOTES = 20
@@ -87,6 +87,7 @@ class Objects:
         blank = TypeLayout(data, release["sizeof_heaptype"], 0, release["flags_pre_header"], families(release))
         self.layout = self._prove(blank, facts)
         self.names = TypeNames(self.target.space, release)
+        self.repr = Repr(self.target.space, release, self.names)
         self._owners: dict[int, Owner | None] = {}
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
@@ -143,10 +144,9 @@ class Objects:
             self.census(missing, progress)
         return {block: self._owners[block] for block in blocks}
 
-    def text(self, found: Found) -> str | None:
-        """A bounded repr of an object; None for types whose contents are not shown."""
-        flags = self.names.flags(found.type_address)
-        return short_text(self.target.space, self.release, found.address, flags, found.type)
+    def text(self, found: Found, limits: Limits | None = None) -> str | None:
+        """A bounded repr of an object; None when no more than its type is known of it."""
+        return self.repr.text(found.address, limits or Limits())
 
 
 def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:
