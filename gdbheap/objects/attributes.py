@@ -42,10 +42,10 @@ class Attributes:
         """(name, value's address) of each attribute that is set of the instance of the class at ``kind``.
 
         Raises Fault."""
-        for name, offset in self._slots_of(kind):
+        for slot, offset in self._slots_of(kind):
             value = memory.u64(address + offset)
             if value:
-                yield name, value
+                yield slot, value
         for key, value in self._own(memory, address, kind):
             name = read_str(memory, self._release, key, LONGEST_NAME)
             if name is not None:

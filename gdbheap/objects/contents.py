@@ -45,8 +45,9 @@ def read_str(space: Memory, release: Release, address: int, limit: int = LONGEST
     except Fault:
         return None
     try:
-        # One code point a unit: two surrogates side by side are two characters.
-        return raw.decode("latin-1") if width == 1 else "".join(map(chr, struct.unpack(f"<{count}{WIDTHS[width]}", raw)))
+        # Two surrogates side by side are two characters here.
+        codes = raw if width == 1 else struct.unpack(f"<{count}{WIDTHS[width]}", raw)
+        return "".join(map(chr, codes))
     except ValueError:
         return None
 

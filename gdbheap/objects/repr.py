@@ -399,9 +399,10 @@ class _Text:
 
     def _module(self, address: int) -> str:
         entries = {"__name__": "", "__file__": ""}
-        for key, value in islice(dict_items(self.memory, self.release, self.memory.u64(address + MODULE_DICT)), FIRST_ENTRIES):
+        items = dict_items(self.memory, self.release, self.memory.u64(address + MODULE_DICT))
+        for key, value in islice(items, FIRST_ENTRIES):
             name = read_str(self.memory, self.release, key, LONGEST_FIELD)
-            if name in entries:
+            if name is not None and name in entries:
                 entries[name] = self.value(value)
         path = entries["__file__"]
         return f"<module {entries['__name__']}{f' from {path}' if path.startswith(QUOTES) else ''}>"

@@ -1,6 +1,6 @@
 """Hold random nested values and write down each one's address and repr: values.py SEED COUNT TRUTH.
 
-TRUTH is JSON: a list of [address, text]. The text is repr()'s; instances of own classes say their attributes themselves.
+TRUTH is JSON: a list of [address, text]. The text is repr()'s; own classes say their instances' attributes there.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Group(set):  # type: ignore[type-arg]
     """A set with a dict."""
 
     def __repr__(self) -> str:
-        return own(self, "{%s}" % ", ".join(map(repr, self)) if self else "")
+        return own(self, "{" + ", ".join(map(repr, self)) + "}" if self else "")
 
 
 class Failure(Exception):
