@@ -137,6 +137,18 @@ class Objects:
         space = self.target.space
         return _native.list_objects(space, self._chunks, self.layout, kinds, wanted, progress)
 
+    def instances(
+        self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
+    ) -> tuple[int, int, int, list[tuple[int, int, int, int]]]:
+        """Live objects of the types at ``kinds``, which have their places in the alphabet: how many, their bytes, their
+        buffers', and the first ``top`` in ``order`` as (address, type, size of its block, of the blocks its fields own).
+        ``without``: blocks that only look like objects."""
+        space, pools = self.target.space, self.python.pools
+        mapped = sorted(self._mapped)
+        return _native.list_instances(
+            space, self._chunks, pools, mapped, self.layout, kinds, without, order, top, progress
+        )
+
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:
         """The owner of each block that is a buffer (user addresses); takes a census for those not yet known."""
         missing = [block for block in blocks if block not in self._owners]

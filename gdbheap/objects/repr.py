@@ -197,12 +197,15 @@ class _Text:
         self.left = limits.length
         self.open: list[int] = []
         self.depth = 0
+        self.nested = 0
 
     def value(self, address: int) -> str:
         """The text of the object at ``address``, or what stands for it."""
-        if self.left <= 0:
+        # An exception or a bound method, torn, may hold itself without any container between.
+        if self.left <= 0 or self.nested > 2 * self.limits.depth + 2:
             return CUT
         before = self.left
+        self.nested += 1
         try:
             kind = self.target.kind(self.memory.u64(address + OB_TYPE))
             text = f"<no object at {address:#x}>" if kind is None else self._typed(address, kind)
@@ -210,6 +213,8 @@ class _Text:
             text = f"<unreadable at {address:#x}>"
         except Spent:
             text = CUT
+        finally:
+            self.nested -= 1
         # What is nested was counted when it was made.
         self.left = min(self.left, before - len(text))
         return text

@@ -52,7 +52,7 @@ def int_text(memory: Memory, release: Release, address: int, limit: int) -> str:
     digits. Raises Fault, Damaged."""
     count, sign = _digits(memory, release, address)
     start = address + release["ob_digit"]
-    if count * DIGIT_BITS * 3 <= limit * 10:
+    if count <= HEAD_DIGITS or count * DIGIT_BITS * 3 <= limit * 10:
         return str(sign * _number(memory, start, count))
     top = _number(memory, start + 4 * (count - HEAD_DIGITS), HEAD_DIGITS)
     below = (count - HEAD_DIGITS) * DIGIT_BITS

@@ -8,6 +8,7 @@ pub mod bins;
 pub mod bits;
 pub mod census;
 pub mod chunks;
+pub mod instances;
 pub mod listing;
 pub mod lists;
 pub mod looks;
@@ -56,6 +57,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(listing::list_objects, module)?)?;
     module.add_function(wrap_pyfunction!(listing::find_fits, module)?)?;
     module.add_function(wrap_pyfunction!(listing::sum_lists, module)?)?;
+    module.add_function(wrap_pyfunction!(instances::list_instances, module)?)?;
+    module.add_function(wrap_pyfunction!(instances::asked_sizes, module)?)?;
     module.add_function(wrap_pyfunction!(looks::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(bins::follow_bins, module)?)?;
