@@ -244,6 +244,14 @@ def asked_sizes(
     without: set[int],
     progress: Progress = None,
 ) -> list[tuple[int, int, int]]: ...
+def occupancy(
+    pools: Pools, percents: Sequence[int], most: int
+) -> tuple[
+    list[tuple[int, int, int, int]],
+    list[tuple[int, int, int]],
+    list[tuple[int, int, int, list[tuple[int, int, int]]]],
+]: ...
+def used_blocks(space: Space, pools: Pools, address: int, most: int) -> list[tuple[int, int]]: ...
 def find_fits(
     chunks: Chunks, need: int, with_fast: bool, most: int
 ) -> list[tuple[int, Piece | None, list[Piece], int]]: ...

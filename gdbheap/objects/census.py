@@ -14,6 +14,7 @@ from gdbheap.layout.facts import Facts
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import ROLES, Family, families
 from gdbheap.objects.repr import Limits, Repr
+from gdbheap.objects.sizing import sizing
 
 SAMPLED_POOLS = 16
 LEAST_VOTES = 20
@@ -147,6 +148,12 @@ class Objects:
         mapped = sorted(self._mapped)
         return _native.list_instances(
             space, self._chunks, pools, mapped, self.layout, kinds, without, order, top, progress
+        )
+
+    def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[tuple[int, int, int]]:
+        """Of each of pymalloc's size classes: (block size, live objects that tell their size, bytes they asked for)."""
+        return _native.asked_sizes(
+            self.target.space, self._chunks, self.python.pools, self.layout, sizing(self.release), without, progress
         )
 
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:

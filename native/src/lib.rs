@@ -12,6 +12,7 @@ pub mod instances;
 pub mod listing;
 pub mod lists;
 pub mod looks;
+pub mod occupancy;
 pub mod pages;
 pub mod pools;
 pub mod scan;
@@ -62,6 +63,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(looks::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(bins::follow_bins, module)?)?;
+    module.add_function(wrap_pyfunction!(occupancy::occupancy, module)?)?;
+    module.add_function(wrap_pyfunction!(occupancy::used_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;
