@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.answers.describing import describe_blocks
@@ -12,7 +13,9 @@ from gdbheap.objects.repr import BRIEF
 
 PERCENTS = (1, 10, 25, 50, 75, 100)
 MOST_ARENAS = 5
-MOST_PINS = 10
+MOST_PINS = 5
+MOST_BLOCKS = 20_000
+_PLACE = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -55,17 +58,20 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class Pin:
-    """A used block: its address and size, what it is, and a short text if it is an object that has one."""
+    """Used blocks that are the same thing: what, how many, their bytes; the first one's address, and a short text if it
+    is an object that has one."""
 
-    address: int
-    size: int
     what: str
+    blocks: int
+    bytes: int
+    address: int
     text: str | None
 
 
 @dataclass(frozen=True)
 class ArenaUse:
-    """An arena that holds blocks: its used ``bytes`` and ``blocks``, by size class, and the first few of them."""
+    """An arena that holds blocks: its used ``bytes`` and ``blocks``, by size class, and with detail what holds the
+    most of them, of the first 20,000 blocks."""
 
     index: int
     address: int
@@ -98,7 +104,9 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
     spreads = {size: rest for size, *rest in spread}
     asked = _asked(heap) if detail else {}
     rows = [PoolClass(*row, *spreads[row[0]], *asked.get(row[0], _unknown(asked))) for row in python.pools.classes()]
-    uses = [_use(heap, row, detail) for row in emptiest]
+    uses = [_use(row) for row in emptiest]
+    if detail:
+        uses = _with_pins(heap, uses)
     fills = [Fill(*row) for row in fill]
     return Pools(python.arena_size, python.pool_size, len(python.arenas), python.free_pools, rows, fills, uses)
 
@@ -116,16 +124,31 @@ def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
     return {size: (count, asked, count * size - asked) for size, count, asked in rows}
 
 
-def _use(heap: Heap, row: tuple[int, int, int, list[tuple[int, int, int]]], detail: bool) -> ArenaUse:
+def _use(row: tuple[int, int, int, list[tuple[int, int, int]]]) -> ArenaUse:
     index, address, size, shares = row
     classes = [ClassShare(*share) for share in shares]
-    pins = _pins(heap, _native.used_blocks(heap.target.space, heap.python.pools, address, MOST_PINS)) if detail else []
-    return ArenaUse(index, address, sum(share.used for share in classes), size, classes, pins)
+    return ArenaUse(index, address, sum(share.used for share in classes), size, classes, [])
 
 
-def _pins(heap: Heap, blocks: list[tuple[int, int]]) -> list[Pin]:
-    words = describe_blocks(heap, blocks)
+def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
+    """The same arenas with what holds them; all blocks are described at once."""
+    space, native = heap.target.space, heap.python.pools
+    blocks = [_native.used_blocks(space, native, use.address, MOST_BLOCKS) for use in uses]
+    words = describe_blocks(heap, [block for found in blocks for block in found])
+    return [replace(use, pins=_pins(heap, found, words)) for use, found in zip(uses, blocks)]
+
+
+def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, str]) -> list[Pin]:
+    """What holds the most bytes of an arena: blocks that are the same but for their owner's address."""
+    alike: dict[str, list[tuple[int, int]]] = {}
+    for block in blocks:
+        alike.setdefault(_PLACE.sub("", words[block[0]]), []).append(block)
+    sizes = {what: sum(size for _, size in found) for what, found in alike.items()}
+    largest = sorted(alike, key=lambda what: (-sizes[what], what))[:MOST_PINS]
+    return [Pin(what, len(alike[what]), sizes[what], *_first(heap, alike[what][0])) for what in largest]
+
+
+def _first(heap: Heap, block: tuple[int, int]) -> tuple[int, str | None]:
     objects = heap.objects_or_none
-    inside = objects.objects_in(blocks) if objects is not None else [None] * len(blocks)
-    texts = [objects.text(found, BRIEF) if objects and found and found.alive else None for found in inside]
-    return [Pin(address, size, words[address], text) for (address, size), text in zip(blocks, texts)]
+    found = objects.objects_in([block])[0] if objects is not None else None
+    return block[0], objects.text(found, BRIEF) if objects is not None and found is not None and found.alive else None

@@ -24,7 +24,9 @@ ASKED = (
 )  # fmt: skip
 FILL = (Column("filled to"), Column("arenas"), Column("used"), Column("not used"))
 EMPTIEST = (Column("arena"), Column("used"), Column("%used"), Column("blocks"), Column("blocks by size", True))
-PINS = (Column("arena"), Column("address"), Column("size"), Column("what", True))
+PINS = (
+    Column("arena"), Column("blocks"), Column("bytes"), Column("first at"), Column("what", True),
+)  # fmt: skip
 NEARLY_EMPTY = 25
 
 
@@ -136,10 +138,13 @@ def _emptiest_row(use: ArenaUse, arena_size: int, style: Style) -> list[str]:
 
 def _pins(answer: Pools, style: Style) -> str:
     rows = [
-        [address_text(use.address), address_text(pin.address), style.size(pin.size), _what(pin)]
+        [
+            address_text(use.address), count_text(pin.blocks), style.size(pin.bytes), address_text(pin.address),
+            _what(pin),
+        ]
         for use in answer.emptiest
         for pin in use.pins
-    ]
+    ]  # fmt: skip
     return table(PINS, rows, style) if rows else ""
 
 

@@ -328,8 +328,8 @@ impl Asker<'_> {
             item: space.word(kind.address + layout.tp_itemsize).unwrap_or(0),
         });
         let asked = asked_bytes(kind, measure, self.sizing, head);
-        // What asks for more than it has, or for the next smaller class, tells something else there.
-        if let Some(asked) = asked.filter(|asked| *asked <= size && asked + self.heaps.pools.alignment > size) {
+        // What would be more than the block is no size.
+        if let Some(asked) = asked.filter(|asked| *asked <= size) {
             let row = self.rows.entry(size).or_default();
             *row = (row.0 + 1, row.1 + asked);
         }
