@@ -28,7 +28,21 @@ from gdbheap.commands.declaration import Options, help_text, parse
 from gdbheap.commands.nouns import COMMANDS
 from gdbheap.errors import UsageError
 from gdbheap.layout.facts import Fact
-from gdbheap.report import arenas, at, check, chunks, holes, info, instances, ledger, numbers, pools, pyobjects, sizes, stats
+from gdbheap.report import (
+    arenas,
+    at,
+    check,
+    chunks,
+    holes,
+    info,
+    instances,
+    ledger,
+    numbers,
+    pools,
+    pyobjects,
+    sizes,
+    stats,
+)
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.report.tables import SHARE, Column, table
