@@ -83,8 +83,8 @@ class ArenaUse:
 
 @dataclass(frozen=True)
 class Pools:
-    """The answer of ``heap pools``; ``free_pools`` are ``sys._debugmallocstats()``' "unused pools". ``emptiest`` are the
-    arenas with the fewest used bytes."""
+    """The answer of ``heap pools``; ``free_pools`` are ``sys._debugmallocstats()``' "unused pools". ``emptiest`` are
+    the arenas with the fewest used bytes."""
 
     arena_size: int
     pool_size: int

@@ -18,7 +18,8 @@ from gdbheap.layout.cpython import (
     TP_MEMBERS,
     Release,
 )
-from gdbheap.objects.contents import Memory, dict_items, read_str, shared_items
+from gdbheap.objects.contents import dict_items, read_name, shared_items
+from gdbheap.objects.memory import Memory
 
 MOST_BASES = 32
 MOST_MEMBERS = 64
@@ -47,7 +48,7 @@ class Attributes:
             if value:
                 yield slot, value
         for key, value in self._own(memory, address, kind):
-            name = read_str(memory, self._release, key, LONGEST_NAME)
+            name = read_name(memory, self._release, key, LONGEST_NAME)
             if name is not None:
                 yield name, value
 

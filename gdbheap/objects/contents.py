@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Protocol
 
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import Release
+from gdbheap.objects import python2
+from gdbheap.objects.memory import Memory
 
 LONGEST_TEXT = 200
 MOST_ENTRIES = 1 << 20
@@ -20,22 +21,11 @@ WIDTHS = {1: "B", 2: "H", 4: "I"}
 WIDE = 4
 
 
-class Memory(Protocol):
-    """What is read here of a Space, or of one with a budget. Each raises Fault where nothing is."""
-
-    def read(self, address: int, size: int) -> bytes:
-        """Exactly ``size`` bytes."""
-
-    def u64(self, address: int) -> int:
-        """A word."""
-
-    def u32(self, address: int) -> int:
-        """Half of one."""
-
-
 def read_str(space: Memory, release: Release, address: int, limit: int = LONGEST_TEXT) -> str | None:
     """The first ``limit`` characters of the ``str`` at ``address``; None when it is not to be read or is none."""
     try:
+        if release.get("unicode_state") is None:
+            return python2.read_unicode(space, release, address, limit)
         found = _characters(space, release, address)
         if found is None:
             return None
@@ -54,6 +44,8 @@ def read_str(space: Memory, release: Release, address: int, limit: int = LONGEST
 
 def str_length(space: Memory, release: Release, address: int) -> int:
     """The characters of the ``str`` at ``address``; 0 when it is none. Raises Fault."""
+    if release.get("unicode_state") is None:
+        return _plausible(space.u64(address + release["unicode_length"]))
     found = _characters(space, release, address)
     return found[2] if found is not None else 0
 
@@ -80,8 +72,20 @@ def _plausible(length: int) -> int:
     return length if length <= 1 << 40 else 0
 
 
+def read_name(space: Memory, release: Release, address: int, limit: int) -> str | None:
+    """The identifier at ``address``: a ``str``, which in Python 2 is a byte string."""
+    if release.get("unicode_state") is not None:
+        return read_str(space, release, address, limit)
+    try:
+        return python2.read_bytes(space, release, address, limit)
+    except Fault:
+        return None
+
+
 def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[int, int]]:
     """(key, value) addresses of the dict at ``address``, in its order. Raises Fault."""
+    if release.get("ma_table") is not None:
+        return python2.dict_items(space, release, address)
     keys = space.u64(address + release["ma_keys"])
     values = space.u64(address + release["ma_values"])
     if values:
@@ -143,7 +147,7 @@ def dict_lookup(space: Memory, release: Release, address: int, name: str, known:
             return value
         others.append((key, value))
     for key, value in others:
-        if read_str(space, release, key, len(name) + 1) == name:
+        if read_name(space, release, key, len(name) + 1) == name:
             known.add(key)
             return value
     return None

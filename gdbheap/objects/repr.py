@@ -205,12 +205,15 @@ class _Text:
         if self.left <= 0 or self.nested > 2 * self.limits.depth + 2:
             return CUT
         before = self.left
+        kind: Kind | None = None
         self.nested += 1
         try:
             kind = self.target.kind(self.memory.u64(address + OB_TYPE))
             text = f"<no object at {address:#x}>" if kind is None else self._typed(address, kind)
-        except (Fault, Damaged, Unsupported, OverflowError):
+        except (Fault, Damaged, OverflowError):
             text = f"<unreadable at {address:#x}>"
+        except Unsupported:
+            text = _plain(kind, address) if kind is not None else CUT
         except Spent:
             text = CUT
         finally:
@@ -280,7 +283,8 @@ class _Text:
         return iter(struct.unpack(f"<{shown}Q", self.memory.read(start, 8 * shown)) if shown else ())
 
     def _dict(self, address: int) -> str:
-        return self._container(address, "dict", lambda: self._pairs(address), self.memory.u64(address + OB_SIZE))
+        used = self.release.get("ma_used") or OB_SIZE
+        return self._container(address, "dict", lambda: self._pairs(address), self.memory.u64(address + used))
 
     def _pairs(self, address: int) -> Iterator[str]:
         for key, value in dict_items(self.memory, self.release, address):
@@ -288,6 +292,8 @@ class _Text:
 
     def _set(self, address: int, family: str, kind: Kind) -> str:
         """A subclass's items are in braces, without the name: that stands around them."""
+        if self.release.get("unicode_state") is None:
+            raise Unsupported("which items of a set of Python 2 were taken out does not show in their hashes")
         if address in self.open:
             return f"{family}(...)"
         text = self._container(address, family, lambda: map(self.value, self._keys(address)), self._set_size(address))

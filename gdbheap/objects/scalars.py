@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 
 from gdbheap.layout.cpython import OB_SIZE, Release
-from gdbheap.objects.contents import Memory, read_str, str_length
+from gdbheap.objects.contents import read_str, str_length
+from gdbheap.objects.memory import Memory
 
 CUT = "…"
 FIRST_FIELD = 16

@@ -16,6 +16,7 @@ pub mod occupancy;
 pub mod pages;
 pub mod pools;
 pub mod scan;
+pub mod slabs;
 pub mod space;
 pub mod stop;
 pub mod sweep;

@@ -1,7 +1,7 @@
 """Hold objects that tell their size, then let them go: sized.py SEED COUNT TRUTH.
 
-TRUTH is JSON: {block size: [objects, bytes asked for]} by sys.getsizeof(), of what is held at the first stop and gone at
-the second. A stop is a read of standard input.
+TRUTH is JSON: {block size: [objects, bytes asked for]} by sys.getsizeof(), of what is held at the first stop and gone
+at the second. A stop is a read of standard input.
 """
 
 from __future__ import annotations
