@@ -30,8 +30,8 @@ COMMAND = Command(
     With --detail a second row a size class: the objects in it that tell their own size (an object's fixed part, its
     items and what stands before it), what they asked for, what they got and how much of that they did not ask for; in
     how many arenas the class has blocks, and how many of these hold nothing else, with how many blocks. Then how many
-    arenas are filled to 1, 10, 25, 50, 75 and 100 %, and the five arenas with the fewest used bytes, with what holds the
-    most of each: an arena stays until the last of its blocks is freed.
+    arenas are filled to 1, 10, 25, 50, 75 and 100 %, and the five arenas with the fewest used bytes, with what holds
+    the most of each: an arena stays until the last of its blocks is freed.
 
     In JSON each class also has arenas, alone, alone_blocks, and with --detail told, asked and wasted; fill is a list of
     {percent, arenas, used}, emptiest one of {index, address, blocks, bytes, classes, pins}.""",

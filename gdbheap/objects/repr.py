@@ -316,9 +316,9 @@ class _Text:
 
     def _container(self, address: int, family: str, texts: Callable[[], Iterable[str]], count: int) -> str:
         """The items in the family's brackets, as many as the limits allow; those of an open container are dots."""
-        left, right = BRACKETS[family]
+        brackets = BRACKETS[family]
         if address in self.open:
-            return f"{left}...{right}"
+            return "...".join(brackets)
         self.open.append(address)
         self.depth += 1
         try:
@@ -326,7 +326,7 @@ class _Text:
         finally:
             self.depth -= 1
             self.open.pop()
-        return f"{left}{shown}{right}"
+        return shown.join(brackets)
 
     def _some(self, texts: Callable[[], Iterable[str]], count: int) -> str:
         """The texts with commas between them, and how many more there are."""

@@ -26,7 +26,15 @@ def sizing(release: Release) -> Sizing:
     """Of one release."""
     fields = ("unicode_length", "unicode_state", "sizeof_ascii", "sizeof_compact")
     known = [release.get(name) for name in fields]
-    numbers = [number or 0 for number in known]
-    flag_str = FLAG_UNICODE if None not in known else 0
-    inline = release.get("flag_inline_values") or 0
-    return Sizing(OB_SIZE, release.get("lv_tag") is not None, FLAG_INT, flag_str, *numbers, inline)
+    length, state, ascii_header, compact_header = (number or 0 for number in known)
+    return Sizing(
+        ob_size=OB_SIZE,
+        tagged=release.get("lv_tag") is not None,
+        flag_int=FLAG_INT,
+        flag_str=FLAG_UNICODE if None not in known else 0,
+        str_length=length,
+        str_state=state,
+        sizeof_ascii=ascii_header,
+        sizeof_compact=compact_header,
+        flag_inline=release.get("flag_inline_values") or 0,
+    )
