@@ -60,8 +60,12 @@ def ask(command: Command[Any], heap: Heap, options: Options) -> Told:
 
 def told(command: Command[Any], options: Options, whole: Any, heap: Heap) -> Told:
     """The same for an answer that was computed elsewhere."""
-    answer = _cut(command, whole, options) if command.rows else whole
+    answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
     return Told(command, options, About.of(heap), answer, whole)
+
+
+def _has_rows(command: Command[Any], whole: Any) -> bool:
+    return bool(command.rows) and hasattr(whole, command.rows)
 
 
 def _cut(command: Command[Any], whole: Any, options: Options) -> Any:
@@ -92,7 +96,9 @@ def present(answered: Told, style: Style) -> str:
 
 def _left_out(answered: Told) -> int:
     rows = answered.command.rows
-    return len(getattr(answered.whole, rows)) - len(getattr(answered.answer, rows)) if rows else 0
+    if not _has_rows(answered.command, answered.whole):
+        return 0
+    return len(getattr(answered.whole, rows)) - len(getattr(answered.answer, rows))
 
 
 def _notes(answered: Told) -> str:

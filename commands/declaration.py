@@ -42,6 +42,7 @@ class Options:
     arena: int | None = None
     type: str | None = None
     fit: int | None = None
+    listing: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,10 @@ class Shown(Generic[Answer]):
 class Command(Generic[Answer]):
     """One question: its words, its options, the function that answers and the one that renders.
 
-    ``rows`` names the answer's list that --sort and --top are about ("" when there is none, or when the answer itself
-    sorts and cuts), ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts`` maps each KEY
-    to what a row is ordered by, largest first; the first one is the default. ``top`` is the default of --top, None for
-    all rows."""
+    ``rows`` names the answer's list that --sort and --top are about ("" when there is none; an answer without that
+    list sorts and cuts itself), ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts``
+    maps each KEY to what a row is ordered by, largest first; the first one is the default. ``top`` is the default of
+    --top, None for all rows."""
 
     noun: str
     question: str

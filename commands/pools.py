@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers import pools
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.declaration import Command, Option, Options, Shown
 from gdbheap.heap import Heap
 from gdbheap.report.pools import render
 
@@ -11,21 +11,34 @@ __all__ = ["COMMAND"]
 
 
 def _answer(heap: Heap, options: Options) -> pools.Pools:
-    return pools.pools(heap)
+    return pools.pools(heap, options.detail)
 
 
 def _render(shown: Shown[pools.Pools]) -> str:
-    return render(shown.answer, shown.whole, shown.style)
+    return render(shown.answer, shown.whole, shown.style, shown.options.detail)
 
+
+ABOUT = "also list what objects asked for, how full the arenas are, and what lies in the emptiest"
+DETAIL = Option("--detail", "detail", "", ABOUT)
 
 COMMAND = Command(
     noun="pools",
     question="What does pymalloc hold in each size class, as sys._debugmallocstats() counts?",
     text="""A row a size class: its pools, the blocks in use and the blocks that are free in them. Pools that hold no
-    block are a row of their own: any size class may take them, and so may the kernel once a whole arena is free.""",
+    block are a row of their own: any size class may take them, and so may the kernel once a whole arena is free.
+
+    With --detail a second row a size class: the objects in it that tell their own size (an object's fixed part, its
+    items and what stands before it), what they asked for, what they got and how much of that they did not ask for; in
+    how many arenas the class has blocks, and how many of these hold nothing else, with how many blocks. Then how many
+    arenas are filled to 1, 10, 25, 50, 75 and 100 %, and the five arenas with the fewest used bytes, with what holds
+    the most of each: an arena stays until the last of its blocks is freed.
+
+    In JSON each class also has arenas, alone, alone_blocks, and with --detail told, asked and wasted; fill is a list of
+    {percent, arenas, used}, emptiest one of {index, address, blocks, bytes, classes, pins}.""",
     example="heap pools --sort=free",
     answer=_answer,
     render=_render,
+    options=(DETAIL,),
     rows="classes",
     listed="size classes",
     sorts={

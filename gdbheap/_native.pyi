@@ -80,6 +80,26 @@ class TypeLayout(Protocol):
     @property
     def data(self) -> Sequence[tuple[int, int]]: ...
 
+class Sizing(Protocol):
+    @property
+    def ob_size(self) -> int: ...
+    @property
+    def tagged(self) -> bool: ...
+    @property
+    def flag_int(self) -> int: ...
+    @property
+    def flag_str(self) -> int: ...
+    @property
+    def str_length(self) -> int: ...
+    @property
+    def str_state(self) -> int: ...
+    @property
+    def sizeof_ascii(self) -> int: ...
+    @property
+    def sizeof_compact(self) -> int: ...
+    @property
+    def flag_inline(self) -> int: ...
+
 class Wanted(Protocol):
     @property
     def states(self) -> int: ...
@@ -179,6 +199,8 @@ class Census:
     def unclassified(self) -> list[tuple[int, int]]: ...
     @property
     def owners(self) -> list[tuple[int, int, int, int]]: ...
+    @property
+    def contested(self) -> list[int]: ...
 
 def walk_chunks(
     space: Space,
@@ -199,6 +221,35 @@ def list_objects(
     wanted: Wanted,
     progress: Progress = None,
 ) -> list[ListedRow]: ...
+def list_instances(
+    space: Space,
+    chunks: Chunks,
+    pools: Pools,
+    mapped: Sequence[tuple[int, int]],
+    layout: TypeLayout,
+    kinds: Mapping[int, int],
+    without: set[int],
+    order: str,
+    top: int | None = None,
+    progress: Progress = None,
+) -> tuple[int, int, int, list[tuple[int, int, int, int]]]: ...
+def asked_sizes(
+    space: Space,
+    chunks: Chunks,
+    pools: Pools,
+    layout: TypeLayout,
+    sizing: Sizing,
+    without: set[int],
+    progress: Progress = None,
+) -> list[tuple[int, int, int]]: ...
+def occupancy(
+    pools: Pools, percents: Sequence[int], most: int
+) -> tuple[
+    list[tuple[int, int, int, int]],
+    list[tuple[int, int, int]],
+    list[tuple[int, int, int, list[tuple[int, int, int]]]],
+]: ...
+def used_blocks(space: Space, pools: Pools, address: int, most: int) -> list[tuple[int, int]]: ...
 def find_fits(
     chunks: Chunks, need: int, with_fast: bool, most: int
 ) -> list[tuple[int, Piece | None, list[Piece], int]]: ...

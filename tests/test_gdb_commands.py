@@ -19,6 +19,7 @@ ASKED = (
     "", "arenas", "arenas --detail", "holes --min=64K", "pools", "pyobjects --top=50", "check", "info",
     "holes --min=1K --sort=arena", "holes --fit=8880819", "sizes", "sizes --sort=used --top=3",
     "chunks --state=used,tcache --min=600 --top=200", "chunks --type=byte* --sort=address", "chunks --state=free",
+    "pools --detail", "pyobjects --list --type=*o* --sort=type --top=50", "pyobjects --type=[a-f]*",
 )  # fmt: skip
 
 

@@ -17,8 +17,9 @@ from gdbheap.answers.chunks import Chunk, Chunks
 from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
+from gdbheap.answers.instances import Instance, Instances
 from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
-from gdbheap.answers.pools import PoolClass, Pools
+from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
 from gdbheap.answers.pyobjects import Count, PyObjects, Tally, TypeRow
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
@@ -27,7 +28,21 @@ from gdbheap.commands.declaration import Options, help_text, parse
 from gdbheap.commands.nouns import COMMANDS
 from gdbheap.errors import UsageError
 from gdbheap.layout.facts import Fact
-from gdbheap.report import arenas, at, check, chunks, holes, info, ledger, numbers, pools, pyobjects, sizes, stats
+from gdbheap.report import (
+    arenas,
+    at,
+    check,
+    chunks,
+    holes,
+    info,
+    instances,
+    ledger,
+    numbers,
+    pools,
+    pyobjects,
+    sizes,
+    stats,
+)
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.report.tables import SHARE, Column, table
@@ -287,6 +302,48 @@ def test_pools_add_up(shown: int, rng: random.Random) -> None:
     text = pools.render(dataclasses.replace(whole, classes=classes[:shown]), whole, EXACT)
     for title in ("pools", "blocks used", "blocks free", "used bytes", "free bytes", "held"):
         adds_up(text, title)
+
+
+def test_details_of_pools() -> None:
+    """What is not known is a question mark; nearly empty arenas are a sentence, what holds them a table."""
+    classes = [PoolClass(16, 3, 9, 5, 2, 1, 4, 6, 90, 6), PoolClass(32, 1, 1, 2, 1)]
+    pin = Pin("str", 4, 64, 0x1030, "'a  b'")
+    use = ArenaUse(0, 0x1000, 4, 64, [ClassShare(16, 1, 4)], [pin])
+    whole = Pools(1 << 20, 1 << 14, 2, 3, classes, [Fill(1, 2, 176), Fill(100, 0, 0)], [use])
+    plain, text = pools.render(whole, whole, EXACT), pools.render(whole, whole, EXACT, detail=True)
+    assert text.startswith(plain) and "2 arenas are at most 25 % full and held by 176 bytes" in " ".join(plain.split())
+    lines = [line.split() for line in text[len(plain) :].splitlines()]
+    assert ["16", "6", "90", "96", "6", "6.2", "2", "1", "4"] in lines
+    assert ["32", "?", "?", "?", "?", "?", "1", "0", "-"] in lines
+    assert ["1", "%", "2", "176", f"{(2 << 20) - 176:,}"] in lines
+    assert ["0x1000", "64", "0.0", "4", "4", "of", "16"] in lines
+    assert any(line[:4] == ["0x1000", "4", "64", "0x1030"] for line in lines)
+
+
+@pytest.mark.parametrize("shown", [30, 4, 0])
+def test_instances_add_up(shown: int, rng: random.Random) -> None:
+    """Sizes and buffers, what is not listed included; a text or a dash."""
+    rows = [Instance(4096 + i, "m.T", rng.randrange(1, 999), rng.randrange(999), None) for i in range(30)]
+    rows[0].text = "T(1)"
+    sums = [sum(getattr(row, key) for row in rows) for key in ("size", "buffers")]
+    text = instances.render(Instances(rows[:shown], 30, *sums), EXACT)
+    for title in ("size", "buffers"):
+        adds_up(text, title)
+    assert ("T(1)" in text) == bool(shown) and "30 objects hold" in text
+
+
+def test_no_instances() -> None:
+    """A sentence, and no empty table."""
+    assert instances.render(Instances([], 0, 0, 0), Style()).startswith("No object is of a type")
+    empty = PyObjects([], Count(0, 0, 0), Tally(5, 500), Tally(0, 0), Tally(7, 700))
+    assert pyobjects.render(empty, Style(), 0, some=True).startswith("No type's name matches")
+
+
+def test_text_of_an_object_keeps_its_blanks() -> None:
+    """Two blanks in a str are two; what would move a terminal's cursor is a question mark."""
+    mapping = AtMapping(4096, 8192, "rw-p", "", "other")
+    answer = At(mapping, None, Object(4112, "str", 64, "'a  b\x1b'"), None)
+    assert "str: 'a  b?'" in at.render(answer, Style(), 4112)
 
 
 @pytest.mark.parametrize("shown", [30, 7])

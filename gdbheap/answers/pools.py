@@ -2,34 +2,153 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+from gdbheap import _native
+from gdbheap.answers.describing import describe_blocks
 from gdbheap.heap import Heap
+from gdbheap.objects.repr import BRIEF
+
+PERCENTS = (1, 10, 25, 50, 75, 100)
+MOST_ARENAS = 5
+MOST_PINS = 5
+MOST_BLOCKS = 20_000
+_PLACE = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
 class PoolClass:
-    """One size class: block size in bytes, pools that are not empty, blocks in use, blocks available in those pools."""
+    """One size class: block size in bytes, pools that are not empty, blocks in use, blocks available in those pools.
+
+    ``arenas`` have blocks of it; ``alone`` of them hold no other blocks, and these ``alone_blocks``. With detail:
+    ``told`` objects tell their size, ``asked`` is what they asked for, ``wasted`` what they got beyond that."""
 
     size: int
     pools: int
     used: int
     free: int
+    arenas: int = 0
+    alone: int = 0
+    alone_blocks: int = 0
+    told: int | None = None
+    asked: int | None = None
+    wasted: int | None = None
+
+
+@dataclass(frozen=True)
+class Fill:
+    """The arenas whose used bytes are at most ``percent`` of the arena, and more than the row before says: their
+    number and those bytes."""
+
+    percent: int
+    arenas: int
+    used: int
+
+
+@dataclass(frozen=True)
+class ClassShare:
+    """What a size class has in one arena: block size, pools, blocks in use."""
+
+    size: int
+    pools: int
+    used: int
+
+
+@dataclass(frozen=True)
+class Pin:
+    """Used blocks that are the same thing: what, how many, their bytes; the first one's address, and a short text if it
+    is an object that has one."""
+
+    what: str
+    blocks: int
+    bytes: int
+    address: int
+    text: str | None
+
+
+@dataclass(frozen=True)
+class ArenaUse:
+    """An arena that holds blocks: its used ``bytes`` and ``blocks``, by size class, and with detail what holds the
+    most of them, of the first 20,000 blocks."""
+
+    index: int
+    address: int
+    blocks: int
+    bytes: int
+    classes: list[ClassShare]
+    pins: list[Pin]
 
 
 @dataclass(frozen=True)
 class Pools:
-    """The answer of ``heap pools``; ``free_pools`` are ``sys._debugmallocstats()``' "unused pools"."""
+    """The answer of ``heap pools``; ``free_pools`` are ``sys._debugmallocstats()``' "unused pools". ``emptiest`` are
+    the arenas with the fewest used bytes."""
 
     arena_size: int
     pool_size: int
     arenas: int
     free_pools: int
     classes: list[PoolClass]
+    fill: list[Fill] = field(default_factory=list)
+    emptiest: list[ArenaUse] = field(default_factory=list)
 
 
-def pools(heap: Heap) -> Pools:
-    """Every size class that has pools, by size. Raises NotAPython or Unsupported."""
+def pools(heap: Heap, detail: bool = False) -> Pools:
+    """Every size class that has pools, by size. ``detail``: also what objects asked for, and what pins arenas.
+
+    Raises NotAPython or Unsupported."""
     python = heap.python
-    rows = [PoolClass(*row) for row in python.pools.classes()]
-    return Pools(python.arena_size, python.pool_size, len(python.arenas), python.free_pools, rows)
+    spread, fill, emptiest = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)
+    spreads = {size: rest for size, *rest in spread}
+    asked = _asked(heap) if detail else {}
+    rows = [PoolClass(*row, *spreads[row[0]], *asked.get(row[0], _unknown(asked))) for row in python.pools.classes()]
+    uses = [_use(row) for row in emptiest]
+    if detail:
+        uses = _with_pins(heap, uses)
+    fills = [Fill(*row) for row in fill]
+    return Pools(python.arena_size, python.pool_size, len(python.arenas), python.free_pools, rows, fills, uses)
+
+
+def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:
+    return (0, 0, 0) if asked else (None, None, None)
+
+
+def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
+    """(objects that tell their size, bytes asked for, bytes beyond that) of each size class."""
+    objects = heap.objects_or_none
+    if objects is None:
+        return {}
+    rows = objects.asked_sizes(set(heap.census().contested), heap.classifying)
+    return {size: (count, asked, count * size - asked) for size, count, asked in rows}
+
+
+def _use(row: tuple[int, int, int, list[tuple[int, int, int]]]) -> ArenaUse:
+    index, address, size, shares = row
+    classes = [ClassShare(*share) for share in shares]
+    return ArenaUse(index, address, sum(share.used for share in classes), size, classes, [])
+
+
+def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
+    """The same arenas with what holds them; all blocks are described at once."""
+    space, native = heap.target.space, heap.python.pools
+    blocks = [_native.used_blocks(space, native, use.address, MOST_BLOCKS) for use in uses]
+    words = describe_blocks(heap, [block for found in blocks for block in found])
+    return [replace(use, pins=_pins(heap, found, words)) for use, found in zip(uses, blocks)]
+
+
+def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, str]) -> list[Pin]:
+    """What holds the most bytes of an arena: blocks that are the same but for their owner's address."""
+    alike: dict[str, list[tuple[int, int]]] = {}
+    for block in blocks:
+        alike.setdefault(_PLACE.sub("", words[block[0]]), []).append(block)
+    sizes = {what: sum(size for _, size in found) for what, found in alike.items()}
+    largest = sorted(alike, key=lambda what: (-sizes[what], what))[:MOST_PINS]
+    return [Pin(what, len(alike[what]), sizes[what], *_first(heap, alike[what][0])) for what in largest]
+
+
+def _first(heap: Heap, block: tuple[int, int]) -> tuple[int, str | None]:
+    objects = heap.objects_or_none
+    found = objects.objects_in([block])[0] if objects is not None else None
+    return block[0], objects.text(found, BRIEF) if objects is not None and found is not None and found.alive else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from gdbheap.heap import Heap
 
@@ -49,8 +50,8 @@ class PyObjects:
     other_chunks: Tally
 
 
-def pyobjects(heap: Heap) -> PyObjects:
-    """A row for each type name. Raises NotAPython or Unsupported."""
+def pyobjects(heap: Heap, pattern: str | None = None) -> PyObjects:
+    """A row for each type name that matches ``pattern``, and the total of those. Raises NotAPython or Unsupported."""
     names = heap.objects.names
     census = heap.census()
     sums: dict[str, list[int]] = {}
@@ -61,6 +62,7 @@ def pyobjects(heap: Heap) -> PyObjects:
             row[place] += value
         idle = [idle[0] + idle_count, idle[1] + idle_size]
     types = [TypeRow(name, *row) for name, row in sums.items() if row[0] or row[2]]
+    types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
     total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers")))
     in_pools, in_chunks, in_mapped = census.unclassified

@@ -11,9 +11,10 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
-from gdbheap.objects.contents import short_text
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import ROLES, Family, families
+from gdbheap.objects.repr import Limits, Repr
+from gdbheap.objects.sizing import sizing
 from gdbheap.objects.slabs import Slab, slab
 
 SAMPLED_POOLS = 16
@@ -95,6 +96,7 @@ class Objects:
         blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), SHORTENED)
         self.layout = self._prove(blank, facts)
         self.names = TypeNames(self.target.space, release)
+        self.repr = Repr(self.target.space, release, self.names)
         self._owners: dict[int, Owner | None] = {}
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
@@ -157,6 +159,24 @@ class Objects:
         space = self.target.space
         return _native.list_objects(space, self._chunks, self.layout, kinds, wanted, progress)
 
+    def instances(
+        self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
+    ) -> tuple[int, int, int, list[tuple[int, int, int, int]]]:
+        """Live objects of the types at ``kinds``, which have their places in the alphabet: how many, their bytes,
+        their buffers', and the first ``top`` in ``order`` as (address, type, size of its block, of the blocks that its
+        fields own). ``without``: blocks that only look like objects."""
+        space, pools = self.target.space, self.python.pools
+        mapped = sorted(self._mapped)
+        return _native.list_instances(
+            space, self._chunks, pools, mapped, self.layout, kinds, without, order, top, progress
+        )
+
+    def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[tuple[int, int, int]]:
+        """Of each of pymalloc's size classes: (block size, live objects that tell their size, bytes they asked for)."""
+        return _native.asked_sizes(
+            self.target.space, self._chunks, self.python.pools, self.layout, sizing(self.release), without, progress
+        )
+
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:
         """The owner of each block that is a buffer (user addresses); takes a census for those not yet known."""
         missing = [block for block in blocks if block not in self._owners]
@@ -164,10 +184,9 @@ class Objects:
             self.census(missing, progress)
         return {block: self._owners[block] for block in blocks}
 
-    def text(self, found: Found) -> str | None:
-        """A bounded repr of an object; None for types whose contents are not shown."""
-        flags = self.names.flags(found.type_address)
-        return short_text(self.target.space, self.release, found.address, flags, found.type)
+    def text(self, found: Found, limits: Limits | None = None) -> str | None:
+        """A bounded repr of an object; None when no more than its type is known of it."""
+        return self.repr.text(found.address, limits or Limits())
 
 
 def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:

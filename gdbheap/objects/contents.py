@@ -1,4 +1,4 @@
-"""Reading Python objects from memory, without running anything: str, dict, and a short text of simple ones.
+"""Reading Python objects from memory, without running anything: the characters of a str, the entries of a dict.
 
 Everything is bounded; what does not look like the object it should be is None, never a guess.
 """
@@ -8,53 +8,71 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from gdbheap._native import Space
 from gdbheap.errors import Fault
-from gdbheap.layout.cpython import (
-    FLAG_BYTES,
-    FLAG_DICT,
-    FLAG_INT,
-    FLAG_LIST,
-    FLAG_TUPLE,
-    FLAG_UNICODE,
-    OB_SIZE,
-    Release,
-)
+from gdbheap.layout.cpython import Release
 from gdbheap.objects import python2
+from gdbheap.objects.memory import Memory
 
 LONGEST_TEXT = 200
 MOST_ENTRIES = 1 << 20
-MOST_DIGITS = 1 << 10
+ENTRIES_AT_ONCE = 64
 COMPACT, ASCII = 1 << 5, 1 << 6
-ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
-DIGIT_BITS = 30
+WIDTHS = {1: "B", 2: "H", 4: "I"}
+WIDE = 4
 
 
-def read_str(space: Space, release: Release, address: int, limit: int = LONGEST_TEXT) -> str | None:
+def read_str(space: Memory, release: Release, address: int, limit: int = LONGEST_TEXT) -> str | None:
     """The first ``limit`` characters of the ``str`` at ``address``; None when it is not to be read or is none."""
     try:
         if release.get("unicode_state") is None:
             return python2.read_unicode(space, release, address, limit)
-        length = space.u64(address + release["unicode_length"])
-        state = space.u32(address + release["unicode_state"])
-        kind = state >> 2 & 7
-        if kind not in ENCODINGS or length > 1 << 40:
+        found = _characters(space, release, address)
+        if found is None:
             return None
-        data = _data_address(space, release, address, state)
-        raw = space.read(data, min(length, limit) * kind)
+        data, width, length = found
+        count = min(length, limit)
+        raw = space.read(data, count * width)
     except Fault:
         return None
-    return raw.decode(ENCODINGS[kind], "replace")
+    try:
+        # Two surrogates side by side are two characters here.
+        codes = raw if width == 1 else struct.unpack(f"<{count}{WIDTHS[width]}", raw)
+        return "".join(map(chr, codes))
+    except ValueError:
+        return None
 
 
-def _data_address(space: Space, release: Release, address: int, state: int) -> int:
-    """Compact strings carry their characters behind the header; others point to them (PEP 393)."""
+def str_length(space: Memory, release: Release, address: int) -> int:
+    """The characters of the ``str`` at ``address``; 0 when it is none. Raises Fault."""
+    if release.get("unicode_state") is None:
+        return _plausible(space.u64(address + release["unicode_length"]))
+    found = _characters(space, release, address)
+    return found[2] if found is not None else 0
+
+
+def _characters(space: Memory, release: Release, address: int) -> tuple[int, int, int] | None:
+    """Where a str's characters lie, the width of one and how many there are (PEP 393); None when it is no str.
+
+    Compact strings carry them behind the header, others point to them; up to 3.11 one that was not made ready has
+    wide characters only."""
+    length = space.u64(address + release["unicode_length"])
+    state = space.u32(address + release["unicode_state"])
+    width = state >> 2 & 7
+    wide = release.get("unicode_wstr")
+    if width == 0 and wide is not None and not state & COMPACT:
+        return space.u64(address + wide), WIDE, _plausible(space.u64(address + release["unicode_wstr_length"]))
+    if width not in WIDTHS or length > 1 << 40:
+        return None
     if not state & COMPACT:
-        return space.u64(address + release["unicode_data"])
-    return address + release["sizeof_ascii" if state & ASCII else "sizeof_compact"]
+        return space.u64(address + release["unicode_data"]), width, length
+    return address + release["sizeof_ascii" if state & ASCII else "sizeof_compact"], width, length
 
 
-def read_name(space: Space, release: Release, address: int, limit: int) -> str | None:
+def _plausible(length: int) -> int:
+    return length if length <= 1 << 40 else 0
+
+
+def read_name(space: Memory, release: Release, address: int, limit: int) -> str | None:
     """The identifier at ``address``: a ``str``, which in Python 2 is a byte string."""
     if release.get("unicode_state") is not None:
         return read_str(space, release, address, limit)
@@ -64,23 +82,53 @@ def read_name(space: Space, release: Release, address: int, limit: int) -> str |
         return None
 
 
-def dict_items(space: Space, release: Release, address: int) -> Iterator[tuple[int, int]]:
-    """(key, value) addresses of the combined-table dict at ``address``. Raises Fault."""
+def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[int, int]]:
+    """(key, value) addresses of the dict at ``address``, in its order. Raises Fault."""
     if release.get("ma_table") is not None:
-        yield from python2.dict_items(space, release, address)
-        return
+        return python2.dict_items(space, release, address)
     keys = space.u64(address + release["ma_keys"])
-    entries = space.u64(keys + release["dk_nentries"])
-    start, general = _entries(space, release, keys)
-    size = 24 if general else 16
-    raw = space.read(start, min(entries, MOST_ENTRIES) * size)
-    for entry in struct.iter_unpack("<QQQ" if general else "<QQ", raw):
-        key, value = entry[-2:]
-        if key and value:
-            yield key, value
+    values = space.u64(address + release["ma_values"])
+    if values:
+        return shared_items(space, release, keys, values)
+    return ((key, value) for key, value in _entries(space, release, keys) if key and value)
 
 
-def _entries(space: Space, release: Release, keys: int) -> tuple[int, bool]:
+def shared_items(space: Memory, release: Release, keys: int, values: int) -> Iterator[tuple[int, int]]:
+    """The same for values of their own at ``values`` whose ``keys`` are shared (PEP 412), in the order they came in."""
+    header = release.get("values_header")
+    if header is None:
+        for index, (key, _none) in enumerate(_entries(space, release, keys)):
+            value = space.u64(values + 8 * index)
+            if key and value:
+                yield key, value
+        return
+    names = [key for key, _none in _entries(space, release, keys, 256)]
+    for index in _insertion_order(space, values, header):
+        value = space.u64(values + header + 8 * index)
+        if index < len(names) and names[index] and value:
+            yield names[index], value
+
+
+def _insertion_order(space: Memory, values: int, header: int) -> bytes:
+    """Indices of the values that are there: before them in 3.11 and 3.12, downwards; behind them since 3.13."""
+    if not header:
+        used = space.read(values - 2, 1)[0]
+        return space.read(values - 2 - used, used)[::-1]
+    capacity, used = space.read(values, 2)
+    return space.read(values + header + 8 * capacity, min(used, capacity))
+
+
+def _entries(space: Memory, release: Release, keys: int, most: int = MOST_ENTRIES) -> Iterator[tuple[int, int]]:
+    """(key, value) of the first ``most`` entries of a keys object, zero where there is none."""
+    count = min(space.u64(keys + release["dk_nentries"]), most)
+    start, general = _entries_start(space, release, keys)
+    layout = struct.Struct("<8xQQ" if general else "<QQ")
+    for first in range(0, count, ENTRIES_AT_ONCE):
+        size = min(ENTRIES_AT_ONCE, count - first) * layout.size
+        yield from layout.iter_unpack(space.read(start + first * layout.size, size))
+
+
+def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, bool]:
     """Where a keys object's entries start, and whether they hold the hash too (kind 0, and all up to 3.10)."""
     indices = keys + release["dk_indices"]
     if release.get("dk_kind") is not None:
@@ -91,7 +139,7 @@ def _entries(space: Space, release: Release, keys: int) -> tuple[int, bool]:
     return indices + size * width, True
 
 
-def dict_lookup(space: Space, release: Release, address: int, name: str, known: set[int]) -> int | None:
+def dict_lookup(space: Memory, release: Release, address: int, name: str, known: set[int]) -> int | None:
     """The value of the str key ``name``; ``known`` keeps addresses of equal keys (interned) between calls."""
     others: list[tuple[int, int]] = []
     for key, value in dict_items(space, release, address):
@@ -103,43 +151,3 @@ def dict_lookup(space: Space, release: Release, address: int, name: str, known: 
             known.add(key)
             return value
     return None
-
-
-def short_text(space: Space, release: Release, address: int, flags: int, type_name: str) -> str | None:
-    """A bounded repr of the object at ``address`` whose type has ``flags``: values of str, bytes, int and float,
-    lengths of containers. None when it cannot be read."""
-    try:
-        if flags & FLAG_UNICODE:
-            text = read_str(space, release, address)
-            return None if text is None else _cut(repr(text), space.u64(address + release["unicode_length"]))
-        if flags & FLAG_BYTES:
-            size = space.u64(address + OB_SIZE)
-            return _cut(repr(space.read(address + release["bytes_data"], min(size, LONGEST_TEXT))), size)
-        if flags & FLAG_INT:
-            return _int_text(space, release, address)
-        if type_name == "float":
-            return repr(struct.unpack("<d", space.read(address + 16, 8))[0])
-        if flags & (FLAG_LIST | FLAG_TUPLE | FLAG_DICT):
-            count = space.u64(address + OB_SIZE)
-            return f"{count} {'entries' if flags & FLAG_DICT else 'items'}"
-    except Fault:
-        return None
-    return None
-
-
-def _cut(text: str, length: int) -> str:
-    return text if length <= LONGEST_TEXT else f"{text}… ({length} in all)"
-
-
-def _int_text(space: Space, release: Release, address: int) -> str | None:
-    """Digits of 30 bits; the count and the sign are in ob_size up to 3.11, in lv_tag since 3.12."""
-    (tag,) = struct.unpack("<q", space.read(address + OB_SIZE, 8))
-    if release.get("lv_tag") is None:
-        count, sign = abs(tag), -1 if tag < 0 else 1
-    else:
-        count, sign = tag >> 3, 1 - (tag & 3)
-    if count > MOST_DIGITS:
-        return f"an integer of {count * DIGIT_BITS} bits"
-    digits = struct.unpack(f"<{count}I", space.read(address + release["ob_digit"], 4 * count))
-    value = sign * sum(digit << (DIGIT_BITS * place) for place, digit in enumerate(digits))
-    return hex(value) if count > 8 else str(value)

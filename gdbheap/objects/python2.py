@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from gdbheap._native import Space
 from gdbheap.layout.cpython import OB_SIZE, Release
+from gdbheap.objects.memory import Memory
 
 MOST_SLOTS = 1 << 20
 MOST_CHARACTERS = 1 << 40
 
 
-def read_bytes(space: Space, release: Release, address: int, limit: int) -> str | None:
+def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
     """The first ``limit`` bytes of the byte string at ``address`` as text; None when it is none. Raises Fault."""
     size = space.u64(address + OB_SIZE)
     if size > MOST_CHARACTERS:
@@ -20,7 +20,7 @@ def read_bytes(space: Space, release: Release, address: int, limit: int) -> str 
     return space.read(address + release["bytes_data"], min(size, limit)).decode("utf-8", "replace")
 
 
-def dict_items(space: Space, release: Release, address: int) -> Iterator[tuple[int, int]]:
+def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[int, int]]:
     """(key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot. Raises
     Fault."""
     table = space.u64(address + release["ma_table"])
@@ -30,7 +30,7 @@ def dict_items(space: Space, release: Release, address: int) -> Iterator[tuple[i
             yield key, value
 
 
-def read_unicode(space: Space, release: Release, address: int, limit: int) -> str | None:
+def read_unicode(space: Memory, release: Release, address: int, limit: int) -> str | None:
     """The first ``limit`` characters of the ``unicode`` at ``address``; None when it is none. Raises Fault.
 
     Builds differ in their width (``--enable-unicode``): a unit above 0xFFFF after every unit would be no character.

@@ -22,8 +22,13 @@ def render(answer: At, style: Style, address: int) -> str:
         ("block", answer.block and _block(answer.block, address, style)),
         ("mapping", _mapping(answer.mapping, style)),
     )
-    lines = [f"  {title:<8} {one_line(text)}" for title, text in known if text]
+    lines = [f"  {title:<8} {_printable(text)}" for title, text in known if text]
     return "\n".join([style.heading(_sentence(answer, address)), *lines])
+
+
+def _printable(text: str) -> str:
+    """The text with its blanks as they are: those in a str are its own."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _sentence(answer: At, address: int) -> str:
@@ -40,7 +45,7 @@ def _sentence(answer: At, address: int) -> str:
 
 def _object(found: Object, style: Style) -> str:
     text = f": {found.text}" if found.text else ""
-    return f"{address_text(found.address)}, {style.bytes(found.size)}, {found.type}{text}"
+    return f"{address_text(found.address)}, {style.bytes(found.size)}, {one_line(found.type)}{text}"
 
 
 def _owner(owner: Owner) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import count_text
+from gdbheap.report.numbers import address_text, count_text, share_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.pools import PoolClass, Pools
+    from gdbheap.answers.pools import ArenaUse, Pin, PoolClass, Pools
 
 __all__ = ["render"]
 
@@ -18,14 +18,28 @@ COLUMNS = (
     Column("free bytes"), Column("held"), SHARE,
 )  # fmt: skip
 
+ASKED = (
+    Column("block size"), Column("objects"), Column("asked for"), Column("handed out"), Column("wasted"),
+    Column("%wasted"), Column("arenas"), Column("alone in"), Column("with blocks"),
+)  # fmt: skip
+FILL = (Column("filled to"), Column("arenas"), Column("used"), Column("not used"))
+EMPTIEST = (Column("arena"), Column("used"), Column("%used"), Column("blocks"), Column("blocks by size", True))
+PINS = (
+    Column("arena"), Column("blocks"), Column("bytes"), Column("first at"), Column("what", True),
+)  # fmt: skip
+NEARLY_EMPTY = 25
 
-def render(answer: Pools, whole: Pools, style: Style) -> str:
-    """A row a size class and the free pools; ``whole`` is the answer before size classes were left out."""
+
+def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> str:
+    """A row a size class and the free pools; ``whole`` is the answer before size classes were left out. ``detail``:
+    what objects asked for, how full the arenas are, and what is in the emptiest."""
     rows = [_row(row, answer.pool_size, style) for row in answer.classes]
     if len(whole.classes) > len(answer.classes):
         rows.append(_rest(answer, whole, style))
     rows.append(_free_pools(whole, style))
-    return join(table(COLUMNS, rows, style, _total(whole, style)), style.filled(_sentence(whole, style)))
+    details = (_asked(answer, style), _fill(whole, style), _emptiest(whole, style), _pins(whole, style))
+    sentence = style.filled(f"{_sentence(whole, style)} {_sparse(whole, style)}".strip())
+    return join(table(COLUMNS, rows, style, _total(whole, style)), sentence, *(details if detail else ()))
 
 
 def _cells(name: str, classes: list[PoolClass], pool_size: int, style: Style) -> list[str]:
@@ -73,3 +87,66 @@ def _sentence(answer: Pools, style: Style) -> str:
         f"{style.bytes(free)} in free blocks of pools that are partly used, {style.bytes(empty)} in free pools. "
         "An arena goes back to the kernel only when every one of its pools is free."
     )
+
+
+def _sparse(answer: Pools, style: Style) -> str:
+    """How many arenas are nearly empty: these are what pymalloc has for holes."""
+    rows = [row for row in answer.fill if row.percent <= NEARLY_EMPTY]
+    arenas, used = sum(row.arenas for row in rows), sum(row.used for row in rows)
+    if not arenas:
+        return ""
+    held = "1 arena is" if arenas == 1 else f"{arenas:,} arenas are"
+    return (
+        f"{held} at most {NEARLY_EMPTY} % full and held by {style.bytes(used)} in use: 'heap pools --detail' says by "
+        "what."
+    )
+
+
+def _asked(answer: Pools, style: Style) -> str:
+    """What objects that tell their size asked for, and in how many arenas a size class has blocks, or alone has."""
+    return table(ASKED, [_asked_row(row, style) for row in answer.classes], style)
+
+
+def _asked_row(row: PoolClass, style: Style) -> list[str]:
+    arenas = [count_text(row.arenas), count_text(row.alone), count_text(row.alone_blocks) if row.alone else "-"]
+    if row.told is None or row.asked is None or row.wasted is None:
+        return [count_text(row.size), "?", "?", "?", "?", "?", *arenas]
+    sizes = [style.size(size) for size in (row.asked, row.asked + row.wasted, row.wasted)]
+    return [
+        count_text(row.size), count_text(row.told), *sizes, share_text(row.wasted, row.asked + row.wasted), *arenas,
+    ]  # fmt: skip
+
+
+def _fill(answer: Pools, style: Style) -> str:
+    rows = [
+        [f"{row.percent} %", count_text(row.arenas), style.size(row.used),
+         style.size(row.arenas * answer.arena_size - row.used)]
+        for row in answer.fill
+    ]  # fmt: skip
+    return table(FILL, rows, style)
+
+
+def _emptiest(answer: Pools, style: Style) -> str:
+    return table(EMPTIEST, [_emptiest_row(use, answer.arena_size, style) for use in answer.emptiest], style)
+
+
+def _emptiest_row(use: ArenaUse, arena_size: int, style: Style) -> list[str]:
+    sizes = ", ".join(f"{share.used:,} of {share.size}" for share in use.classes)
+    share = share_text(use.bytes, arena_size)
+    return [address_text(use.address), style.size(use.bytes), share, count_text(use.blocks), sizes]
+
+
+def _pins(answer: Pools, style: Style) -> str:
+    rows = [
+        [
+            address_text(use.address), count_text(pin.blocks), style.size(pin.bytes), address_text(pin.address),
+            _what(pin),
+        ]
+        for use in answer.emptiest
+        for pin in use.pins
+    ]  # fmt: skip
+    return table(PINS, rows, style) if rows else ""
+
+
+def _what(pin: Pin) -> str:
+    return pin.what if pin.text is None else f"{pin.what}: {pin.text}"

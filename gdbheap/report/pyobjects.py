@@ -18,13 +18,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def render(answer: PyObjects, style: Style, cut: int = 0) -> str:
-    """A row a type, the types that are not listed as one row, the total; then what is outside of it."""
+def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) -> str:
+    """A row a type, the types that are not listed as one row, the total; then what is outside of it, unless only
+    ``some`` types were asked for."""
+    if some and not answer.types:
+        return style.filled("No type's name matches; 'heap pyobjects' lists them.")
     rows = [_row(row, style) for row in answer.types]
     if cut:
         rows.append(_rest(answer, cut, style))
     total = _cells(answer.total.count, answer.total.bytes, answer.total.buffers, "total", style)
-    sentences = (_sentence(answer, style), _beside(answer, style))
+    sentences = (_sentence(answer, style), "" if some else _beside(answer, style))
     return join(table(COLUMNS, rows, style, total), *map(style.filled, sentences))
 
 

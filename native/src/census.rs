@@ -426,7 +426,7 @@ const CLAIMS_AT_ONCE: usize = 512;
 
 /// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
 #[inline(always)]
-fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, head: &[u8]) -> Option<u64> {
+pub fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, head: &[u8]) -> Option<u64> {
     if claim.mask != 0 && (crate::u32_at(head, claim.test_at) & claim.mask == claim.value) != claim.equal {
         return None;
     }
@@ -453,6 +453,8 @@ pub struct Census {
     unclassified: Vec<(u64, u64)>,
     /// Of the watched blocks: `(block, owner's address, owner's type, role)`.
     owners: Vec<(u64, u64, u64, u8)>,
+    /// Buffers that look like objects, by user address.
+    contested: Vec<u64>,
 }
 
 fn jobs_for(heaps: &Heaps<'_>) -> (Vec<Job>, u64) {
@@ -505,6 +507,7 @@ pub fn take_census(
     }
     drop(workers);
     settle_contested(&heaps, &layout, &mut rows, &mut tallies);
+    let contested = heaps.contested().into_iter().map(|(_, address, _)| address).collect();
     let unclassified = tallies.unclassified();
     let pair = |tally: &Tally| (tally.count, tally.bytes);
     Ok(Census {
@@ -512,6 +515,7 @@ pub fn take_census(
         used: tallies.used.iter().map(pair).collect(),
         unclassified: unclassified.iter().map(pair).collect(),
         owners,
+        contested,
     })
 }
 

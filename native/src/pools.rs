@@ -469,7 +469,7 @@ impl Pools {
         }
     }
 
-    fn parts_of_pool(
+    pub fn parts_of_pool(
         &self,
         space: &Space,
         pool: &Pool,

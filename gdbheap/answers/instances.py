@@ -1,0 +1,49 @@
+"""Which objects of a type are there?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gdbheap.heap import Heap
+from gdbheap.objects.repr import BRIEF
+
+MOST_TEXTS = 10_000
+ORDERS = ("together", "bytes", "buffers", "type", "address")
+
+
+@dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
+class Instance:
+    """One live object: its address, its type, the size of its own block with all headers, of the blocks that its fields
+    own, and a short text; None when it tells no more than its type, or is further down than MOST_TEXTS."""
+
+    address: int
+    type: str
+    size: int
+    buffers: int
+    text: str | None
+
+
+@dataclass(frozen=True)
+class Instances:
+    """The answer of ``heap pyobjects --list``; the sums are over all that match, also when the list is cut."""
+
+    objects: list[Instance]
+    count: int
+    bytes: int
+    buffers: int
+
+
+def instances(heap: Heap, pattern: str | None, order: str = "together", top: int | None = None) -> Instances:
+    """The live objects of types whose names match ``pattern`` (None: all), the first ``top`` in one of ORDERS.
+
+    Raises NotAPython or Unsupported."""
+    objects, census = heap.objects, heap.census()
+    names = {row[0]: objects.names.name(row[0]) for row in census.rows}
+    matching = sorted((name, kind) for kind, name in names.items() if pattern is None or fnmatchcase(name, pattern))
+    kinds = {kind: place for place, (_name, kind) in enumerate(matching)}
+    count, size, buffers, rows = objects.instances(kinds, set(census.contested), order, top, heap.classifying)
+    found = [Instance(address, names[kind], own, owned, None) for address, kind, own, owned in rows]
+    for instance in found[:MOST_TEXTS]:
+        instance.text = objects.repr.text(instance.address, BRIEF)
+    return Instances(found, count, size, buffers)

@@ -1,0 +1,123 @@
+"""An instance's attributes: in a dict, in values before or behind the object, in slots."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from gdbheap._native import Space
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import (
+    FLAG_MANAGED_DICT,
+    OB_SIZE,
+    TP_BASE,
+    TP_BASICSIZE,
+    TP_DICTOFFSET,
+    TP_FLAGS,
+    TP_ITEMSIZE,
+    TP_MEMBERS,
+    Release,
+)
+from gdbheap.objects.contents import dict_items, read_name, shared_items
+from gdbheap.objects.memory import Memory
+
+MOST_BASES = 32
+MOST_MEMBERS = 64
+LONGEST_NAME = 100
+# struct PyMemberDef {const char *name; int type; Py_ssize_t offset; int flags; const char *doc;}
+MEMBER = struct.Struct("<Qi4xq16x")
+OBJECT_MEMBERS = (6, 16)
+"""T_OBJECT and T_OBJECT_EX: the member is a pointer to an object."""
+Slot = tuple[str, int]
+
+
+class Attributes:
+    """Finds attributes; what classes say of their slots is read once for each class."""
+
+    def __init__(self, space: Space, release: Release) -> None:
+        self._space = space
+        self._release = release
+        self._slots: dict[int, list[Slot]] = {}
+
+    def of(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[str, int]]:
+        """(name, value's address) of each attribute that is set of the instance of the class at ``kind``.
+
+        Raises Fault."""
+        for slot, offset in self._slots_of(kind):
+            value = memory.u64(address + offset)
+            if value:
+                yield slot, value
+        for key, value in self._own(memory, address, kind):
+            name = read_name(memory, self._release, key, LONGEST_NAME)
+            if name is not None:
+                yield name, value
+
+    def _own(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[int, int]]:
+        """(key, value) of what is in the instance's dict, or will be when somebody asks for it."""
+        release = self._release
+        where = release.get("managed_dict")
+        if where is None or not memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+            return self._in_dict(memory, _dict_place(memory, address, kind))
+        word = memory.u64(address + where)
+        keys = memory.u64(kind + release["ht_cached_keys"])
+        values = self._values(memory, address, kind, word)
+        if values:
+            return shared_items(memory, release, keys, values)
+        return dict_items(memory, release, word) if word else iter(())
+
+    def _in_dict(self, memory: Memory, place: int) -> Iterator[tuple[int, int]]:
+        found = memory.u64(place) if place else 0
+        return dict_items(memory, self._release, found) if found else iter(())
+
+    def _values(self, memory: Memory, address: int, kind: int, word: int) -> int:
+        """Where the values lie while there is no dict: behind the object (3.13), in a block that the word before the
+        dict's points to (3.11) or the dict's own word, marked (3.12); 0 when there is a dict."""
+        inline, before = self._release.get("flag_inline_values"), self._release.get("managed_values")
+        if inline is not None:
+            values = address + memory.u64(kind + TP_BASICSIZE)
+            # struct PyDictValues {uint8_t capacity, size, embedded, valid; PyObject *values[];}
+            usable = not word and memory.u64(kind + TP_FLAGS) & inline and memory.read(values, 4)[3]
+            return values if usable else 0
+        if before is not None:
+            return 0 if word else memory.u64(address + before)
+        return word + 1 if word & 1 else 0
+
+    def _slots_of(self, kind: int) -> list[Slot]:
+        if kind not in self._slots:
+            self._slots[kind] = self._read_slots(kind)
+        return self._slots[kind]
+
+    def _read_slots(self, kind: int) -> list[Slot]:
+        """Name and offset of each member that is an object, of the class and its bases, the bases' first."""
+        found: list[list[Slot]] = []
+        while kind and len(found) < MOST_BASES:
+            try:
+                found.append(list(self._members(self._space.u64(kind + TP_MEMBERS))))
+                kind = self._space.u64(kind + TP_BASE)
+            except Fault:
+                break
+        return list({offset: (name, offset) for slots in reversed(found) for name, offset in slots}.values())
+
+    def _members(self, table: int) -> Iterator[Slot]:
+        for place in range(MOST_MEMBERS if table else 0):
+            try:
+                name, code, offset = MEMBER.unpack(self._space.read(table + place * MEMBER.size, MEMBER.size))
+                if not name:
+                    return
+                text = self._space.cstring(name, LONGEST_NAME).decode("utf-8", "replace")
+            except Fault:
+                return
+            if code in OBJECT_MEMBERS and not text.startswith("__"):
+                yield text, offset
+
+
+def _dict_place(memory: Memory, address: int, kind: int) -> int:
+    """Where the pointer to the instance's dict lies, 0 when the class has none; counted from the end of an object of
+    variable size."""
+    offset, basic, item = (
+        struct.unpack("<q", memory.read(kind + field, 8))[0] for field in (TP_DICTOFFSET, TP_BASICSIZE, TP_ITEMSIZE)
+    )
+    if offset >= 0:
+        return address + offset if offset else 0
+    (size,) = struct.unpack("<q", memory.read(address + OB_SIZE, 8))
+    return int(address + -(-(basic + abs(size) * item) // 8) * 8 + offset)

@@ -1,0 +1,40 @@
+"""Where objects tell how large they are, for the native count of what they asked pymalloc for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.layout.cpython import FLAG_INT, FLAG_UNICODE, OB_SIZE, Release
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What the native count is told; see native/src/instances.rs."""
+
+    ob_size: int
+    tagged: bool
+    flag_int: int
+    flag_str: int
+    str_length: int
+    str_state: int
+    sizeof_ascii: int
+    sizeof_compact: int
+    flag_inline: int
+
+
+def sizing(release: Release) -> Sizing:
+    """Of one release."""
+    fields = ("unicode_length", "unicode_state", "sizeof_ascii", "sizeof_compact")
+    known = [release.get(name) for name in fields]
+    length, state, ascii_header, compact_header = (number or 0 for number in known)
+    return Sizing(
+        ob_size=OB_SIZE,
+        tagged=release.get("lv_tag") is not None,
+        flag_int=FLAG_INT,
+        flag_str=FLAG_UNICODE if None not in known else 0,
+        str_length=length,
+        str_state=state,
+        sizeof_ascii=ascii_header,
+        sizeof_compact=compact_header,
+        flag_inline=release.get("flag_inline_values") or 0,
+    )

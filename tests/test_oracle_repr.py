@@ -1,0 +1,148 @@
+"""The text of ``heap at`` against repr(), evaluated in the target itself, of random nested values."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import struct
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from library import heap_of
+from programs import FORMS, SOURCES, ask, running
+
+from gdbheap.objects.repr import BRIEF, Limits
+
+CUT = "…"
+WIDE = Limits(length=100_000, value=20_000, items=1000, depth=30, reads=100_000)
+LONGEST = 50_000
+SUPPORTED = range(8, 14)
+
+
+def _found() -> list[str]:
+    """Every CPython 3.8 to 3.13 below ~/.pyenv and in /usr/bin."""
+    paths = [*Path.home().glob(".pyenv/versions/*/bin/python3.*"), *Path("/usr/bin").glob("python3.*")]
+    named = {str(path): re.fullmatch(r"python3\.(\d+)", path.name) for path in paths}
+    return sorted(path for path, match in named.items() if match and int(match[1]) in SUPPORTED)
+
+
+PYTHONS = _found()
+every_python = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.replace("/bin/", " ").split("/")[-1])
+
+
+def program(python: str, name: str, *arguments: object) -> list[str]:
+    """Return the command that runs tests/programs/NAME.py."""
+    return [python, "-I", str(SOURCES / f"{name}.py"), *map(str, arguments)]
+
+
+def truth(directory: Path) -> list[tuple[int, str]]:
+    """Return (address, text) of what the program wrote."""
+    pairs = json.loads((directory / "truth").read_text())
+    return [(address, text) for address, text in pairs if len(text) < LONGEST]
+
+
+def texts(target: str, addresses: list[int], limits: Limits) -> list[str | None]:
+    """Return the text of the object at each address."""
+    with heap_of(target) as heap:
+        return [heap.objects.repr.text(address, limits) for address in addresses]
+
+
+def wrong(pairs: list[tuple[int, str]], found: list[str | None]) -> list[tuple[str, str, str | None]]:
+    """Return those that differ."""
+    return [(hex(a), text[:300], got and got[:300]) for (a, text), got in zip(pairs, found) if not same(text, got, a)]
+
+
+def same(text: str, found: str | None, address: int) -> bool:
+    """Return whether it is the very text; no text stands for one that tells no more than the type."""
+    return text == found if found is not None else re.fullmatch(rf"<\S+ object at {address:#x}>", text) is not None
+
+
+def values(python: str, rng: random.Random, directory: Path, count: int) -> list[str]:
+    """Return the command that holds random values."""
+    return program(python, "values", rng.getrandbits(32), count, directory / "truth")
+
+
+@every_python
+@pytest.mark.parametrize("form", FORMS)
+def test_texts_equal_repr(python: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """With wide limits nothing is cut, and every character is the target's own."""
+    with running(values(python, rng, tmp_path, 600), tmp_path) as target:
+        pairs = truth(tmp_path)
+        found = texts(target.as_form(form), [address for address, _ in pairs], WIDE)
+    assert len(pairs) > 500
+    assert wrong(pairs, found) == []
+    assert not any(CUT in text for text in found if text)
+
+
+@every_python
+def test_texts_of_other_things(python: str, rng: random.Random, tmp_path: Path) -> None:
+    """What is cut says how much it is; functions say where they are; strings that were never made ready are read."""
+    with running(program(python, "things", rng.getrandbits(32), tmp_path / "truth"), tmp_path) as target:
+        pairs = truth(tmp_path)
+        found = texts(str(target.pid), [address for address, _ in pairs], Limits())
+    assert wrong(pairs, found) == []
+
+
+@every_python
+def test_default_limits(python: str, rng: random.Random, tmp_path: Path) -> None:
+    """What is not cut is exact; no text is much longer than the limit; however few reads are allowed, there is one."""
+    with running(values(python, rng, tmp_path, 300), tmp_path) as target:
+        pairs = truth(tmp_path)
+        addresses = [address for address, _ in pairs]
+        for limits in (Limits(), BRIEF, Limits(reads=rng.randrange(60)), Limits(depth=rng.randrange(4))):
+            found = texts(str(target.pid), addresses, limits)
+            assert max(len(text) for text in found if text) < limits.length + 10 * limits.value + 200
+            whole = [(pair, text) for pair, text in zip(pairs, found) if text and CUT not in text]
+            assert wrong([pair for pair, _ in whole], [text for _, text in whole]) == []
+
+
+@every_python
+def test_the_command(python: str, rng: random.Random, tmp_path: Path) -> None:
+    """``heap at`` names the object and says its text, from a process."""
+    with running(values(python, rng, tmp_path, 60), tmp_path) as target:
+        pairs = truth(tmp_path)
+        answers = [(pair, ask("at", str(target.pid), hex(pair[0]))["object"]) for pair in rng.sample(pairs, 8)]
+    # Small numbers and classes of the interpreter are no blocks of an allocator's.
+    shown = [(pair, answer) for pair, answer in answers if answer]
+    assert shown
+    for (address, text), answer in shown:
+        assert answer["address"] == address
+        assert CUT in (answer["text"] or "") or same(text, answer["text"], address)
+
+
+def pooled(core: Path, addresses: list[int]) -> list[int]:
+    """Return those that lie in pools: beside others lie the types without which nothing is an object."""
+    with heap_of(str(core)) as heap:
+        return [address for address in addresses if heap.python.pools.find(heap.target.space, address)]
+
+
+def damage(core: Path, addresses: list[int], rng: random.Random) -> None:
+    """Overwrite words in and around the objects: with noise, with small numbers, with addresses of other objects."""
+    with core.open("rb") as file:
+        segments = [(s["p_vaddr"], s["p_filesz"], s["p_offset"]) for s in ELFFile(file).iter_segments("PT_LOAD")]
+    with core.open("r+b") as file:
+        for address in addresses:
+            place = address + 8 * rng.randrange(-4, 12)
+            offset = next((place - start + at for start, size, at in segments if start <= place < start + size), None)
+            if offset is not None:
+                word = rng.choice((rng.getrandbits(64), rng.randrange(100), rng.choice(addresses), 1 << 63, 0))
+                file.seek(offset)
+                file.write(struct.pack("<Q", word))
+
+
+@every_python
+def test_damaged_objects(python: str, rng: random.Random, tmp_path: Path) -> None:
+    """Torn objects have a text or none, whatever their fields hold; nothing is raised, nothing is endless."""
+    with running(values(python, rng, tmp_path, 600), tmp_path) as target:
+        pairs = truth(tmp_path)
+        core = target.gcore()
+        addresses = [address for address, _ in pairs]
+        before = texts(str(core), addresses, Limits())
+        damage(core, pooled(core, addresses), rng)
+    with heap_of(str(core)) as heap:
+        # The tables of types are learned from what is whole.
+        after = [heap.objects.repr.text(address) for address in addresses]
+    assert before != after
+    assert max(len(text) for text in after if text) < 4000
