@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     char line;
     if (argc != 2)
         return 2;
-    char *block = malloc(2000), *neighbour = malloc(2000);
+    char *block = malloc(2000), *volatile neighbour = malloc(2000);
     char *volatile end = block + malloc_usable_size(block);
     for (int i = 0; i < atoi(argv[1]); i++)
         pthread_create(&thread, NULL, be_busy, NULL);
