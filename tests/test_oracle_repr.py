@@ -112,6 +112,9 @@ def test_the_command(python: str, rng: random.Random, tmp_path: Path) -> None:
         assert CUT in (answer["text"] or "") or same(text, answer["text"], address)
 
 
+SMALLEST_POOL, POOL_HEADER = 4096, 48
+
+
 def pooled(core: Path, addresses: list[int]) -> list[int]:
     """Return those that lie in pools: beside others lie the types without which nothing is an object."""
     with heap_of(str(core)) as heap:
@@ -125,6 +128,8 @@ def damage(core: Path, addresses: list[int], rng: random.Random) -> None:
     with core.open("r+b") as file:
         for address in addresses:
             place = address + 8 * rng.randrange(-4, 12)
+            if place % SMALLEST_POOL < POOL_HEADER:
+                continue  # a pool's header is no object's
             offset = next((place - start + at for start, size, at in segments if start <= place < start + size), None)
             if offset is not None:
                 word = rng.choice((rng.getrandbits(64), rng.randrange(100), rng.choice(addresses), 1 << 63, 0))
