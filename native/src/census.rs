@@ -365,10 +365,19 @@ impl<'a> Worker<'a> {
         }
         row.live.add(size);
         if !self.types.kinds[number].claims.is_empty() {
-            let outer = self.types.layout.outer_hook(head);
-            self.claim_buffers(number, address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
+            self.claim_unhooked(number, address, size, head);
         }
         true
+    }
+
+    /// The same without the debug hook that may stand before the object's own.
+    #[inline(always)]
+    fn claim_unhooked(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
+        if self.types.layout.hook == 0 {
+            return self.claim_buffers(number, address, size, head);
+        }
+        let outer = self.types.layout.outer_hook(head);
+        self.claim_buffers(number, address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
     }
 
     /// Notes what the object claims; whether it gets it is decided in `settle_claims`.
@@ -506,8 +515,9 @@ pub fn take_census(
         owners.extend(worker.owners.iter().copied());
     }
     drop(workers);
-    settle_contested(&heaps, &layout, &mut rows, &mut tallies);
-    let contested = heaps.contested().into_iter().map(|(_, address, _)| address).collect();
+    let contested = heaps.contested();
+    settle_contested(&heaps, &contested, &layout, &mut rows, &mut tallies);
+    let contested = contested.into_iter().map(|(_, address, _)| address).collect();
     let unclassified = tallies.unclassified();
     let pair = |tally: &Tally| (tally.count, tally.bytes);
     Ok(Census {
@@ -527,12 +537,13 @@ fn flat((address, (flags, row)): (u64, (u64, Row))) -> FlatRow {
 /// What looked like an object but is a buffer stops being one.
 fn settle_contested(
     heaps: &Heaps<'_>,
+    contested: &[(usize, u64, u64)],
     layout: &TypeLayout,
     rows: &mut HashMap<u64, (u64, Row)>,
     tallies: &mut Domains,
 ) {
     let mut types = Types::new(heaps.space, heaps.chunks, layout);
-    for (domain, address, size) in heaps.contested() {
+    for &(domain, address, size) in contested {
         tallies.objects[domain].take(size);
         let mut head = [0; HEAD];
         let got = heaps.space.fill(address, &mut head[..HEAD.min(size as usize)]);

@@ -316,8 +316,10 @@ impl<'a> Types<'a> {
     /// An object on a free list has its type still, and a reference count of zero.
     #[inline(always)]
     pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        let outer = self.layout.outer_hook(head);
-        let (head, size) = (&head[outer..], size.saturating_sub(outer as u64));
+        if self.layout.hook != 0 {
+            let outer = self.layout.outer_hook(head);
+            return self.search_object(&head[outer..], size.saturating_sub(outer as u64));
+        }
         // Nearly every block is decided here, by what is remembered. The nearest object is the right one: a tuple whose
         // first item is a class looks like an instance of it, further in.
         for distance in [0, 16, 32] {
