@@ -35,16 +35,30 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Root:
+    """Blocks that no object owns, by the one whose pointers lead there: a library's static data, or the threads'."""
+
+    name: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``free_lists``: objects that the interpreter keeps for reuse, not alive. ``unclassified``: used pymalloc blocks that
-    are neither objects nor known buffers. ``other_chunks``: used glibc chunks that are neither.
+    ``used``: all used blocks of pymalloc and glibc's malloc; ``total``, ``free_lists``, ``interpreter``, ``roots``,
+    ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``: objects that the interpreter keeps for reuse, not
+    alive. ``interpreter``: its own tables and states. ``roots``: blocks to which others' data lead. ``unclassified``:
+    used pymalloc blocks of which nothing is known. ``other_chunks``: used glibc chunks of which nothing is known.
     """
 
     types: list[TypeRow]
     total: Count
+    used: Tally
     free_lists: Tally
+    interpreter: Tally
+    roots: list[Root]
     unclassified: Tally
     other_chunks: Tally
 
@@ -65,4 +79,7 @@ def pyobjects(heap: Heap) -> PyObjects:
     total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers")))
     in_pools, in_chunks, in_mapped = census.unclassified
     other = Tally(in_chunks[0] + in_mapped[0], in_chunks[1] + in_mapped[1])
-    return PyObjects(types, total, Tally(*idle), Tally(*in_pools), other)
+    used = Tally(*map(sum, zip(*census.used)))
+    roots = [Root(name, *row) for name, row in zip(heap.objects.roots.names[1:], census.roots[1:]) if row[0]]
+    roots.sort(key=lambda root: (-root.bytes, root.name))
+    return PyObjects(types, total, used, Tally(*idle), Tally(*census.roots[0]), roots, Tally(*in_pools), other)

@@ -29,8 +29,24 @@ ROLES = (
     "name",
     "state",
     "nodes",
+    "dimensions",
+    "structure",
 )
+REACHED = ROLES.index("structure")
+FOLLOWED = 1 << ROLES.index("state")
 ANY_WORD = 0xFFFFFFFF
+OWNDATA = 4
+
+# Types whose fields hold objects and plain values only, beside what the families say.
+CLOSED = (
+    "object", "int", "float", "complex", "str", "bytes", "bytearray", "tuple", "list", "dict", "set", "frozenset", "cell",
+    "function", "method", "builtin_function_or_method", "instancemethod", "slice", "range", "property", "staticmethod",
+    "classmethod", "generator", "coroutine", "async_generator", "wrapper_descriptor", "method_descriptor",
+    "classmethod_descriptor", "getset_descriptor", "member_descriptor", "method-wrapper", "mappingproxy", "BaseException",
+    "weakref", "weakref.ReferenceType", "list_iterator", "tuple_iterator", "dict_keyiterator", "enumerate", "zip", "map",
+    "datetime.date", "datetime.datetime", "datetime.time", "datetime.timedelta", "collections.defaultdict",
+    "functools.partial", "types.SimpleNamespace", "types.GenericAlias",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,12 +84,17 @@ def families(release: Release) -> list[Family]:
         Family(FLAG_TYPE, [], _type_claims(release)),
         Family(0, ["module"], [_claim(release["md_state"], "state")]),
         Family(0, ["array.array"], [_claim(24, "items")]),
-        Family(0, ["collections.OrderedDict"], [_claim(48, "nodes")]),
+        Family(0, ["numpy.ndarray"], _ndarray_claims()),
     ]
     if release.minor < 15:
         # Since 3.15 a bytearray's data is a bytes object.
         found.append(Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]))
     return found + _managed_values(release)
+
+
+def _ndarray_claims() -> list[Claim]:
+    """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
+    return [_claim(16, "data", test=64, mask=OWNDATA, value=OWNDATA), _claim(32, "dimensions")]
 
 
 def _dict_claims(release: Release) -> list[Claim]:

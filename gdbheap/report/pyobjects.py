@@ -61,6 +61,8 @@ def _sentence(answer: PyObjects, style: Style) -> str:
 
 def _beside(answer: PyObjects, style: Style) -> str:
     parts = (
+        ("blocks of the interpreter itself", answer.interpreter),
+        *[(f"blocks to which data of {root.name} lead", root) for root in answer.roots],
         ("used blocks whose contents are not known", answer.unclassified),
         ("objects on the interpreter's free lists", answer.free_lists),
         ("malloc's blocks that no object was found to own", answer.other_chunks),

@@ -8,11 +8,13 @@ pub mod bins;
 pub mod bits;
 pub mod census;
 pub mod chunks;
+pub mod heaps;
 pub mod listing;
 pub mod lists;
 pub mod looks;
 pub mod pages;
 pub mod pools;
+pub mod reach;
 pub mod scan;
 pub mod space;
 pub mod stop;
@@ -68,6 +70,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
     module.add_function(wrap_pyfunction!(census::vote_distances, module)?)?;
+    module.add_function(wrap_pyfunction!(census::sample_types, module)?)?;
     module.add_function(wrap_pyfunction!(census::read_once, module)?)?;
     Ok(())
 }

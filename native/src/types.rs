@@ -71,6 +71,15 @@ pub struct TypeLayout {
     /// A bit of flags whose types may be smaller than tp_basicsize (compact str).
     pub flag_no_minimum: u64,
     pub families: Vec<Family>,
+    pub tp_dealloc: u64,
+    /// The deallocator of classes that a class statement made: such a class adds nothing that is written in C.
+    pub class_dealloc: u64,
+    /// Names of types whose fields hold nothing but objects, plain values and what `families` says.
+    pub closed: Vec<String>,
+    /// Roles, as bits, of buffers that hold pointers to more than objects.
+    pub followed_roles: u32,
+    /// The role of a block that was reached by following pointers.
+    pub reached_role: u8,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
 }
@@ -84,6 +93,8 @@ pub struct Kind {
     /// The least size of a block that holds an object of it.
     pub least: u64,
     pub claims: Vec<PlacedClaim>,
+    /// Bytes of the object that may hold pointers to structures of C; 0 if none.
+    pub extent: u64,
 }
 
 /// A claim with its offsets counted from the start of the block.
@@ -236,7 +247,25 @@ impl<'a> Types<'a> {
         let pre = gc + extra;
         let least = if flags & layout.flag_no_minimum != 0 { pre + layout.ob_type + 8 } else { pre + basic };
         let claims = self.claims(address, flags).iter().filter_map(|claim| PlacedClaim::new(claim, pre)).collect();
-        Some(Kind { address, pre, flags, least, claims })
+        Some(Kind { address, pre, flags, least, claims, extent: self.extent(address) })
+    }
+
+    /// `tp_basicsize` of the nearest base that is written in C, unless its fields are all known.
+    fn extent(&self, address: u64) -> u64 {
+        let layout = self.layout;
+        let mut at = address;
+        for _ in 0..MOST_BASES {
+            match self.field(at, layout.tp_dealloc) {
+                Some(dealloc) if dealloc == layout.class_dealloc => at = self.field(at, layout.tp_base).unwrap_or(0),
+                Some(_) => {
+                    let name = self.field(at, layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
+                    let known = name.is_some_and(|name| layout.closed.iter().any(|closed| closed.as_bytes() == name));
+                    return if known { 0 } else { self.field(at, layout.tp_basicsize).unwrap_or(0) };
+                }
+                None => break,
+            }
+        }
+        0
     }
 
     /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.
