@@ -15,7 +15,8 @@ THREAD_DATA = (16 << 10, 4 << 10)
 
 
 class Roots:
-    """``names``: who the roots are, the interpreter first; ``ranges``: (number of the name, start, end)."""
+    """``names``: who the roots are, the interpreter first; ``ranges``: (number of the name, start, end); ``last``: the
+    number of the threads, whose stacks hold many pointers that are left over."""
 
     def __init__(self, target: Target, interpreter: LoadedObject, stacks: Sequence[Stack]) -> None:
         self.names = [INTERPRETER]
@@ -25,6 +26,7 @@ class Roots:
             self._add(name, loaded.writable_ranges())
         self._add(THREADS, [pair for stack in stacks if (pair := _live(target, stack))])
         self._add(THREADS, _thread_data(target))
+        self.last = self.names.index(THREADS)
 
     def _add(self, name: str, ranges: Sequence[tuple[int, int]]) -> None:
         if name not in self.names:

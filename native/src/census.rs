@@ -52,7 +52,7 @@ struct Worker<'a> {
     found: Vec<Option<(Place, u64, u64)>>,
     /// Objects that may hold pointers to structures of C: (block, number of the type).
     open: Vec<(u64, u32)>,
-    /// Buffers that may: (block, size, owner, number of the owner's type).
+    /// Buffers that may: (start, end, owner, number of the owner's type).
     followed: Vec<(u64, u64, u64, u32)>,
 }
 
@@ -275,7 +275,7 @@ impl<'a> Worker<'a> {
             }
             self.rows[wanted.number as usize].buffers.add(size);
             if self.types.layout.followed_roles >> wanted.role & 1 == 1 {
-                self.followed.push((block, size, wanted.owner, wanted.number));
+                self.followed.push((block, place.end(block, size), wanted.owner, wanted.number));
             }
             self.tallies.claimed[place.domain()].add(size);
             if !heaps.watched.is_empty() && heaps.watched.contains_key(&block) {
@@ -353,11 +353,13 @@ fn jobs_for(heaps: &Heaps<'_>) -> (Vec<Job>, u64) {
 }
 
 /// What a census is told beside the heaps: `roots`, ranges of memory outside of them that hold pointers into them,
-/// `(number, start, end)`, those of the interpreter with number 0; `watched`, blocks whose owner is wanted, by user
+/// `(number, start, end)`, those of the interpreter with number 0; `last`, the number of those that are followed when all
+/// others have been: a stack holds many pointers that are left over; `watched`, blocks whose owner is wanted, by user
 /// address; `unknown`, how many of the blocks that nobody leads to are listed.
 #[derive(FromPyObject)]
 pub struct Question {
     roots: Vec<(u32, u64, u64)>,
+    last: u32,
     watched: Vec<u64>,
     unknown: usize,
 }
@@ -377,14 +379,14 @@ pub fn take_census(
     question: Question,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Census> {
-    let heaps = Heaps::new(space, chunks, pools, mapped, question.watched)
+    let heaps = Heaps::new(space, chunks, pools, mapped, question.watched.clone())
         .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let (jobs, total) = jobs_for(&heaps);
     let init = || Worker::new(&heaps, &layout);
     let workers =
         work::run(py, space, progress, total, &jobs, init, |worker, job, control| worker.do_job(job, control))?;
     let mut sums = Sums::new(workers, &question.roots);
-    sums.follow(&heaps, layout.reached_role, &question.roots);
+    sums.follow(&heaps, layout.reached_role, &question);
     settle_contested(&heaps, &layout, &mut sums);
     let unclassified = sums.tallies.unclassified();
     let pair = |tally: &Tally| (tally.count, tally.bytes);
@@ -454,9 +456,9 @@ impl Sums {
             Lead { start: holder + OBJECT_HEAD, end: holder + extent, owner: Owner::Type(number), holder }
         });
         self.objects.extend(objects);
-        let buffers = worker.followed.iter().map(|(block, size, holder, number)| {
+        let buffers = worker.followed.iter().map(|(start, end, holder, number)| {
             let owner = Owner::Type(numbers[*number as usize]);
-            Lead { start: *block, end: block + size.saturating_sub(CHUNK_HEADER), owner, holder: *holder }
+            Lead { start: *start, end: *end, owner, holder: *holder }
         });
         self.buffers.extend(buffers);
     }
@@ -470,8 +472,9 @@ impl Sums {
         })
     }
 
-    /// Follows pointers from the interpreter's data, from objects and from all other roots, in this order.
-    fn follow(&mut self, heaps: &Heaps<'_>, role: u8, roots: &[(u32, u64, u64)]) {
+    /// Follows pointers from the interpreter's data, from objects and from other roots, in this order.
+    fn follow(&mut self, heaps: &Heaps<'_>, role: u8, question: &Question) {
+        let roots = &question.roots;
         let is_claimed = |lead: &Lead| heaps.block_at(lead.start).is_some_and(|(place, ..)| heaps.is_claimed(place));
         let objects = std::mem::take(&mut self.objects).into_iter().filter(|lead| !is_claimed(lead));
         let buffers = std::mem::take(&mut self.buffers);
@@ -481,10 +484,13 @@ impl Sums {
             owner: Owner::Root(*number),
             holder: 0,
         };
-        let (first, last): (Vec<_>, Vec<_>) = roots.iter().map(lead).partition(|lead| matches!(lead.owner, Owner::Root(0)));
-        let leads: Vec<_> = first.into_iter().chain(objects).chain(buffers).chain(last).collect();
+        let of = |wanted: &dyn Fn(u32) -> bool| {
+            roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>()
+        };
+        let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
         let mut reach = Reach::new(heaps);
-        reach.run(leads);
+        reach.run(interpreter.into_iter().chain(objects).chain(buffers).chain(others).collect());
+        reach.run(of(&|root| root == question.last));
         for reached in &reach.reached {
             let (type_address, role) = match reached.owner {
                 Owner::Type(number) => (self.types[number as usize].address, u32::from(role)),

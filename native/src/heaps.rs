@@ -47,6 +47,15 @@ impl Place {
             Place::Mapped(_) => IN_MAPPED,
         }
     }
+
+    /// Where the bytes of a block of `size` at `address` end: a chunk reaches eight bytes into the next header.
+    pub fn end(&self, address: u64, size: u64) -> u64 {
+        match self {
+            Place::Pool(_) => address + size,
+            Place::Chunk(..) => address + size - 8,
+            Place::Mapped(_) => address + size - CHUNK_HEADER,
+        }
+    }
 }
 
 impl<'a> Heaps<'a> {

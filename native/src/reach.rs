@@ -2,8 +2,8 @@
 //!
 //! From every place that is known (the fields of objects written in C, the state of modules, static data, stacks) the
 //! words are followed to used blocks that are neither objects nor claimed, and from those on, nearest first. What is
-//! reached belongs to whoever reached it first. A word that points into a block counts only where none points to its
-//! start.
+//! reached belongs to whoever reached it first. A word that points into a block, tagged or not, counts only where none
+//! points to its start.
 
 use crate::heaps::{Heaps, Place};
 
@@ -77,7 +77,7 @@ impl<'a> Reach<'a> {
             let got = self.heaps.space.fill(at, &mut bytes[..size]);
             for (index, word) in bytes[..got].chunks_exact(8).enumerate() {
                 let pointer = crate::u64_at(word, 0);
-                if pointer >= self.bounds.0 && pointer < self.bounds.1 && pointer % 8 == 0 {
+                if pointer >= self.bounds.0 && pointer < self.bounds.1 {
                     self.point(pointer, lead, at + index as u64 * 8);
                 }
             }
@@ -102,9 +102,9 @@ impl<'a> Reach<'a> {
         if !self.heaps.claim(reached.place) {
             return;
         }
-        let Reached { address, size, owner, holder, .. } = reached;
+        let Reached { place, address, size, owner, holder } = reached;
         self.reached.push(reached);
-        let end = address + size.saturating_sub(if matches!(reached.place, Place::Pool(_)) { 0 } else { 8 });
-        self.next.push(Lead { start: address, end: end.min(address + MOST_BYTES), owner, holder });
+        let end = place.end(address, size).min(address + MOST_BYTES);
+        self.next.push(Lead { start: address, end, owner, holder });
     }
 }
