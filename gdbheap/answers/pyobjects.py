@@ -9,12 +9,16 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TypeRow:
-    """One type: live objects, the bytes of their own blocks (headers included), and of the blocks that they own."""
+    """One type: live objects, the bytes of their own blocks (headers included), and of the blocks that they own.
+
+    ``reached``: of the buffers, those that no known field names but to which pointers lead from the objects.
+    """
 
     type: str
     count: int
     bytes: int
     buffers: int
+    reached: int
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Count:
     count: int
     bytes: int
     buffers: int
+    reached: int
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,14 @@ def pyobjects(heap: Heap) -> PyObjects:
     census = heap.census()
     sums: dict[str, list[int]] = {}
     idle = [0, 0]
-    for address, _flags, count, size, idle_count, idle_size, _buffers, buffer_size in census.rows:
-        row = sums.setdefault(names.name(address), [0, 0, 0])
-        for place, value in enumerate((count, size, buffer_size)):
+    for address, _flags, (count, size, idle_count, idle_size), owned in census.rows:
+        row = sums.setdefault(names.name(address), [0, 0, 0, 0])
+        for place, value in enumerate((count, size, owned[1], owned[3])):
             row[place] += value
         idle = [idle[0] + idle_count, idle[1] + idle_size]
     types = [TypeRow(name, *row) for name, row in sums.items() if row[0] or row[2]]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
-    total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers")))
+    total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers", "reached")))
     in_pools, in_chunks, in_mapped = census.unclassified
     other = Tally(in_chunks[0] + in_mapped[0], in_chunks[1] + in_mapped[1])
     used = Tally(*map(sum, zip(*census.used)))

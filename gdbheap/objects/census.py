@@ -15,7 +15,7 @@ from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.contents import short_text
 from gdbheap.objects.names import TypeNames
-from gdbheap.objects.owned import CLOSED, FOLLOWED, REACHED, ROLES, Family, families
+from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
 from gdbheap.objects.roots import Roots
 
 SAMPLED_POOLS = 16
@@ -38,7 +38,6 @@ class TypeLayout:
     families: list[Family]
     class_dealloc: int = 0
     closed: tuple[str, ...] = CLOSED
-    followed_roles: int = FOLLOWED
     reached_role: int = REACHED
     pre_header: int = PRE_HEADER
     ob_type: int = cpython.OB_TYPE

@@ -33,9 +33,12 @@ ROLES = (
     "structure",
 )
 REACHED = ROLES.index("structure")
-FOLLOWED = 1 << ROLES.index("state")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
+# What leads on from a claimed block; see native/src/types.rs.
+NOTHING, ALL = -1, -2
+
+BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
 # Types whose fields hold objects and plain values only, beside what the families say.
 CLOSED = (
@@ -59,6 +62,7 @@ class Claim:
     value: int
     equal: bool
     role: int
+    follow: int
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,10 @@ class Family:
     claims: list[Claim]
 
 
-def _claim(offset: int, role: str, test: int = 0, mask: int = 0, value: int = 0, equal: bool = True) -> Claim:
-    return Claim(offset, test, mask, value, equal, ROLES.index(role))
+def _claim(
+    offset: int, role: str, test: int = 0, mask: int = 0, value: int = 0, equal: bool = True, follow: int = NOTHING
+) -> Claim:
+    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow)
 
 
 def families(release: Release) -> list[Family]:
@@ -82,8 +88,15 @@ def families(release: Release) -> list[Family]:
         Family(FLAG_UNICODE, [], _str_claims(release)),
         Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table")]),
         Family(FLAG_TYPE, [], _type_claims(release)),
-        Family(0, ["module"], [_claim(release["md_state"], "state")]),
+        Family(0, ["module"], [_claim(release["md_state"], "state", follow=ALL)]),
         Family(0, ["array.array"], [_claim(24, "items")]),
+        # A deque's blocks: 64 items between two links; the right one is the last word.
+        Family(0, ["collections.deque"], [_claim(24, "items", follow=8 * 65)]),
+        Family(0, ["collections.OrderedDict"], [_claim(48, "nodes", follow=16), _claim(64, "table")]),
+        Family(0, ["_io.StringIO"], [_claim(16, "data")]),
+        Family(0, BUFFERED, [_claim(56, "data")]),
+        # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
+        Family(0, ["_ctypes._CData"], [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False)]),
         Family(0, ["numpy.ndarray"], _ndarray_claims()),
     ]
     if release.minor < 15:

@@ -52,6 +52,8 @@ def _sentence(answer: PyObjects, style: Style) -> str:
         f"{total.count:,} objects hold {style.bytes(total.bytes)} themselves and own {style.bytes(total.buffers)} of "
         f"buffers (a dict's keys, a list's items, a set's table): {style.bytes(both)} together{style.of_rss(both)}."
     )
+    if total.reached:
+        start += f" {style.bytes(total.reached)} of the buffers were found by following pointers in structures of C."
     if not answer.types or not both:
         return start
     most = max(answer.types, key=lambda row: row.bytes + row.buffers)

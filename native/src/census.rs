@@ -10,7 +10,7 @@ use crate::heaps::{Heaps, Place, CHUNK_HEADER, IN_CHUNK, IN_MAPPED, IN_POOL};
 use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
 use crate::reach::{Lead, Owner, Reach};
-use crate::types::{Kind, PlacedClaim, TypeLayout, Types, SMALL_COUNT};
+use crate::types::{Kind, PlacedClaim, TypeLayout, Types, ALL, NOTHING, SMALL_COUNT};
 use crate::window::Window;
 use crate::work::{self, Cancelled, Control};
 use pyo3::exceptions::PyMemoryError;
@@ -27,6 +27,8 @@ struct Row {
     live: Tally,
     idle: Tally,
     buffers: Tally,
+    /// Of the buffers, those that were reached by following pointers.
+    reached: Tally,
 }
 
 impl Row {
@@ -52,8 +54,8 @@ struct Worker<'a> {
     found: Vec<Option<(Place, u64, u64)>>,
     /// Objects that may hold pointers to structures of C: (block, number of the type).
     open: Vec<(u64, u32)>,
-    /// Buffers that may: (start, end, owner, number of the owner's type).
-    followed: Vec<(u64, u64, u64, u32)>,
+    /// Buffers that may.
+    followed: Vec<Lead>,
 }
 
 /// By domain (pools, chunks, mmapped chunks): used blocks, those that look like objects, those that are claimed.
@@ -253,6 +255,7 @@ impl<'a> Worker<'a> {
                     owner: address + kind.pre,
                     number: number as u32,
                     role: claim.role,
+                    follow: claim.follow,
                 });
             }
         }
@@ -274,8 +277,10 @@ impl<'a> Worker<'a> {
                 continue;
             }
             self.rows[wanted.number as usize].buffers.add(size);
-            if self.types.layout.followed_roles >> wanted.role & 1 == 1 {
-                self.followed.push((block, place.end(block, size), wanted.owner, wanted.number));
+            if wanted.follow != NOTHING {
+                let (owner, end) = (Owner::Type(wanted.number), place.end(block, size));
+                let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
+                self.followed.push(Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role)));
             }
             self.tallies.claimed[place.domain()].add(size);
             if !heaps.watched.is_empty() && heaps.watched.contains_key(&block) {
@@ -293,6 +298,7 @@ struct Wanted {
     owner: u64,
     number: u32,
     role: u8,
+    follow: i32,
 }
 
 /// ob_refcnt and ob_type.
@@ -314,8 +320,10 @@ fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, 
     Some(pointer).filter(|pointer| *pointer >= 4096)
 }
 
-/// `(type address, tp_flags, live count, live bytes, idle count, idle bytes, buffers, buffer bytes)`.
-type FlatRow = (u64, u64, u64, u64, u64, u64, u64, u64);
+type Four = (u64, u64, u64, u64);
+/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers and their
+/// bytes, and of these the ones that were reached by following pointers.
+type FlatRow = (u64, u64, Four, Four);
 
 /// The answer of a census; sizes in bytes.
 #[pyclass(frozen, get_all)]
@@ -386,7 +394,7 @@ pub fn take_census(
     let workers =
         work::run(py, space, progress, total, &jobs, init, |worker, job, control| worker.do_job(job, control))?;
     let mut sums = Sums::new(workers, &question.roots);
-    sums.follow(&heaps, layout.reached_role, &question);
+    sums.follow(&heaps, &question);
     settle_contested(&heaps, &layout, &mut sums);
     let unclassified = sums.tallies.unclassified();
     let pair = |tally: &Tally| (tally.count, tally.bytes);
@@ -448,19 +456,15 @@ impl Sums {
         }
         self.tallies.absorb(&worker.tallies);
         self.owners.append(&mut worker.owners);
-        let types = &self.types;
+        let (types, reached_role) = (&self.types, worker.types.layout.reached_role);
         let objects = worker.open.iter().map(|(block, number)| {
             let number = numbers[*number as usize];
             let (pre, extent) = (types[number as usize].pre, types[number as usize].extent);
             let holder = block + pre;
-            Lead { start: holder + OBJECT_HEAD, end: holder + extent, owner: Owner::Type(number), holder }
+            Lead::from_block(holder + OBJECT_HEAD, holder + extent, Owner::Type(number), holder, (ALL, reached_role))
         });
         self.objects.extend(objects);
-        let buffers = worker.followed.iter().map(|(start, end, holder, number)| {
-            let owner = Owner::Type(numbers[*number as usize]);
-            Lead { start: *start, end: *end, owner, holder: *holder }
-        });
-        self.buffers.extend(buffers);
+        self.buffers.extend(worker.followed.iter().map(|lead| lead.renumbered(&numbers)));
     }
 
     fn number_of(&mut self, kind: &Kind) -> u32 {
@@ -473,31 +477,36 @@ impl Sums {
     }
 
     /// Follows pointers from the interpreter's data, from objects and from other roots, in this order.
-    fn follow(&mut self, heaps: &Heaps<'_>, role: u8, question: &Question) {
+    fn follow(&mut self, heaps: &Heaps<'_>, question: &Question) {
         let roots = &question.roots;
         let is_claimed = |lead: &Lead| heaps.block_at(lead.start).is_some_and(|(place, ..)| heaps.is_claimed(place));
         let objects = std::mem::take(&mut self.objects).into_iter().filter(|lead| !is_claimed(lead));
-        let buffers = std::mem::take(&mut self.buffers);
-        let lead = |(number, start, end): &(u32, u64, u64)| Lead {
-            start: *start,
-            end: *end,
-            owner: Owner::Root(*number),
-            holder: 0,
+        let (chains, states): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow >= 0);
+        let lead = |(number, start, end): &(u32, u64, u64)| {
+            Lead::from_block(*start, *end, Owner::Root(*number), 0, (ALL, 0))
         };
         let of = |wanted: &dyn Fn(u32) -> bool| {
             roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>()
         };
         let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
         let mut reach = Reach::new(heaps);
-        reach.run(interpreter.into_iter().chain(objects).chain(buffers).chain(others).collect());
+        reach.run(chains);
+        reach.run(interpreter.into_iter().chain(objects).chain(states).chain(others).collect());
         reach.run(of(&|root| root == question.last));
         for reached in &reach.reached {
             let (type_address, role) = match reached.owner {
-                Owner::Type(number) => (self.types[number as usize].address, u32::from(role)),
+                Owner::Type(number) => (self.types[number as usize].address, u32::from(reached.role)),
                 Owner::Root(number) => (0, number),
             };
             match reached.owner {
-                Owner::Type(number) => self.rows[number as usize].buffers.add(reached.size),
+                Owner::Type(number) => {
+                    self.rows[number as usize].buffers.add(reached.size);
+                    // A chain is as known as the field that leads to it.
+                    if !reached.is_linked() {
+                        self.rows[number as usize].reached.add(reached.size);
+                    }
+                }
                 Owner::Root(number) => self.roots[number as usize].add(reached.size),
             }
             self.tallies.claimed[reached.place.domain()].add(reached.size);
@@ -509,8 +518,9 @@ impl Sums {
 }
 
 fn flat((kind, row): (&SharedKind, &Row)) -> FlatRow {
-    let Row { live, idle, buffers } = row;
-    (kind.address, kind.flags, live.count, live.bytes, idle.count, idle.bytes, buffers.count, buffers.bytes)
+    let Row { live, idle, buffers, reached } = row;
+    let own = (live.count, live.bytes, idle.count, idle.bytes);
+    (kind.address, kind.flags, own, (buffers.count, buffers.bytes, reached.count, reached.bytes))
 }
 
 /// What looked like an object but is a buffer stops being one.

@@ -2,14 +2,20 @@
 //!
 //! From every place that is known (the fields of objects written in C, the state of modules, static data, stacks) the
 //! words are followed to used blocks that are neither objects nor claimed, and from those on, nearest first. What is
-//! reached belongs to whoever reached it first. A word that points into a block, tagged or not, counts only where none
-//! points to its start.
+//! reached belongs to whoever reached it first. Some words are believed last, because memory that was handed out is
+//! not cleared and old pointers stay in it: those in blocks that look like data rather than like structures, those at
+//! the very end of a block, and, after all others, those that point into a block rather than to its start.
 
 use crate::heaps::{Heaps, Place};
+use crate::types::ALL;
 
 /// So much of one block is followed.
 const MOST_BYTES: u64 = 1 << 20;
 const WINDOW: usize = 64 << 10;
+/// A block is up to so much larger than what was asked for.
+const SLACK: u64 = 16;
+const POINTERS_BELOW: u64 = 1 << 47;
+const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 
 #[derive(Clone, Copy)]
 pub enum Owner {
@@ -19,13 +25,41 @@ pub enum Owner {
     Root(u32),
 }
 
-/// Bytes whose words are followed: [start, end) of `holder`, the object's address (for a root: the first word's).
+/// Bytes whose words are followed: [start, end) of `holder`, the object's address (0 for a root: the word's own).
 #[derive(Clone, Copy)]
 pub struct Lead {
     pub start: u64,
     pub end: u64,
     pub owner: Owner,
     pub holder: u64,
+    /// Which words: ALL, or the one at this offset, and so in each block that it leads to.
+    pub follow: i32,
+    /// What the blocks that it leads to are to their owner.
+    pub role: u8,
+    /// Words from here on may be older than the block.
+    doubtful: u64,
+}
+
+impl Lead {
+    pub fn from_block(start: u64, end: u64, owner: Owner, holder: u64, follow: (i32, u8)) -> Lead {
+        let (follow, role) = follow;
+        match u64::try_from(follow) {
+            Ok(offset) => {
+                let link = start + offset;
+                Lead { start: link, end: end.min(link + 8), owner, holder, follow, role, doubtful: u64::MAX }
+            }
+            Err(_) => Lead { start, end, owner, holder, follow, role, doubtful: u64::MAX },
+        }
+    }
+
+    /// The same with the types of objects numbered anew.
+    pub fn renumbered(&self, numbers: &[u32]) -> Lead {
+        let owner = match self.owner {
+            Owner::Type(number) => Owner::Type(numbers[number as usize]),
+            root => root,
+        };
+        Lead { owner, ..*self }
+    }
 }
 
 /// A block that was reached, and by whom.
@@ -36,6 +70,15 @@ pub struct Reached {
     pub size: u64,
     pub owner: Owner,
     pub holder: u64,
+    pub role: u8,
+    follow: i32,
+}
+
+impl Reached {
+    /// Whether it hangs in a chain of known links.
+    pub fn is_linked(&self) -> bool {
+        self.follow != ALL
+    }
 }
 
 pub struct Reach<'a> {
@@ -43,14 +86,22 @@ pub struct Reach<'a> {
     bounds: (u64, u64),
     bytes: Vec<u8>,
     next: Vec<Lead>,
+    doubtful: Vec<Reached>,
     inner: Vec<Reached>,
     pub reached: Vec<Reached>,
 }
 
 impl<'a> Reach<'a> {
     pub fn new(heaps: &'a Heaps<'a>) -> Reach<'a> {
-        let bounds = heaps.bounds();
-        Reach { heaps, bounds, bytes: vec![0; WINDOW], next: Vec::new(), inner: Vec::new(), reached: Vec::new() }
+        Reach {
+            heaps,
+            bounds: heaps.bounds(),
+            bytes: vec![0; WINDOW],
+            next: Vec::new(),
+            doubtful: Vec::new(),
+            inner: Vec::new(),
+            reached: Vec::new(),
+        }
     }
 
     /// Follows `leads` in their order, then what they led to, until nothing new is found.
@@ -60,41 +111,52 @@ impl<'a> Reach<'a> {
             level.iter().for_each(|lead| self.follow(lead));
             level = std::mem::take(&mut self.next);
             if level.is_empty() {
-                std::mem::take(&mut self.inner).into_iter().for_each(|inner| self.take(inner));
-                level = std::mem::take(&mut self.next);
+                let doubtful = std::mem::take(&mut self.doubtful);
+                level = self.believe(doubtful);
+            }
+            if level.is_empty() {
+                let inner = std::mem::take(&mut self.inner);
+                level = self.believe(inner);
             }
         }
     }
 
+    fn believe(&mut self, later: Vec<Reached>) -> Vec<Lead> {
+        later.into_iter().for_each(|reached| self.take(reached));
+        std::mem::take(&mut self.next)
+    }
+
     fn follow(&mut self, lead: &Lead) {
-        let end = match lead.owner {
-            Owner::Type(_) => lead.end.min(lead.start + MOST_BYTES),
-            Owner::Root(_) => lead.end,
-        };
         let mut bytes = std::mem::take(&mut self.bytes);
-        for at in (lead.start..end).step_by(WINDOW) {
-            let size = (end - at).min(WINDOW as u64) as usize;
+        for at in (lead.start..lead.end).step_by(WINDOW) {
+            let size = (lead.end - at).min(WINDOW as u64) as usize;
             let got = self.heaps.space.fill(at, &mut bytes[..size]);
+            let is_data = lead.doubtful != u64::MAX && looks_like_data(&bytes[..got]);
             for (index, word) in bytes[..got].chunks_exact(8).enumerate() {
                 let pointer = crate::u64_at(word, 0);
                 if pointer >= self.bounds.0 && pointer < self.bounds.1 {
-                    self.point(pointer, lead, at + index as u64 * 8);
+                    let address = at + index as u64 * 8;
+                    self.point(pointer, lead, address, is_data || address >= lead.doubtful);
                 }
             }
         }
         self.bytes = bytes;
     }
 
-    fn point(&mut self, pointer: u64, lead: &Lead, at: u64) {
+    fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {
         let Some((place, address, size)) = self.heaps.block_at(pointer) else { return };
         if !self.heaps.is_unknown(place) {
             return;
         }
         let holder = if lead.holder == 0 { at } else { lead.holder };
-        let reached = Reached { place, address, size, owner: lead.owner, holder };
+        let Lead { owner, role, follow, .. } = *lead;
+        let reached = Reached { place, address, size, owner, holder, role, follow };
         match pointer == address {
+            true if doubtful => self.doubtful.push(reached),
             true => self.take(reached),
-            false => self.inner.push(reached),
+            // A link leads to the start of a block or nowhere.
+            false if lead.follow == ALL => self.inner.push(reached),
+            false => (),
         }
     }
 
@@ -102,9 +164,20 @@ impl<'a> Reach<'a> {
         if !self.heaps.claim(reached.place) {
             return;
         }
-        let Reached { place, address, size, owner, holder } = reached;
+        let Reached { place, address, size, owner, holder, role, follow } = reached;
         self.reached.push(reached);
-        let end = place.end(address, size).min(address + MOST_BYTES);
-        self.next.push(Lead { start: address, end, owner, holder });
+        let end = place.end(address, size);
+        let mut lead = Lead::from_block(address, end.min(address + MOST_BYTES), owner, holder, (follow, role));
+        if follow == ALL {
+            lead.doubtful = end - SLACK;
+        }
+        self.next.push(lead);
     }
+}
+
+/// Whether more than a quarter of the words that are not zero are neither pointers nor small numbers.
+fn looks_like_data(bytes: &[u8]) -> bool {
+    let words = || bytes.chunks_exact(8).map(|word| crate::u64_at(word, 0)).filter(|word| *word != 0);
+    let others = words().filter(|word| (POINTERS_BELOW..SMALL_NEGATIVE).contains(word)).count();
+    others * 4 > words().count()
 }

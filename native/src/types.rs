@@ -40,7 +40,12 @@ pub struct Claim {
     pub equal: bool,
     /// What the block is to its owner, an index into the caller's names.
     pub role: u8,
+    /// What in the block leads to further ones: NOTHING, ALL its words, or the word at this offset, a link to the next.
+    pub follow: i32,
 }
+
+pub const NOTHING: i32 = -1;
+pub const ALL: i32 = -2;
 
 /// Types that own blocks by the same fields: by a bit of `tp_flags`, or by the name of a static base type.
 #[derive(Clone, FromPyObject)]
@@ -76,8 +81,6 @@ pub struct TypeLayout {
     pub class_dealloc: u64,
     /// Names of types whose fields hold nothing but objects, plain values and what `families` says.
     pub closed: Vec<String>,
-    /// Roles, as bits, of buffers that hold pointers to more than objects.
-    pub followed_roles: u32,
     /// The role of a block that was reached by following pointers.
     pub reached_role: u8,
     /// [start, end) of the writable data of loaded objects.
@@ -106,14 +109,15 @@ pub struct PlacedClaim {
     pub value: u32,
     pub equal: bool,
     pub role: u8,
+    pub follow: i32,
 }
 
 impl PlacedClaim {
     fn new(claim: &Claim, pre: u64) -> Option<PlacedClaim> {
         let place = |offset: i64| usize::try_from(pre as i64 + offset).ok();
         let (at, test_at) = (place(claim.offset)?, place(claim.test)?);
-        let Claim { mask, value, equal, role, .. } = *claim;
-        Some(PlacedClaim { at, test_at, mask, value, equal, role })
+        let Claim { mask, value, equal, role, follow, .. } = *claim;
+        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow })
     }
 }
 
