@@ -54,7 +54,11 @@ CLOSED = (
 
 @dataclass(frozen=True)
 class Claim:
-    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``value`` (or not)."""
+    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``value`` (or not).
+
+    ``follow``: NOTHING, ALL, or the offset of a link in the block to the next of a chain; ``last``: the offset from the
+    object of the pointer to the last block of the chain, 0 when its link is 0.
+    """
 
     offset: int
     test: int
@@ -63,6 +67,7 @@ class Claim:
     equal: bool
     role: int
     follow: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,16 @@ class Family:
 
 
 def _claim(
-    offset: int, role: str, test: int = 0, mask: int = 0, value: int = 0, equal: bool = True, follow: int = NOTHING
+    offset: int,
+    role: str,
+    test: int = 0,
+    mask: int = 0,
+    value: int = 0,
+    equal: bool = True,
+    follow: int = NOTHING,
+    last: int = 0,
 ) -> Claim:
-    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow)
+    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last)
 
 
 def families(release: Release) -> list[Family]:
@@ -90,8 +102,8 @@ def families(release: Release) -> list[Family]:
         Family(FLAG_TYPE, [], _type_claims(release)),
         Family(0, ["module"], [_claim(release["md_state"], "state", follow=ALL)]),
         Family(0, ["array.array"], [_claim(24, "items")]),
-        # A deque's blocks: 64 items between two links; the right one is the last word.
-        Family(0, ["collections.deque"], [_claim(24, "items", follow=8 * 65)]),
+        # A deque's blocks: 64 items between two links. The last block, rightblock, has an old link.
+        Family(0, ["collections.deque"], [_claim(24, "items", follow=8 * 65, last=32)]),
         Family(0, ["collections.OrderedDict"], [_claim(48, "nodes", follow=16), _claim(64, "table")]),
         Family(0, ["_io.StringIO"], [_claim(16, "data")]),
         Family(0, BUFFERED, [_claim(56, "data")]),

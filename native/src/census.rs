@@ -256,6 +256,7 @@ impl<'a> Worker<'a> {
                     number: number as u32,
                     role: claim.role,
                     follow: claim.follow,
+                    last: if claim.last_at == usize::MAX { 0 } else { crate::u64_at(head, claim.last_at) },
                 });
             }
         }
@@ -277,10 +278,11 @@ impl<'a> Worker<'a> {
                 continue;
             }
             self.rows[wanted.number as usize].buffers.add(size);
-            if wanted.follow != NOTHING {
+            if wanted.follow != NOTHING && wanted.last != block {
                 let (owner, end) = (Owner::Type(wanted.number), place.end(block, size));
                 let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
-                self.followed.push(Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role)));
+                let lead = Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role));
+                self.followed.push(Lead { last: wanted.last, ..lead });
             }
             self.tallies.claimed[place.domain()].add(size);
             if !heaps.watched.is_empty() && heaps.watched.contains_key(&block) {
@@ -299,6 +301,7 @@ struct Wanted {
     number: u32,
     role: u8,
     follow: i32,
+    last: u64,
 }
 
 /// ob_refcnt and ob_type.

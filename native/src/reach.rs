@@ -36,8 +36,10 @@ pub struct Lead {
     pub follow: i32,
     /// What the blocks that it leads to are to their owner.
     pub role: u8,
+    /// Where a chain of links ends; 0 if that is not known.
+    pub last: u64,
     /// Words from here on may be older than the block.
-    doubtful: u64,
+    pub doubtful: u64,
 }
 
 impl Lead {
@@ -46,9 +48,9 @@ impl Lead {
         match u64::try_from(follow) {
             Ok(offset) => {
                 let link = start + offset;
-                Lead { start: link, end: end.min(link + 8), owner, holder, follow, role, doubtful: u64::MAX }
+                Lead { start: link, end: end.min(link + 8), owner, holder, follow, role, last: 0, doubtful: u64::MAX }
             }
-            Err(_) => Lead { start, end, owner, holder, follow, role, doubtful: u64::MAX },
+            Err(_) => Lead { start, end, owner, holder, follow, role, last: 0, doubtful: u64::MAX },
         }
     }
 
@@ -72,6 +74,7 @@ pub struct Reached {
     pub holder: u64,
     pub role: u8,
     follow: i32,
+    last: u64,
 }
 
 impl Reached {
@@ -149,8 +152,8 @@ impl<'a> Reach<'a> {
             return;
         }
         let holder = if lead.holder == 0 { at } else { lead.holder };
-        let Lead { owner, role, follow, .. } = *lead;
-        let reached = Reached { place, address, size, owner, holder, role, follow };
+        let Lead { owner, role, follow, last, .. } = *lead;
+        let reached = Reached { place, address, size, owner, holder, role, follow, last };
         match pointer == address {
             true if doubtful => self.doubtful.push(reached),
             true => self.take(reached),
@@ -164,14 +167,17 @@ impl<'a> Reach<'a> {
         if !self.heaps.claim(reached.place) {
             return;
         }
-        let Reached { place, address, size, owner, holder, role, follow } = reached;
+        let Reached { place, address, size, owner, holder, role, follow, last } = reached;
         self.reached.push(reached);
         let end = place.end(address, size);
         let mut lead = Lead::from_block(address, end.min(address + MOST_BYTES), owner, holder, (follow, role));
+        lead.last = last;
         if follow == ALL {
             lead.doubtful = end - SLACK;
         }
-        self.next.push(lead);
+        if last != address {
+            self.next.push(lead);
+        }
     }
 }
 

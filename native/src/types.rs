@@ -42,6 +42,8 @@ pub struct Claim {
     pub role: u8,
     /// What in the block leads to further ones: NOTHING, ALL its words, or the word at this offset, a link to the next.
     pub follow: i32,
+    /// Where the owner names the last block of such a chain, as an offset from the object; 0: a link is 0 there.
+    pub last: i64,
 }
 
 pub const NOTHING: i32 = -1;
@@ -110,14 +112,17 @@ pub struct PlacedClaim {
     pub equal: bool,
     pub role: u8,
     pub follow: i32,
+    /// usize::MAX: nowhere.
+    pub last_at: usize,
 }
 
 impl PlacedClaim {
     fn new(claim: &Claim, pre: u64) -> Option<PlacedClaim> {
         let place = |offset: i64| usize::try_from(pre as i64 + offset).ok();
         let (at, test_at) = (place(claim.offset)?, place(claim.test)?);
-        let Claim { mask, value, equal, role, follow, .. } = *claim;
-        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow })
+        let Claim { mask, value, equal, role, follow, last, .. } = *claim;
+        let last_at = if last == 0 { usize::MAX } else { place(last)? };
+        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow, last_at })
     }
 }
 
