@@ -41,7 +41,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Root:
-    """Blocks that no object owns, by the one whose pointers lead there: a library's static data, or the threads'."""
+    """Blocks that no object owns, by whose pointers lead there: the static data of a library, or the threads."""
 
     name: str
     count: int
@@ -52,10 +52,11 @@ class Root:
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``used``: all used blocks of pymalloc and glibc's malloc; ``total``, ``free_lists``, ``interpreter``, ``roots``,
-    ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``: objects that the interpreter keeps for reuse, not
-    alive. ``interpreter``: its own tables and states. ``roots``: blocks to which others' data lead. ``unclassified``:
-    used pymalloc blocks of which nothing is known. ``other_chunks``: used glibc chunks of which nothing is known.
+    ``used``: all used blocks of pymalloc and glibc's malloc; ``total`` (objects and buffers), ``free_lists``,
+    ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``: objects that the
+    interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``: blocks to which data
+    of others lead. ``unclassified``: used pymalloc blocks of which nothing is known. ``other_chunks``: the same of
+    glibc's chunks.
     """
 
     types: list[TypeRow]

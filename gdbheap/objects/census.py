@@ -19,6 +19,7 @@ from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
 from gdbheap.objects.roots import Roots
 
 SAMPLED_POOLS = 16
+TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
 ANY = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT | cpython.FLAG_MANAGED_WEAKREF
 PRE_HEADER = 16
@@ -127,7 +128,7 @@ class Objects:
 
     def _class_dealloc(self, layout: TypeLayout) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
-        sample = _native.sample_types(self.target.space, self._chunks, self.python.pools, layout, SAMPLED_POOLS)
+        sample = _native.sample_types(self.target.space, self._chunks, self.python.pools, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
         for address in heap_types:

@@ -42,13 +42,14 @@ BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
 # Types whose fields hold objects and plain values only, beside what the families say.
 CLOSED = (
-    "object", "int", "float", "complex", "str", "bytes", "bytearray", "tuple", "list", "dict", "set", "frozenset", "cell",
-    "function", "method", "builtin_function_or_method", "instancemethod", "slice", "range", "property", "staticmethod",
-    "classmethod", "generator", "coroutine", "async_generator", "wrapper_descriptor", "method_descriptor",
-    "classmethod_descriptor", "getset_descriptor", "member_descriptor", "method-wrapper", "mappingproxy", "BaseException",
-    "weakref", "weakref.ReferenceType", "list_iterator", "tuple_iterator", "dict_keyiterator", "enumerate", "zip", "map",
-    "datetime.date", "datetime.datetime", "datetime.time", "datetime.timedelta", "collections.defaultdict",
-    "functools.partial", "types.SimpleNamespace", "types.GenericAlias",
+    "object", "int", "float", "complex", "str", "bytes", "bytearray", "tuple", "list", "dict", "set",
+    "frozenset", "cell", "function", "method", "builtin_function_or_method", "instancemethod", "slice", "range",
+    "property", "staticmethod", "classmethod", "generator", "coroutine", "async_generator",
+    "wrapper_descriptor", "method_descriptor", "classmethod_descriptor", "getset_descriptor",
+    "member_descriptor", "method-wrapper", "mappingproxy", "BaseException", "weakref", "weakref.ReferenceType",
+    "list_iterator", "tuple_iterator", "dict_keyiterator", "enumerate", "zip", "map", "datetime.date",
+    "datetime.datetime", "datetime.time", "datetime.timedelta", "collections.defaultdict", "functools.partial",
+    "types.SimpleNamespace", "types.GenericAlias",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.pyobjects import Tally
 from gdbheap.report.numbers import count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
+NAMED = 3
 COLUMNS = (
     Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
 )  # fmt: skip
@@ -61,10 +63,19 @@ def _sentence(answer: PyObjects, style: Style) -> str:
     return f"{start} The most is held by {most.type}: {share:.1f} % of that, in {most.count:,} objects."
 
 
+def _others(answer: PyObjects) -> Tally:
+    return Tally(sum(root.count for root in answer.roots), sum(root.bytes for root in answer.roots))
+
+
+def _names(answer: PyObjects) -> str:
+    names = [root.name for root in answer.roots]
+    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+
+
 def _beside(answer: PyObjects, style: Style) -> str:
     parts = (
         ("blocks of the interpreter itself", answer.interpreter),
-        *[(f"blocks to which data of {root.name} lead", root) for root in answer.roots],
+        (f"blocks of libraries and threads ({_names(answer)})", _others(answer)),
         ("used blocks whose contents are not known", answer.unclassified),
         ("objects on the interpreter's free lists", answer.free_lists),
         ("malloc's blocks that no object was found to own", answer.other_chunks),

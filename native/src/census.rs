@@ -407,7 +407,10 @@ pub fn take_census(
         unclassified: unclassified.iter().map(pair).collect(),
         owners: sums.owners,
         roots: sums.roots.iter().map(pair).collect(),
-        unknown: if question.unknown == 0 { Vec::new() } else { heaps.largest_unknown(question.unknown) },
+        unknown: match unclassified.iter().any(|rest| rest.count > 0) && question.unknown > 0 {
+            true => heaps.largest_unknown(question.unknown),
+            false => Vec::new(),
+        },
     })
 }
 

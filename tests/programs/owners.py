@@ -1,8 +1,8 @@
 """Hold objects that own blocks, and write down what they own: owners.py SEED COUNT TRUTH.
 
-TRUTH is JSON: ``sizes`` is {type: [count, bytes requested for each owned block]}, by ``__sizeof__`` of the types; ``owners``
-is {address of a block: address of its owner}, by what the types say of themselves or by their first field. A child
-writes it. numpy's arrays are among them where numpy is installed.
+TRUTH is JSON: ``sizes`` is {type: [count, bytes requested for each owned block]}, by ``__sizeof__`` of the types;
+``owners`` is [address of a block, address of its owner] for each, by what the types say of themselves or by their
+fields. A child writes it. numpy's arrays are among them where numpy is installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import array
 import collections
 import ctypes
 import gc
-import io
 import json
 import os
 import random
@@ -53,10 +52,6 @@ class Dict(dict):  # type: ignore[type-arg]
 
 class Set(set):  # type: ignore[type-arg]
     """A table."""
-
-
-class Text(io.StringIO):
-    """A buffer of 4 bytes for each character."""
 
 
 class Wide(ctypes.Structure):
@@ -150,7 +145,10 @@ def main() -> None:
     gc.disable()
     if os.fork() == 0:
         owned = {kind: [kinds[kind][1](thing) for thing in things] for kind, things in held.items()}
-        sizes = {f"__main__.{kind.__name__}": [len(rows), [n for r in rows for n in r.values()]] for kind, rows in owned.items()}
+        sizes = {
+            f"__main__.{kind.__name__}": [len(rows), [size for row in rows for size in row.values()]]
+            for kind, rows in owned.items()
+        }
         owners = {at: id(thing) for kind, rows in owned.items() for thing, row in zip(held[kind], rows) for at in row}
         with open(sys.argv[3] + ".part", "w") as file:
             json.dump({"sizes": sizes, "owners": list(owners.items())}, file)
