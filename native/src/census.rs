@@ -8,8 +8,8 @@
 use crate::chunks::{Chunks, State, Tally, HEAD_BYTES};
 use crate::heaps::{Heaps, Place, CHUNK_HEADER, IN_CHUNK, IN_MAPPED, IN_POOL};
 use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
-use crate::space::Space;
 use crate::reach::{Lead, Owner, Reach};
+use crate::space::Space;
 use crate::types::{Kind, PlacedClaim, TypeLayout, Types, ALL, NOTHING, SMALL_COUNT};
 use crate::window::Window;
 use crate::work::{self, Cancelled, Control};
@@ -489,12 +489,10 @@ impl Sums {
         let objects = std::mem::take(&mut self.objects).into_iter().filter(|lead| !is_claimed(lead));
         let (chains, states): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow >= 0);
-        let lead = |(number, start, end): &(u32, u64, u64)| {
-            Lead::from_block(*start, *end, Owner::Root(*number), 0, (ALL, 0))
-        };
-        let of = |wanted: &dyn Fn(u32) -> bool| {
-            roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>()
-        };
+        let lead =
+            |(number, start, end): &(u32, u64, u64)| Lead::from_block(*start, *end, Owner::Root(*number), 0, (ALL, 0));
+        let of =
+            |wanted: &dyn Fn(u32) -> bool| roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>();
         let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
         let mut reach = Reach::new(heaps);
         reach.run(chains);

@@ -188,7 +188,6 @@ impl<'a> Heaps<'a> {
     }
 }
 
-
 /// The largest blocks seen so far, the lower address first among equals.
 struct Largest {
     most: usize,
