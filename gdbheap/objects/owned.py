@@ -36,7 +36,7 @@ REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 # What leads on from a claimed block; see native/src/types.rs.
-NOTHING, ALL = -1, -2
+NOTHING, ALL, CLAIM = -1, -2, -3
 
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
@@ -57,8 +57,9 @@ CLOSED = (
 class Claim:
     """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``value`` (or not).
 
-    ``follow``: NOTHING, ALL, or the offset of a link in the block to the next of a chain; ``last``: the offset from the
-    object of the pointer to the last block of the chain, 0 when its link is 0.
+    ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
+    in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
+    chain, 0 when its link is 0.
     """
 
     offset: int
@@ -128,7 +129,7 @@ def _dict_claims(release: Release) -> list[Claim]:
     keys, values = release["ma_keys"], release["ma_values"]
     claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0)]
     # Since 3.13 the values may be part of the instance whose dict it is.
-    return claims + ([_claim(values, "values")] if release.minor < 13 else [])
+    return [*claims, _claim(values, "values", follow=NOTHING if release.minor < 13 else CLAIM)]
 
 
 def _str_claims(release: Release) -> list[Claim]:

@@ -10,7 +10,7 @@ use crate::heaps::{Heaps, Place, CHUNK_HEADER, IN_CHUNK, IN_MAPPED, IN_POOL};
 use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::reach::{Lead, Owner, Reach};
 use crate::space::Space;
-use crate::types::{Kind, PlacedClaim, TypeLayout, Types, ALL, NOTHING, SMALL_COUNT};
+use crate::types::{Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING, SMALL_COUNT};
 use crate::window::Window;
 use crate::work::{self, Cancelled, Control};
 use pyo3::exceptions::PyMemoryError;
@@ -249,7 +249,11 @@ impl<'a> Worker<'a> {
         let kind = &self.types.kinds[number];
         for claim in &kind.claims {
             let Some(pointer) = claimed_pointer(self.heaps.space, claim, address, size, head) else { continue };
-            if pointer.wrapping_sub(address) >= size {
+            if claim.follow == CLAIM {
+                let (holder, field) = (address + kind.pre, address + claim.at as u64);
+                let owner = Owner::Type(number as u32);
+                self.followed.push(Lead::from_block(field, field + 8, owner, holder, (NOTHING, claim.role)));
+            } else if pointer.wrapping_sub(address) >= size {
                 self.wanted.push(Wanted {
                     pointer,
                     owner: address + kind.pre,
@@ -488,7 +492,7 @@ impl Sums {
         let is_claimed = |lead: &Lead| heaps.block_at(lead.start).is_some_and(|(place, ..)| heaps.is_claimed(place));
         let objects = std::mem::take(&mut self.objects).into_iter().filter(|lead| !is_claimed(lead));
         let (chains, states): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow >= 0);
+            std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow != ALL);
         let lead =
             |(number, start, end): &(u32, u64, u64)| Lead::from_block(*start, *end, Owner::Root(*number), 0, (ALL, 0));
         let of =

@@ -7,7 +7,7 @@
 //! the very end of a block, and, after all others, those that point into a block rather than to its start.
 
 use crate::heaps::{Heaps, Place};
-use crate::types::ALL;
+use crate::types::{ALL, NOTHING};
 
 /// So much of one block is followed.
 const MOST_BYTES: u64 = 1 << 20;
@@ -175,7 +175,7 @@ impl<'a> Reach<'a> {
         if follow == ALL {
             lead.doubtful = end - SLACK;
         }
-        if last != address {
+        if last != address && follow != NOTHING {
             self.next.push(lead);
         }
     }

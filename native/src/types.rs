@@ -48,6 +48,8 @@ pub struct Claim {
 
 pub const NOTHING: i32 = -1;
 pub const ALL: i32 = -2;
+/// Not the block but the claim itself: it holds only if the block begins there and does not look like an object.
+pub const CLAIM: i32 = -3;
 
 /// Types that own blocks by the same fields: by a bit of `tp_flags`, or by the name of a static base type.
 #[derive(Clone, FromPyObject)]
