@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gdbheap import _native
 from gdbheap.heap import Heap
 from gdbheap.objects.census import Owner
+from gdbheap.objects.classes import class_name
 
 
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, str]:
@@ -24,7 +25,8 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
                 words[address] = owner_text(owner)
     rest = [block for block in unknown if block[0] not in words]
     for (address, _size), look in zip(rest, _native.look_at(heap.target.space, rest, heap.target.mappings.ranges())):
-        words[address] = f"unknown ({look})"
+        name = class_name(heap.target, address) if look == "pointers" else None
+        words[address] = f"unknown ({look})" if name is None else f"C++ object of class {name}"
     return {address: words[address] for address, _size in blocks}
 
 
