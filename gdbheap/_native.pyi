@@ -25,8 +25,6 @@ class Stretch(Protocol):
     def top(self) -> int: ...
     @property
     def fast(self) -> Sequence[int]: ...
-    @property
-    def safe_linking(self) -> bool: ...
 
 class Claim(Protocol):
     @property
@@ -268,7 +266,7 @@ def take_census(
     progress: Progress = None,
 ) -> Census: ...
 def objects_in(
-    space: Space, chunks: Chunks | None, layout: TypeLayout, blocks: Sequence[tuple[int, int]]
+    space: Space, chunks: Chunks | None, layout: TypeLayout, blocks: Sequence[tuple[int, int, int]]
 ) -> list[tuple[int, int, bool] | None]: ...
 def vote_distances(
     space: Space, chunks: Chunks | None, pools: Pools, layout: TypeLayout, mask: int, most: int

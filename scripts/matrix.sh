@@ -67,8 +67,9 @@ build_wheel() {
     done
     rm -rf build/matrix/wheels build/lib* build/bdist*
     mkdir -p build/matrix
+    # With a target named, what the build itself runs is still linked with this system's libc.
     RUSTFLAGS="-L native=$libraries -C link-arg=--sysroot=$oldest" CARGO_TARGET_DIR=$PWD/build/matrix/target \
-        flock build/lock "$VENV/bin/python" -m pip --disable-pip-version-check wheel -q --no-deps --no-build-isolation \
+        CARGO_BUILD_TARGET=$(rustc -vV | sed -n 's/^host: //p') flock build/lock "$VENV/bin/python" -m pip --disable-pip-version-check wheel -q --no-deps --no-build-isolation \
         -w build/matrix/wheels .
     rm -rf build/lib* build/bdist*
     "$VENV/bin/python" -m pip --disable-pip-version-check download -q --python-version 3.9 --only-binary=:all: \

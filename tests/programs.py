@@ -179,31 +179,37 @@ def _environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A CPython found on this machine; ``kind`` is "stripped" or "unstripped" (its code has a .symtab)."""
+    """A CPython found on this machine; ``kind`` is "stripped" or "unstripped": its code, which is in ``library``, has a
+    .symtab."""
 
     executable: str
     kind: str
+    library: str
 
 
 KINDS = ("unstripped", "stripped")
+RELEASE = "3.11"
+RELEASES = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", RELEASE, "3.12", "3.13", "3.14", "3.15")
 _ASK = """import os, sys, sysconfig
 shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
 library = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
-print(sys.implementation.name, "%d.%d" % sys.version_info[:2])
+print("%d.%d" % sys.version_info[:2] if "PyPy" not in sys.version else "other")
 print(os.readlink("/proc/self/exe"))
 print(library if shared and os.path.exists(library) else os.readlink("/proc/self/exe"))"""
 
 
 @functools.cache
-def interpreters() -> tuple[Interpreter, ...]:
-    """Return each CPython 3.11 on the path, in /usr/bin and below ~/.pyenv, once."""
-    names = [shutil.which("python3.11"), shutil.which("python3"), "/usr/bin/python3.11"]
-    names += sorted(str(path) for path in Path.home().glob(".pyenv/versions/*/bin/python3.11"))
-    found = {interpreter.executable: interpreter for interpreter in map(_examine, filter(None, names)) if interpreter}
+def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
+    """Return each CPython of a release on the path, in /usr/bin and below ~/.pyenv, once."""
+    python = f"python{release}"
+    names = [shutil.which(python), shutil.which("python3"), f"/usr/bin/{python}"]
+    names += sorted(str(path) for path in Path.home().glob(f".pyenv/versions/*/bin/{python}"))
+    examined = (_examine(name, release) for name in names if name)
+    found = {interpreter.executable: interpreter for interpreter in examined if interpreter}
     return tuple(found.values())
 
 
-def _examine(executable: str) -> Interpreter | None:
+def _examine(executable: str, release: str) -> Interpreter | None:
     try:
         answer = subprocess.run(
             [executable, "-c", _ASK], capture_output=True, text=True, env=_environment(), timeout=PATIENCE
@@ -211,11 +217,11 @@ def _examine(executable: str) -> Interpreter | None:
     except OSError:
         return None
     lines = answer.stdout.splitlines()
-    if answer.returncode or len(lines) != 3 or lines[0] != "cpython 3.11":
+    if answer.returncode or len(lines) != 3 or lines[0] != release:
         return None
     with open(lines[2], "rb") as file:
         unstripped = ELFFile(file).get_section_by_name(".symtab") is not None
-    return Interpreter(lines[1], KINDS[0] if unstripped else KINDS[1])
+    return Interpreter(lines[1], KINDS[0] if unstripped else KINDS[1], lines[2])
 
 
 def interpreter_of(kind: str) -> str:
@@ -226,9 +232,33 @@ def interpreter_of(kind: str) -> str:
     pytest.skip(f"no {kind} CPython 3.11 on the path, in /usr/bin or below ~/.pyenv")
 
 
+def interpreter_of_release(release: str) -> Interpreter:
+    """Return a CPython of that release; skip the test where there is none."""
+    for interpreter in interpreters(release):
+        return interpreter
+    pytest.skip(f"no CPython {release} on the path, in /usr/bin or below ~/.pyenv")
+
+
+@functools.cache
+def stripped_library(interpreter: Interpreter) -> Path:
+    """Return a folder with a copy of the interpreter's library without symbols, for LD_LIBRARY_PATH."""
+    if interpreter.library == interpreter.executable or not shutil.which("strip"):
+        pytest.skip(f"{interpreter.executable} has no library of its own, or there is no strip")
+    folder = Path(_built.name) / f"stripped-{Path(interpreter.library).name}"
+    folder.mkdir()
+    target = folder / Path(interpreter.library).name
+    subprocess.run(["strip", "--strip-all", interpreter.library, "-o", str(target)], check=True)
+    return folder
+
+
 def python_program(kind: str, name: str, *arguments: object) -> list[str]:
-    """Return the command that runs tests/programs/NAME.py with an interpreter of that kind."""
+    """Return the command that runs tests/programs/NAME.py with a CPython 3.11 of that kind."""
     return [interpreter_of(kind), "-I", str(SOURCES / f"{name}.py"), *map(str, arguments)]
+
+
+def release_program(release: str, name: str, *arguments: object) -> list[str]:
+    """Return the command that runs tests/programs/NAME.py with a CPython of that release; it heeds PYTHONMALLOC."""
+    return [interpreter_of_release(release).executable, "-s", str(SOURCES / f"{name}.py"), *map(str, arguments)]
 
 
 def c_program(name: str, *arguments: object) -> list[str]:

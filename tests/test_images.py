@@ -16,6 +16,7 @@ from images.layouts import GLIBCS, Glibc
 from library import chunks_at, heap_of
 from programs import ask, c_program, running
 
+from gdbheap.answers.at import find_block
 from gdbheap.answers.check import check
 from gdbheap.heap import Heap
 
@@ -104,8 +105,14 @@ def test_huge_pages(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
 def test_large_chunks_in_caches(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
     """glibc.malloc.tcache_max: chunks up to 4 MiB wait in caches, since 2.43 mmapped ones among them."""
     image = Image(glibc, rng, rng.choice(SHAPES), large_caches=True)
+    waiting = {entry for cache in image.caches for entries in cache.lists.values() for entry in entries}
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
         compare(heap, image)
+        blocks = [find_block(heap, chunk.chunk + 16) for chunk in image.mapped]
+    states = {block.address: block.state for block in blocks if block}
+    assert states == {
+        chunk.chunk + 16: "tcache" if chunk.chunk + 16 in waiting else "used" for chunk in image.mapped
+    }
 
 
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
@@ -132,3 +139,17 @@ def test_program_without_malloc(tmp_path: Path) -> None:
         assert [(row["system"], row["used_chunks"]) for row in answer["arenas"]] == [(0, 0)]
         assert answer["mmapped"] == {"count": 0, "bytes": 0}
         assert ask("check", str(target.pid))["ok"] is True
+
+
+@pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
+def test_books_of_mmapped_chunks_half_changed(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
+    """A thread that maps or unmaps a chunk counts it first and its bytes later: mp_ is found all the same."""
+    image = Image(glibc, rng, rng.choice(SHAPES))
+    with heap_of(str(image.save(tmp_path / "whole"))) as heap:
+        par = heap.glibc.par
+    place = par.address + par.layout["n_mmaps"]
+    word = image.memory.word(place // 8 * 8)
+    image.memory.put(place // 8 * 8, word + (1 << place % 8 * 8))
+    with heap_of(str(image.save(tmp_path / "torn"))) as heap:
+        assert (heap.glibc.par.address, heap.glibc.par.layout) == (par.address, par.layout)
+        assert heap.glibc.par.n_mmaps == par.n_mmaps + 1

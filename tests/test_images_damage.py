@@ -184,6 +184,18 @@ def assert_found(image: Image, near: Near, folder: Path, with_command: bool = Fa
         assert ask("check", core, status=1)["ok"] is False
 
 
+def test_links_to_what_looks_used(rng: random.Random, tmp_path: Path) -> None:
+    """Both links that lead to a free chunk that looks used are told at their own words."""
+    image = Image(rng.choice(GLIBCS), rng, "sbrk", plain_contents=True, most_heaps=1)
+    chunk = rng.choice([chunk for bins in image.bins.values() for chunks in bins.values() for chunk in chunks])
+    links = {image.memory.word(chunk.address + 24) + 16, image.memory.word(chunk.address + 16) + 24}
+    assert flip(image, chunk.end + 8, 0) & 1 == 1
+    with heap_of(str(image.save(tmp_path / "core"))) as heap:
+        check(heap)
+        told = {found.address for found in heap.damage if found.what in ("fd in a bin", "bk in a bin")}
+        assert told == links, (image.glibc.name, hex(chunk.address), heap.damage)
+
+
 def test_damage_near_the_end_of_a_full_heap(rng: random.Random, tmp_path: Path) -> None:
     """The chunks between a damaged size and the fenceposts of a thread's heap are found again."""
     image = Image(GLIBCS[-1], rng, plain_contents=True, most_heaps=3)

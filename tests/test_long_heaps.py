@@ -14,22 +14,11 @@ from pathlib import Path
 import pytest
 
 from gdbheap import _native
+from gdbheap.allocators.glibc import Stretch
 
 BASE = 0x5550_0000_0000
 LENGTH = 72 << 20
 PREV_INUSE = 1
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """What walk_chunks wants of a stretch."""
-
-    arena: int
-    start: int
-    end: int
-    top: int
-    fast: list[int]
-    safe_linking: bool
 
 
 @dataclass
@@ -85,7 +74,7 @@ def walk(image: Image, directory: Path) -> _native.Chunks:
     path = directory / "memory"
     path.write_bytes(image.memory)
     space = _native.Space.for_core([(BASE, BASE + LENGTH, 0, 0)], [str(path)])
-    stretch = Stretch(0, BASE, BASE + LENGTH, image.chunks[-1][0], [0] * 10, True)
+    stretch = Stretch(0, BASE, BASE + LENGTH, image.chunks[-1][0], [0] * 10)
     return _native.walk_chunks(space, [stretch], [], True)[0]
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import json
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import kernel
 import pytest
+from elftools.elf.elffile import ELFFile
 from library import heap_of
 from programs import FORMS, KINDS, Running, ask, python_program, running
 
@@ -56,13 +59,15 @@ def values_bytes(pid: int, thing: int) -> int:
     return 16 * (int(szidx) + 1)
 
 
-def truth(target: Running, path: Path) -> dict[str, tuple[int, int, int, int]]:
+def truth(
+    target: Running, path: Path, values: Callable[[int, int], int] = values_bytes
+) -> dict[str, tuple[int, int, int, int]]:
     """Return {type: (count, bytes, buffers, chunks)}: what the program wrote, and attributes' values."""
     told = json.loads(path.read_text())
     types = {name: tuple(row) for name, row in told["types"].items()}
     for name, addresses in told["managed"].items():
         count, size, buffers, chunks = types[name]
-        types[name] = (count, size, buffers + sum(values_bytes(target.pid, a) for a in addresses), chunks)
+        types[name] = (count, size, buffers + sum(values(target.pid, a) for a in addresses), chunks)
     return types
 
 
@@ -106,18 +111,35 @@ def closure(path: Path) -> dict[int, str]:
 
 
 class Heaps:
-    """The mappings where objects are allocated: anonymous, and not the .bss that follows a file's data."""
+    """The memory where objects are allocated: anonymous mappings without the .bss that follows a file's data."""
 
     def __init__(self, pid: int) -> None:
         mappings = kernel.maps(pid)
-        pairs = zip([mappings[0], *mappings], mappings)
-        own = [m for previous, m in pairs if not m.path and not (previous.inode and previous.end == m.start)]
-        own += [m for m in mappings if m.path == "[heap]"]
-        self.ranges = sorted((m.start, m.end) for m in own)
+        first = {m.path: m.start for m in reversed(mappings) if m.inode}
+        own = []
+        for before, mapping in zip([mappings[0], *mappings], mappings):
+            if mapping.path == "[heap]":
+                own.append((mapping.start, mapping.end))
+            elif not mapping.path:
+                # A .bss and an arena that follows it are one mapping to the kernel.
+                follows = before.inode and before.end == mapping.start and before.perms.startswith("rw")
+                start = bss_end(before.path, first[before.path]) if follows else mapping.start
+                own.append((max(start, mapping.start), mapping.end))
+        self.ranges = sorted(own)
 
     def __contains__(self, address: int) -> bool:
         place = bisect.bisect_right(self.ranges, (address, 1 << 64)) - 1
         return place >= 0 and self.ranges[place][0] <= address < self.ranges[place][1]
+
+
+@functools.cache
+def bss_end(path: str, base: int) -> int:
+    """Return where the data of an ELF file mapped at ``base`` ends, its .bss included."""
+    with open(path, "rb") as file:
+        elf = ELFFile(file)
+        ends = [s["p_vaddr"] + s["p_memsz"] for s in elf.iter_segments("PT_LOAD")]
+        end = max(ends) + (base if elf["e_type"] == "ET_DYN" else 0)
+    return int(end + 4095) & ~4095
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -64,7 +64,6 @@ class Stretch:
     end: int
     top: int
     fast: list[int]
-    safe_linking: bool
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ class Glibc:
         self._main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
         extents = self._main_extents.find() if self.main.system_mem else []
         self.heaps += [HeapRange(0, start, start, end, end) for start, end in extents]
-        main = [Stretch(0, *extent, self._top_in(extent), self.main.fast, True) for extent in extents]
+        main = [Stretch(0, *extent, self._top_in(extent), self.main.fast) for extent in extents]
         return main + heaps
 
     @property
@@ -237,7 +236,7 @@ class Glibc:
         start = (heap + header + 15) // 16 * 16
         self.heaps.append(HeapRange(index, heap, start, end, heap + self.heap_span))
         top = state.top if heap <= state.top < end else 0
-        return Stretch(index, start, end, top, state.fast, True)
+        return Stretch(index, start, end, top, state.fast)
 
     def _report(self, address: int, what: str, expected: str, found: str) -> None:
         self.damage.append(Damage(address, what, expected, found))
@@ -266,10 +265,9 @@ class Glibc:
         """Every block of every arena; kept. Raises KeyboardInterrupt."""
         if self._chunks is None:
             lists = [row for _tcache, rows in self._cache_lists for row in rows]
-            stretches = [Stretch(s.arena, s.start, s.end, s.top, s.fast, self.safe_linking) for s in self.stretches]
             space = self.target.space
             self._chunks, taken = _native.walk_chunks(
-                space, stretches, [row.native for row in lists], self.safe_linking, progress
+                space, self.stretches, [row.native for row in lists], self.safe_linking, progress
             )
             self.damage.extend(Damage(*row) for row in self._chunks.damage)
             self._check_caches(lists, taken)
@@ -287,20 +285,17 @@ class Glibc:
             for index, entry, count in tcache.lists
             if index < SMALL_TCACHE_BINS
         ]
-        return small + [CacheList(at, 1, 0, False) for at in self._large[tcache.address] if self.is_arena(at)]
+        return small + [CacheList(at, 1, 0, False) for at in self._large_entries[tcache.address] if self.is_arena(at)]
 
     @cached_property
-    def _large(self) -> dict[int, list[int]]:
+    def _large_entries(self) -> dict[int, list[int]]:
         """What each cache's lists of large chunks hold (2.42 and later), by the cache's address."""
-        return {
-            tcache.address: [
-                at
-                for index, entry, count in tcache.lists
-                if index >= SMALL_TCACHE_BINS
-                for at in self._entries(entry, count)
-            ]
-            for tcache in self.tcaches
-        }
+        return {tcache.address: list(self._large_entries_of(tcache)) for tcache in self.tcaches}
+
+    def _large_entries_of(self, tcache: Tcache) -> Iterator[int]:
+        for index, entry, count in tcache.lists:
+            if index >= SMALL_TCACHE_BINS:
+                yield from self._entries(entry, count)
 
     def _entries(self, entry: int, count: int) -> Iterator[int]:
         at = entry
@@ -369,7 +364,7 @@ class Glibc:
             found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
             if self.par.n_mmaps and sum(size for _, _, size in found) != self.par.mmapped_mem:
                 found = min(self._search_mapped(ranges, moved=True), found, key=lambda rows: self._missing(rows)[0])
-            cached = {at - HEADER for at in chain.from_iterable(self._large.values())}
+            cached = {at - HEADER for at in chain.from_iterable(self._large_entries.values())}
             self._mapped = [MappedChunk(*row, cached=row[1] in cached) for row in found]
             if any(self._missing(found)):
                 self.warnings.append(

@@ -37,7 +37,8 @@ DEFAULT_MMAPS_MAX = 65536
 SMALL_TCACHE_BINS = 64
 MOST_TCACHE_BINS = 76
 MOST_TCACHE_COUNT = 65535
-MOST_TCACHE_EXCESS = 32
+# So many threads at once may have counted an mmapped chunk and not its bytes yet.
+MOST_TORN = 8
 # Of a cache's lists, one in so many may be damaged; beyond that it is none.
 MOST_DAMAGED = 4
 FAST_BINS = 10
@@ -65,10 +66,14 @@ class MallocState:
 
 @dataclass(frozen=True)
 class MallocPar:
-    """``mp_`` as read: its address, the layout that fits and the fields used."""
+    """``mp_`` as read: its address, the layout that fits and the fields used.
+
+    ``torn``: its books of mmapped chunks do not agree, as while a thread changes them one after the other.
+    """
 
     address: int
     layout: dict[str, Any]
+    torn: bool
     trim_threshold: int
     top_pad: int
     mmap_threshold: int
@@ -224,11 +229,14 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
 
 
 def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> Iterator[MallocPar]:
+    # Fast bins went when malloc_par was last changed (2.43).
+    has_fast = main.layout["fastbinsY"] is not None
+    layouts = [layout for layout in variants("glibc", "malloc_par") if layout["fast_bins"] == has_fast]
     for start, end in loaded.writable_ranges():
         low, high = max(start, main.address - MP_DISTANCE), min(end, main.address + MP_DISTANCE)
         raw = target.space.read_available(low, max(0, high - low))
         for offset in range(0, len(raw) - 144 + 1, 8):
-            for layout in variants("glibc", "malloc_par"):
+            for layout in layouts:
                 par = _parse_par(raw, offset, low + offset, layout)
                 if par is not None:
                     yield par
@@ -236,7 +244,7 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
 
 def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) -> MallocPar | None:
     n_mmaps, n_max, max_n = struct.unpack_from("<iii", raw, offset + layout["n_mmaps"])
-    if not 0 <= n_mmaps <= max_n or n_max < 0:
+    if not 0 <= n_mmaps <= max_n + MOST_TORN or n_max < 0:
         return None
 
     def word(at: int | None) -> int:
@@ -244,14 +252,12 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
 
     mapped, most_mapped = word(layout["mmapped_mem"]), word(layout["mmapped_mem"] + 8)
     unit = layout["mmapped_unit"]
-    if mapped > most_mapped or mapped % unit or mapped < n_mmaps * PAGE:
+    if mapped % unit or mapped < (n_mmaps - MOST_TORN) * PAGE or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
         return None
-    if n_mmaps == 0 and mapped and unit == PAGE:
-        return None
-    if (max_n == 0) != (most_mapped == 0) or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
-        return None
+    torn = mapped > most_mapped or n_mmaps > max_n or (max_n == 0) != (most_mapped == 0) or mapped < n_mmaps * PAGE
+    torn |= n_mmaps == 0 and mapped > 0 and unit == PAGE
     return MallocPar(
-        address, layout, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
+        address, layout, torn, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
         word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
         word(layout["tcache_bins"]), word(layout["tcache_count"]),
     )  # fmt: skip
@@ -259,7 +265,7 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
 
 def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     """How much speaks for a place: the program's break first, then defaults that tunables rarely all change."""
-    points = 6 if _is_first_break(target, par, main) else 0
+    points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
     points += 2 if PAGE <= par.mmap_threshold <= 1 << 30 else 0
     points += 2 if PAGE <= par.trim_threshold else 0
@@ -337,7 +343,7 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
         size = target.space.u64(address - 8) & ~7
         for layout in variants("glibc", "tcache_perthread_struct"):
             # A remainder too small for a chunk of its own stays with the cache's; 2.43 may round the request up twice.
-            if 0 <= size - layout["chunk"] <= MOST_TCACHE_EXCESS:
+            if layout["chunk"] <= size <= layout["largest_chunk"]:
                 return _parse_tcache(target, thread, address, layout, par.tcache_count)
     except Fault:
         return None
@@ -348,6 +354,8 @@ def _parse_tcache(
     target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int
 ) -> Tcache | None:
     """The cache at ``address``; None where so little of it makes sense that it is none. Raises Fault."""
+    if layout["remaining"] and not capacity:
+        return None  # since 2.43 such a process has no caches
     number, width = layout["counts"], layout["count_size"]
     raw = target.space.read(address, layout["entries"] + 8 * number)
     counts = struct.unpack_from(f"<{number}{'H' if width == 2 else 'B'}", raw, 0)

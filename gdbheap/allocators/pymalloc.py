@@ -39,8 +39,13 @@ class ArenaObject:
 
 
 def python_first(target: Target) -> list[LoadedObject]:
-    """The loaded objects, those named like Python first."""
-    return sorted(target.objects, key=lambda loaded: "python" not in loaded.path.rsplit("/", 1)[-1])
+    """The loaded objects, those named like Python first, its extension modules next."""
+
+    def rank(loaded: LoadedObject) -> int:
+        name = loaded.path.rsplit("/", 1)[-1]
+        return 0 if name.startswith(("python", "libpython")) else 1 if "python" in name else 2
+
+    return sorted(target.objects, key=rank)
 
 
 def has_python(target: Target) -> bool:

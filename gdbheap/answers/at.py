@@ -71,7 +71,7 @@ def at(heap: Heap, address: int) -> At:
     if mapping is None:
         raise UsageError(f"{address:#x} is in no mapping of this target: check the address")
     block = find_block(heap, address)
-    found = _object(heap, block) if block is not None and block.state == "used" else None
+    found = _object(heap, block, address) if block is not None and block.state == "used" else None
     owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None
     whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
     return At(whose, block, found, owner)
@@ -106,9 +106,9 @@ def _glibc_block(heap: Heap, address: int) -> Block | None:
     return Block(mapped.chunk + HEADER, size, state, "glibc", None, held or "mmapped")
 
 
-def _object(heap: Heap, block: Block) -> Object | None:
+def _object(heap: Heap, block: Block, address: int) -> Object | None:
     objects = heap.objects_or_none
-    found = objects.objects_in([(block.address, block.size)])[0] if objects else None
+    found = objects.object_at(block.address, block.size, address) if objects else None
     if objects is None or found is None:
         return None
     name = found.type if found.alive else f"{found.type} (on a free list)"

@@ -17,13 +17,17 @@ from gdbheap.objects.contents import short_text
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
 from gdbheap.objects.roots import Roots
+from gdbheap.objects.slabs import Slab, slab
 
 SAMPLED_POOLS = 16
 TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
-ANY = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT | cpython.FLAG_MANAGED_WEAKREF
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
+# The size of the request and its domain (Objects/obmalloc.c, _PyMem_DebugRawAlloc).
+HOOK = 16
+# Without a tzinfo these are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
+SHORTENED = [("datetime.time", 32), ("datetime.datetime", 40)]
 
 Progress = Callable[[int, int], object]
 
@@ -34,9 +38,12 @@ class TypeLayout:
 
     data: list[tuple[int, int]]
     smallest_heap_type: int
+    hook: int
     gc_head: int
     flags_pre_header: int
     families: list[Family]
+    slab: Slab | None
+    shortened: list[tuple[str, int]]
     class_dealloc: int = 0
     closed: tuple[str, ...] = CLOSED
     reached_role: int = REACHED
@@ -108,23 +115,30 @@ class Objects:
         self._chunks = chunks
         self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
-        blank = TypeLayout(data, release["sizeof_heaptype"], 0, release["flags_pre_header"], families(release))
+        heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
+        blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), SHORTENED)
         self.layout = self._prove(blank, facts)
         self.names = TypeNames(self.target.space, release)
         self._owners: dict[int, Owner | None] = {}
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
         """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
-        votes = _native.vote_distances(self.target.space, self._chunks, self.python.pools, layout, ANY, SAMPLED_POOLS)
-        gc_head = _winner(votes, cpython.FLAG_GC)
-        if gc_head is None:
+        # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
+        mask = cpython.FLAG_GC | layout.flags_pre_header
+        votes = _native.vote_distances(self.target.space, self._chunks, self.python.pools, layout, mask, SAMPLED_POOLS)
+        hook = _winner(votes, 0, (0, HOOK))
+        head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in GC_HEADS))
+        if hook is None or head is None:
             raise Unsupported(
                 f"the objects of Python {self.release.text} were not recognised: no distance between blocks and "
-                "objects prevails (tried the types' own flags on a sample of pools); a debug build or debug hooks?"
+                "objects prevails (tried the types' own flags on a sample of pools); a debug build?"
             )
-        facts.add("PyGC_Head", gc_head, f"{sum(votes.values())} objects in a sample of pools")
-        self._confirm_pre_header(votes, gc_head, layout, facts)
-        return replace(layout, gc_head=gc_head, class_dealloc=self._class_dealloc(layout))
+        source = f"{sum(votes.values())} objects in a sample of pools"
+        if hook:
+            facts.add("debug hooks", f"{hook} bytes before each block", source)
+        facts.add("PyGC_Head", head - hook, source)
+        self._confirm_pre_header(votes, head, layout, facts)
+        return replace(layout, hook=hook, gc_head=head - hook, class_dealloc=self._class_dealloc(layout))
 
     def _class_dealloc(self, layout: TypeLayout) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
@@ -137,15 +151,15 @@ class Objects:
         return votes.most_common(1)[0][0] if votes else 0
 
     def _confirm_pre_header(
-        self, votes: dict[tuple[int, int], int], gc_head: int, layout: TypeLayout, facts: Facts
+        self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
     ) -> None:
         """Objects with a managed dictionary must occur where the release's table puts them."""
         flags = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT
         ballots = _ballots(votes, flags)
         if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < LEAST_VOTES:
             return
-        if not ballots.get(gc_head + PRE_HEADER):
-            raise Unsupported(f"no object with a managed dictionary stands {gc_head + PRE_HEADER} bytes into its block")
+        if not ballots.get(head + PRE_HEADER):
+            raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
         facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in a sample of pools")
 
     def census(
@@ -166,8 +180,15 @@ class Objects:
         return census
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
-        """The object in each block (user address, size of the block), or None."""
-        rows = _native.objects_in(self.target.space, self._chunks, self.layout, list(blocks))
+        """The object in each block (user address, size of the block), or None; of several the first."""
+        return self._objects_at([(address, size, address) for address, size in blocks])
+
+    def object_at(self, block: int, size: int, address: int) -> Found | None:
+        """The object at ``address`` in a block (user address, size): Python 2 puts many numbers in one."""
+        return self._objects_at([(block, size, address)])[0]
+
+    def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
+        rows = _native.objects_in(self.target.space, self._chunks, self.layout, places)
         return [None if row is None else Found(row[0], row[1], self.names.name(row[1]), row[2]) for row in rows]
 
     def chunks_of(
@@ -195,11 +216,11 @@ def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:
     return {distance: count for (voted, distance), count in votes.items() if voted == flags}
 
 
-def _winner(votes: dict[tuple[int, int], int], flags: int) -> int | None:
-    """The size of PyGC_Head that most objects with exactly these flags agree on; None when too few do.
+def _winner(votes: dict[tuple[int, int], int], flags: int, distances: tuple[int, ...]) -> int | None:
+    """The one of ``distances`` that most objects with exactly these flags agree on; None when too few do.
 
     A block that holds a small number before a pointer to a class votes too, wherever it has them.
     """
-    ballots = {size: count for size, count in _ballots(votes, flags).items() if size in GC_HEADS}
-    best = max(ballots, key=lambda size: ballots[size], default=0)
+    ballots = {distance: count for distance, count in _ballots(votes, flags).items() if distance in distances}
+    best = max(ballots, key=lambda distance: ballots[distance], default=0)
     return best if ballots.get(best, 0) >= LEAST_VOTES else None

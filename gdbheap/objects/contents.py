@@ -20,6 +20,7 @@ from gdbheap.layout.cpython import (
     OB_SIZE,
     Release,
 )
+from gdbheap.objects import python2
 
 LONGEST_TEXT = 200
 MOST_ENTRIES = 1 << 20
@@ -32,6 +33,8 @@ DIGIT_BITS = 30
 def read_str(space: Space, release: Release, address: int, limit: int = LONGEST_TEXT) -> str | None:
     """The first ``limit`` characters of the ``str`` at ``address``; None when it is not to be read or is none."""
     try:
+        if release.get("unicode_state") is None:
+            return python2.read_unicode(space, release, address, limit)
         length = space.u64(address + release["unicode_length"])
         state = space.u32(address + release["unicode_state"])
         kind = state >> 2 & 7
@@ -51,8 +54,21 @@ def _data_address(space: Space, release: Release, address: int, state: int) -> i
     return address + release["sizeof_ascii" if state & ASCII else "sizeof_compact"]
 
 
+def read_name(space: Space, release: Release, address: int, limit: int) -> str | None:
+    """The identifier at ``address``: a ``str``, which in Python 2 is a byte string."""
+    if release.get("unicode_state") is not None:
+        return read_str(space, release, address, limit)
+    try:
+        return python2.read_bytes(space, release, address, limit)
+    except Fault:
+        return None
+
+
 def dict_items(space: Space, release: Release, address: int) -> Iterator[tuple[int, int]]:
     """(key, value) addresses of the combined-table dict at ``address``. Raises Fault."""
+    if release.get("ma_table") is not None:
+        yield from python2.dict_items(space, release, address)
+        return
     keys = space.u64(address + release["ma_keys"])
     entries = space.u64(keys + release["dk_nentries"])
     start, general = _entries(space, release, keys)
@@ -83,7 +99,7 @@ def dict_lookup(space: Space, release: Release, address: int, name: str, known: 
             return value
         others.append((key, value))
     for key, value in others:
-        if read_str(space, release, key, len(name) + 1) == name:
+        if read_name(space, release, key, len(name) + 1) == name:
             known.add(key)
             return value
     return None

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from gdbheap._native import Space
 from gdbheap.errors import Fault, Unsupported
-from gdbheap.layout.cpython import FLAG_HEAP_TYPE, FLAG_UNICODE, OB_TYPE, TP_DICT, TP_FLAGS, TP_NAME, Release
-from gdbheap.objects.contents import dict_lookup, read_str
+from gdbheap.layout.cpython import (
+    FLAG_BYTES,
+    FLAG_HEAP_TYPE,
+    FLAG_UNICODE,
+    OB_TYPE,
+    TP_DICT,
+    TP_FLAGS,
+    TP_NAME,
+    Release,
+)
+from gdbheap.objects.contents import dict_lookup, read_name
 
 BUILTINS = ("builtins", "__builtin__")
 LONGEST = 500
@@ -52,7 +61,9 @@ class TypeNames:
 
     def _qualname(self, address: int) -> str | None:
         try:
-            return self._str(self._space.u64(address + self._release["ht_qualname"]))
+            # Python 2 has no qualified names.
+            field = self._release.get("ht_qualname") or self._release["ht_name"]
+            return self._str(self._space.u64(address + field))
         except (Fault, Unsupported):
             return None
 
@@ -68,8 +79,9 @@ class TypeNames:
 
     def _str(self, address: int) -> str | None:
         try:
-            if not self.flags(self._space.u64(address + OB_TYPE)) & FLAG_UNICODE:
+            text = FLAG_UNICODE if self._release.get("unicode_state") is not None else FLAG_BYTES
+            if not self.flags(self._space.u64(address + OB_TYPE)) & text:
                 return None
         except Fault:
             return None
-        return read_str(self._space, self._release, address, LONGEST)
+        return read_name(self._space, self._release, address, LONGEST)

@@ -102,7 +102,7 @@ def families(release: Release) -> list[Family]:
         Family(FLAG_UNICODE, [], _str_claims(release)),
         Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table")]),
         Family(FLAG_TYPE, [], _type_claims(release)),
-        Family(0, ["module"], [_claim(release["md_state"], "state", follow=ALL)]),
+        Family(0, ["module"], _optional(release, "md_state", "state", ALL)),
         Family(0, ["array.array"], [_claim(24, "items")]),
         # A deque's blocks: 64 items between two links. The last block, rightblock, has an old link.
         Family(0, ["collections.deque"], [_claim(24, "items", follow=8 * 65, last=32)]),
@@ -113,7 +113,7 @@ def families(release: Release) -> list[Family]:
         Family(0, ["_ctypes._CData"], [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False)]),
         Family(0, ["numpy.ndarray"], _ndarray_claims()),
     ]
-    if release.minor < 15:
+    if release.get("bytearray_data") is not None:
         # Since 3.15 a bytearray's data is a bytes object.
         found.append(Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]))
     return found + _managed_values(release)
@@ -126,6 +126,8 @@ def _ndarray_claims() -> list[Claim]:
 
 def _dict_claims(release: Release) -> list[Claim]:
     """A split table's keys belong to the type; a dict that has values of its own does not own its keys."""
+    if release.get("ma_table") is not None:
+        return [_claim(release["ma_table"], "table")]
     keys, values = release["ma_keys"], release["ma_values"]
     claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0)]
     # Since 3.13 the values may be part of the instance whose dict it is.
@@ -133,19 +135,25 @@ def _dict_claims(release: Release) -> list[Claim]:
 
 
 def _str_claims(release: Release) -> list[Claim]:
-    state = release["unicode_state"]
+    state = release.get("unicode_state")
+    if state is None:
+        return [_claim(release["unicode_data"], "data")]
     claims = [
         _claim(release["unicode_utf8"], "utf-8", state, COMPACT | ASCII, COMPACT | ASCII, equal=False),
         _claim(release["unicode_data"], "data", state, COMPACT, 0),
     ]
-    wide = release.get("unicode_wstr")
-    return claims + ([_claim(wide, "wide characters")] if wide is not None else [])
+    return claims + _optional(release, "unicode_wstr", "wide characters")
 
 
 def _type_claims(release: Release) -> list[Claim]:
-    claims = [_claim(176, "name"), _claim(release["ht_cached_keys"], "shared keys")]
-    name = release.get("_ht_tpname")
-    return claims + ([_claim(name, "name")] if name is not None else [])
+    fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
+    return [_claim(176, "name")] + [claim for field, role in fields for claim in _optional(release, field, role)]
+
+
+def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:
+    """A claim on a field that not every release has."""
+    offset = release.get(field)
+    return [] if offset is None else [_claim(offset, role, follow=follow)]
 
 
 def _managed_values(release: Release) -> list[Family]:

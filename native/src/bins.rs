@@ -183,8 +183,8 @@ impl Rings<'_> {
         let mut steps = 0u64;
         while at != ring.head {
             let Some(chunk) = self.find(ring.arena, at) else {
-                let what = if names.0 == "fd" { "fd in a bin" } else { "bk in a bin" };
-                found.push(damage(before + 16, what, "a free chunk of this arena", hex(at)));
+                let (what, offset) = if names.0 == "fd" { ("fd in a bin", 16) } else { ("bk in a bin", 24) };
+                found.push(damage(before + offset, what, "a free chunk of this arena", hex(at)));
                 return Ok(None);
             };
             if chunk.bin.swap(ring.bin as u8, Ordering::Relaxed) != NO_BIN {

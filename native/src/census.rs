@@ -198,10 +198,37 @@ impl<'a> Worker<'a> {
 
     fn take_chunk(&mut self, region: usize, start: u64, size: u64, head: &[u8]) {
         let Some(chunks) = self.heaps.chunks else { return };
+        let number = (start - chunks.regions[region].stretch.start) / 16;
+        if self.take_slab(Place::Chunk(region, number), start + CHUNK_HEADER, size) {
+            return;
+        }
         if self.take_block(start + CHUNK_HEADER, size, head) {
             self.tallies.objects[IN_CHUNK].add(size);
-            self.heaps.chunk_objects[region].claim((start - chunks.regions[region].stretch.start) / 16);
+            self.heaps.chunk_objects[region].claim(number);
         }
+    }
+
+    /// Counts the objects of a block that holds many; true if it is one. What no living object has counts as free.
+    #[inline(always)]
+    fn take_slab(&mut self, place: Place, address: u64, size: u64) -> bool {
+        let Some(slab) = &self.types.layout.slab else { return false };
+        let item = slab.item;
+        let Some(filled) = self.types.slab_at(address, size) else { return false };
+        if self.heaps.claim(place) {
+            let row = self.row(filled.number as usize);
+            row.live.add_many(filled.count(), item);
+            row.idle.count += filled.places - filled.count();
+            row.idle.bytes += size - filled.count() * item;
+            self.tallies.claimed[place.domain()].add(size);
+        }
+        true
+    }
+
+    fn row(&mut self, number: usize) -> &mut Row {
+        if self.rows.len() <= number {
+            self.rows.resize(number + 1, Row::default());
+        }
+        &mut self.rows[number]
     }
 
     fn take_mapped(&mut self, control: &Control) -> Result<(), Cancelled> {
@@ -224,10 +251,7 @@ impl<'a> Worker<'a> {
     fn take_block(&mut self, address: u64, size: u64, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, size) else { return false };
         let number = number as usize;
-        if self.rows.len() <= number {
-            self.rows.resize(number + 1, Row::default());
-        }
-        let row = &mut self.rows[number];
+        let row = self.row(number);
         if !alive {
             row.idle.add(size);
             return true;
@@ -238,7 +262,8 @@ impl<'a> Worker<'a> {
             self.open.push((address, number as u32));
         }
         if !kind.claims.is_empty() {
-            self.claim_buffers(number, address, size, head);
+            let outer = self.types.layout.outer_hook(head);
+            self.claim_buffers(number, address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
         }
         true
     }
@@ -546,21 +571,27 @@ fn settle_contested(heaps: &Heaps<'_>, layout: &TypeLayout, sums: &mut Sums) {
     }
 }
 
-/// The object in each block `(user address, size)`: `(object address, type address, alive)` or None.
+/// The object in each block `(user address, size, address inside it)`: `(object address, type address, alive)` or None.
+/// Of a block that holds many the one at that address, else the first.
 #[pyfunction]
 pub fn objects_in(
     space: &Space,
     chunks: Option<&Chunks>,
     layout: TypeLayout,
-    blocks: Vec<(u64, u64)>,
+    blocks: Vec<(u64, u64, u64)>,
 ) -> Vec<Option<(u64, u64, bool)>> {
     let mut types = Types::new(space, chunks, &layout);
-    let look = |(address, size): &(u64, u64)| {
+    let look = |(address, size, inside): &(u64, u64, u64)| {
+        if let (Some(slab), Some(filled)) = (&layout.slab, types.slab_at(*address, *size)) {
+            let (object, alive) = filled.object(slab, *address, *inside);
+            return Some((object, types.kinds[filled.number as usize].address, alive));
+        }
         let mut head = vec![0; HEAD.min(*size as usize)];
         let got = space.fill(*address, &mut head);
         let (number, alive) = types.object_in(&head[..got], *size)?;
         let kind = &types.kinds[number as usize];
-        Some((address.wrapping_add(kind.pre), kind.address, alive))
+        let before = layout.outer_hook(&head[..got]) as u64 + kind.pre;
+        Some((address.wrapping_add(before), kind.address, alive))
     };
     blocks.iter().map(look).collect()
 }

@@ -40,7 +40,6 @@ pub struct Stretch {
     pub top: u64,
     /// Heads of the arena's fast bins (chunk addresses), by bin; size class `(index + 2) * 16`.
     pub fast: Vec<u64>,
-    pub safe_linking: bool,
 }
 
 /// A walked stretch. Block starts are bits, one for 16 bytes; a block ends where the next one starts.
@@ -304,7 +303,7 @@ impl Chunks {
     /// Whether a used chunk of at least `least` bytes has `address` 16 to 80 bytes in. Looks at a few bits only.
     pub fn holds_object(&self, address: u64, least: u64) -> bool {
         let Some(region) = self.region_of(address).map(|index| &self.regions[index]) else { return false };
-        (16..=80).step_by(16).any(|inside| {
+        (16..=80).step_by(8).any(|inside| {
             let Some(chunk) = address.checked_sub(inside).filter(|chunk| *chunk >= region.stretch.start) else {
                 return false;
             };

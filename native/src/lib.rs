@@ -16,6 +16,7 @@ pub mod pages;
 pub mod pools;
 pub mod reach;
 pub mod scan;
+pub mod slabs;
 pub mod space;
 pub mod stop;
 pub mod sweep;

@@ -5,6 +5,7 @@
 //! objects, and used chunks that are large enough for one.
 
 use crate::chunks::Chunks;
+use crate::slabs::Slab;
 use crate::space::Space;
 use pyo3::prelude::*;
 use std::collections::HashMap;
@@ -72,6 +73,8 @@ pub struct TypeLayout {
     pub smallest_heap_type: u64,
     pub flag_gc: u64,
     pub flag_type_subclass: u64,
+    /// Bytes that debug hooks put before whatever is allocated.
+    pub hook: u64,
     /// Bytes of PyGC_Head.
     pub gc_head: u64,
     /// Flags of which any puts `pre_header` more bytes before the object.
@@ -79,6 +82,9 @@ pub struct TypeLayout {
     pub pre_header: u64,
     /// A bit of flags whose types may be smaller than tp_basicsize (compact str).
     pub flag_no_minimum: u64,
+    /// Static types whose objects may lack their last fields: (tp_name, least bytes).
+    pub shortened: Vec<(String, u64)>,
+    pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
     /// The deallocator of classes that a class statement made: such a class adds nothing that is written in C.
@@ -91,6 +97,22 @@ pub struct TypeLayout {
     pub data: Vec<(u64, u64)>,
 }
 
+impl TypeLayout {
+    /// Bytes before the debug hook of an object: a request beyond 512 bytes goes on to malloc, which has a hook too. A
+    /// hook is the size, a letter for the domain (r is malloc's), and the same byte seven times.
+    #[inline(always)]
+    pub fn outer_hook(&self, head: &[u8]) -> usize {
+        if self.hook == 0 || head.len() < 2 * self.hook as usize {
+            return 0;
+        }
+        let (outer, inner) = (crate::u64_at(head, 8), crate::u64_at(head, self.hook as usize + 8));
+        if outer as u8 == b'r' && outer >> 8 == inner >> 8 && outer >> 16 == (outer << 8) >> 16 {
+            return self.hook as usize;
+        }
+        0
+    }
+}
+
 #[derive(Clone)]
 pub struct Kind {
     pub address: u64,
@@ -99,6 +121,8 @@ pub struct Kind {
     pub flags: u64,
     /// The least size of a block that holds an object of it.
     pub least: u64,
+    /// Whether its objects lie many to a block.
+    pub in_slabs: bool,
     pub claims: Vec<PlacedClaim>,
     /// Bytes of the object that may hold pointers to structures of C; 0 if none.
     pub extent: u64,
@@ -129,7 +153,7 @@ impl PlacedClaim {
 }
 
 pub struct Types<'a> {
-    space: &'a Space,
+    pub space: &'a Space,
     chunks: Option<&'a Chunks>,
     pub layout: &'a TypeLayout,
     known: ByAddress<Option<u32>>,
@@ -160,6 +184,8 @@ const LARGEST_BASIC_SIZE: u64 = 1 << 20;
 impl<'a> Types<'a> {
     pub fn new(space: &'a Space, chunks: Option<&'a Chunks>, layout: &'a TypeLayout) -> Types<'a> {
         let (gc, extra) = (layout.gc_head as usize, layout.pre_header as usize);
+        let extras: &[usize] = if layout.flags_pre_header == 0 { &[0] } else { &[0, extra] };
+        let distance = |extra: &usize| [layout.hook as usize + extra, layout.hook as usize + gc + extra];
         let mut types = Types {
             space,
             chunks,
@@ -169,7 +195,7 @@ impl<'a> Types<'a> {
             kinds: Vec::new(),
             memo: Box::new([Memo { address: 0, number: NO_TYPE, pre: usize::MAX, least: u64::MAX }; MEMO]),
             homes: vec![0; (HOME_BITS / 64) as usize],
-            distances: if layout.flags_pre_header == 0 { vec![0, gc] } else { vec![0, gc, extra, gc + extra] },
+            distances: extras.iter().flat_map(distance).collect(),
         };
         types.distances.sort_unstable();
         types.distances.dedup();
@@ -186,7 +212,7 @@ impl<'a> Types<'a> {
     }
 
     #[inline]
-    fn is_home(&self, address: u64) -> bool {
+    pub fn is_home(&self, address: u64) -> bool {
         let mib = address >> 20;
         self.homes[(mib % HOME_BITS / 64) as usize] >> (mib % 64) & 1 == 1
     }
@@ -255,10 +281,17 @@ impl<'a> Types<'a> {
         }
         let gc = if flags & layout.flag_gc != 0 { layout.gc_head } else { 0 };
         let extra = if flags & layout.flags_pre_header != 0 { layout.pre_header } else { 0 };
-        let pre = gc + extra;
-        let least = if flags & layout.flag_no_minimum != 0 { pre + layout.ob_type + 8 } else { pre + basic };
+        let pre = layout.hook + gc + extra;
+        let name = self.name_of(address);
+        let short = layout.shortened.iter().find(|(short, _)| short.as_bytes() == name).map(|(_, least)| *least);
+        let least = match short {
+            _ if flags & layout.flag_no_minimum != 0 => pre + layout.ob_type + 8,
+            Some(least) => pre + least.min(basic),
+            None => pre + basic,
+        };
+        let in_slabs = layout.slab.as_ref().is_some_and(|slab| slab.names.iter().any(|own| own.as_bytes() == name));
         let claims = self.claims(address, flags).iter().filter_map(|claim| PlacedClaim::new(claim, pre)).collect();
-        Some(Kind { address, pre, flags, least, claims, extent: self.extent(address) })
+        Some(Kind { address, pre, flags, least, in_slabs, claims, extent: self.extent(address) })
     }
 
     /// `tp_basicsize` of the nearest base that is written in C, unless its fields are all known.
@@ -269,8 +302,8 @@ impl<'a> Types<'a> {
             match self.field(at, layout.tp_dealloc) {
                 Some(dealloc) if dealloc == layout.class_dealloc => at = self.field(at, layout.tp_base).unwrap_or(0),
                 Some(_) => {
-                    let name = self.field(at, layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
-                    let known = name.is_some_and(|name| layout.closed.iter().any(|closed| closed.as_bytes() == name));
+                    let name = self.name_of(at);
+                    let known = layout.closed.iter().any(|closed| closed.as_bytes() == name);
                     return if known { 0 } else { self.field(at, layout.tp_basicsize).unwrap_or(0) };
                 }
                 None => break,
@@ -302,13 +335,18 @@ impl<'a> Types<'a> {
         self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
     }
 
+    /// tp_name; empty where it cannot be read.
+    fn name_of(&self, address: u64) -> Vec<u8> {
+        let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
+        name.unwrap_or_default()
+    }
+
     /// The names of the type and of its bases along tp_base.
     fn base_names(&self, address: u64) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         let mut at = address;
         while at != 0 && names.len() < MOST_BASES {
-            let name = self.field(at, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
-            names.push(name.unwrap_or_default());
+            names.push(self.name_of(at));
             at = self.field(at, self.layout.tp_base).unwrap_or(0);
         }
         names
@@ -318,6 +356,8 @@ impl<'a> Types<'a> {
     /// An object on a free list has its type still, and a reference count of zero.
     #[inline(always)]
     pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
+        let outer = self.layout.outer_hook(head);
+        let (head, size) = (&head[outer..], size.saturating_sub(outer as u64));
         // Nearly every block is decided here, by what is remembered. The nearest object is the right one: a tuple whose
         // first item is a class looks like an instance of it, further in.
         for distance in [0, 16, 32] {
@@ -340,7 +380,15 @@ impl<'a> Types<'a> {
 
     #[inline(never)]
     fn search_object(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        (0..self.distances.len()).find_map(|place| self.object_at(head, self.distances[place], size))
+        let mut dead = None;
+        for place in 0..self.distances.len() {
+            match self.object_at(head, self.distances[place], size) {
+                Some((number, true)) => return Some((number, true)),
+                // Up to 3.7 an untracked object's PyGC_Head is what the block's last user left there.
+                found => dead = dead.or(found),
+            }
+        }
+        dead
     }
 
     fn object_at(&mut self, head: &[u8], distance: usize, size: u64) -> Option<(u32, bool)> {
@@ -363,4 +411,4 @@ fn slot_of(address: u64) -> usize {
 pub const SMALL_COUNT: u64 = 1 << 20;
 /// More references than memory can hold. A pointer in the place of the count is larger, unless the program lies in the
 /// lowest 4 GiB: then it points into the program's data.
-const LARGEST_COUNT: u64 = 1 << 32;
+pub const LARGEST_COUNT: u64 = 1 << 32;

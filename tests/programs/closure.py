@@ -1,10 +1,8 @@
 """Hold objects of many kinds and write down every object that can be reached: closure.py SEED COUNT TRUTH.
 
 TRUTH is written by a forked child (its own objects are not the parent's): one line ``address type`` for each object in
-the closure of gc.get_objects() under gc.get_referents(). The parent then pauses.
+the closure of gc.get_objects() under gc.get_referents(). The parent then pauses. Plain enough for Python 2.7.
 """
-
-from __future__ import annotations
 
 import array
 import collections
@@ -22,28 +20,34 @@ import sys
 import threading
 import types
 import weakref
-from typing import Any, Callable
 
 Pair = collections.namedtuple("Pair", "left right")
 
 
-class Node:
+class Node(object):
     """A plain class with a dict."""
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, value):
         self.value = value
 
-    def method(self) -> object:
+    def method(self):
         """Only here to be bound."""
         return self.value
 
 
-class Slotted:
+class Slotted(object):
     """Slots and weak references."""
 
     __slots__ = ("value", "__weakref__")
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, value):
+        self.value = value
+
+
+class Old:
+    """Python 2's old-style class; a plain one since."""
+
+    def __init__(self, value):
         self.value = value
 
 
@@ -51,36 +55,32 @@ class Failure(Exception):
     """An exception with a payload."""
 
 
-class Counted(collections.OrderedDict):  # type: ignore[type-arg]
+class Counted(collections.OrderedDict):
     """An ordered dict's subclass."""
 
 
-def generate(value: int) -> Any:
+def generate(value):
     """A generator that stays suspended."""
     yield value
     yield value + 1
 
 
-async def wait_for_it(value: int) -> int:
-    """A coroutine that nobody awaits."""
-    return value
-
-
-def closure_over(value: object) -> Callable[[], object]:
+def closure_over(value):
     """Return a function with a cell."""
     return lambda: value
 
 
-def suspended(i: int) -> object:
+def suspended(i):
     """Return a generator that has begun."""
     generator = generate(i)
     next(generator)
     return generator
 
 
-MAKERS: tuple[Callable[[int], object], ...] = (
+MAKERS = [
     Node,
     Slotted,
+    Old,
     lambda i: Node(i).method,
     lambda i: Pair(str(i), float(i)),
     lambda i: Failure(str(i), i),
@@ -90,77 +90,96 @@ MAKERS: tuple[Callable[[int], object], ...] = (
     lambda i: collections.defaultdict(list, {i: [str(i)]}),
     lambda i: collections.Counter(str(i * 7919)),
     lambda i: datetime.datetime(2000 + i % 30, 1, 1),
+    lambda i: datetime.time(i % 24),
     lambda i: decimal.Decimal(i) / 7,
     lambda i: functools.partial(max, i, key=str),
     lambda i: itertools.chain([i], (i, str(i))),
     lambda i: re.compile("a" * (i % 90)),
     lambda i: threading.Lock(),
-    lambda i: types.SimpleNamespace(a=i, b=str(i)),
-    lambda i: type(f"Made{i}", (Node,), {"x": i}) if i % 50 == 0 else None,
+    lambda i: type("Made%d" % i, (Node,), {"x": i}) if i % 50 == 0 else None,
     lambda i: array.array("d", range(i % 100)),
-    lambda i: memoryview(bytes(i % 100)),
+    lambda i: memoryview(bytes(bytearray(i % 100))),
     lambda i: {str(i), i, (i, str(i))},
     lambda i: frozenset((str(i), i)),
-    lambda i: {f"key{i}": [i, float(i), complex(i, 1)]},
+    lambda i: {"key%d" % i: [i, float(i), complex(i, 1)]},
     lambda i: bytearray(i % 2000),
-    lambda i: "é" * (i % 900) + str(i),
-    lambda i: bytes(i % 1000) + b"%d" % i,
+    lambda i: u"\xe9" * (i % 900) + str(i),
+    lambda i: bytes(bytearray(i % 1000)) + b"%d",
     lambda i: 1 << (i % 500 + 30),
+    lambda i: i * 1000003,
     lambda i: slice(i, str(i)),
     lambda i: range(i, i + 10),
     closure_over,
     suspended,
-    wait_for_it,
     lambda i: iter([i, str(i)]),
     lambda i: property(closure_over(i)),
     lambda i: weakref.ref(ANCHORS[i % len(ANCHORS)], closure_over(i)),
-    lambda i: types.MappingProxyType({i: str(i)}),
-)
+]
+if sys.version_info[0] > 2:
+    exec("async def wait_for_it(value): return value")
+    MAKERS.append(lambda i: globals()["wait_for_it"](i))
+    MAKERS.append(lambda i: types.SimpleNamespace(a=i, b=str(i)))
+    MAKERS.append(lambda i: types.MappingProxyType({i: str(i)}))
 
 ANCHORS = [Slotted(i) for i in range(10)]
 
 
-def name(kind: type) -> str:
+def name(kind):
     """Return module.qualname, without the module for builtins."""
     module = type.__getattribute__(kind, "__module__")
-    qualname = type.__getattribute__(kind, "__qualname__")
-    return str(qualname) if module == "builtins" else f"{module}.{qualname}"
+    qualname = type.__getattribute__(kind, "__qualname__" if sys.version_info[0] > 2 else "__name__")
+    return qualname if module in ("builtins", "__builtin__") else "%s.%s" % (module, qualname)
 
 
-def reach(found: list[object]) -> dict[int, str]:
-    """Return {address: type} of everything that the objects in ``found`` lead to; ``found`` grows to hold them."""
-    seen = {id(thing) for thing in found}
-    mine = {id(found), id(seen)}
+def reach(found):
+    """Return {address: type} of everything that the objects in ``found`` lead to; ``found`` grows to hold them.
+
+    Loops, not comprehensions: before 3.12 these make functions, which the parent does not have.
+    """
+    types_of = {}
+    mine = {id(found), id(types_of), id(sys._getframe())}
     for thing in found:
+        mine.add(id(thing))
+    for thing in found:
+        types_of[id(thing)] = name(type(thing))
         for other in gc.get_referents(thing):
-            if id(other) not in seen and id(other) not in mine:
-                seen.add(id(other))
+            if id(other) not in mine:
+                mine.add(id(other))
                 found.append(other)
-    return {id(thing): name(type(thing)) for thing in found}
+    return types_of
 
 
-def tell(path: str) -> None:
-    """Write the truth in a child."""
+def tell(path):
+    """Write the truth in a child, then pause: what the child saw of this function's frame stays true."""
     # The C function: os.fork() would run hooks in the child that make objects which the parent does not have.
     child = ctypes.PyDLL(None).fork()
     if child == 0:
-        lines = [f"{address} {kind}\n" for address, kind in reach(gc.get_objects()).items()]
+        reached = reach(gc.get_objects())
         with open(path + ".part", "w") as file:
-            file.writelines(lines)
+            file.writelines("%d %s\n" % pair for pair in reached.items())
         os.rename(path + ".part", path)
         os._exit(0)
     os.waitpid(child, 0)
+    signal.pause()
 
 
-def main() -> None:
+def idle_thread():
+    """Return a thread that has not been started."""
+    thread = threading.Thread(target=signal.pause)
+    thread.daemon = True
+    return thread
+
+
+def main():
     """Make the objects, write the truth, pause."""
     generator = random.Random(int(sys.argv[1]))
     kept = [generator.choice(MAKERS)(i) for i in range(int(sys.argv[2]))]
-    kept.extend(threading.Thread(target=signal.pause, daemon=True) for _ in range(2))
+    kept.extend(idle_thread() for _ in range(2))
+    # Python 2 completes some types only when they are first asked for their names.
+    reach(gc.get_objects())
     gc.collect()
     gc.disable()
     tell(sys.argv[3])
-    signal.pause()
     del kept
 
 

@@ -1,9 +1,8 @@
 """Fill and empty pymalloc's pools at random, print sys._debugmallocstats(), pause: pools.py SEED OBJECTS.
 
-Nothing is allocated between the figures and the pause: both calls take no arguments and were looked up before.
+Nothing is allocated between the figures and the pause: both calls take no arguments and were looked up before. Plain
+enough for Python 2.7, which has no such function and prints nothing.
 """
-
-from __future__ import annotations
 
 import gc
 import random
@@ -11,14 +10,14 @@ import signal
 import sys
 
 
-def one(generator: random.Random) -> object:
+def one(generator):
     """Return an object of a random kind and size; most are small, some beyond pymalloc's 512 bytes."""
     size = generator.randrange(generator.choice((16, 64, 200, 480, 700)))
     kind = generator.randrange(7)
     if kind == 0:
         return "x" * (size + 2)
     if kind == 1:
-        return generator.randbytes(size + 2)
+        return bytes(bytearray(size + 2))
     if kind == 2:
         return (None,) * (size // 8 + 1)
     if kind == 3:
@@ -30,7 +29,7 @@ def one(generator: random.Random) -> object:
     return bytearray(size)
 
 
-def churn(generator: random.Random, count: int) -> list[object]:
+def churn(generator, count):
     """Return what is left after clustered and scattered deletions: full, partial and empty pools."""
     held = [one(generator) for _ in range(count)]
     for _ in range(generator.randrange(1, 6)):
@@ -43,13 +42,13 @@ def churn(generator: random.Random, count: int) -> list[object]:
     return held
 
 
-def tell(stats=sys._debugmallocstats, pause=signal.pause):  # type: ignore[no-untyped-def]
+def tell(stats=getattr(sys, "_debugmallocstats", gc.isenabled), pause=signal.pause):
     """Print the figures, then stop; not one block is allocated in between."""
     stats()
     pause()
 
 
-def main() -> None:
+def main():
     """Read the arguments, churn, tell."""
     generator = random.Random(int(sys.argv[1]))
     kept = churn(generator, int(sys.argv[2]))

@@ -6,10 +6,8 @@ MOST bounds the number of objects of a type, LARGEST their sizes.
 TRUTH is written by a child just before the second: {type: [count, bytes, buffers, chunks]}, where ``bytes`` and
 ``buffers`` are what malloc and pymalloc hand out for the objects and what they own, and ``chunks`` how many of these
 blocks are malloc's, which may be 16 bytes larger (a rest too small to be a chunk of its own); and {type: addresses} for
-the classes whose instances may own one block more (their attributes' values).
+the classes whose instances may own one block more (their attributes' values). Plain enough for Python 2.7.
 """
-
-from __future__ import annotations
 
 import collections
 import gc
@@ -17,30 +15,31 @@ import json
 import os
 import random
 import sys
-from typing import Any, Callable
 
 Point = collections.namedtuple("Point", "x y z")
+OLD = sys.version_info[0] == 2
+Unicode = type(u"")
 
 
-class Slots:
+class Slots(object):
     """No dict, two slots."""
 
     __slots__ = ("left", "right")
 
 
-class Plain:
+class Plain(object):
     """A dict that does not exist until somebody asks: its values lie in a block of their own."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number):
         self.number = number
         self.other = None
 
 
-class Mapping(dict):  # type: ignore[type-arg]
+class Mapping(dict):
     """A dict subclass, with a dict of its own."""
 
 
-class Text(str):
+class Text(Unicode):
     """Not compact: its characters lie in a block of their own."""
 
 
@@ -54,7 +53,7 @@ class Raw(bytes):
     """Variable size; its dict slot lies behind the bytes."""
 
 
-class Row(list):  # type: ignore[type-arg]
+class Row(list):
     """A list subclass without a dict."""
 
     __slots__ = ()
@@ -64,43 +63,45 @@ class Buffer(bytearray):
     """A bytearray subclass."""
 
 
-class Outer:
+class Outer(object):
     """Only holds the nested class."""
 
-    class Inner:
+    class Inner(object):
         """Its qualified name has a dot."""
 
         __slots__ = ("weight",)
 
 
-class Leaked:
+class Leaked(object):
     """Only in cycles that nothing reaches."""
 
     __slots__ = ("partner",)
 
 
-def local_class() -> type:
+def local_class():
     """Return a class whose qualified name has ``<locals>`` in it."""
 
-    class Local:
+    class Local(object):
         __slots__ = ()
 
     return Local
 
 
 Local = local_class()
+# Since 3.13 an object's attributes may lie behind it in its own block.
+INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0
 SIZES = (0, 1, 3, 7, 8, 20, 60, 64, 100, 400, 500, 513, 900, 3000, 20000)
 
 
-def makers(generator: random.Random, largest: int) -> dict[type, Callable[[int], Any]]:
+def makers(generator, largest):
     """Return how one object of each type is made; the argument is its number."""
     sizes = [size for size in SIZES if size <= largest]
 
-    def size() -> int:
+    def size():
         return generator.choice(sizes) + generator.randrange(16)
 
-    def text() -> str:
-        return generator.choice("xé語𝄞") * (size() + 2)
+    def text():
+        return generator.choice((u"x", u"\xe9", u"\u8a9e", u"\U0001d11e")) * (size() + 2)
 
     return {
         Slots: lambda i: Slots(),
@@ -109,14 +110,14 @@ def makers(generator: random.Random, largest: int) -> dict[type, Callable[[int],
         Point: lambda i: Point(i % 200, None, None),
         Text: lambda i: Text(text()),
         Number: lambda i: Number(generator.random()),
-        Raw: lambda i: Raw(size()),
+        Raw: lambda i: Raw(bytes(bytearray(size()))),
         Row: lambda i: Row(bytes(size())),
         Buffer: lambda i: Buffer(size()),
         Outer.Inner: lambda i: Outer.Inner(),
         Local: lambda i: Local(),
-        str: lambda i: text(),
+        Unicode: lambda i: text(),
         float: lambda i: generator.random(),
-        bytes: lambda i: bytes(size() + 2),
+        bytes: lambda i: bytes(bytearray(size() + 2)),
         bytearray: lambda i: bytearray(size()),
         list: lambda i: [None] * size(),
         dict: lambda i: dict.fromkeys(range(size() // 100)),
@@ -126,14 +127,14 @@ def makers(generator: random.Random, largest: int) -> dict[type, Callable[[int],
     }
 
 
-def leak(pairs: int) -> None:
+def leak(pairs):
     """Leave ``pairs`` cycles of two that nothing reaches; the collector is off."""
     for _ in range(pairs):
         one, two = Leaked(), Leaked()
         one.partner, two.partner = two, one
 
 
-def fill(holders: dict[type, list[Any]], make: dict[type, Callable[[int], Any]], pairs: int) -> None:
+def fill(holders, make, pairs):
     """Put an object into each place of each holder, kinds mixed, so that they share pools."""
     for i in range(max(map(len, holders.values()))):
         for kind, holder in holders.items():
@@ -142,56 +143,88 @@ def fill(holders: dict[type, list[Any]], make: dict[type, Callable[[int], Any]],
     leak(pairs)
 
 
-def allocated(size: int) -> int:
-    """Return what a request of ``size`` bytes takes: pymalloc's block, or beyond 512 bytes glibc's chunk."""
-    return (size + 15) & ~15 if size <= 512 else max(32, (size + 8 + 15) & ~15)
+def is_chunk(size, of_malloc):
+    """Return whether a request of ``size`` bytes is malloc's: beyond 512 bytes, and where Python 2 asks it itself."""
+    return size > 512 or of_malloc
 
 
-def inside(thing: Any) -> int:
+def allocated(size, of_malloc=False):
+    """Return what a request of ``size`` bytes takes: pymalloc's block, or glibc's chunk."""
+    return max(32, (size + 8 + 15) & ~15) if is_chunk(size, of_malloc) else (size + 15) & ~15
+
+
+def inside(thing):
     """Return the bytes requested for an object itself, with what lies before it (a GC head, a dict's place).
 
     PyType_GenericAlloc, which makes the instances of classes, adds one item and rounds up to 8.
     """
     kind = type(thing)
     before = sys.getsizeof(thing) - int(thing.__sizeof__())
-    if kind in (str, bytes, tuple):
+    if kind.__flags__ & INLINE_VALUES:
+        before += inline_values(thing)
+    if kind in (Unicode, bytes, tuple) and not (OLD and kind is Unicode):
         return sys.getsizeof(thing)
     items = (len(thing) + 1) * kind.__itemsize__ if kind.__itemsize__ else 0
     return before + (kind.__basicsize__ + items + 7 & ~7)
 
 
-def outside(thing: Any) -> int:
+def outside(thing):
     """Return the bytes requested for the block that an object owns, 0 if it has none."""
     if isinstance(thing, (list, dict, bytearray, set)):
         return int(thing.__sizeof__()) - type(thing).__basicsize__
+    if OLD and isinstance(thing, Unicode):
+        return (len(thing) + 1) * (4 if sys.maxunicode > 0xFFFF else 2)
     if isinstance(thing, Text):
         widest = max(map(ord, thing))
         return (len(thing) + 1) * (1 if widest < 256 else 2 if widest < 65536 else 4)
     return 0
 
 
-def truth(holder: list[Any]) -> list[int]:
+def truth(holder):
     """Return count, bytes, buffers and malloc's chunks of the objects of a holder."""
     own, owned = list(map(inside, holder)), [size for size in map(outside, holder) if size]
-    chunks = sum(size > 512 for size in own + owned)
-    return [len(holder), sum(map(allocated, own)), sum(map(allocated, owned)), chunks]
+    # Python 2 puts 41 numbers into one block, and has the tables of lists, dicts and sets from malloc itself.
+    place = (lambda size: size) if OLD and type(holder[0]) is float else allocated
+    of_malloc = OLD and not isinstance(holder[0], Unicode)
+    chunks = sum(size > 512 for size in own) + sum(is_chunk(size, of_malloc) for size in owned)
+    return [len(holder), sum(map(place, own)), sum(allocated(size, of_malloc) for size in owned), chunks]
 
 
-def name(kind: type) -> str:
+def inline_values(thing):
+    """Return the bytes of the attributes that lie behind an object: a byte and a value for each, and one null."""
+    import ctypes
+
+    capacity = bytearray(ctypes.string_at(id(thing) + type(thing).__basicsize__, 1))[0]
+    return (capacity + 7 & ~7) + 8 * (capacity + 1)
+
+
+def dicts_of(holders):
+    """Return the dicts that the instances in ``holders`` have for their attributes; before 3.11 each has one."""
+    own = [thing for kind, holder in holders.items() if kind is Plain for thing in holder]
+    return [other for thing in own for other in gc.get_referents(thing) if type(other) is dict]
+
+
+def name(kind):
     """Return module.qualname, without the module for builtins."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    own = kind.__name__ if OLD else kind.__qualname__
+    return own if kind.__module__ in ("builtins", "__builtin__") else "%s.%s" % (kind.__module__, own)
 
 
-def managed(holders: dict[type, list[Any]]) -> dict[str, list[int]]:
-    """Return the addresses of the instances of classes with Py_TPFLAGS_MANAGED_DICT."""
+def managed(holders):
+    """Return the addresses of the instances of classes with Py_TPFLAGS_MANAGED_DICT, where these have a block."""
+    if sys.version_info < (3, 11) or INLINE_VALUES:
+        return {}
     return {name(kind): [id(thing) for thing in holder] for kind, holder in holders.items() if kind.__flags__ & 1 << 4}
 
 
-def tell(holders: dict[type, list[Any]], pairs: int, path: str) -> None:
+def tell(holders, pairs, path):
     """Write the truth in a child, whose own objects are not this process's."""
     child = os.fork()
     if child == 0:
         types = {name(kind): truth(holder) for kind, holder in holders.items()}
+        own = dicts_of(holders)
+        if own:
+            types["dict"] = [one + more for one, more in zip(types["dict"], truth(own))]
         types["__main__.Leaked"] = [2 * pairs, 2 * pairs * allocated(inside(Leaked())), 0, 0]
         with open(path + ".part", "w") as file:
             json.dump({"types": types, "managed": managed(holders)}, file)
@@ -200,19 +233,19 @@ def tell(holders: dict[type, list[Any]], pairs: int, path: str) -> None:
     os.waitpid(child, 0)
 
 
-def wait() -> None:
+def wait():
     """Read one byte from standard input: the parent's leave to go on."""
     os.read(0, 1)
 
 
-def main() -> None:
+def main():
     """Prepare, stop, make, stop."""
     generator = random.Random(int(sys.argv[1]))
     most, largest, path = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     make = makers(generator, largest)
     gc.collect()
     gc.disable()
-    holders: dict[type, list[Any]] = {kind: [None] * generator.randrange(1, most) for kind in make}
+    holders = {kind: [None] * generator.randrange(1, most) for kind in make}
     pairs = generator.randrange(1, most)
     fill({kind: [None] * 100 for kind in make}, make, 0)
     wait()

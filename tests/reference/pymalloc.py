@@ -1,7 +1,8 @@
-"""pymalloc of CPython 3.10 and 3.11: every pool in use, found without arenas, usedpools or symbols.
+"""pymalloc of CPython: every pool in use, found without arenas, usedpools or symbols.
 
-A pool lies at a multiple of 16 KiB in anonymous memory; what its header says must fit together (Objects/obmalloc.c):
-ref.count@0 freeblock@8 arenaindex@32 szidx@36 nextoffset@40 maxnextoffset@44, blocks of 16 * (szidx + 1) from 48.
+A pool lies at a multiple of its size (16 KiB since 3.10, 4 KiB before) in anonymous memory; what its header says must
+fit together (Objects/obmalloc.c): ref.count@0 freeblock@8 arenaindex@32 szidx@36 nextoffset@40 maxnextoffset@44, blocks
+of 16 * (szidx + 1) from 48.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import kernel
 
 from reference.memory import Memory
 
-POOL, HEADER = 16 * 1024, 48
+POOL, OLD_POOL, HEADER = 16 * 1024, 4 * 1024, 48
 
 
 @dataclass(frozen=True)
@@ -27,24 +28,24 @@ class Pool:
     free: frozenset[int]
 
 
-def pools(pid: int) -> Iterator[Pool]:
+def pools(pid: int, pool_size: int = POOL) -> Iterator[Pool]:
     """Yield every pool that holds at least one block."""
     memory = Memory(pid)
     for mapped in kernel.maps(pid):
         if mapped.perms == "rw-p" and not mapped.path:
-            for address in range(-(-mapped.start // POOL) * POOL, mapped.end - POOL + 1, POOL):
-                pool = _pool(memory, address)
+            for address in range(-(-mapped.start // pool_size) * pool_size, mapped.end - pool_size + 1, pool_size):
+                pool = _pool(memory, address, pool_size)
                 if pool is not None:
                     yield pool
     memory.close()
 
 
-def _pool(memory: Memory, address: int) -> Pool | None:
+def _pool(memory: Memory, address: int, pool_size: int) -> Pool | None:
     used, freeblock, _, _, _, szidx, carved, last = struct.unpack("<I4xQQQIIII", memory.read(address, HEADER))
     size = 16 * (szidx + 1)
-    if szidx > 31 or not used or last != POOL - size or carved < HEADER + size or (carved - HEADER) % size:
+    if szidx > 31 or not used or last != pool_size - size or carved < HEADER + size or (carved - HEADER) % size:
         return None
-    blocks = range(address + HEADER, address + POOL - size + 1, size)
+    blocks = range(address + HEADER, address + pool_size - size + 1, size)
     handed_out = frozenset(block for block in blocks if block < address + carved)
     free = _chain(memory, freeblock, handed_out)
     if free is None or len(handed_out) - len(free) != used:

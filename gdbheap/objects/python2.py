@@ -1,0 +1,43 @@
+"""Python 2's objects where they differ: names are byte strings, a dict has one table, ``unicode`` a block more."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from gdbheap._native import Space
+from gdbheap.layout.cpython import OB_SIZE, Release
+
+MOST_SLOTS = 1 << 20
+MOST_CHARACTERS = 1 << 40
+
+
+def read_bytes(space: Space, release: Release, address: int, limit: int) -> str | None:
+    """The first ``limit`` bytes of the byte string at ``address`` as text; None when it is none. Raises Fault."""
+    size = space.u64(address + OB_SIZE)
+    if size > MOST_CHARACTERS:
+        return None
+    return space.read(address + release["bytes_data"], min(size, limit)).decode("utf-8", "replace")
+
+
+def dict_items(space: Space, release: Release, address: int) -> Iterator[tuple[int, int]]:
+    """(key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot. Raises
+    Fault."""
+    table = space.u64(address + release["ma_table"])
+    slots = space.u64(address + release["ma_mask"]) + 1
+    for _hash, key, value in struct.iter_unpack("<QQQ", space.read(table, min(slots, MOST_SLOTS) * 24)):
+        if key and value:
+            yield key, value
+
+
+def read_unicode(space: Space, release: Release, address: int, limit: int) -> str | None:
+    """The first ``limit`` characters of the ``unicode`` at ``address``; None when it is none. Raises Fault.
+
+    Builds differ in their width (``--enable-unicode``): a unit above 0xFFFF after every unit would be no character.
+    """
+    length = space.u64(address + release["unicode_length"])
+    if length > MOST_CHARACTERS:
+        return None
+    raw = space.read(space.u64(address + release["unicode_data"]), min(length, limit) * 4)
+    wide = all(unit < 0x110000 for (unit,) in struct.iter_unpack("<I", raw))
+    return raw.decode("utf-32-le" if wide else "utf-16-le", "replace")[:limit]

@@ -1,0 +1,79 @@
+//! Objects that lie many to one of malloc's blocks: `int` and `float` of Python 2 (`PyIntBlock`, `PyFloatBlock`).
+//!
+//! Such a block is a pointer to the next one, then objects without a gap. A free one has the next free one in the place
+//! of its type, so the whole block proves itself: each place holds either an object of the one type, or such a link.
+
+use crate::types::{Types, LARGEST_COUNT};
+use pyo3::prelude::*;
+
+/// How the blocks look: `block` bytes requested, `header` of them before the first object, `item` bytes an object.
+#[derive(Clone, FromPyObject)]
+pub struct Slab {
+    pub block: u64,
+    pub header: u64,
+    pub item: u64,
+    /// The types, by tp_name.
+    pub names: Vec<String>,
+}
+
+/// What one block holds: the number of its type, which places are alive, and how many places there are.
+#[derive(Clone, Copy)]
+pub struct Filled {
+    pub number: u32,
+    pub alive: u64,
+    pub places: u64,
+}
+
+const CHUNK_HEADER: u64 = 16;
+const MOST_PLACES: u64 = 64;
+
+impl Types<'_> {
+    /// The objects in the used chunk whose user address is `address`, if it is such a block.
+    pub fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<Filled> {
+        let slab = self.layout.slab.as_ref()?;
+        // A chunk is up to 16 bytes larger than it need be, when the rest would be too small for one of its own.
+        let least = (slab.block + 8).next_multiple_of(16);
+        if chunk_size < least || chunk_size > least + CHUNK_HEADER || slab.item < 24 {
+            return None;
+        }
+        let (header, item) = (slab.header as usize, slab.item as usize);
+        let places = (slab.block.checked_sub(slab.header)? / slab.item).min(MOST_PLACES);
+        let mut bytes = vec![0; slab.block as usize];
+        if self.space.fill(address, &mut bytes) < bytes.len() || !self.is_link(crate::u64_at(&bytes, 0)) {
+            return None;
+        }
+        let (mut alive, mut number) = (0, None);
+        for place in 0..places {
+            let at = header + place as usize * item;
+            let (count, word) = (crate::u64_at(&bytes, at), crate::u64_at(&bytes, at + 8));
+            match self.lookup(word) {
+                Some(found) if !self.kinds[found as usize].in_slabs || *number.get_or_insert(found) != found => {
+                    return None;
+                }
+                Some(_) if count == 0 || count >= LARGEST_COUNT => return None,
+                Some(_) => alive |= 1 << place,
+                None if self.is_link(word) => {}
+                None => return None,
+            }
+        }
+        number.map(|number| Filled { number, alive, places })
+    }
+
+    fn is_link(&self, word: u64) -> bool {
+        word == 0 || (word % 8 == 0 && self.is_home(word))
+    }
+}
+
+impl Filled {
+    pub fn count(&self) -> u64 {
+        u64::from(self.alive.count_ones())
+    }
+
+    /// The object at `address`, or where that is in none the first living one: its address and whether it is alive.
+    pub fn object(&self, slab: &Slab, block: u64, address: u64) -> (u64, bool) {
+        let first = block + slab.header;
+        let place = address.checked_sub(first).map(|inside| inside / slab.item).filter(|place| *place < self.places);
+        let place = place.unwrap_or(u64::from(self.alive.trailing_zeros()));
+        (first + place * slab.item, self.alive >> place & 1 == 1)
+    }
+}
