@@ -49,7 +49,7 @@ CLOSED = (
     "member_descriptor", "method-wrapper", "mappingproxy", "BaseException", "weakref", "weakref.ReferenceType",
     "list_iterator", "tuple_iterator", "dict_keyiterator", "enumerate", "zip", "map", "datetime.date",
     "datetime.datetime", "datetime.time", "datetime.timedelta", "collections.defaultdict", "functools.partial",
-    "types.SimpleNamespace", "types.GenericAlias",
+    "types.SimpleNamespace", "frame", "traceback", "types.GenericAlias",
 )  # fmt: skip
 
 
