@@ -47,8 +47,9 @@ COMMAND = Command(
     noun="pyobjects",
     question="Which Python types hold the memory?",
     text="""A row a type: how many objects, the bytes of their own blocks with all headers, and the buffers that they
-    own (a dict's keys, a list's items, a set's table). The order is by both together unless --sort says otherwise.
-    The totals are those of all types, also when --top cuts the list.
+    own (a dict's keys, a list's items, a set's table). Blocks that no known field names belong to the object, the
+    library or the thread whose pointers lead there (in JSON: reached, roots). The order is by both together unless
+    --sort says otherwise. The totals are those of all types, also when --top cuts the list.
 
     With --list a row an object: its address, its own block, the blocks that its fields own, its type, and a short text
     read from memory, of the first 10,000. A block that several objects share counts for each there. In JSON that is

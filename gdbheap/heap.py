@@ -18,11 +18,14 @@ from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
+from gdbheap.objects.roots import Roots
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
 
+# So many blocks of which nothing is known are described.
+LISTED = 10_000
 CAUGHT = "caught inside malloc"
 
 
@@ -154,7 +157,8 @@ class Heap:
         return found
 
     def _make_objects(self) -> Objects:
-        return Objects(self.python, self.release, self.chunks, self.mapped, self.facts)
+        roots = Roots(self.target, self.python.module, self.stacks)
+        return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts)
 
     @property
     def objects_or_none(self) -> Objects | None:
@@ -166,7 +170,7 @@ class Heap:
 
     def census(self) -> _native.Census:
         """The count of all Python objects, kept."""
-        found: _native.Census = self._part("census", lambda: self.objects.census((), self.classifying))
+        found: _native.Census = self._part("census", lambda: self.objects.census((), self.classifying, LISTED))
         return found
 
     def classifying(self, done: int, total: int) -> None:

@@ -113,6 +113,9 @@ def check_objects(target: str, reached: dict[int, str], sample: list[int]) -> No
     assert len(other) <= len(sample) // 1000, other[:20]
 
 
+OPCACHE = ("3.8", "3.9", "3.10")
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_exactly_the_new_objects(release: str, rng: random.Random, tmp_path: Path) -> None:
     """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
@@ -122,7 +125,11 @@ def test_exactly_the_new_objects(release: str, rng: random.Random, tmp_path: Pat
         target.go_on()
         after = census(str(target.pid))
         expected = truth(target, tmp_path / "truth", VALUES.get(release, values_bytes))
-    check(difference(before, after), expected)
+    changes = difference(before, after)
+    if release in OPCACHE:
+        # Code that has run often gets a cache of its own: no code is new, and none has grown.
+        assert changes.pop("code", (0, 0, 0))[:2] == (0, 0)
+    check(changes, expected)
 
 
 def packed_values_bytes(pid: int, thing: int) -> int:

@@ -20,7 +20,7 @@ from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
 from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
 from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
-from gdbheap.answers.pyobjects import Count, PyObjects, Tally, TypeRow
+from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
 from gdbheap.commands.answering import About, Told, present
@@ -349,9 +349,11 @@ def test_text_of_an_object_keeps_its_blanks() -> None:
 @pytest.mark.parametrize("shown", [30, 7])
 def test_pyobjects_add_up(shown: int, rng: random.Random) -> None:
     """Objects, buffers and both together; what is beside the table is said."""
-    rows = [TypeRow(f"m.T{i}", *(rng.randrange(1, 1 << 30) for _ in range(3))) for i in range(30)]
-    total = Count(sum(row.count for row in rows), sum(row.bytes for row in rows), sum(row.buffers for row in rows))
-    answer = PyObjects(rows[:shown], total, Tally(5, 500), Tally(0, 0), Tally(7, 700))
+    rows = [TypeRow(f"m.T{i}", *(rng.randrange(1, 1 << 30) for _ in range(4))) for i in range(30)]
+    total = Count(*(sum(getattr(row, key) for row in rows) for key in ("count", "bytes", "buffers", "reached")))
+    roots = [Root("libx.so", 3, 300)]
+    beside = (Tally(5, 500), Tally(2, 200), roots, Tally(0, 0), Tally(7, 700))
+    answer = PyObjects(rows[:shown], total, Tally(99, 9900), *beside)
     text = pyobjects.render(answer, EXACT, 30 - shown)
     for title in ("count", "objects", "buffers", "together"):
         adds_up(text, title)

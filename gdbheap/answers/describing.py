@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from gdbheap import _native
 from gdbheap.heap import Heap
+from gdbheap.objects.census import Owner
+from gdbheap.objects.classes import class_name
 
 
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, str]:
@@ -20,11 +22,19 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
         others = [address for address, _size in unknown if address not in words]
         for address, owner in objects.owners_of(others, heap.classifying).items():
             if owner is not None:
-                words[address] = f"{owner.role} of {owner.type} at {owner.address:#x}"
+                words[address] = owner_text(owner)
     rest = [block for block in unknown if block[0] not in words]
     for (address, _size), look in zip(rest, _native.look_at(heap.target.space, rest, heap.target.mappings.ranges())):
-        words[address] = f"unknown ({look})"
+        name = class_name(heap.target, address) if look == "pointers" else None
+        words[address] = f"unknown ({look})" if name is None else f"C++ object of class {name}"
     return {address: words[address] for address, _size in blocks}
+
+
+def owner_text(owner: Owner) -> str:
+    """Like ``items of list at 0x…``, or ``reached from libcrypto.so.3 at 0x…``."""
+    if owner.type is None:
+        return f"reached from {owner.role} at {owner.address:#x}"
+    return f"{owner.role} of {owner.type} at {owner.address:#x}"
 
 
 def _structures(heap: Heap) -> dict[int, str]:

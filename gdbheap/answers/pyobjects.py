@@ -10,12 +10,16 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TypeRow:
-    """One type: live objects, the bytes of their own blocks (headers included), and of the blocks that they own."""
+    """One type: live objects, the bytes of their own blocks (headers included), and of the blocks that they own.
+
+    ``reached``: of the buffers, those that no known field names but to which pointers lead from the objects.
+    """
 
     type: str
     count: int
     bytes: int
     buffers: int
+    reached: int
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Count:
     count: int
     bytes: int
     buffers: int
+    reached: int
 
 
 @dataclass(frozen=True)
@@ -36,16 +41,31 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Root:
+    """Blocks that no object owns, by whose pointers lead there: the static data of a library, or the threads."""
+
+    name: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``free_lists``: objects that the interpreter keeps for reuse, not alive. ``unclassified``: used pymalloc blocks that
-    are neither objects nor known buffers. ``other_chunks``: used glibc chunks that are neither.
+    ``used``: all used blocks of pymalloc and glibc's malloc; ``total`` (objects and buffers), ``free_lists``,
+    ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``: objects that the
+    interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``: blocks to which data
+    of others lead. ``unclassified``: used pymalloc blocks of which nothing is known. ``other_chunks``: the same of
+    glibc's chunks.
     """
 
     types: list[TypeRow]
     total: Count
+    used: Tally
     free_lists: Tally
+    interpreter: Tally
+    roots: list[Root]
     unclassified: Tally
     other_chunks: Tally
 
@@ -56,15 +76,18 @@ def pyobjects(heap: Heap, pattern: str | None = None) -> PyObjects:
     census = heap.census()
     sums: dict[str, list[int]] = {}
     idle = [0, 0]
-    for address, _flags, count, size, idle_count, idle_size, _buffers, buffer_size in census.rows:
-        row = sums.setdefault(names.name(address), [0, 0, 0])
-        for place, value in enumerate((count, size, buffer_size)):
+    for address, _flags, (count, size, idle_count, idle_size), owned in census.rows:
+        row = sums.setdefault(names.name(address), [0, 0, 0, 0])
+        for place, value in enumerate((count, size, owned[1], owned[3])):
             row[place] += value
         idle = [idle[0] + idle_count, idle[1] + idle_size]
     types = [TypeRow(name, *row) for name, row in sums.items() if row[0] or row[2]]
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
-    total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers")))
+    total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers", "reached")))
     in_pools, in_chunks, in_mapped = census.unclassified
     other = Tally(in_chunks[0] + in_mapped[0], in_chunks[1] + in_mapped[1])
-    return PyObjects(types, total, Tally(*idle), Tally(*in_pools), other)
+    used = Tally(*map(sum, zip(*census.used)))
+    roots = [Root(name, *row) for name, row in zip(heap.objects.roots.names[1:], census.roots[1:]) if row[0]]
+    roots.sort(key=lambda root: (-root.bytes, root.name))
+    return PyObjects(types, total, used, Tally(*idle), Tally(*census.roots[0]), roots, Tally(*in_pools), other)

@@ -19,6 +19,7 @@ from gdbheap.target.target import Target
 TP_NAME = 24
 TP_BASICSIZE = 32
 TP_ITEMSIZE = 40
+TP_DEALLOC = 48
 TP_FLAGS = 168
 TP_MEMBERS = 240
 TP_BASE = 256

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gdbheap import _native
 from gdbheap.allocators.glibc import MappedChunk
 from gdbheap.allocators.pymalloc import Pymalloc
-from gdbheap.errors import Unsupported
+from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.names import TypeNames
-from gdbheap.objects.owned import ROLES, Family, families
+from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
 from gdbheap.objects.repr import Limits, Repr
+from gdbheap.objects.roots import Roots
 from gdbheap.objects.sizing import sizing
 from gdbheap.objects.slabs import Slab, slab
 
 SAMPLED_POOLS = 16
+TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
@@ -41,6 +45,9 @@ class TypeLayout:
     families: list[Family]
     slab: Slab | None
     shortened: list[tuple[str, int]]
+    class_dealloc: int = 0
+    closed: tuple[str, ...] = CLOSED
+    reached_role: int = REACHED
     pre_header: int = PRE_HEADER
     ob_type: int = cpython.OB_TYPE
     tp_name: int = cpython.TP_NAME
@@ -48,6 +55,7 @@ class TypeLayout:
     tp_itemsize: int = cpython.TP_ITEMSIZE
     tp_flags: int = cpython.TP_FLAGS
     tp_base: int = cpython.TP_BASE
+    tp_dealloc: int = cpython.TP_DEALLOC
     flag_gc: int = cpython.FLAG_GC
     flag_type_subclass: int = cpython.FLAG_TYPE
     flag_no_minimum: int = cpython.FLAG_UNICODE
@@ -64,11 +72,25 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Question:
+    """What a census is told beside the heaps; see native/src/census.rs."""
+
+    roots: list[tuple[int, int, int]]
+    last: int
+    watched: list[int]
+    unknown: int
+
+
+@dataclass(frozen=True)
 class Owner:
-    """Who owns a buffer: the object's address and type's name, and what the buffer is to it (``items``, ``keys``)."""
+    """Who owns a buffer: the object's address and type's name, and what the buffer is to it (``items``, ``keys``).
+
+    For a block that no object but a root leads to (see ``Roots``) the type is None, ``address`` is that of the word
+    that leads there, and ``role`` names the root.
+    """
 
     address: int
-    type: str
+    type: str | None
     role: str
 
 
@@ -84,9 +106,11 @@ class Objects:
         release: cpython.Release,
         chunks: _native.Chunks,
         mapped: Sequence[MappedChunk],
+        roots: Roots,
         facts: Facts,
     ) -> None:
         self.target = python.target
+        self.roots = roots
         self.python = python
         self.release = release
         self._chunks = chunks
@@ -116,7 +140,17 @@ class Objects:
             facts.add("debug hooks", f"{hook} bytes before each block", source)
         facts.add("PyGC_Head", head - hook, source)
         self._confirm_pre_header(votes, head, layout, facts)
-        return replace(layout, hook=hook, gc_head=head - hook)
+        return replace(layout, hook=hook, gc_head=head - hook, class_dealloc=self._class_dealloc(layout))
+
+    def _class_dealloc(self, layout: TypeLayout) -> int:
+        """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
+        sample = _native.sample_types(self.target.space, self._chunks, self.python.pools, layout, TYPES_IN_POOLS)
+        heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
+        votes: Counter[int] = Counter()
+        for address in heap_types:
+            with suppress(Fault):
+                votes[self.target.space.u64(address + cpython.TP_DEALLOC)] += 1
+        return votes.most_common(1)[0][0] if votes else 0
 
     def _confirm_pre_header(
         self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
@@ -130,14 +164,21 @@ class Objects:
             raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
         facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in a sample of pools")
 
-    def census(self, watched: Sequence[int] = (), progress: Progress | None = None) -> _native.Census:
-        """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered."""
+    def census(
+        self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0
+    ) -> _native.Census:
+        """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
+        ``unknown`` largest blocks that nobody leads to are listed."""
+        question = Question(self.roots.ranges, self.roots.last, list(watched), unknown)
         census = _native.take_census(
-            self.target.space, self._chunks, self.python.pools, self._mapped, self.layout, list(watched), progress
+            self.target.space, self._chunks, self.python.pools, self._mapped, self.layout, question, progress
         )
         self._owners.update(dict.fromkeys(watched))
         for block, address, type_address, role in census.owners:
-            self._owners[block] = Owner(address, self.names.name(type_address), ROLES[role])
+            if type_address:
+                self._owners[block] = Owner(address, self.names.name(type_address), ROLES[role])
+            else:
+                self._owners[block] = Owner(address, None, self.roots.names[role])
         return census
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:

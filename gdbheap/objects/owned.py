@@ -29,13 +29,38 @@ ROLES = (
     "name",
     "state",
     "nodes",
+    "dimensions",
+    "structure",
 )
+REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
+OWNDATA = 4
+# What leads on from a claimed block; see native/src/types.rs.
+NOTHING, ALL, CLAIM = -1, -2, -3
+
+BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
+
+# Types whose fields hold objects and plain values only, beside what the families say.
+CLOSED = (
+    "object", "int", "float", "complex", "str", "bytes", "bytearray", "tuple", "list", "dict", "set",
+    "frozenset", "cell", "function", "method", "builtin_function_or_method", "instancemethod", "slice", "range",
+    "property", "staticmethod", "classmethod", "generator", "coroutine", "async_generator",
+    "wrapper_descriptor", "method_descriptor", "classmethod_descriptor", "getset_descriptor",
+    "member_descriptor", "method-wrapper", "mappingproxy", "BaseException", "weakref", "weakref.ReferenceType",
+    "list_iterator", "tuple_iterator", "dict_keyiterator", "enumerate", "zip", "map", "datetime.date",
+    "datetime.datetime", "datetime.time", "datetime.timedelta", "collections.defaultdict", "functools.partial",
+    "types.SimpleNamespace", "frame", "traceback", "types.GenericAlias",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``value`` (or not)."""
+    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``value`` (or not).
+
+    ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
+    in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
+    chain, 0 when its link is 0.
+    """
 
     offset: int
     test: int
@@ -43,6 +68,8 @@ class Claim:
     value: int
     equal: bool
     role: int
+    follow: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -54,8 +81,17 @@ class Family:
     claims: list[Claim]
 
 
-def _claim(offset: int, role: str, test: int = 0, mask: int = 0, value: int = 0, equal: bool = True) -> Claim:
-    return Claim(offset, test, mask, value, equal, ROLES.index(role))
+def _claim(
+    offset: int,
+    role: str,
+    test: int = 0,
+    mask: int = 0,
+    value: int = 0,
+    equal: bool = True,
+    follow: int = NOTHING,
+    last: int = 0,
+) -> Claim:
+    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last)
 
 
 def families(release: Release) -> list[Family]:
@@ -66,14 +102,26 @@ def families(release: Release) -> list[Family]:
         Family(FLAG_UNICODE, [], _str_claims(release)),
         Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table")]),
         Family(FLAG_TYPE, [], _type_claims(release)),
-        Family(0, ["module"], _optional(release, "md_state", "state")),
+        Family(0, ["module"], _optional(release, "md_state", "state", ALL)),
         Family(0, ["array.array"], [_claim(24, "items")]),
-        Family(0, ["collections.OrderedDict"], [_claim(48, "nodes")]),
+        # A deque's blocks: 64 items between two links. The last block, rightblock, has an old link.
+        Family(0, ["collections.deque"], [_claim(24, "items", follow=8 * 65, last=32)]),
+        Family(0, ["collections.OrderedDict"], [_claim(48, "nodes", follow=16), _claim(64, "table")]),
+        Family(0, ["_io.StringIO"], [_claim(16, "data")]),
+        Family(0, BUFFERED, [_claim(56, "data")]),
+        # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
+        Family(0, ["_ctypes._CData"], [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False)]),
+        Family(0, ["numpy.ndarray"], _ndarray_claims()),
     ]
     if release.get("bytearray_data") is not None:
         # Since 3.15 a bytearray's data is a bytes object.
         found.append(Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]))
     return found + _managed_values(release)
+
+
+def _ndarray_claims() -> list[Claim]:
+    """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
+    return [_claim(16, "data", test=64, mask=OWNDATA, value=OWNDATA), _claim(32, "dimensions")]
 
 
 def _dict_claims(release: Release) -> list[Claim]:
@@ -83,7 +131,7 @@ def _dict_claims(release: Release) -> list[Claim]:
     keys, values = release["ma_keys"], release["ma_values"]
     claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0)]
     # Since 3.13 the values may be part of the instance whose dict it is.
-    return claims + ([_claim(values, "values")] if release.minor < 13 else [])
+    return [*claims, _claim(values, "values", follow=NOTHING if release.minor < 13 else CLAIM)]
 
 
 def _str_claims(release: Release) -> list[Claim]:
@@ -102,10 +150,10 @@ def _type_claims(release: Release) -> list[Claim]:
     return [_claim(176, "name")] + [claim for field, role in fields for claim in _optional(release, field, role)]
 
 
-def _optional(release: Release, field: str, role: str) -> list[Claim]:
+def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:
     """A claim on a field that not every release has."""
     offset = release.get(field)
-    return [] if offset is None else [_claim(offset, role)]
+    return [] if offset is None else [_claim(offset, role, follow=follow)]
 
 
 def _managed_values(release: Release) -> list[Family]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.pyobjects import Tally
 from gdbheap.report.numbers import count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
+NAMED = 3
 COLUMNS = (
     Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
 )  # fmt: skip
@@ -55,6 +57,8 @@ def _sentence(answer: PyObjects, style: Style) -> str:
         f"{total.count:,} objects hold {style.bytes(total.bytes)} themselves and own {style.bytes(total.buffers)} of "
         f"buffers (a dict's keys, a list's items, a set's table): {style.bytes(both)} together{style.of_rss(both)}."
     )
+    if total.reached:
+        start += f" {style.bytes(total.reached)} of the buffers were found by following pointers in structures of C."
     if not answer.types or not both:
         return start
     most = max(answer.types, key=lambda row: row.bytes + row.buffers)
@@ -62,8 +66,19 @@ def _sentence(answer: PyObjects, style: Style) -> str:
     return f"{start} The most is held by {most.type}: {share:.1f} % of that, in {most.count:,} objects."
 
 
+def _others(answer: PyObjects) -> Tally:
+    return Tally(sum(root.count for root in answer.roots), sum(root.bytes for root in answer.roots))
+
+
+def _names(answer: PyObjects) -> str:
+    names = [root.name for root in answer.roots]
+    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+
+
 def _beside(answer: PyObjects, style: Style) -> str:
     parts = (
+        ("blocks of the interpreter itself", answer.interpreter),
+        (f"blocks of libraries and threads ({_names(answer)})", _others(answer)),
         ("used blocks whose contents are not known", answer.unclassified),
         ("objects on the interpreter's free lists", answer.free_lists),
         ("malloc's blocks that no object was found to own", answer.other_chunks),

@@ -134,8 +134,17 @@ impl SharedBits {
 
     /// The members that both sets have.
     pub fn common<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
+        self.joined(other, |one, two| one & two)
+    }
+
+    /// The members that the other set lacks.
+    pub fn without<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
+        self.joined(other, |one, two| one & !two)
+    }
+
+    fn joined<'a>(&'a self, other: &'a SharedBits, join: fn(u64, u64) -> u64) -> impl Iterator<Item = u64> + 'a {
         self.words.iter().zip(&other.words).enumerate().flat_map(move |(index, (one, two))| {
-            let mut word = one.load(Ordering::Relaxed) & two.load(Ordering::Relaxed);
+            let mut word = join(one.load(Ordering::Relaxed), two.load(Ordering::Relaxed));
             std::iter::from_fn(move || {
                 let bit = (word != 0).then(|| u64::from(word.trailing_zeros()))?;
                 word &= word - 1;

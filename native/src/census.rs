@@ -2,13 +2,15 @@
 //!
 //! One pass reads the pools' bytes and the heads of glibc's chunks, decides each block, and claims the buffers that
 //! its object points to. A block is claimed once, by whoever comes first; a claimed block is a buffer, whatever it
-//! looks like. The count of a block, in this order: free; claimed; live object; object on a free list; unclassified.
+//! looks like. What is left after it is claimed by whoever leads to it (reach.rs). The count of a block, in this order:
+//! free; claimed; live object; object on a free list; unclassified.
 
-use crate::bits::SharedBits;
 use crate::chunks::{Chunks, State, Tally, HEAD_BYTES};
+use crate::heaps::{Heaps, Place, CHUNK_HEADER, IN_CHUNK, IN_MAPPED, IN_POOL};
 use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::reach::{Lead, Owner, Reach};
 use crate::space::Space;
-use crate::types::{ByAddress, PlacedClaim, TypeLayout, Types, SMALL_COUNT};
+use crate::types::{Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING, SMALL_COUNT};
 use crate::window::Window;
 use crate::work::{self, Cancelled, Control};
 use pyo3::exceptions::PyMemoryError;
@@ -17,128 +19,16 @@ use std::collections::HashMap;
 
 /// So much of a chunk is looked at.
 const HEAD: usize = HEAD_BYTES;
-const CHUNK_HEADER: u64 = 16;
 const SLICE: u64 = 64 << 20;
 const ARENAS_IN_JOB: usize = 8;
-
-/// All that hands out blocks of one target.
-struct Heaps<'a> {
-    space: &'a Space,
-    chunks: Option<&'a Chunks>,
-    pools: Option<&'a Pools>,
-    /// mmapped chunks, ascending: (chunk, end).
-    mapped: Vec<(u64, u64)>,
-    pool_claims: SharedBits,
-    pool_objects: SharedBits,
-    chunk_claims: Vec<SharedBits>,
-    chunk_objects: Vec<SharedBits>,
-    mapped_claims: SharedBits,
-    mapped_objects: SharedBits,
-    watched: ByAddress<()>,
-}
-
-/// A block by who handed it out, with its number there.
-#[derive(Clone, Copy)]
-enum Place {
-    Pool(u64),
-    Chunk(usize, u64),
-    Mapped(u64),
-}
-
-impl Place {
-    fn domain(&self) -> usize {
-        match self {
-            Place::Pool(_) => IN_POOL,
-            Place::Chunk(..) => IN_CHUNK,
-            Place::Mapped(_) => IN_MAPPED,
-        }
-    }
-}
-
-impl<'a> Heaps<'a> {
-    /// None where there is no memory for a bit for each possible block.
-    fn new(
-        space: &'a Space,
-        chunks: Option<&'a Chunks>,
-        pools: Option<&'a Pools>,
-        mut mapped: Vec<(u64, u64)>,
-        watched: Vec<u64>,
-    ) -> Option<Heaps<'a>> {
-        mapped.sort_unstable();
-        let regions = || -> Option<Vec<SharedBits>> {
-            let size = |region: &crate::chunks::Region| (region.stretch.end - region.stretch.start) / 16 + 1;
-            chunks.iter().flat_map(|chunks| &chunks.regions).map(|region| SharedBits::new(size(region))).collect()
-        };
-        let blocks = pools.map_or(0, Pools::block_numbers);
-        let count = mapped.len() as u64;
-        Some(Heaps {
-            space,
-            chunks,
-            pools,
-            mapped,
-            pool_claims: SharedBits::new(blocks)?,
-            pool_objects: SharedBits::new(blocks)?,
-            chunk_claims: regions()?,
-            chunk_objects: regions()?,
-            mapped_claims: SharedBits::new(count)?,
-            mapped_objects: SharedBits::new(count)?,
-            watched: watched.into_iter().map(|address| (address, ())).collect(),
-        })
-    }
-
-    /// The used block that holds `address`: where, its user address and its size.
-    fn block_at(&self, address: u64) -> Option<(Place, u64, u64)> {
-        if let Some(pools) = self.pools {
-            if let Some(block) = pools.block_at(address) {
-                return Some((Place::Pool(block.number), block.address, block.size));
-            }
-        }
-        if let Some((region, (start, end, State::Used))) = self.chunk_at(address) {
-            let base = self.chunks?.regions[region].stretch.start;
-            return Some((Place::Chunk(region, (start - base) / 16), start + CHUNK_HEADER, end - start));
-        }
-        let index = self.mapped.partition_point(|(_, end)| *end <= address);
-        let (chunk, end) = *self.mapped.get(index)?;
-        (chunk <= address).then_some((Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk))
-    }
-
-    fn chunk_at(&self, address: u64) -> Option<(usize, (u64, u64, State))> {
-        let chunks = self.chunks?;
-        let found = chunks.holder(address)?;
-        Some((chunks.region_of(found.0)?, found))
-    }
-
-    fn claim(&self, place: Place) -> bool {
-        match place {
-            Place::Pool(number) => self.pool_claims.claim(number),
-            Place::Chunk(region, number) => self.chunk_claims[region].claim(number),
-            Place::Mapped(number) => self.mapped_claims.claim(number),
-        }
-    }
-
-    /// Blocks that look like objects but are claimed as buffers: `(domain, user address, size)`.
-    fn contested(&self) -> Vec<(usize, u64, u64)> {
-        let mut found = Vec::new();
-        if let Some(pools) = self.pools {
-            let blocks = self.pool_objects.common(&self.pool_claims).map(|number| pools.block_of_number(number));
-            found.extend(blocks.map(|(address, size)| (IN_POOL, address, size)));
-        }
-        for (index, region) in self.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
-            let common = self.chunk_objects[index].common(&self.chunk_claims[index]);
-            let blocks = common.filter_map(|number| region.find(region.stretch.start + number * 16));
-            found.extend(blocks.map(|(start, end, _)| (IN_CHUNK, start + CHUNK_HEADER, end - start)));
-        }
-        let mapped = self.mapped_objects.common(&self.mapped_claims).map(|number| self.mapped[number as usize]);
-        found.extend(mapped.map(|(chunk, end)| (IN_MAPPED, chunk + CHUNK_HEADER, end - chunk)));
-        found
-    }
-}
 
 #[derive(Clone, Copy, Default)]
 struct Row {
     live: Tally,
     idle: Tally,
     buffers: Tally,
+    /// Of the buffers, those that were reached by following pointers.
+    reached: Tally,
 }
 
 impl Row {
@@ -158,10 +48,14 @@ struct Worker<'a> {
     types: Types<'a>,
     rows: Vec<Row>,
     tallies: Domains,
-    owners: Vec<(u64, u64, u64, u8)>,
+    owners: Vec<(u64, u64, u64, u32)>,
     bytes: Vec<u8>,
     wanted: Vec<Wanted>,
     found: Vec<Option<(Place, u64, u64)>>,
+    /// Objects that may hold pointers to structures of C: (block, number of the type).
+    open: Vec<(u64, u32)>,
+    /// Buffers that may.
+    followed: Vec<Lead>,
 }
 
 /// By domain (pools, chunks, mmapped chunks): used blocks, those that look like objects, those that are claimed.
@@ -201,10 +95,6 @@ enum Job {
     Mapped,
 }
 
-const IN_POOL: usize = 0;
-const IN_CHUNK: usize = 1;
-const IN_MAPPED: usize = 2;
-
 impl<'a> Worker<'a> {
     fn new(heaps: &'a Heaps<'a>, layout: &'a TypeLayout) -> Worker<'a> {
         let types = Types::new(heaps.space, heaps.chunks, layout);
@@ -217,6 +107,8 @@ impl<'a> Worker<'a> {
             bytes: Vec::new(),
             wanted: Vec::new(),
             found: Vec::new(),
+            open: Vec::new(),
+            followed: Vec::new(),
         }
     }
 
@@ -258,22 +150,23 @@ impl<'a> Worker<'a> {
             pools.free_blocks(pool, bytes, &mut free);
         }
         let mut objects: FreeBits = [0; MOST_BLOCKS / 64];
+        let mut others: FreeBits = [0; MOST_BLOCKS / 64];
         for number in 0..carved {
             if is_set(&free, number) {
                 continue;
             }
             let start = (HEADER + u64::from(number) * size) as usize;
             let Some(block) = bytes.get(start..start + size as usize) else { break };
-            if self.take_block(pool.address + start as u64, size, block) {
-                objects[(number / 64) as usize] |= 1 << (number % 64);
-            }
+            let is_object = self.take_block(pool.address + start as u64, size, block);
+            let bits = if is_object { &mut objects } else { &mut others };
+            bits[(number / 64) as usize] |= 1 << (number % 64);
         }
         let ones = |bits: &FreeBits| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         self.tallies.used[IN_POOL].add_many(u64::from(carved).saturating_sub(ones(&free)), size);
         self.tallies.objects[IN_POOL].add_many(ones(&objects), size);
-        self.heaps
-            .pool_objects
-            .put(pools.block_number(ordinal, 0), &objects[..(pools.pool_size / pools.alignment / 64) as usize]);
+        let (first, words) = (pools.block_number(ordinal, 0), (pools.pool_size / pools.alignment / 64) as usize);
+        self.heaps.pool_objects.put(first, &objects[..words]);
+        self.heaps.pool_others.put(first, &others[..words]);
     }
 
     fn take_chunks(&mut self, region: usize, from: u64, to: u64, control: &Control) -> Result<(), Cancelled> {
@@ -364,7 +257,11 @@ impl<'a> Worker<'a> {
             return true;
         }
         row.live.add(size);
-        if !self.types.kinds[number].claims.is_empty() {
+        let kind = &self.types.kinds[number];
+        if kind.extent > OBJECT_HEAD {
+            self.open.push((address, number as u32));
+        }
+        if !kind.claims.is_empty() {
             self.claim_unhooked(number, address, size, head);
         }
         true
@@ -386,12 +283,18 @@ impl<'a> Worker<'a> {
         let kind = &self.types.kinds[number];
         for claim in &kind.claims {
             let Some(pointer) = claimed_pointer(self.heaps.space, claim, address, size, head) else { continue };
-            if pointer.wrapping_sub(address) >= size {
+            if claim.follow == CLAIM {
+                let (holder, field) = (address + kind.pre, address + claim.at as u64);
+                let owner = Owner::Type(number as u32);
+                self.followed.push(Lead::from_block(field, field + 8, owner, holder, (NOTHING, claim.role)));
+            } else if pointer.wrapping_sub(address) >= size {
                 self.wanted.push(Wanted {
                     pointer,
                     owner: address + kind.pre,
                     number: number as u32,
                     role: claim.role,
+                    follow: claim.follow,
+                    last: if claim.last_at == usize::MAX { 0 } else { crate::u64_at(head, claim.last_at) },
                 });
             }
         }
@@ -413,10 +316,16 @@ impl<'a> Worker<'a> {
                 continue;
             }
             self.rows[wanted.number as usize].buffers.add(size);
+            if wanted.follow != NOTHING && wanted.last != block {
+                let (owner, end) = (Owner::Type(wanted.number), place.end(block, size));
+                let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
+                let lead = Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role));
+                self.followed.push(Lead { last: wanted.last, ..lead });
+            }
             self.tallies.claimed[place.domain()].add(size);
             if !heaps.watched.is_empty() && heaps.watched.contains_key(&block) {
                 let owner_type = self.types.kinds[wanted.number as usize].address;
-                self.owners.push((block, wanted.owner, owner_type, wanted.role));
+                self.owners.push((block, wanted.owner, owner_type, u32::from(wanted.role)));
             }
         }
         self.wanted.clear();
@@ -429,8 +338,12 @@ struct Wanted {
     owner: u64,
     number: u32,
     role: u8,
+    follow: i32,
+    last: u64,
 }
 
+/// ob_refcnt and ob_type.
+const OBJECT_HEAD: u64 = 16;
 const CLAIMS_AT_ONCE: usize = 512;
 
 /// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
@@ -448,8 +361,10 @@ pub fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u
     Some(pointer).filter(|pointer| *pointer >= 4096)
 }
 
-/// `(type address, tp_flags, live count, live bytes, idle count, idle bytes, buffers, buffer bytes)`.
-type FlatRow = (u64, u64, u64, u64, u64, u64, u64, u64);
+type Four = (u64, u64, u64, u64);
+/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers and their
+/// bytes, and of these the ones that were reached by following pointers.
+type FlatRow = (u64, u64, Four, Four);
 
 /// The answer of a census; sizes in bytes.
 #[pyclass(frozen, get_all)]
@@ -460,8 +375,13 @@ pub struct Census {
     used: Vec<(u64, u64)>,
     /// Used blocks that are neither objects nor claimed, the same three.
     unclassified: Vec<(u64, u64)>,
-    /// Of the watched blocks: `(block, owner's address, owner's type, role)`.
-    owners: Vec<(u64, u64, u64, u8)>,
+    /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
+    /// type is 0, the role is the root's number, and the address is that of a word in the root.
+    owners: Vec<(u64, u64, u64, u32)>,
+    /// `(count, bytes)` of the blocks that each root leads to.
+    roots: Vec<(u64, u64)>,
+    /// The largest blocks of which nothing is known, largest first: `(user address, size)`.
+    unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
 }
@@ -483,10 +403,22 @@ fn jobs_for(heaps: &Heaps<'_>) -> (Vec<Job>, u64) {
     (jobs, total)
 }
 
-/// Classifies every used block. `mapped`: mmapped chunks `(chunk, end)`; `watched`: blocks whose owner is wanted, by
-/// user address. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// What a census is told beside the heaps: `roots`, ranges of memory outside of them that hold pointers into them,
+/// `(number, start, end)`, those of the interpreter with number 0; `last`, the number of those that are followed when all
+/// others have been: a stack holds many pointers that are left over; `watched`, blocks whose owner is wanted, by user
+/// address; `unknown`, how many of the blocks that nobody leads to are listed.
+#[derive(FromPyObject)]
+pub struct Question {
+    roots: Vec<(u32, u64, u64)>,
+    last: u32,
+    watched: Vec<u64>,
+    unknown: usize,
+}
+
+/// Classifies every used block. `mapped`: mmapped chunks `(chunk, end)`. Raises KeyboardInterrupt and whatever
+/// `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, pools, mapped, layout, watched, progress=None))]
+#[pyo3(signature = (space, chunks, pools, mapped, layout, question, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn take_census(
     py: Python<'_>,
@@ -495,61 +427,159 @@ pub fn take_census(
     pools: Option<&Pools>,
     mapped: Vec<(u64, u64)>,
     layout: TypeLayout,
-    watched: Vec<u64>,
+    question: Question,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Census> {
-    let heaps = Heaps::new(space, chunks, pools, mapped, watched)
+    let heaps = Heaps::new(space, chunks, pools, mapped, question.watched.clone())
         .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let (jobs, total) = jobs_for(&heaps);
     let init = || Worker::new(&heaps, &layout);
     let workers =
         work::run(py, space, progress, total, &jobs, init, |worker, job, control| worker.do_job(job, control))?;
-    let mut rows: HashMap<u64, (u64, Row)> = HashMap::new();
-    let mut tallies = Domains::default();
-    let mut owners = Vec::new();
-    for worker in &workers {
-        for (kind, row) in worker.types.kinds.iter().zip(&worker.rows) {
-            rows.entry(kind.address).or_insert((kind.flags, Row::default())).1.absorb(row);
-        }
-        tallies.absorb(&worker.tallies);
-        owners.extend(worker.owners.iter().copied());
-    }
-    drop(workers);
+    let mut sums = Sums::new(workers, &question.roots);
+    sums.follow(&heaps, &question);
     let contested = heaps.contested();
-    settle_contested(&heaps, &contested, &layout, &mut rows, &mut tallies);
+    settle_contested(&heaps, &contested, &layout, &mut sums);
     let contested = contested.into_iter().map(|(_, address, _)| address).collect();
-    let unclassified = tallies.unclassified();
+    let unclassified = sums.tallies.unclassified();
     let pair = |tally: &Tally| (tally.count, tally.bytes);
     Ok(Census {
-        rows: rows.into_iter().map(flat).collect(),
-        used: tallies.used.iter().map(pair).collect(),
+        rows: sums.types.iter().zip(&sums.rows).map(flat).collect(),
+        used: sums.tallies.used.iter().map(pair).collect(),
         unclassified: unclassified.iter().map(pair).collect(),
-        owners,
+        owners: sums.owners,
+        roots: sums.roots.iter().map(pair).collect(),
+        unknown: match unclassified.iter().any(|rest| rest.count > 0) && question.unknown > 0 {
+            true => heaps.largest_unknown(question.unknown),
+            false => Vec::new(),
+        },
         contested,
     })
 }
 
-fn flat((address, (flags, row)): (u64, (u64, Row))) -> FlatRow {
-    let Row { live, idle, buffers } = row;
-    (address, flags, live.count, live.bytes, idle.count, idle.bytes, buffers.count, buffers.bytes)
+/// A type as all workers know it.
+struct SharedKind {
+    address: u64,
+    flags: u64,
+    pre: u64,
+    extent: u64,
+}
+
+/// What the workers found, added up.
+struct Sums {
+    types: Vec<SharedKind>,
+    rows: Vec<Row>,
+    numbers: HashMap<u64, u32>,
+    tallies: Domains,
+    owners: Vec<(u64, u64, u64, u32)>,
+    roots: Vec<Tally>,
+    /// Of objects, and of buffers that objects claimed.
+    objects: Vec<Lead>,
+    buffers: Vec<Lead>,
+}
+
+impl Sums {
+    fn new(workers: Vec<Worker<'_>>, roots: &[(u32, u64, u64)]) -> Sums {
+        let count = roots.iter().map(|(number, _, _)| *number as usize + 1).max().unwrap_or(0);
+        let mut sums = Sums {
+            types: Vec::new(),
+            rows: Vec::new(),
+            numbers: HashMap::new(),
+            tallies: Domains::default(),
+            owners: Vec::new(),
+            roots: vec![Tally::default(); count],
+            objects: Vec::new(),
+            buffers: Vec::new(),
+        };
+        workers.into_iter().for_each(|worker| sums.absorb(worker));
+        sums.objects.sort_unstable_by_key(|lead| lead.start);
+        sums.buffers.sort_unstable_by_key(|lead| lead.start);
+        sums
+    }
+
+    fn absorb(&mut self, mut worker: Worker<'_>) {
+        worker.rows.resize(worker.types.kinds.len(), Row::default());
+        let numbers: Vec<u32> = worker.types.kinds.iter().map(|kind| self.number_of(kind)).collect();
+        for (number, row) in numbers.iter().zip(&worker.rows) {
+            self.rows[*number as usize].absorb(row);
+        }
+        self.tallies.absorb(&worker.tallies);
+        self.owners.append(&mut worker.owners);
+        let (types, reached_role) = (&self.types, worker.types.layout.reached_role);
+        let objects = worker.open.iter().map(|(block, number)| {
+            let number = numbers[*number as usize];
+            let (pre, extent) = (types[number as usize].pre, types[number as usize].extent);
+            let holder = block + pre;
+            Lead::from_block(holder + OBJECT_HEAD, holder + extent, Owner::Type(number), holder, (ALL, reached_role))
+        });
+        self.objects.extend(objects);
+        self.buffers.extend(worker.followed.iter().map(|lead| lead.renumbered(&numbers)));
+    }
+
+    fn number_of(&mut self, kind: &Kind) -> u32 {
+        *self.numbers.entry(kind.address).or_insert_with(|| {
+            self.rows.push(Row::default());
+            let Kind { address, flags, pre, extent, .. } = *kind;
+            self.types.push(SharedKind { address, flags, pre, extent });
+            self.types.len() as u32 - 1
+        })
+    }
+
+    /// Follows pointers from the interpreter's data, from objects and from other roots, in this order.
+    fn follow(&mut self, heaps: &Heaps<'_>, question: &Question) {
+        let roots = &question.roots;
+        let is_claimed = |lead: &Lead| heaps.block_at(lead.start).is_some_and(|(place, ..)| heaps.is_claimed(place));
+        let objects = std::mem::take(&mut self.objects).into_iter().filter(|lead| !is_claimed(lead));
+        let (chains, states): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow != ALL);
+        let lead =
+            |(number, start, end): &(u32, u64, u64)| Lead::from_block(*start, *end, Owner::Root(*number), 0, (ALL, 0));
+        let of =
+            |wanted: &dyn Fn(u32) -> bool| roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>();
+        let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
+        let mut reach = Reach::new(heaps);
+        reach.run(chains);
+        reach.run(interpreter.into_iter().chain(objects).chain(states).chain(others).collect());
+        reach.run(of(&|root| root == question.last));
+        for reached in &reach.reached {
+            let (type_address, role) = match reached.owner {
+                Owner::Type(number) => (self.types[number as usize].address, u32::from(reached.role)),
+                Owner::Root(number) => (0, number),
+            };
+            match reached.owner {
+                Owner::Type(number) => {
+                    self.rows[number as usize].buffers.add(reached.size);
+                    // A chain is as known as the field that leads to it.
+                    if !reached.is_linked() {
+                        self.rows[number as usize].reached.add(reached.size);
+                    }
+                }
+                Owner::Root(number) => self.roots[number as usize].add(reached.size),
+            }
+            self.tallies.claimed[reached.place.domain()].add(reached.size);
+            if heaps.watched.contains_key(&reached.address) {
+                self.owners.push((reached.address, reached.holder, type_address, role));
+            }
+        }
+    }
+}
+
+fn flat((kind, row): (&SharedKind, &Row)) -> FlatRow {
+    let Row { live, idle, buffers, reached } = row;
+    let own = (live.count, live.bytes, idle.count, idle.bytes);
+    (kind.address, kind.flags, own, (buffers.count, buffers.bytes, reached.count, reached.bytes))
 }
 
 /// What looked like an object but is a buffer stops being one.
-fn settle_contested(
-    heaps: &Heaps<'_>,
-    contested: &[(usize, u64, u64)],
-    layout: &TypeLayout,
-    rows: &mut HashMap<u64, (u64, Row)>,
-    tallies: &mut Domains,
-) {
+fn settle_contested(heaps: &Heaps<'_>, contested: &[(usize, u64, u64)], layout: &TypeLayout, sums: &mut Sums) {
     let mut types = Types::new(heaps.space, heaps.chunks, layout);
     for &(domain, address, size) in contested {
-        tallies.objects[domain].take(size);
+        sums.tallies.objects[domain].take(size);
         let mut head = [0; HEAD];
         let got = heaps.space.fill(address, &mut head[..HEAD.min(size as usize)]);
         let Some((number, alive)) = types.object_in(&head[..got], size) else { continue };
-        let kind = types.kinds[number as usize].address;
-        let Some((_, row)) = rows.get_mut(&kind) else { continue };
+        let Some(number) = sums.numbers.get(&types.kinds[number as usize].address) else { continue };
+        let row = &mut sums.rows[*number as usize];
         let tally = if alive { &mut row.live } else { &mut row.idle };
         tally.take(size);
     }
@@ -608,6 +638,28 @@ pub fn vote_distances(
         }
     }
     Ok(votes)
+}
+
+/// The types of the objects in up to `most` pools of each size class: `{address: tp_flags}`.
+#[pyfunction]
+pub fn sample_types(
+    py: Python<'_>,
+    space: &Space,
+    chunks: Option<&Chunks>,
+    pools: &Pools,
+    layout: TypeLayout,
+    most: usize,
+) -> PyResult<HashMap<u64, u64>> {
+    let mut types = Types::new(space, chunks, &layout);
+    let mut bytes = vec![0; pools.pool_size as usize];
+    for pool in pools.sample(most) {
+        py.check_signals()?;
+        let got = space.fill(pool.address, &mut bytes);
+        for word in bytes[..got].chunks_exact(8) {
+            types.lookup(crate::u64_at(word, 0));
+        }
+    }
+    Ok(types.kinds.iter().map(|kind| (kind.address, kind.flags)).collect())
 }
 
 fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {

@@ -8,6 +8,7 @@ pub mod bins;
 pub mod bits;
 pub mod census;
 pub mod chunks;
+pub mod heaps;
 pub mod instances;
 pub mod listing;
 pub mod lists;
@@ -15,6 +16,7 @@ pub mod looks;
 pub mod occupancy;
 pub mod pages;
 pub mod pools;
+pub mod reach;
 pub mod scan;
 pub mod slabs;
 pub mod space;
@@ -75,6 +77,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
     module.add_function(wrap_pyfunction!(census::vote_distances, module)?)?;
+    module.add_function(wrap_pyfunction!(census::sample_types, module)?)?;
     module.add_function(wrap_pyfunction!(census::read_once, module)?)?;
     Ok(())
 }

@@ -41,7 +41,16 @@ pub struct Claim {
     pub equal: bool,
     /// What the block is to its owner, an index into the caller's names.
     pub role: u8,
+    /// What in the block leads to further ones: NOTHING, ALL its words, or the word at this offset, a link to the next.
+    pub follow: i32,
+    /// Where the owner names the last block of such a chain, as an offset from the object; 0: a link is 0 there.
+    pub last: i64,
 }
+
+pub const NOTHING: i32 = -1;
+pub const ALL: i32 = -2;
+/// Not the block but the claim itself: it holds only if the block begins there and does not look like an object.
+pub const CLAIM: i32 = -3;
 
 /// Types that own blocks by the same fields: by a bit of `tp_flags`, or by the name of a static base type.
 #[derive(Clone, FromPyObject)]
@@ -77,6 +86,13 @@ pub struct TypeLayout {
     pub shortened: Vec<(String, u64)>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
+    pub tp_dealloc: u64,
+    /// The deallocator of classes that a class statement made: such a class adds nothing that is written in C.
+    pub class_dealloc: u64,
+    /// Names of types whose fields hold nothing but objects, plain values and what `families` says.
+    pub closed: Vec<String>,
+    /// The role of a block that was reached by following pointers.
+    pub reached_role: u8,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
 }
@@ -108,6 +124,8 @@ pub struct Kind {
     /// Whether its objects lie many to a block.
     pub in_slabs: bool,
     pub claims: Vec<PlacedClaim>,
+    /// Bytes of the object that may hold pointers to structures of C; 0 if none.
+    pub extent: u64,
 }
 
 /// A claim with its offsets counted from the start of the block.
@@ -119,14 +137,18 @@ pub struct PlacedClaim {
     pub value: u32,
     pub equal: bool,
     pub role: u8,
+    pub follow: i32,
+    /// usize::MAX: nowhere.
+    pub last_at: usize,
 }
 
 impl PlacedClaim {
     fn new(claim: &Claim, pre: u64) -> Option<PlacedClaim> {
         let place = |offset: i64| usize::try_from(pre as i64 + offset).ok();
         let (at, test_at) = (place(claim.offset)?, place(claim.test)?);
-        let Claim { mask, value, equal, role, .. } = *claim;
-        Some(PlacedClaim { at, test_at, mask, value, equal, role })
+        let Claim { mask, value, equal, role, follow, last, .. } = *claim;
+        let last_at = if last == 0 { usize::MAX } else { place(last)? };
+        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow, last_at })
     }
 }
 
@@ -269,7 +291,25 @@ impl<'a> Types<'a> {
         };
         let in_slabs = layout.slab.as_ref().is_some_and(|slab| slab.names.iter().any(|own| own.as_bytes() == name));
         let claims = self.claims(address, flags).iter().filter_map(|claim| PlacedClaim::new(claim, pre)).collect();
-        Some(Kind { address, pre, flags, least, in_slabs, claims })
+        Some(Kind { address, pre, flags, least, in_slabs, claims, extent: self.extent(address) })
+    }
+
+    /// `tp_basicsize` of the nearest base that is written in C, unless its fields are all known.
+    fn extent(&self, address: u64) -> u64 {
+        let layout = self.layout;
+        let mut at = address;
+        for _ in 0..MOST_BASES {
+            match self.field(at, layout.tp_dealloc) {
+                Some(dealloc) if dealloc == layout.class_dealloc => at = self.field(at, layout.tp_base).unwrap_or(0),
+                Some(_) => {
+                    let name = self.name_of(at);
+                    let known = layout.closed.iter().any(|closed| closed.as_bytes() == name);
+                    return if known { 0 } else { self.field(at, layout.tp_basicsize).unwrap_or(0) };
+                }
+                None => break,
+            }
+        }
+        0
     }
 
     /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.

@@ -248,6 +248,8 @@ def main():
     holders = {kind: [None] * generator.randrange(1, most) for kind in make}
     pairs = generator.randrange(1, most)
     fill({kind: [None] * 100 for kind in make}, make, 0)
+    # It may be the last to hold a str that was looked up as an attribute's name.
+    sys._clear_type_cache()
     wait()
     fill(holders, make, pairs)
     tell(holders, pairs, path)

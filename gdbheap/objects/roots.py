@@ -1,0 +1,51 @@
+"""Memory outside of the heaps that holds pointers into them: static data of the loaded objects, and the threads'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gdbheap.allocators.stacks import Stack
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.target import Target
+
+INTERPRETER = "the interpreter"
+THREADS = "threads"
+# Below and above the thread pointer: static thread-local data, and struct pthread.
+THREAD_DATA = (16 << 10, 4 << 10)
+
+
+class Roots:
+    """``names``: who the roots are, the interpreter first; ``ranges``: (number of the name, start, end); ``last``: the
+    number of the threads, whose stacks hold many pointers that are left over."""
+
+    def __init__(self, target: Target, interpreter: LoadedObject, stacks: Sequence[Stack]) -> None:
+        self.names = [INTERPRETER]
+        self.ranges: list[tuple[int, int, int]] = []
+        for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
+            name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
+            self._add(name, loaded.writable_ranges())
+        self._add(THREADS, [pair for stack in stacks if (pair := _live(target, stack))])
+        self._add(THREADS, _thread_data(target))
+        self.last = self.names.index(THREADS)
+
+    def _add(self, name: str, ranges: Sequence[tuple[int, int]]) -> None:
+        if name not in self.names:
+            self.names.append(name)
+        number = self.names.index(name)
+        self.ranges.extend((number, (start + 7) & ~7, end) for start, end in ranges)
+
+
+def _live(target: Target, stack: Stack) -> tuple[int, int] | None:
+    """The part of a stack that is in use: what lies below the stack pointer is left over."""
+    pointers = [thread.sp for thread in target.threads if stack.start <= thread.sp < stack.end]
+    return (min(pointers), stack.end) if pointers else None
+
+
+def _thread_data(target: Target) -> list[tuple[int, int]]:
+    found = []
+    for thread in target.threads:
+        mapping = target.mappings.find(thread.fs_base)
+        if mapping is not None and mapping.anonymous:
+            below, above = THREAD_DATA
+            found.append((max(mapping.start, thread.fs_base - below), min(mapping.end, thread.fs_base + above)))
+    return found

@@ -1,0 +1,189 @@
+//! Blocks that no known field claims, by who leads to them.
+//!
+//! From every place that is known (the fields of objects written in C, the state of modules, static data, stacks) the
+//! words are followed to used blocks that are neither objects nor claimed, and from those on, nearest first. What is
+//! reached belongs to whoever reached it first. Some words are believed last, because memory that was handed out is
+//! not cleared and old pointers stay in it: those in blocks that look like data rather than like structures, those at
+//! the very end of a block, and, after all others, those that point into a block rather than to its start.
+
+use crate::heaps::{Heaps, Place};
+use crate::types::{ALL, NOTHING};
+
+/// So much of one block is followed.
+const MOST_BYTES: u64 = 1 << 20;
+const WINDOW: usize = 64 << 10;
+/// A block is up to so much larger than what was asked for.
+const SLACK: u64 = 16;
+const POINTERS_BELOW: u64 = 1 << 47;
+const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
+
+#[derive(Clone, Copy)]
+pub enum Owner {
+    /// An object: the number of its type.
+    Type(u32),
+    /// A root: its number.
+    Root(u32),
+}
+
+/// Bytes whose words are followed: [start, end) of `holder`, the object's address (0 for a root: the word's own).
+#[derive(Clone, Copy)]
+pub struct Lead {
+    pub start: u64,
+    pub end: u64,
+    pub owner: Owner,
+    pub holder: u64,
+    /// Which words: ALL, or the one at this offset, and so in each block that it leads to.
+    pub follow: i32,
+    /// What the blocks that it leads to are to their owner.
+    pub role: u8,
+    /// Where a chain of links ends; 0 if that is not known.
+    pub last: u64,
+    /// Words from here on may be older than the block.
+    pub doubtful: u64,
+}
+
+impl Lead {
+    pub fn from_block(start: u64, end: u64, owner: Owner, holder: u64, follow: (i32, u8)) -> Lead {
+        let (follow, role) = follow;
+        match u64::try_from(follow) {
+            Ok(offset) => {
+                let link = start + offset;
+                Lead { start: link, end: end.min(link + 8), owner, holder, follow, role, last: 0, doubtful: u64::MAX }
+            }
+            Err(_) => Lead { start, end, owner, holder, follow, role, last: 0, doubtful: u64::MAX },
+        }
+    }
+
+    /// The same with the types of objects numbered anew.
+    pub fn renumbered(&self, numbers: &[u32]) -> Lead {
+        let owner = match self.owner {
+            Owner::Type(number) => Owner::Type(numbers[number as usize]),
+            root => root,
+        };
+        Lead { owner, ..*self }
+    }
+}
+
+/// A block that was reached, and by whom.
+#[derive(Clone, Copy)]
+pub struct Reached {
+    pub place: Place,
+    pub address: u64,
+    pub size: u64,
+    pub owner: Owner,
+    pub holder: u64,
+    pub role: u8,
+    follow: i32,
+    last: u64,
+}
+
+impl Reached {
+    /// Whether it hangs in a chain of known links.
+    pub fn is_linked(&self) -> bool {
+        self.follow != ALL
+    }
+}
+
+pub struct Reach<'a> {
+    heaps: &'a Heaps<'a>,
+    bounds: (u64, u64),
+    bytes: Vec<u8>,
+    next: Vec<Lead>,
+    doubtful: Vec<Reached>,
+    inner: Vec<Reached>,
+    pub reached: Vec<Reached>,
+}
+
+impl<'a> Reach<'a> {
+    pub fn new(heaps: &'a Heaps<'a>) -> Reach<'a> {
+        Reach {
+            heaps,
+            bounds: heaps.bounds(),
+            bytes: vec![0; WINDOW],
+            next: Vec::new(),
+            doubtful: Vec::new(),
+            inner: Vec::new(),
+            reached: Vec::new(),
+        }
+    }
+
+    /// Follows `leads` in their order, then what they led to, until nothing new is found.
+    pub fn run(&mut self, leads: Vec<Lead>) {
+        let mut level = leads;
+        while !level.is_empty() {
+            level.iter().for_each(|lead| self.follow(lead));
+            level = std::mem::take(&mut self.next);
+            if level.is_empty() {
+                let doubtful = std::mem::take(&mut self.doubtful);
+                level = self.believe(doubtful);
+            }
+            if level.is_empty() {
+                let inner = std::mem::take(&mut self.inner);
+                level = self.believe(inner);
+            }
+        }
+    }
+
+    fn believe(&mut self, later: Vec<Reached>) -> Vec<Lead> {
+        later.into_iter().for_each(|reached| self.take(reached));
+        std::mem::take(&mut self.next)
+    }
+
+    fn follow(&mut self, lead: &Lead) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        for at in (lead.start..lead.end).step_by(WINDOW) {
+            let size = (lead.end - at).min(WINDOW as u64) as usize;
+            let got = self.heaps.space.fill(at, &mut bytes[..size]);
+            let is_data = lead.doubtful != u64::MAX && looks_like_data(&bytes[..got]);
+            for (index, word) in bytes[..got].chunks_exact(8).enumerate() {
+                let pointer = crate::u64_at(word, 0);
+                if pointer >= self.bounds.0 && pointer < self.bounds.1 {
+                    let address = at + index as u64 * 8;
+                    self.point(pointer, lead, address, is_data || address >= lead.doubtful);
+                }
+            }
+        }
+        self.bytes = bytes;
+    }
+
+    fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {
+        let Some((place, address, size)) = self.heaps.block_at(pointer) else { return };
+        if !self.heaps.is_unknown(place) {
+            return;
+        }
+        let holder = if lead.holder == 0 { at } else { lead.holder };
+        let Lead { owner, role, follow, last, .. } = *lead;
+        let reached = Reached { place, address, size, owner, holder, role, follow, last };
+        match pointer == address {
+            true if doubtful => self.doubtful.push(reached),
+            true => self.take(reached),
+            // A link leads to the start of a block or nowhere.
+            false if lead.follow == ALL => self.inner.push(reached),
+            false => (),
+        }
+    }
+
+    fn take(&mut self, reached: Reached) {
+        if !self.heaps.claim(reached.place) {
+            return;
+        }
+        let Reached { place, address, size, owner, holder, role, follow, last } = reached;
+        self.reached.push(reached);
+        let end = place.end(address, size);
+        let mut lead = Lead::from_block(address, end.min(address + MOST_BYTES), owner, holder, (follow, role));
+        lead.last = last;
+        if follow == ALL {
+            lead.doubtful = end - SLACK;
+        }
+        if last != address && follow != NOTHING {
+            self.next.push(lead);
+        }
+    }
+}
+
+/// Whether more than a quarter of the words that are not zero are neither pointers nor small numbers.
+fn looks_like_data(bytes: &[u8]) -> bool {
+    let words = || bytes.chunks_exact(8).map(|word| crate::u64_at(word, 0)).filter(|word| *word != 0);
+    let others = words().filter(|word| (POINTERS_BELOW..SMALL_NEGATIVE).contains(word)).count();
+    others * 4 > words().count()
+}

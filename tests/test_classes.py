@@ -1,0 +1,44 @@
+"""C++ objects by the names of their classes, in a stripped program."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from library import heap_of
+from programs import PROCESS, SOURCES, running
+
+from gdbheap.answers.describing import describe_blocks
+from gdbheap.objects.classes import plain_name
+
+FORMS = (PROCESS, "gcore")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_object_by_its_class(form: str, tmp_path: Path) -> None:
+    """What the program printed of its objects."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    executable = tmp_path / "classes"
+    subprocess.run([compiler, "-O1", "-s", str(SOURCES / "classes.cc"), "-o", str(executable)], check=True)
+    with running([str(executable)], tmp_path) as target:
+        truth = {int(at, 16): name for name, at in map(str.split, target.stderr.splitlines())}
+        with heap_of(target.as_form(form)) as heap:
+            found = describe_blocks(heap, [(at, 80) for at in truth])
+    assert len(truth) == 40
+    assert found == {at: f"C++ object of class {name}" for at, name in truth.items()}
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        (b"5Plain", "Plain"), (b"N6shapes6CircleE", "shapes::Circle"), (b"6vectorIiE", "6vectorIiE"),
+        (b"", None), (b"99Short", None), (b"hello", None), (b"N0E", None),
+    ],
+)  # fmt: skip
+def test_names(mangled: bytes, name: str | None) -> None:
+    """Nested names are split; what has template arguments stays mangled; the rest is nobody's name."""
+    assert plain_name(mangled) == name

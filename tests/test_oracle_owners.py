@@ -1,0 +1,97 @@
+"""Who owns each block: as many bytes as ``__sizeof__`` counts, of the right owner, and next to nothing left over."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library import heap_of
+from programs import FORMS, KINDS, SOURCES, ask, gdbheap, interpreter_of, running
+
+THIS = "with numpy"
+LEAST_NAMED = 0.97
+MOST_UNCLASSIFIED = 0.005
+
+
+def interpreter(kind: str) -> str:
+    """Return an interpreter of that kind, or the tests' own where it has numpy."""
+    if kind != THIS:
+        return interpreter_of(kind)
+    if importlib.util.find_spec("numpy") is None:
+        pytest.skip("numpy is not installed beside the tests")
+    return sys.executable
+
+
+def program(kind: str, name: str, *arguments: object) -> list[str]:
+    """Return the command that runs tests/programs/NAME.py."""
+    return [interpreter(kind), str(SOURCES / f"{name}.py"), *map(str, arguments)]
+
+
+def allocated(size: int) -> int:
+    """Return the least that a request takes: of pymalloc, or beyond 512 bytes of glibc."""
+    return (size + 15) & ~15 if size <= 512 else (size + 8 + 15) & ~15
+
+
+def in_chunks(size: int) -> int:
+    """Return the same where every request goes to glibc."""
+    return max(32, (size + 8 + 15) & ~15)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", [*KINDS, THIS])
+def test_as_many_bytes_as_getsizeof_says(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Random populations: counts are equal, and buffers are what ``__sizeof__`` counts, as the allocators round it."""
+    command = program(kind, "owners", rng.getrandbits(32), 1500, tmp_path / "truth")
+    with running(command, tmp_path) as target:
+        truth = json.loads((tmp_path / "truth").read_text())["sizes"]
+        found = {row["type"]: row for row in ask("pyobjects", target.as_form(form), "--top=1000000")["types"]}
+    for name, (count, sizes) in truth.items():
+        least = sum(map(in_chunks if name == "__main__.Plain" else allocated, sizes))
+        chunks = sum(size > 512 or name == "__main__.Plain" for size in sizes)
+        row = found[name]
+        assert row["count"] == count, name
+        # A chunk may have 16 bytes more than it needs.
+        assert 0 <= row["buffers"] - least <= 16 * chunks, (name, row, least)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, THIS])
+def test_owners_are_those_that_point_there(kind: str, rng: random.Random, tmp_path: Path) -> None:
+    """Each block of each object of the population has this object as its owner."""
+    command = program(kind, "owners", rng.getrandbits(32), 1500, tmp_path / "truth")
+    with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
+        truth = dict(json.loads((tmp_path / "truth").read_text())["owners"])
+        owners = heap.objects.owners_of(list(truth))
+    wrong = [(hex(at), owner, owners[at]) for at, owner in truth.items() if address_of(owners[at]) != owner]
+    assert not wrong, wrong[:10]
+    assert len(truth) > 1000
+
+
+def address_of(owner: Any) -> Any:
+    """Return the address of an owner, None without one."""
+    return None if owner is None else owner.address
+
+
+def balance(answer: dict[str, Any]) -> int:
+    """Return used bytes less all that the answer explains; 0 when the books balance."""
+    parts = [answer[key]["bytes"] for key in ("free_lists", "interpreter", "unclassified", "other_chunks")]
+    parts += [root["bytes"] for root in answer["roots"]]
+    return int(answer["used"]["bytes"] - sum(parts) - answer["total"]["bytes"] - answer["total"]["buffers"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_little_is_left_over(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Threads with objects of many extension modules: the sums balance, and nearly all of it has an owner."""
+    with running(program(kind, "extensions", rng.getrandbits(32), 8), tmp_path) as target:
+        text = target.as_form(form)
+        answer, pools = ask("pyobjects", text, "--top=1000000"), ask("pools", text)
+        assert gdbheap("check", text).returncode == 0
+    assert balance(answer) == 0
+    unknown = answer["unclassified"]["bytes"] + answer["other_chunks"]["bytes"]
+    assert unknown <= (1 - LEAST_NAMED) * answer["used"]["bytes"]
+    assert answer["unclassified"]["count"] <= MOST_UNCLASSIFIED * sum(row["used"] for row in pools["classes"])
