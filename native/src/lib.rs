@@ -13,6 +13,7 @@ pub mod instances;
 pub mod listing;
 pub mod lists;
 pub mod looks;
+pub mod marks;
 pub mod occupancy;
 pub mod pages;
 pub mod pools;

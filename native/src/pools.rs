@@ -32,8 +32,8 @@ pub struct Block {
     pub size: u64,
 }
 
-/// Which of a pool's blocks are free; blocks that were never handed out are not in it.
-pub type FreeBits = [u64; MOST_BLOCKS / 64];
+/// Some of a pool's blocks.
+pub type BlockBits = [u64; MOST_BLOCKS / 64];
 
 #[derive(Clone, Copy)]
 pub struct Arena {
@@ -184,8 +184,27 @@ impl Pools {
         (pool.address + HEADER + number % per_pool * size, size)
     }
 
-    /// Marks the free blocks of a pool whose bytes are `bytes`; false if the chain leaves the pool or its count is off.
-    pub fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut FreeBits) -> bool {
+    /// The blocks of a pool that are in use.
+    #[inline]
+    pub fn used_blocks(&self, pool: &Pool, bytes: &[u8]) -> BlockBits {
+        let carved = pool.carved(self.alignment);
+        let mut bits: BlockBits = [0; MOST_BLOCKS / 64];
+        if pool.used < carved {
+            self.free_blocks(pool, bytes, &mut bits);
+        }
+        for (word, bits) in bits.iter_mut().enumerate() {
+            let handed_out = match carved.saturating_sub(word as u32 * 64) {
+                0 => 0,
+                count => u64::MAX >> (64 - count.min(64)),
+            };
+            *bits = handed_out & !*bits;
+        }
+        bits
+    }
+
+    /// Marks the free blocks of a pool whose bytes are `bytes`; those that were never handed out are not among them.
+    /// False if the chain leaves the pool or its count is off.
+    pub fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut BlockBits) -> bool {
         *free = [0; MOST_BLOCKS / 64];
         let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
         let mut at = pool.freeblock;
@@ -537,6 +556,6 @@ impl Pools {
 }
 
 #[inline]
-pub fn is_set(free: &FreeBits, number: u32) -> bool {
+pub fn is_set(free: &BlockBits, number: u32) -> bool {
     free[(number / 64) as usize] >> (number % 64) & 1 == 1
 }
