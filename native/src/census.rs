@@ -17,6 +17,7 @@ use crate::work::{self, Control};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// So much of a chunk is looked at.
 const HEAD: usize = HEAD_BYTES;
@@ -292,6 +293,8 @@ pub struct Census {
     unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
+    /// How long the pointers were followed that lead to the rest, in seconds.
+    following: f64,
 }
 
 /// What a census is told beside the heaps: `roots`, ranges of memory outside of them that hold pointers into them,
@@ -337,7 +340,9 @@ pub fn take_census(
     let mut sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
     sums.tallies.used[IN_CHUNK] = chunks.map_or_else(Tally::default, Chunks::used);
     mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
+    let walked = Instant::now();
     sums.follow(&heaps, &marks, &watched, &question);
+    let following = walked.elapsed().as_secs_f64();
     let contested = marks.contested();
     settle_contested(&heaps, &contested, &layout, &mut sums);
     let contested = contested.into_iter().map(|(_, address, _)| address).collect();
@@ -354,6 +359,7 @@ pub fn take_census(
             false => Vec::new(),
         },
         contested,
+        following,
     })
 }
 
