@@ -7,11 +7,14 @@ from typing import Union
 from gdbheap.answers import instances, pyobjects
 from gdbheap.commands.declaration import Command, Option, Options, Shown
 from gdbheap.errors import UsageError
-from gdbheap.heap import Heap
+from gdbheap.heap import LISTED, Heap
 from gdbheap.report.instances import render as render_list
 from gdbheap.report.pyobjects import render
 
 __all__ = ["COMMAND"]
+
+# So many blocks of which nothing is known stand below the table.
+SHOWN = 5
 
 Answer = Union[pyobjects.PyObjects, instances.Instances]
 
@@ -20,7 +23,8 @@ def _answer(heap: Heap, options: Options) -> Answer:
     if not options.listing:
         if options.sort == "address":
             raise UsageError("heap pyobjects: a type has no address; --sort=address goes with --list")
-        return pyobjects.pyobjects(heap, options.type)
+        most = (options.top or LISTED) if options.json else SHOWN
+        return pyobjects.pyobjects(heap, options.type, most)
     if options.sort not in instances.ORDERS:
         raise UsageError(f"heap pyobjects: --list cannot be sorted by {options.sort}, but by {_words()}")
     return instances.instances(heap, options.type, options.sort, options.top)
