@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from gdbheap.answers.describing import looks
 from gdbheap.heap import LISTED, Heap
+from gdbheap.objects.owned import REACHED
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
     idle = [0, 0]
     for address, _flags, (count, size, idle_count, idle_size), owned in census.rows:
         row = sums.setdefault(names.name(address), [0, 0, 0, 0])
-        for place, value in enumerate((count, size, owned[1], owned[3])):
+        reached = sum(held for role, _blocks, held in owned if role == REACHED)
+        for place, value in enumerate((count, size, sum(held for *_role, held in owned), reached)):
             row[place] += value
         idle = [idle[0] + idle_count, idle[1] + idle_size]
     types = [TypeRow(name, *row) for name, row in sums.items() if row[0] or row[2]]
