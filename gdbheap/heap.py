@@ -75,8 +75,16 @@ class Heap:
     @property
     def python(self) -> Pymalloc:
         """CPython's pymalloc. Raises NotAPython, or Unsupported."""
-        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts))
+        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts, self._outside_of_glibc))
         return found
+
+    def _outside_of_glibc(self, ranges: Ranges) -> Ranges:
+        """The parts of ``ranges`` that glibc's malloc does not own; all where there is none."""
+        try:
+            rest = subtract(ranges, self.glibc.owned_ranges())
+            return subtract(rest, self.glibc.likely_mapped(rest))
+        except GdbheapError:
+            return ranges
 
     @property
     def python_or_none(self) -> Pymalloc | None:

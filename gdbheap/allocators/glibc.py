@@ -380,6 +380,11 @@ class Glibc:
                 )
         return self._mapped
 
+    def likely_mapped(self, ranges: Ranges) -> Ranges:
+        """What looks like mmapped chunks in ``ranges``, before it is known who else owns memory there."""
+        found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
+        return [(base, base + size) for base, _chunk, size in found]
+
     def check_mapped(self) -> None:
         """Adds to the damage what ``mp_`` counts and was not found; more than it counts may be look-alikes."""
         found = [(chunk.base, chunk.chunk, chunk.size) for chunk in self._mapped or []]
