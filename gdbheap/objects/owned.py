@@ -112,10 +112,9 @@ def families(release: Release) -> list[Family]:
         # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
         Family(0, ["_ctypes._CData"], [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False)]),
         Family(0, ["numpy.ndarray"], _ndarray_claims()),
+        # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.
+        Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]),
     ]
-    if release.get("bytearray_data") is not None:
-        # Since 3.15 a bytearray's data is a bytes object.
-        found.append(Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]))
     return found + _managed_values(release)
 
 
