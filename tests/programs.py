@@ -33,6 +33,7 @@ PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
 # x86-64: pause(2) is system call 34, read(2) of descriptor 0 is "0 0x0".
 RESTING = ("34 ", "0 0x0 ")
 PATIENCE = 120
+_programs: dict[str, str] = {}
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-programs-")
 # A root folder whose interpreters are tried, in the place of this system's; and the release that most tests try.
 ROOT_FOLDER = os.environ.get("GDBHEAP_ROOT", "")
@@ -67,6 +68,7 @@ class Running:
 
     process: subprocess.Popen[bytes]
     directory: Path
+    program: str = ""
 
     @property
     def pid(self) -> int:
@@ -141,7 +143,10 @@ class Running:
         self.process.wait(PATIENCE)
         cores = set(self.directory.iterdir()) - before
         assert len(cores) == 1, f"core files: {cores}"
-        return cores.pop()
+        core = cores.pop()
+        if _is_inside(self.program):
+            _programs[str(core)] = self.program
+        return core
 
     def close(self) -> None:
         """End the program."""
@@ -176,7 +181,7 @@ def running(
     folder = Path(tempfile.mkdtemp(dir=directory))
     if root is not None:
         command = ["chroot", str(root), "env", "-C", f"/{folder.relative_to(root)}", *command]
-    command = _entered(command)
+    program, command = command[0], _entered(command)
     with (folder / "stderr").open("wb") as errors:
         process = subprocess.Popen(
             command,
@@ -187,7 +192,7 @@ def running(
             env={**_environment(), **(environment or {})},
             preexec_fn=_before_exec,
         )
-    target = Running(process, folder)
+    target = Running(process, folder, program)
     try:
         target.rest()
         yield target
@@ -195,9 +200,18 @@ def running(
         target.close()
 
 
+def program_of(target: str) -> str | None:
+    """Return the program of a core whose files are in ROOT_FOLDER: what ``--exe`` is for; None for others."""
+    return _programs.get(target)
+
+
+def _is_inside(program: str) -> bool:
+    return bool(ROOT_FOLDER) and program.startswith(ROOT_FOLDER)
+
+
 def _entered(command: list[str]) -> list[str]:
     """Return a command, of a program in ROOT_FOLDER one that runs it in there; the process is the same."""
-    if not ROOT_FOLDER or not command[0].startswith(ROOT_FOLDER):
+    if not _is_inside(command[0]):
         return command
     enter = ["unshare", "--mount", "sh", "-ec", _ENTER, "sh", ROOT_FOLDER, str(SOURCES), tempfile.gettempdir()]
     return [*enter, *command]
@@ -222,7 +236,8 @@ KINDS = ("unstripped", "stripped")
 RELEASE = os.environ.get("GDBHEAP_RELEASE", "3.11")
 RELEASES = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 _ASK = """import os, sys, sysconfig
-shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
+# Debian's has its code in itself, also where its library is installed.
+shared = "/libpython" in open("/proc/self/maps").read()
 library = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
 print("%d.%d" % sys.version_info[:2] if "PyPy" not in sys.version else "other")
 print(os.readlink("/proc/self/exe"))
@@ -309,7 +324,8 @@ def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
     """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``; the exit status must be ``status``."""
-    done = gdbheap(*filter(None, [noun]), target, *options, "--json")
+    program = program_of(target)
+    done = gdbheap(*filter(None, [noun]), target, *options, *(["--exe", program] if program else []), "--json")
     assert done.returncode == status, f"exit status {done.returncode}\n{done.stderr}\n{done.stdout[-2000:]}"
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)

@@ -93,6 +93,8 @@ pub struct TypeLayout {
     pub closed: Vec<String>,
     /// The role of a block that was reached by following pointers.
     pub reached_role: u8,
+    /// Names of types whose own cannot be read.
+    pub names: Vec<(u64, String)>,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
 }
@@ -335,10 +337,11 @@ impl<'a> Types<'a> {
         self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
     }
 
-    /// tp_name; empty where it cannot be read.
+    /// tp_name, or what else is known where it cannot be read; else empty.
     fn name_of(&self, address: u64) -> Vec<u8> {
         let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
-        name.unwrap_or_default()
+        let known = || self.layout.names.iter().find(|(own, _)| *own == address).map(|(_, name)| name.clone().into());
+        name.or_else(known).unwrap_or_default()
     }
 
     /// The names of the type and of its bases along tp_base.
