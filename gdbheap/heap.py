@@ -19,7 +19,7 @@ from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
 from gdbheap.objects.roots import Roots
-from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
@@ -194,7 +194,10 @@ class Heap:
         return report
 
     def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie."""
+        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie.
+
+        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so).
+        """
         owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
         owned += [pair for loaded in self.target.objects for pair in loaded.bss]
         python = self.python_or_none
@@ -204,7 +207,7 @@ class Heap:
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
-        return subtract(candidates, sorted(owned))
+        return subtract(joined(candidates), sorted(owned))
 
     @property
     def versions(self) -> dict[str, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.glibc import MappedChunk
@@ -13,6 +13,7 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
+from gdbheap.objects.lost_names import find_module_type, lost_names
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
 from gdbheap.objects.repr import Limits, Repr
@@ -49,6 +50,7 @@ class TypeLayout:
     closed: tuple[str, ...] = CLOSED
     reached_role: int = REACHED
     pre_header: int = PRE_HEADER
+    names: list[tuple[int, str]] = field(default_factory=list)
     ob_type: int = cpython.OB_TYPE
     tp_name: int = cpython.TP_NAME
     tp_basicsize: int = cpython.TP_BASICSIZE
@@ -119,7 +121,10 @@ class Objects:
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
         blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), SHORTENED)
         self.layout = self._prove(blank, facts)
-        self.names = TypeNames(self.target.space, release)
+        lost = self._lost_names(facts)
+        if lost:
+            self.layout = replace(self.layout, names=list(lost.items()))
+        self.names = TypeNames(self.target.space, release, lost)
         self.repr = Repr(self.target.space, release, self.names)
         self._owners: dict[int, Owner | None] = {}
 
@@ -159,6 +164,22 @@ class Objects:
             with suppress(Fault):
                 votes[self.target.space.u64(address + cpython.TP_DEALLOC)] += 1
         return votes.most_common(1)[0][0] if votes else 0
+
+    def _lost_names(self, facts: Facts) -> dict[int, str]:
+        """Names of static types whose own are in no file at hand: what modules call them; none where none is lost."""
+        space, layout = self.target.space, self.layout
+        if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
+            return {}
+        types = _native.sample_types(space, self._chunks, self.python.pools, layout, SAMPLED_POOLS)
+        nameless = {address for address in types if not _is_readable(space, address)}
+        module = find_module_type(space, nameless)
+        if module is None:
+            return {}
+        found = self.instances({module: 0}, set(), "address", None)[3]
+        names = lost_names(space, self.release, [row[0] for row in found], layout.data)
+        lost = {address: name for address, name in names.items() if not _is_readable(space, address)}
+        facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
+        return {module: "module", **lost}
 
     def _confirm_pre_header(
         self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
@@ -236,6 +257,14 @@ class Objects:
     def text(self, found: Found, limits: Limits | None = None) -> str | None:
         """A bounded repr of an object; None when no more than its type is known of it."""
         return self.repr.text(found.address, limits or Limits())
+
+
+def _is_readable(space: _native.Space, address: int) -> bool:
+    """Whether a type's name is in memory, or in a file at hand."""
+    try:
+        return bool(space.cstring(space.u64(address + cpython.TP_NAME), 1))
+    except Fault:
+        return False
 
 
 def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:
