@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from programs import RELEASES, ask, release_program, running
-from test_oracle_pyobjects import Heaps, census, closure
-from test_oracle_versions import SAMPLE, check_objects, check_pools
+from test_oracle_pyobjects import Heaps, census, check, closure, difference, truth, values_bytes
+from test_oracle_versions import OPCACHE, SAMPLE, VALUES, check_objects, check_pools
 
 BUILDS = [f"{release}-dbg" for release in RELEASES]
 builds = pytest.mark.parametrize("build", BUILDS)
@@ -43,3 +43,19 @@ def test_every_reachable_object(build: str, mode: str, rng: random.Random, tmp_p
     names = list(reached.values())
     short = {name: names.count(name) - rows.get(name, (0, 0, 0))[0] for name in set(names)}
     assert sum(max(0, missing) for missing in short.values()) <= len(names) // 1000, short
+
+
+@builds
+def test_exactly_the_new_objects(build: str, rng: random.Random, tmp_path: Path) -> None:
+    """Between two stops: every population to the object and the byte with its hooks, and no other type changed."""
+    release = build.split("-")[0]
+    arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
+    with running(release_program(build, "population", *arguments), tmp_path) as target:
+        before = census(str(target.pid))
+        target.go_on()
+        after = census(str(target.pid))
+        expected = truth(target, tmp_path / "truth", VALUES.get(release, values_bytes))
+    changes = difference(before, after)
+    if release in OPCACHE:
+        assert changes.pop("code", (0, 0, 0))[:2] == (0, 0)
+    check(changes, expected)
