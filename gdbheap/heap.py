@@ -79,7 +79,8 @@ class Heap:
         return found
 
     def _outside_of_glibc(self, ranges: Ranges) -> Ranges:
-        """The parts of ``ranges`` that glibc's malloc does not own; all where there is none."""
+        """The parts of ``ranges`` that are no stack and that glibc's malloc, if there is one, does not own."""
+        ranges = subtract(ranges, [(stack.start, stack.end) for stack in self.stacks])
         try:
             rest = subtract(ranges, self.glibc.owned_ranges())
             return subtract(rest, self.glibc.likely_mapped(rest))
@@ -165,6 +166,12 @@ class Heap:
         return found
 
     def _make_objects(self) -> Objects:
+        other = self.other_allocator
+        if other is not None and not self.python.in_use and self.glibc.idle:
+            raise Unsupported(
+                f"Python's objects lie in blocks of {other.kind.name}, which are not walked: pymalloc is not in use "
+                f"and malloc is {other.kind.name}'s ({one_line(other.path)}, {other.evidence})"
+            )
         roots = Roots(self.target, self.python.module, self.stacks)
         return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts)
 

@@ -26,7 +26,7 @@ MARK = "<!-- the table: python tests/interpreters.py --write -->\n"
 HEADERS = ["CPython", "build", "size classes", "objects reached", "right type", "wrong type", "missed"]
 VERSION = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
 SOURCES = Path(__file__).resolve().parent / "programs"
-HOOKS = {"PYTHONMALLOC": "pymalloc_debug"}
+MODES = {"with debug hooks": "pymalloc_debug", "without pymalloc": "malloc"}
 
 
 def program(interpreter: Interpreter, name: str, *arguments: object) -> list[str]:
@@ -65,10 +65,11 @@ def row(interpreter: Interpreter, release: str, rng: random.Random) -> list[obje
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         reached, right, wrong, none = objects(interpreter, rng, folder, {})
-        hooked = objects(interpreter, rng, folder, HOOKS) if release != "2.7" else None
+        others = [] if release == "2.7" else [{"PYTHONMALLOC": mode} for mode in MODES.values()]
+        found = [objects(interpreter, rng, folder, environment) for environment in others]
         classes = pools(interpreter, rng, folder)
-    share = "does not exist" if hooked is None else f"{hooked[1]:,} of {hooked[0]:,}"
-    return [version(interpreter), interpreter.kind, classes, f"{reached:,}", f"{right:,}", wrong, none, share]
+    shares = [f"{right:,} of {reached:,}" for reached, right, _wrong, _none in found] or ["does not exist"] * len(MODES)
+    return [version(interpreter), interpreter.kind, classes, f"{reached:,}", f"{right:,}", wrong, none, *shares]
 
 
 def version(interpreter: Interpreter) -> str:
@@ -84,8 +85,8 @@ def main() -> None:
     options = parser.parse_args()
     rng = random.Random(SEED)
     rows = [row(found, release, rng) for release in RELEASES for found in interpreters(release)]
-    align = ["left", "left"] + ["right"] * (len(HEADERS) - 1)
-    text = tabulate(rows, [*HEADERS, "with debug hooks"], tablefmt="github", disable_numparse=True, colalign=align)
+    align = ["left", "left"] + ["right"] * (len(HEADERS) + len(MODES) - 2)
+    text = tabulate(rows, [*HEADERS, *MODES], tablefmt="github", disable_numparse=True, colalign=align)
     if not options.write:
         print(text)
         return

@@ -246,13 +246,16 @@ print(library if shared and os.path.exists(library) else os.readlink("/proc/self
 
 @functools.cache
 def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
-    """Return each CPython of a release on the path, in /usr/bin and below ~/.pyenv, once; or that of ROOT_FOLDER."""
-    python = f"python{release}"
+    """Return each CPython of a release on the path, in /usr/bin and below ~/.pyenv, once; or that of ROOT_FOLDER.
+
+    A debug build is "3.11-dbg", as Debian names it."""
+    python, number = f"python{release}", release.split("-")[0]
     names = [f"{ROOT_FOLDER}/usr/bin/{python}"]
     if not ROOT_FOLDER:
-        names += [path for path in (shutil.which(python), shutil.which("python3")) if path]
+        others = (python, "python3") if number == release else (python,)
+        names += [path for path in map(shutil.which, others) if path]
         names += sorted(str(path) for path in Path.home().glob(f".pyenv/versions/*/bin/{python}"))
-    examined = (_examine(name, release) for name in names)
+    examined = (_examine(name, number) for name in names)
     found = {interpreter.executable: interpreter for interpreter in examined if interpreter}
     return tuple(found.values())
 
