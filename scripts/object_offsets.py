@@ -1,7 +1,7 @@
 """The fields of a CPython's objects, as gdbheap/layout/tables/cpython.json has them: object_offsets.py FILE.
 
-FILE is an interpreter or a libpython with debug information, of 3.6 and later; `python3.N-dbg` will do: the fields lie as
-in the release build. Prints one JSON object. What no debug information says is in docs/adding-a-version.md.
+FILE is an interpreter or a libpython with debug information, of 3.6 or later; `python3.N-dbg` will do: the fields lie
+as in the release build. Prints one JSON object. What no debug information says is in docs/adding-a-version.md.
 """
 
 from __future__ import annotations
