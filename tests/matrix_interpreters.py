@@ -26,6 +26,7 @@ FIGURES = ["size classes", "objects reached", "wrong type", "missed", "with debu
 FILES = {
     "versions": "2.7",
     "free_lists": "2.7",
+    "lost_names": "2.7",
     "repr": "3.8",
     "instances": "3.8",
     "sizing": "3.8",
@@ -109,7 +110,7 @@ Each suite's own packages, stripped and without debug symbols, running in the su
 outside. "size classes" to "with debug hooks" are as in [interpreters.md](interpreters.md). The other columns are the
 tests of that name (`tests/test_oracle_*.py`), the same that run on this system's interpreters: `exact` says that every
 case agreed, with the number of cases. A core's text and read-only data, which the kernel leaves out, are found below
-the folder by `--exe`.
+the folder by `--exe`; "lost names" is without that.
 
 {grid}
 

@@ -171,9 +171,8 @@ class Objects:
         if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
             return {}
         types = _native.sample_types(space, self._chunks, self.python.pools, layout, SAMPLED_POOLS)
-        nameless = {address for address in types if not _is_readable(space, address)}
-        module = find_module_type(space, nameless)
-        if module is None:
+        module = find_module_type(space, types)
+        if module is None or all(_is_readable(space, address) for address in types):
             return {}
         found = self.instances({module: 0}, set(), "address", None)[3]
         names = lost_names(space, self.release, [row[0] for row in found], layout.data)

@@ -13,6 +13,7 @@ from gdbheap._native import Space
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import (
     FLAG_EXCEPTION,
+    FLAG_HEAP_TYPE,
     FLAG_TYPE,
     OB_TYPE,
     TP_BASICSIZE,
@@ -160,12 +161,12 @@ def _dotted(places: list[Place]) -> str:
 
 
 def find_module_type(space: Space, types: Iterable[int]) -> int | None:
-    """The type of modules among static types: a dict is its first field, which exceptions and SimpleNamespace have
+    """The type of modules among ``types``: static, a dict is its first field, which exceptions and SimpleNamespace have
     too; None where it is not found."""
     found: list[tuple[int, int]] = []
     for address in types:
         with suppress(Fault):
             flags, offset = space.u64(address + TP_FLAGS), space.u64(address + TP_DICTOFFSET)
-            if offset == MODULE_DICT and not flags & FLAG_EXCEPTION:
+            if offset == MODULE_DICT and not flags & (FLAG_EXCEPTION | FLAG_HEAP_TYPE):
                 found.append((space.u64(address + TP_BASICSIZE), address))
     return max(found)[1] if found else None
