@@ -31,6 +31,8 @@ FILES = {
     "instances": "3.8",
     "sizing": "3.8",
     "owners": "3.8",
+    "modes": "3.6",
+    "subinterpreters": "3.12",
 }
 
 

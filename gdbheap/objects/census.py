@@ -170,7 +170,9 @@ class Objects:
         space, layout = self.target.space, self.layout
         if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
             return {}
-        types = _native.sample_types(space, self._chunks, self.python.pools, layout, SAMPLED_POOLS)
+        types: set[int] = set()
+        for pools in self._sampled.values():
+            types.update(_native.sample_types(space, self._chunks, pools, layout, SAMPLED_POOLS))
         module = find_module_type(space, types)
         if module is None or all(_is_readable(space, address) for address in types):
             return {}

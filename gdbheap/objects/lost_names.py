@@ -58,6 +58,7 @@ TYPES = {
     "EllipsisType": "ellipsis",
     "CapsuleType": "PyCapsule",
     "FrameLocalsProxyType": "FrameLocalsProxy",
+    "LazyImportType": "lazy_import",
 }
 ITERATORS = ("iterator", "_keys", "_values", "_items")
 # Since 3.11 the iterator of an ASCII str is a type of its own.
@@ -139,7 +140,7 @@ def _best(places: list[Place]) -> str:
     if own:
         return next((key for key in own if key not in ALIASES), own[0])
     for place in places:
-        if place.module == "types" and place.key in TYPES:
+        if place.module in ("types", "_types") and place.key in TYPES:
             return TYPES[place.key]
     for place in places:
         if place.module in ABC and place.key.endswith(ITERATORS) and place.key not in AMBIGUOUS:
