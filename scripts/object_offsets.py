@@ -40,6 +40,8 @@ FIELDS = {
     "ob_digit": ["PyLongObject.long_value.ob_digit", "PyLongObject.ob_digit"],
     "lv_tag": ["PyLongObject.long_value.lv_tag"],
     "md_state": ["PyModuleObject.md_state"],
+    "md_def": ["PyModuleObject.md_def"],
+    "md_state_size": ["PyModuleObject.md_state_size"],
     "tuple_items": ["PyTupleObject.ob_item"],
     "func_code": ["PyFunctionObject.func_code"],
     "func_qualname": ["PyFunctionObject.func_qualname"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import kernel
 import pytest
-from programs import FORMS, KERNEL_CORE, RELEASES, ask, release_program, running, since
+from programs import FORMS, KERNEL_CORE, ask, release_program, running, since
 from test_oracle_pools import answered, told
 from test_oracle_pyobjects import Heaps, census, closure
 from test_oracle_versions import SAMPLE, check_objects

@@ -15,7 +15,7 @@ from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.lost_names import find_module_type, lost_names
 from gdbheap.objects.names import TypeNames
-from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
+from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families, state_size
 from gdbheap.objects.repr import Limits, Repr
 from gdbheap.objects.roots import Roots
 from gdbheap.objects.sizing import sizing
@@ -46,6 +46,7 @@ class TypeLayout:
     families: list[Family]
     slab: Slab | None
     shortened: list[tuple[str, int]]
+    state_size: list[int]
     class_dealloc: int = 0
     closed: tuple[str, ...] = CLOSED
     reached_role: int = REACHED
@@ -119,7 +120,8 @@ class Objects:
         self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
-        blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), SHORTENED)
+        own = families(release)
+        blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), SHORTENED, state_size(release))
         self.layout = self._prove(blank, facts)
         lost = self._lost_names(facts)
         if lost:

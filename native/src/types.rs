@@ -84,6 +84,8 @@ pub struct TypeLayout {
     pub flag_no_minimum: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least bytes).
     pub shortened: Vec<(String, u64)>,
+    /// Where a module says how large its state is: offsets to follow from the module, the last one that of the size.
+    pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
