@@ -13,7 +13,7 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
-from gdbheap.objects.lost_names import find_module_type, lost_names
+from gdbheap.objects.lost_names import like_modules, lost_names
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families, state_size
 from gdbheap.objects.repr import Limits, Repr
@@ -175,14 +175,13 @@ class Objects:
         types: set[int] = set()
         for pools in self._sampled.values():
             types.update(_native.sample_types(space, self._chunks, pools, layout, SAMPLED_POOLS))
-        module = find_module_type(space, types)
-        if module is None or all(_is_readable(space, address) for address in types):
+        if all(_is_readable(space, address) for address in types):
             return {}
-        found = self.instances({module: 0}, set(), "address", None)[3]
+        found = self.instances(dict.fromkeys(like_modules(space, types), 0), set(), "address", None)[3]
         names = lost_names(space, self.release, [row[0] for row in found], layout.data)
         lost = {address: name for address, name in names.items() if not _is_readable(space, address)}
         facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
-        return {module: "module", **lost}
+        return lost
 
     def _confirm_pre_header(
         self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
