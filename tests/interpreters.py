@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from conftest import ROOT, SEED
 from library import heap_of
-from programs import RELEASES, Interpreter, ask, interpreters, running
+from programs import RELEASES, Interpreter, ask, entered, interpreters, running
 from tabulate import tabulate
 from test_oracle_pools import answered, told
 from test_oracle_pyobjects import Heaps, census, closure, same
@@ -27,6 +28,7 @@ HEADERS = ["CPython", "build", "size classes", "objects reached", "right type", 
 VERSION = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
 SOURCES = Path(__file__).resolve().parent / "programs"
 MODES = {"with debug hooks": "pymalloc_debug", "without pymalloc": "malloc"}
+HEADERS += MODES
 
 
 def program(interpreter: Interpreter, name: str, *arguments: object) -> list[str]:
@@ -74,7 +76,7 @@ def row(interpreter: Interpreter, release: str, rng: random.Random) -> list[obje
 
 def version(interpreter: Interpreter) -> str:
     """Return the interpreter's own words."""
-    command = [interpreter.executable, "-c", VERSION]
+    command = entered([interpreter.executable, "-c", VERSION])
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -82,11 +84,15 @@ def main() -> None:
     """Print the table, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print a list of {header: cell}")
     options = parser.parse_args()
     rng = random.Random(SEED)
     rows = [row(found, release, rng) for release in RELEASES for found in interpreters(release)]
-    align = ["left", "left"] + ["right"] * (len(HEADERS) + len(MODES) - 2)
-    text = tabulate(rows, [*HEADERS, *MODES], tablefmt="github", disable_numparse=True, colalign=align)
+    if options.json:
+        print(json.dumps([dict(zip(HEADERS, map(str, cells))) for cells in rows]))
+        return
+    align = ["left", "left"] + ["right"] * (len(HEADERS) - 2)
+    text = tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True, colalign=align)
     if not options.write:
         print(text)
         return

@@ -8,13 +8,13 @@ from typing import Any
 
 import kernel
 import pytest
-from programs import KERNEL_CORE, RELEASES, Running, ask, gdbheap, release_program, running
+from programs import KERNEL_CORE, Running, ask, gdbheap, release_program, running, since
 from test_oracle_pyobjects import VALUES, Heaps, census, check, closure, difference, truth
 from test_oracle_versions import DICT_OR_VALUES, OPCACHE, SAMPLE, check_objects
 from test_other_allocators import library
 
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
-MODES = [(r, m) for r in RELEASES[1:] for m in ("malloc", "malloc_debug", "debug") if m != "debug" or r == "3.6"]
+MODES = [(r, m) for r in since("3.6") for m in ("malloc", "malloc_debug", "debug") if m != "debug" or r == "3.6"]
 HOOK = 16
 modes = pytest.mark.parametrize(("release", "mode"), MODES)
 

@@ -207,6 +207,17 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Where what may hold pointers ends in a buffer whose block ends at `end`: a module's state may be smaller.
+    fn end_of(&self, wanted: &Wanted, end: u64) -> u64 {
+        let path = &self.types.layout.state_size;
+        if wanted.follow != ALL || path.is_empty() {
+            return end;
+        }
+        let step = |at: u64, offset: &u64| self.heaps.space.word(at.wrapping_add(*offset)).ok();
+        let size = path.iter().try_fold(wanted.owner, step);
+        size.and_then(|size| wanted.pointer.checked_add(size)).map_or(end, |own| own.min(end))
+    }
+
     /// Two short loops over many claims rather than one long chain for each: every claim waits for memory twice, and
     /// so the waits of many overlap.
     #[inline(never)]
@@ -221,7 +232,7 @@ impl<'a> Worker<'a> {
             }
             self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(size);
             if wanted.follow != NOTHING && wanted.last != block {
-                let (owner, end) = (Owner::Type(wanted.number), place.end(block, size));
+                let (owner, end) = (Owner::Type(wanted.number), self.end_of(wanted, place.end(block, size)));
                 let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
                 let lead = Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role));
                 self.followed.push(Lead { last: wanted.last, ..lead });
