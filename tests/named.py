@@ -1,7 +1,7 @@
-"""How much of the memory of real programs has a name: programs that nobody wrote for these tests, stopped at any moment.
+"""How much of the memory of real programs has a name: other people's packages and tests, stopped at any moment.
 
-``make named`` installs the packages that they are made of (scripts/packages.sh many) and runs this: each program several
-times, each time stopped at random moments. ``--write`` puts the table into docs/naming.md, else it is printed.
+``make named`` installs the packages that they are made of (scripts/packages.sh many) and runs this: each program is
+stopped at several random moments. ``--write`` puts the table into docs/naming.md, else it is printed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
-"""Real programs at random moments: nearly every used byte has a name. And the names are true: what is said to be reached
-from objects goes when they go, what nobody leads to is not named, and buffers add up by what they are to their owners."""
+"""Real programs at random moments: nearly every used byte has a name.
+
+And the names are true: what is said to be reached from objects goes when they go, what nobody leads to is not named,
+and buffers add up by what they are to their owners.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,8 @@ def test_lost_blocks_are_not_named(form: str, rng: random.Random, tmp_path: Path
 
 # What the objects of owners.py own; the nodes of an OrderedDict are as many as its items, beside keys and a table.
 ROLES = {
-    "Deque": "items", "Array": "items", "List": "items", "Bytes": "data", "Dict": "keys", "Set": "table", "Wide": "data",
+    "Deque": "items", "Array": "items", "List": "items", "Bytes": "data", "Dict": "keys", "Set": "table",
+    "Wide": "data",
 }  # fmt: skip
 
 
