@@ -294,11 +294,13 @@ pub struct Census {
 
 /// What a census is told beside the heaps: `roots`, ranges of memory outside of them that hold pointers into them,
 /// `(number, start, end)`, those of the interpreter with number 0; `last`, the number of those that are followed when all
-/// others have been: a stack holds many pointers that are left over; `watched`, blocks whose owner is wanted, by user
+/// others have been: a stack holds many pointers that are left over; `registers`, `(stack pointer, value)` of the threads',
+/// which are followed before their stacks; `watched`, blocks whose owner is wanted, by user
 /// address; `unknown`, how many of the blocks that nobody leads to are listed.
 #[derive(FromPyObject)]
 pub struct Question {
     roots: Vec<(u32, u64, u64)>,
+    registers: Vec<(u64, u64)>,
     last: u32,
     watched: Vec<u64>,
     unknown: usize,
@@ -441,6 +443,7 @@ impl Sums {
         let mut reach = Reach::new(*heaps, marks);
         reach.run(chains);
         reach.run(interpreter.into_iter().chain(objects).chain(states).chain(others).collect());
+        question.registers.iter().for_each(|(at, value)| reach.point_from_register(*value, *at, question.last));
         reach.run(of(&|root| root == question.last));
         for reached in &reach.reached {
             let (type_address, role) = match reached.owner {
