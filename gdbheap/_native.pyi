@@ -311,6 +311,9 @@ def find_arena_tables(
 def find_mmapped(
     space: Space, ranges: Sequence[tuple[int, int]], style: MmappedStyle
 ) -> list[tuple[int, int, int]]: ...
+def count_pointers(
+    space: Space, sources: Sequence[tuple[int, int, int]], targets: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], int]: ...
 def find_extents(
     space: Space, ranges: Sequence[tuple[int, int]], top: int, page: int, foreign: int
 ) -> list[tuple[int, int]]: ...
