@@ -411,7 +411,8 @@ impl<'a> Types<'a> {
         if word <= SMALL_COUNT {
             return Some(word != 0);
         }
-        if word >= LARGEST_COUNT && word as u32 >= IMMORTAL && word >> 32 & 0xFFFF == 0 && word >> FLAGS_AT < MOST_FLAGS {
+        if word >= LARGEST_COUNT && word as u32 >= IMMORTAL && word >> 32 & 0xFFFF == 0 && word >> FLAGS_AT < MOST_FLAGS
+        {
             return Some(true);
         }
         if word % 8 == 0 && self.field(word, self.layout.ob_type) == Some(type_address) {
