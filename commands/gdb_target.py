@@ -124,7 +124,7 @@ def selection_kept() -> Iterator[None]:
 
 def registers() -> list[Registers]:
     """Those of every thread of the selected inferior, in gdb's order."""
-    found = []
+    found: list[Registers] = []
     with selection_kept():
         for thread in reversed(gdb.selected_inferior().threads()):
             thread.switch()

@@ -99,7 +99,8 @@ class RemoteProcess(Target):
             self.auxv = procfs.parse_auxv(self._file("auxv", TEXT_LIMIT))
         self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
         self.threads = [
-            Thread(*row, name=self._thread_name(row[0]), registers=general) for *row, general in threads
+            Thread(tid, fs_base, sp, pc, self._thread_name(tid), registers=general)
+            for tid, fs_base, sp, pc, general in threads
         ]
         self.objects = find_objects(self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
         self.exe = self._executable()
