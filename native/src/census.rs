@@ -323,18 +323,13 @@ pub fn take_census(
 ) -> PyResult<Census> {
     mapped.sort_unstable();
     let heaps = Heaps { space, chunks, pools, mapped: &mapped };
-    let marks =
-        Marks::new(heaps).ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
-    let (jobs, total) = heaps.jobs();
-    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, &watched, &layout));
-    let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
-        let done = walk.run(job, control, worker);
-        worker.settle_claims();
-        done
-    };
-    let workers = work::run(py, space, progress, total, &jobs, init, work)?;
-    let mut sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
+    let take = |free: &[u64]| classify(py, heaps, free, &watched, &layout, &question, progress.as_ref());
+    let (mut marks, mut sums) = take(&[])?;
+    let free = marks.claimed_but_free();
+    if !free.is_empty() {
+        (marks, sums) = take(&free)?;
+    }
     sums.tallies.used[IN_CHUNK] = chunks.map_or_else(Tally::default, Chunks::used);
     mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
     let walked = Instant::now();
@@ -358,6 +353,32 @@ pub fn take_census(
         contested,
         following,
     })
+}
+
+/// One pass over all used blocks. `free`: numbers of blocks in pools that nobody may claim.
+fn classify<'a>(
+    py: Python<'_>,
+    heaps: Heaps<'a>,
+    free: &[u64],
+    watched: &ByAddress<()>,
+    layout: &TypeLayout,
+    question: &Question,
+    progress: Option<&Py<PyAny>>,
+) -> PyResult<(Marks<'a>, Sums)> {
+    let marks =
+        Marks::new(heaps).ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
+    free.iter().for_each(|number| _ = marks.claim(Place::Pool(*number)));
+    let (jobs, total) = heaps.jobs();
+    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, watched, layout));
+    let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
+        let done = walk.run(job, control, worker);
+        worker.settle_claims();
+        done
+    };
+    let progress = progress.map(|progress| progress.clone_ref(py));
+    let workers = work::run(py, heaps.space, progress, total, &jobs, init, work)?;
+    let sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
+    Ok((marks, sums))
 }
 
 /// A type as all workers know it.
