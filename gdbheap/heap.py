@@ -10,6 +10,7 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
+from gdbheap.allocators.held import Held, find_held
 from gdbheap.allocators.inside import Changes
 from gdbheap.allocators.other import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc import Pymalloc
@@ -215,6 +216,22 @@ class Heap:
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
         return subtract(joined(candidates), sorted(owned))
+
+    @property
+    def held(self) -> list[Held]:
+        """Memory that is no heap, by the library whose static data lead there; none where another allocator is known,
+        or glibc's is not."""
+        found: list[Held] = self._part("held", self._find_held)
+        return found
+
+    def _find_held(self) -> list[Held]:
+        try:
+            chunks = [(chunk.base, chunk.end) for chunk in self.mapped]
+        except GdbheapError:
+            return []
+        if self.other_allocator is not None:
+            return []
+        return find_held(self.target, subtract(self.unowned_ranges(), sorted(chunks)))
 
     @property
     def versions(self) -> dict[str, str | None]:

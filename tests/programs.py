@@ -272,8 +272,9 @@ def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
 
 def _examine(executable: str, release: str) -> Interpreter | None:
     try:
+        command = entered([executable, "-c", _ASK])
         answer = subprocess.run(
-            entered([executable, "-c", _ASK]), capture_output=True, text=True, env=plain_environment(), timeout=PATIENCE
+            command, capture_output=True, text=True, env=plain_environment(), timeout=PATIENCE
         )
     except OSError:
         return None

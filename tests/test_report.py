@@ -12,6 +12,7 @@ import pytest
 
 from gdbheap.answers.arenas import Arena, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
 from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+from gdbheap.answers.buffers import Buffer, Buffers
 from gdbheap.answers.check import Check
 from gdbheap.answers.chunks import Chunk, Chunks
 from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
@@ -31,6 +32,7 @@ from gdbheap.layout.facts import Fact
 from gdbheap.report import (
     arenas,
     at,
+    buffers,
     check,
     chunks,
     holes,
@@ -330,6 +332,20 @@ def test_instances_add_up(shown: int, rng: random.Random) -> None:
     for title in ("size", "buffers"):
         adds_up(text, title)
     assert ("T(1)" in text) == bool(shown) and "30 objects hold" in text
+
+
+@pytest.mark.parametrize("shown", [30, 7, 0])
+def test_buffers_add_up(shown: int, rng: random.Random) -> None:
+    """Counts and sizes, what is not listed included; what was reached is said, if anything was."""
+    rows = [Buffer("m.T", f"role {i}", rng.randrange(1, 999), rng.randrange(1 << 30), i == 3) for i in range(30)]
+    count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))
+    for reached in (0, rows[3].bytes):
+        text = buffers.render(Buffers(rows[:shown], 30, count, size, reached), EXACT)
+        for title in ("count", "size"):
+            adds_up(text, title)
+        assert ("is called structure" in text) == bool(reached)
+        assert (f"({30 - shown:,} more kinds)" in text) == (shown < 30)
+    assert buffers.render(Buffers([], 0, 0, 0, 0), Style()).startswith("No object of a type")
 
 
 def test_no_instances() -> None:

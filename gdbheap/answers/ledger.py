@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.other import OtherAllocator
-from gdbheap.errors import GdbheapError
+from gdbheap.errors import GdbheapError, one_line
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import subtract
@@ -118,7 +118,7 @@ def ledger(heap: Heap) -> Ledger:
     known = heap.target.pages is not None
     lines = [_line(name, parent, text, sums, known) for name, parent, text in _names(heap)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
-    found = findings(lines) + _other_finding(heap, lines)
+    found = findings(lines) + _other_finding(heap, lines) + _held_findings(heap, lines)
     return Ledger(rss, [line for line in lines if line.virtual or not line.parent], found)
 
 
@@ -163,6 +163,21 @@ def _other_finding(heap: Heap, lines: list[Line]) -> list[Finding]:
         return []
     text = f"{other.title}: what {other.kind.name} holds free in there is not known here"
     return [Finding("other-allocator", line.resident or 0, text, other.kind.advice)]
+
+
+def _held_findings(heap: Heap, lines: list[Line]) -> list[Finding]:
+    """Other memory by the library whose static data lead there, where that is a twentieth of what is resident."""
+    pages, whole = heap.target.pages, sum(line.resident or 0 for line in lines if line.parent is None)
+    if pages is None or heap.target.refusal is not None:
+        return []
+    found = []
+    for held in heap.held:
+        size = sum(pages.count(start, end)[0] for start, end in held.ranges)
+        if size * 20 >= whole:
+            whose = f"static data of {one_line(held.name)} lead: its own allocator or working space"
+            text = f"other memory to which {whose}"
+            found.append(Finding("other-held", size, text, "what of it is in use only this library can tell"))
+    return found
 
 
 class _Layout:

@@ -79,6 +79,7 @@ class Question:
     """What a census is told beside the heaps; see native/src/census.rs."""
 
     roots: list[tuple[int, int, int]]
+    registers: list[tuple[int, int]]
     last: int
     watched: list[int]
     unknown: int
@@ -200,7 +201,7 @@ class Objects:
     ) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
         ``unknown`` largest blocks that nobody leads to are listed."""
-        question = Question(self.roots.ranges, self.roots.last, list(watched), unknown)
+        question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
         census = _native.take_census(
             self.target.space, self._chunks, self.python.pools, self._mapped, self.layout, question, progress
         )

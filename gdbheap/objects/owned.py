@@ -39,6 +39,7 @@ ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 # struct PyModuleDef, all releases since 3.0.
 M_SIZE = 56
+TP_DOC = 176
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 
@@ -154,7 +155,8 @@ def _str_claims(release: Release) -> list[Claim]:
 
 def _type_claims(release: Release) -> list[Claim]:
     fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
-    return [_claim(176, "documentation")] + [claim for field, role in fields for claim in _optional(release, field, role)]
+    found = [claim for field, role in fields for claim in _optional(release, field, role)]
+    return [_claim(TP_DOC, "documentation"), *found]
 
 
 def state_size(release: Release) -> list[int]:

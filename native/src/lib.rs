@@ -76,6 +76,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan::find_list_ends, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_mmapped, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_extents, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::count_pointers, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_fenced, module)?)?;
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
