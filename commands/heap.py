@@ -56,8 +56,8 @@ COMMAND = Command(
 
     In JSON each line also has pages, the bytes of the whole pages that belong to it, resident or not: of free memory
     the most that could go back; zero, for how many of these the kernel's zero page stands in (they are not resident);
-    huge, how many of the resident ones are in huge pages (null where the kernel does not say, before Linux 6.7). trim is
-    what malloc_trim(0) would give back, as heap trim says.""",
+    huge, how many of the resident ones are mapped by huge pages (null where the kernel does not say, before Linux 6.7). trim
+    is what malloc_trim(0) would give back, as heap trim says.""",
     example="heap --sort=virtual",
     answer=_answer,
     render=_render,

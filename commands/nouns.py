@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbheap.commands import arenas, at, check, chunks, heap, holes, info, pools, pyobjects, sizes, stats, trim
+from gdbheap.commands import (
+    arenas,
+    at,
+    check,
+    chunks,
+    heap,
+    heap_map,
+    holes,
+    info,
+    pools,
+    pyobjects,
+    sizes,
+    stats,
+    trim,
+)
 from gdbheap.commands.declaration import Command
 
 __all__ = ["COMMANDS", "HEAP"]
@@ -21,6 +35,7 @@ _NOUNS: tuple[Command[Any], ...] = (
     pools.COMMAND,
     pyobjects.COMMAND,
     trim.COMMAND,
+    heap_map.COMMAND,
     at.COMMAND,
     check.COMMAND,
     info.COMMAND,

@@ -173,7 +173,7 @@ class Process(Target):
             return
         files = MappedFiles(self._folder)
         rows = [self._row(mapping, files) for mapping in self.mappings if is_readable(mapping)]
-        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths)
+        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths, self.rss.shared)
 
     def _row(self, mapping: Mapping, files: MappedFiles) -> tuple[int, int, int, int, int]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
