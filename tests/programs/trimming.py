@@ -8,7 +8,7 @@ import random
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from fragmented import M_MMAP_THRESHOLD, fragment  # noqa: E402
+from fragmented import M_MMAP_THRESHOLD, fragment
 
 
 def main() -> None:
