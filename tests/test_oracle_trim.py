@@ -89,7 +89,7 @@ def test_python(kind: str, rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_cores(rng: random.Random, tmp_path: Path) -> None:
-    """A kernel core tells the same as the process; gdb's core knows no residency, and the sizes are those of the pages."""
+    """A kernel core tells the same as the process; gdb's core knows no residency, but the same whole pages."""
     with running(program(rng, 3, AGAIN + FAST), tmp_path) as target:
         live = ask("trim", str(target.pid))
         from_gdb = ask("trim", target.as_form(GCORE))

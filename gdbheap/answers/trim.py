@@ -116,8 +116,8 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
 
 
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:
-    """Whether the break is at ``end``: there ends the last mapping that the kernel calls the heap (there are several where
-    a part was advised to be huge). A core has no names: there the mappings from the first break on lead to it."""
+    """Whether the break is at ``end``: there ends the last mapping that the kernel calls the heap (there are several
+    where a part was advised to be huge). A core has no names: there the mappings from the first break on lead to it."""
     named = [mapping for mapping in target.mappings if mapping.path == BREAK]
     if named:
         return named[-1].end == end

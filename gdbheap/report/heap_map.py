@@ -21,7 +21,7 @@ FEWEST = 16
 
 @dataclass(frozen=True)
 class Look:
-    """How a kind of cell is shown: its character, the same in ASCII, the colours of terminal and SVG, and what it means."""
+    """How a kind of cell is shown: its character, the same in ASCII, the terminal's colour and SVG's, its meaning."""
 
     character: str
     ascii: str

@@ -37,7 +37,11 @@ enum Origin {
     Nothing,
     /// `shared`: other processes have some of its private pages too, as after fork(). process_vm_readv pins what it
     /// reads, for which the kernel (5.19 and later) makes the process a copy of its own; /proc/PID/mem does not.
-    Process { pid: i32, mem: Option<File>, shared: bool },
+    Process {
+        pid: i32,
+        mem: Option<File>,
+        shared: bool,
+    },
     Remote(Py<PyAny>),
 }
 
