@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from gdbheap.allocators.inside import malloc_range
 from gdbheap.errors import GdbheapError, one_line
 
 if TYPE_CHECKING:
@@ -24,15 +25,6 @@ if TYPE_CHECKING:
     from gdbheap.target.target import Target
 
 __all__ = ["STATS", "TRIM", "Caller", "Libc", "Purpose", "Stack", "bytes_kept", "errno_kept", "find_libc", "prove_safe"]
-
-MALLOC_EXPORTS = (
-    "aligned_alloc", "calloc", "cfree", "free", "mallinfo", "mallinfo2", "malloc", "malloc_info", "malloc_stats",
-    "malloc_trim", "malloc_usable_size", "mallopt", "memalign", "posix_memalign", "pvalloc", "realloc", "valloc",
-    "__default_morecore", "__libc_calloc", "__libc_free", "__libc_mallinfo", "__libc_malloc", "__libc_memalign",
-    "__libc_pvalloc", "__libc_realloc", "__libc_valloc",
-)  # fmt: skip
-MALLOC_REACH = 64 << 10
-"""malloc.o has about 20 KiB of code; what is farther from malloc() belongs to another section or object."""
 
 
 @dataclass(frozen=True)
@@ -114,20 +106,6 @@ class Libc:
         """Whether ``name`` is there."""
         return self.loaded.symbol(name) is not None
 
-    def malloc_range(self) -> tuple[int, int]:
-        """(start, end) of a superset of malloc's code.
-
-        From the end of the exported symbol below the lowest function of malloc.o to the start of the one above its
-        highest: what is static in malloc.o lies among them, because the linker keeps an object's code together."""
-        symbols = {name: place for name, place in self.loaded.symbols().items() if self.loaded.exported(name)}
-        door = self.address("malloc")
-        places = [symbols[name][0] for name in MALLOC_EXPORTS if name in symbols]
-        own = [address for address in places if abs(address - door) < MALLOC_REACH]
-        lowest, highest = min(own), max(own)
-        below = [address + size for address, size in symbols.values() if address + size <= lowest]
-        above = [address for address, _ in symbols.values() if address > highest]
-        return max(below, default=self.loaded.base), min(above, default=self.loaded.end)
-
 
 def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:
     """The C library that holds the function. Raises GdbheapError when no file here is the same as the process's."""
@@ -150,7 +128,10 @@ def prove_safe(libc: Libc, arenas: Sequence[int], caller: Caller) -> None:
 
 
 def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
-    start, end = libc.malloc_range()
+    place = malloc_range(libc.loaded)
+    if place is None:
+        raise libc.purpose.error(f"{libc.loaded.path} has no malloc")
+    start, end = place
     for stack in stacks:
         if any(start <= counter < end or start < counter <= end for counter in stack.counters):
             raise libc.purpose.refusal(f"thread {stack.name} is inside malloc")

@@ -5,51 +5,49 @@
 //! looks like. What is left after it is claimed by whoever leads to it (reach.rs). The count of a block, in this order:
 //! free; claimed; live object; object on a free list; unclassified.
 
-use crate::chunks::{Chunks, State, Tally, HEAD_BYTES};
-use crate::heaps::{Heaps, Place, CHUNK_HEADER, IN_CHUNK, IN_MAPPED, IN_POOL};
-use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::chunks::{Chunks, Tally, HEAD_BYTES};
+use crate::heaps::{Heaps, Place, Visitor, Walk, IN_CHUNK, IN_MAPPED, IN_POOL};
+use crate::marks::Marks;
+use crate::pools::{BlockBits, Pools};
 use crate::reach::{Lead, Owner, Reach};
 use crate::space::Space;
-use crate::types::{Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING, SMALL_COUNT};
-use crate::window::Window;
-use crate::work::{self, Cancelled, Control};
+use crate::types::{ByAddress, Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING};
+use crate::work::{self, Control};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// So much of a chunk is looked at.
 const HEAD: usize = HEAD_BYTES;
-const SLICE: u64 = 64 << 20;
-const ARENAS_IN_JOB: usize = 8;
+/// So many different things a buffer can be to its owner.
+pub const MOST_ROLES: usize = 32;
 
 #[derive(Clone, Copy, Default)]
 struct Row {
     live: Tally,
     idle: Tally,
-    buffers: Tally,
-    /// Of the buffers, those that were reached by following pointers.
-    reached: Tally,
+    /// By what they are to the object.
+    buffers: [Tally; MOST_ROLES],
 }
 
 impl Row {
     fn absorb(&mut self, other: &Row) {
-        for (mine, theirs) in
-            [(&mut self.live, other.live), (&mut self.idle, other.idle), (&mut self.buffers, other.buffers)]
-        {
-            mine.count += theirs.count;
-            mine.bytes += theirs.bytes;
-        }
+        let mine = [&mut self.live, &mut self.idle].into_iter().chain(&mut self.buffers);
+        let theirs = [&other.live, &other.idle].into_iter().chain(&other.buffers);
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
     }
 }
 
 /// One worker's part of the census.
 struct Worker<'a> {
-    heaps: &'a Heaps<'a>,
+    heaps: Heaps<'a>,
+    marks: &'a Marks<'a>,
+    watched: &'a ByAddress<()>,
     types: Types<'a>,
     rows: Vec<Row>,
     tallies: Domains,
     owners: Vec<(u64, u64, u64, u32)>,
-    bytes: Vec<u8>,
     wanted: Vec<Wanted>,
     found: Vec<Option<(Place, u64, u64)>>,
     /// Objects that may hold pointers to structures of C: (block, number of the type).
@@ -70,10 +68,7 @@ impl Domains {
     fn absorb(&mut self, other: &Domains) {
         let mine = self.used.iter_mut().chain(&mut self.objects).chain(&mut self.claimed);
         let theirs = other.used.iter().chain(&other.objects).chain(&other.claimed);
-        for (mine, theirs) in mine.zip(theirs) {
-            mine.count += theirs.count;
-            mine.bytes += theirs.bytes;
-        }
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
     }
 
     /// Used blocks less those that are objects or claimed.
@@ -89,122 +84,46 @@ impl Domains {
     }
 }
 
-enum Job {
-    Arenas(usize, usize),
-    Chunks(usize, u64, u64),
-    Mapped,
+impl Visitor for Worker<'_> {
+    #[inline(always)]
+    fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        if matches!(place, Place::Pool(_)) {
+            return self.take_block(address, size, head);
+        }
+        if self.take_slab(place, address, size) {
+            return false;
+        }
+        let is_object = self.take_block(address, size, head);
+        if is_object {
+            self.tallies.objects[place.domain()].add(size);
+            self.marks.note_object(place);
+        }
+        is_object
+    }
+
+    #[inline(always)]
+    fn pool(&mut self, first: u64, size: u64, used: &BlockBits, objects: &BlockBits) {
+        let ones = |bits: &BlockBits| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        self.tallies.used[IN_POOL].add_many(ones(used), size);
+        self.tallies.objects[IN_POOL].add_many(ones(objects), size);
+        self.marks.note_pool(first, used, objects);
+    }
 }
 
 impl<'a> Worker<'a> {
-    fn new(heaps: &'a Heaps<'a>, layout: &'a TypeLayout) -> Worker<'a> {
-        let types = Types::new(heaps.space, heaps.chunks, layout);
+    fn new(heaps: Heaps<'a>, marks: &'a Marks<'a>, watched: &'a ByAddress<()>, layout: &'a TypeLayout) -> Worker<'a> {
         Worker {
             heaps,
-            types,
+            marks,
+            watched,
+            types: Types::new(heaps.space, heaps.chunks, layout),
             rows: Vec::new(),
             tallies: Domains::default(),
             owners: Vec::new(),
-            bytes: Vec::new(),
             wanted: Vec::new(),
             found: Vec::new(),
             open: Vec::new(),
             followed: Vec::new(),
-        }
-    }
-
-    fn do_job(&mut self, job: &Job, control: &Control) -> Result<(), Cancelled> {
-        let done = match job {
-            Job::Arenas(from, to) => (*from..*to).try_for_each(|arena| self.take_arena(arena, control)),
-            Job::Chunks(region, from, to) => self.take_chunks(*region, *from, *to, control),
-            Job::Mapped => self.take_mapped(control),
-        };
-        self.settle_claims();
-        done
-    }
-
-    fn take_arena(&mut self, index: usize, control: &Control) -> Result<(), Cancelled> {
-        let Some(pools) = self.heaps.pools else { return Ok(()) };
-        let arena = &pools.arenas[index];
-        let mut bytes = std::mem::take(&mut self.bytes);
-        let in_window = ((256 << 10) / pools.pool_size).max(1) as usize;
-        bytes.resize(in_window * pools.pool_size as usize, 0);
-        for (batch, group) in pools.pools_of(arena).chunks(in_window).enumerate() {
-            let window = &mut bytes[..group.len() * pools.pool_size as usize];
-            let got = self.heaps.space.fill(group[0].address, window);
-            window[got..].fill(0);
-            for (place, pool) in group.iter().enumerate().filter(|(_, pool)| !pool.is_free()) {
-                let start = place * pools.pool_size as usize;
-                let ordinal = arena.first_pool + batch * in_window + place;
-                self.take_pool(pools, ordinal, pool, &window[start..start + pools.pool_size as usize]);
-            }
-            control.advance(got as u64)?;
-        }
-        self.bytes = bytes;
-        Ok(())
-    }
-
-    fn take_pool(&mut self, pools: &Pools, ordinal: usize, pool: &Pool, bytes: &[u8]) {
-        let (size, carved) = (pool.block_size(pools.alignment), pool.carved(pools.alignment));
-        let mut free = [0; MOST_BLOCKS / 64];
-        if pool.used < carved {
-            pools.free_blocks(pool, bytes, &mut free);
-        }
-        let mut objects: FreeBits = [0; MOST_BLOCKS / 64];
-        let mut others: FreeBits = [0; MOST_BLOCKS / 64];
-        for number in 0..carved {
-            if is_set(&free, number) {
-                continue;
-            }
-            let start = (HEADER + u64::from(number) * size) as usize;
-            let Some(block) = bytes.get(start..start + size as usize) else { break };
-            let is_object = self.take_block(pool.address + start as u64, size, block);
-            let bits = if is_object { &mut objects } else { &mut others };
-            bits[(number / 64) as usize] |= 1 << (number % 64);
-        }
-        let ones = |bits: &FreeBits| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        self.tallies.used[IN_POOL].add_many(u64::from(carved).saturating_sub(ones(&free)), size);
-        self.tallies.objects[IN_POOL].add_many(ones(&objects), size);
-        let (first, words) = (pools.block_number(ordinal, 0), (pools.pool_size / pools.alignment / 64) as usize);
-        self.heaps.pool_objects.put(first, &objects[..words]);
-        self.heaps.pool_others.put(first, &others[..words]);
-    }
-
-    fn take_chunks(&mut self, region: usize, from: u64, to: u64, control: &Control) -> Result<(), Cancelled> {
-        let Some(chunks) = self.heaps.chunks else { return Ok(()) };
-        let region_of = &chunks.regions[region];
-        let mut window = Window::new(self.heaps.space, region_of.stretch.end);
-        let mut reported = from;
-        let heads = region_of.heads(from, to);
-        let kept = heads.is_some();
-        for (start, end, _) in region_of.blocks(from, to).filter(|(_, _, state)| *state == State::Used) {
-            if start - reported >= 1 << 20 {
-                control.advance(start - reported)?;
-                reported = start;
-            }
-            self.tallies.used[IN_CHUNK].add(end - start);
-            if !kept {
-                // A chunk's last eight bytes are the next one's prev_size.
-                let usable = (end - start - 8) as usize;
-                let head = window.available(start + CHUNK_HEADER, usable.min(HEAD));
-                self.take_chunk(region, start, end - start, head);
-            }
-        }
-        for head in heads.into_iter().flatten() {
-            let Some((start, end, _)) = region_of.find(head.chunk) else { continue };
-            self.take_chunk(region, start, end - start, &head.bytes[..head.size as usize]);
-        }
-        control.advance(to.saturating_sub(reported))
-    }
-
-    fn take_chunk(&mut self, region: usize, start: u64, size: u64, head: &[u8]) {
-        let Some(chunks) = self.heaps.chunks else { return };
-        let number = (start - chunks.regions[region].stretch.start) / 16;
-        if self.take_slab(Place::Chunk(region, number), start + CHUNK_HEADER, size) {
-            return;
-        }
-        if self.take_block(start + CHUNK_HEADER, size, head) {
-            self.tallies.objects[IN_CHUNK].add(size);
-            self.heaps.chunk_objects[region].claim(number);
         }
     }
 
@@ -214,7 +133,7 @@ impl<'a> Worker<'a> {
         let Some(slab) = &self.types.layout.slab else { return false };
         let item = slab.item;
         let Some(filled) = self.types.slab_at(address, size) else { return false };
-        if self.heaps.claim(place) {
+        if self.marks.claim(place) {
             let row = self.row(filled.number as usize);
             row.live.add_many(filled.count(), item);
             row.idle.count += filled.places - filled.count();
@@ -229,21 +148,6 @@ impl<'a> Worker<'a> {
             self.rows.resize(number + 1, Row::default());
         }
         &mut self.rows[number]
-    }
-
-    fn take_mapped(&mut self, control: &Control) -> Result<(), Cancelled> {
-        for (index, (chunk, end)) in self.heaps.mapped.iter().enumerate() {
-            let mut head = [0; HEAD];
-            let size = end - chunk;
-            let got = self.heaps.space.fill(chunk + CHUNK_HEADER, &mut head);
-            self.tallies.used[IN_MAPPED].add(size);
-            if self.take_block(chunk + CHUNK_HEADER, size, &head[..got]) {
-                self.tallies.objects[IN_MAPPED].add(size);
-                self.heaps.mapped_objects.claim(index as u64);
-            }
-            control.advance(0)?;
-        }
-        Ok(())
     }
 
     /// Decides one used block; true if it looks like an object.
@@ -307,15 +211,15 @@ impl<'a> Worker<'a> {
     /// so the waits of many overlap.
     #[inline(never)]
     fn settle_claims(&mut self) {
-        let heaps = self.heaps;
+        let (heaps, marks) = (self.heaps, self.marks);
         self.found.clear();
         self.found.extend(self.wanted.iter().map(|wanted| heaps.block_at(wanted.pointer)));
         for (wanted, found) in self.wanted.iter().zip(&self.found) {
             let Some((place, block, size)) = *found else { continue };
-            if !heaps.claim(place) {
+            if !marks.claim(place) {
                 continue;
             }
-            self.rows[wanted.number as usize].buffers.add(size);
+            self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(size);
             if wanted.follow != NOTHING && wanted.last != block {
                 let (owner, end) = (Owner::Type(wanted.number), place.end(block, size));
                 let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
@@ -323,7 +227,7 @@ impl<'a> Worker<'a> {
                 self.followed.push(Lead { last: wanted.last, ..lead });
             }
             self.tallies.claimed[place.domain()].add(size);
-            if !heaps.watched.is_empty() && heaps.watched.contains_key(&block) {
+            if !self.watched.is_empty() && self.watched.contains_key(&block) {
                 let owner_type = self.types.kinds[wanted.number as usize].address;
                 self.owners.push((block, wanted.owner, owner_type, u32::from(wanted.role)));
             }
@@ -362,9 +266,9 @@ pub fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u
 }
 
 type Four = (u64, u64, u64, u64);
-/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers and their
-/// bytes, and of these the ones that were reached by following pointers.
-type FlatRow = (u64, u64, Four, Four);
+/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers, as
+/// `(role, count, bytes)`.
+type FlatRow = (u64, u64, Four, Vec<(u8, u64, u64)>);
 
 /// The answer of a census; sizes in bytes.
 #[pyclass(frozen, get_all)]
@@ -384,23 +288,8 @@ pub struct Census {
     unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
-}
-
-fn jobs_for(heaps: &Heaps<'_>) -> (Vec<Job>, u64) {
-    let mut jobs = Vec::new();
-    let mut total = 0;
-    let arenas = heaps.pools.map_or(0, |pools| pools.arenas.len());
-    if let Some(pools) = heaps.pools {
-        total += pools.arenas.iter().map(|arena| arena.carved.saturating_sub(arena.address)).sum::<u64>();
-    }
-    jobs.extend((0..arenas).step_by(ARENAS_IN_JOB).map(|from| Job::Arenas(from, (from + ARENAS_IN_JOB).min(arenas))));
-    for (index, region) in heaps.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
-        let (start, end) = (region.stretch.start, region.stretch.end);
-        total += end - start;
-        jobs.extend((start..end).step_by(SLICE as usize).map(|from| Job::Chunks(index, from, (from + SLICE).min(end))));
-    }
-    jobs.push(Job::Mapped);
-    (jobs, total)
+    /// How long the pointers were followed that lead to the rest, in seconds.
+    following: f64,
 }
 
 /// What a census is told beside the heaps: `roots`, ranges of memory outside of them that hold pointers into them,
@@ -425,20 +314,31 @@ pub fn take_census(
     space: &Space,
     chunks: Option<&Chunks>,
     pools: Option<&Pools>,
-    mapped: Vec<(u64, u64)>,
+    mut mapped: Vec<(u64, u64)>,
     layout: TypeLayout,
     question: Question,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Census> {
-    let heaps = Heaps::new(space, chunks, pools, mapped, question.watched.clone())
-        .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
-    let (jobs, total) = jobs_for(&heaps);
-    let init = || Worker::new(&heaps, &layout);
-    let workers =
-        work::run(py, space, progress, total, &jobs, init, |worker, job, control| worker.do_job(job, control))?;
-    let mut sums = Sums::new(workers, &question.roots);
-    sums.follow(&heaps, &question);
-    let contested = heaps.contested();
+    mapped.sort_unstable();
+    let heaps = Heaps { space, chunks, pools, mapped: &mapped };
+    let marks =
+        Marks::new(heaps).ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
+    let watched = question.watched.iter().map(|address| (*address, ())).collect();
+    let (jobs, total) = heaps.jobs();
+    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, &watched, &layout));
+    let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
+        let done = walk.run(job, control, worker);
+        worker.settle_claims();
+        done
+    };
+    let workers = work::run(py, space, progress, total, &jobs, init, work)?;
+    let mut sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
+    sums.tallies.used[IN_CHUNK] = chunks.map_or_else(Tally::default, Chunks::used);
+    mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
+    let walked = Instant::now();
+    sums.follow(&heaps, &marks, &watched, &question);
+    let following = walked.elapsed().as_secs_f64();
+    let contested = marks.contested();
     settle_contested(&heaps, &contested, &layout, &mut sums);
     let contested = contested.into_iter().map(|(_, address, _)| address).collect();
     let unclassified = sums.tallies.unclassified();
@@ -450,10 +350,11 @@ pub fn take_census(
         owners: sums.owners,
         roots: sums.roots.iter().map(pair).collect(),
         unknown: match unclassified.iter().any(|rest| rest.count > 0) && question.unknown > 0 {
-            true => heaps.largest_unknown(question.unknown),
+            true => marks.largest_unknown(question.unknown),
             false => Vec::new(),
         },
         contested,
+        following,
     })
 }
 
@@ -479,7 +380,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(workers: Vec<Worker<'_>>, roots: &[(u32, u64, u64)]) -> Sums {
+    fn new<'a>(workers: impl Iterator<Item = Worker<'a>>, roots: &[(u32, u64, u64)]) -> Sums {
         let count = roots.iter().map(|(number, _, _)| *number as usize + 1).max().unwrap_or(0);
         let mut sums = Sums {
             types: Vec::new(),
@@ -491,7 +392,7 @@ impl Sums {
             objects: Vec::new(),
             buffers: Vec::new(),
         };
-        workers.into_iter().for_each(|worker| sums.absorb(worker));
+        workers.for_each(|worker| sums.absorb(worker));
         sums.objects.sort_unstable_by_key(|lead| lead.start);
         sums.buffers.sort_unstable_by_key(|lead| lead.start);
         sums
@@ -526,9 +427,9 @@ impl Sums {
     }
 
     /// Follows pointers from the interpreter's data, from objects and from other roots, in this order.
-    fn follow(&mut self, heaps: &Heaps<'_>, question: &Question) {
+    fn follow(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>, question: &Question) {
         let roots = &question.roots;
-        let is_claimed = |lead: &Lead| heaps.block_at(lead.start).is_some_and(|(place, ..)| heaps.is_claimed(place));
+        let is_claimed = |lead: &Lead| heaps.block_at(lead.start).is_some_and(|(place, ..)| marks.is_claimed(place));
         let objects = std::mem::take(&mut self.objects).into_iter().filter(|lead| !is_claimed(lead));
         let (chains, states): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow != ALL);
@@ -537,7 +438,7 @@ impl Sums {
         let of =
             |wanted: &dyn Fn(u32) -> bool| roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>();
         let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
-        let mut reach = Reach::new(heaps);
+        let mut reach = Reach::new(*heaps, marks);
         reach.run(chains);
         reach.run(interpreter.into_iter().chain(objects).chain(states).chain(others).collect());
         reach.run(of(&|root| root == question.last));
@@ -547,17 +448,11 @@ impl Sums {
                 Owner::Root(number) => (0, number),
             };
             match reached.owner {
-                Owner::Type(number) => {
-                    self.rows[number as usize].buffers.add(reached.size);
-                    // A chain is as known as the field that leads to it.
-                    if !reached.is_linked() {
-                        self.rows[number as usize].reached.add(reached.size);
-                    }
-                }
+                Owner::Type(number) => self.rows[number as usize].buffers[usize::from(reached.role)].add(reached.size),
                 Owner::Root(number) => self.roots[number as usize].add(reached.size),
             }
             self.tallies.claimed[reached.place.domain()].add(reached.size);
-            if heaps.watched.contains_key(&reached.address) {
+            if watched.contains_key(&reached.address) {
                 self.owners.push((reached.address, reached.holder, type_address, role));
             }
         }
@@ -565,9 +460,10 @@ impl Sums {
 }
 
 fn flat((kind, row): (&SharedKind, &Row)) -> FlatRow {
-    let Row { live, idle, buffers, reached } = row;
+    let Row { live, idle, buffers } = row;
     let own = (live.count, live.bytes, idle.count, idle.bytes);
-    (kind.address, kind.flags, own, (buffers.count, buffers.bytes, reached.count, reached.bytes))
+    let owned = buffers.iter().zip(0..).filter(|(tally, _)| tally.count > 0);
+    (kind.address, kind.flags, own, owned.map(|(tally, role)| (role, tally.count, tally.bytes)).collect())
 }
 
 /// What looked like an object but is a buffer stops being one.
@@ -608,68 +504,6 @@ pub fn objects_in(
         Some((address.wrapping_add(before), kind.address, alive))
     };
     blocks.iter().map(look).collect()
-}
-
-/// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over up to `most` pools of each size class. The layout's own distances are not used.
-#[pyfunction]
-pub fn vote_distances(
-    py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: &Pools,
-    layout: TypeLayout,
-    mask: u64,
-    most: usize,
-) -> PyResult<HashMap<(u64, u64), u64>> {
-    let mut types = Types::new(space, chunks, &layout);
-    let mut votes = HashMap::new();
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.sample(most) {
-        py.check_signals()?;
-        let mut free = [0; MOST_BLOCKS / 64];
-        let got = space.fill(pool.address, &mut bytes);
-        bytes[got..].fill(0);
-        pools.free_blocks(pool, &bytes, &mut free);
-        let size = pool.block_size(pools.alignment);
-        for number in (0..pool.carved(pools.alignment)).filter(|number| !is_set(&free, *number)) {
-            let start = (HEADER + u64::from(number) * size) as usize;
-            vote_in_block(&mut types, &bytes[start..][..size.min(80) as usize], mask, &mut votes);
-        }
-    }
-    Ok(votes)
-}
-
-/// The types of the objects in up to `most` pools of each size class: `{address: tp_flags}`.
-#[pyfunction]
-pub fn sample_types(
-    py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: &Pools,
-    layout: TypeLayout,
-    most: usize,
-) -> PyResult<HashMap<u64, u64>> {
-    let mut types = Types::new(space, chunks, &layout);
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.sample(most) {
-        py.check_signals()?;
-        let got = space.fill(pool.address, &mut bytes);
-        for word in bytes[..got].chunks_exact(8) {
-            types.lookup(crate::u64_at(word, 0));
-        }
-    }
-    Ok(types.kinds.iter().map(|kind| (kind.address, kind.flags)).collect())
-}
-
-fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
-    for distance in (0..head.len().saturating_sub(15)).step_by(8) {
-        let Some(kind) = types.lookup(crate::u64_at(head, distance + 8)) else { continue };
-        // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
-        if (1..SMALL_COUNT).contains(&crate::u64_at(head, distance)) {
-            *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
-        }
-    }
 }
 
 /// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 pub const GRAIN: u64 = 16;
 pub const SMALLEST: u64 = 0x20;
+/// Between the start of a chunk and what malloc returned: prev_size and size.
+pub const CHUNK_HEADER: u64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -64,8 +66,14 @@ impl Region {
         Region { stretch, starts, low, high, special, links: Vec::new(), heads: None, damage }
     }
 
-    fn index(&self, address: u64) -> u64 {
+    /// The number of the block at `address`, which lies in the stretch.
+    #[inline]
+    pub fn index(&self, address: u64) -> u64 {
         (address - self.stretch.start) / GRAIN
+    }
+
+    pub fn address(&self, index: u64) -> u64 {
+        self.stretch.start + index * GRAIN
     }
 
     pub fn mark(&mut self, address: u64, state: State) {
@@ -100,12 +108,12 @@ impl Region {
             return None;
         }
         let index = self.starts.last_at(self.index(address))?;
-        let start = self.stretch.start + index * GRAIN;
+        let start = self.address(index);
         Some((start, self.end_of(index), self.state(start)))
     }
 
     fn end_of(&self, index: u64) -> u64 {
-        self.starts.first_from(index + 1).map_or(self.stretch.end, |next| self.stretch.start + next * GRAIN)
+        self.starts.first_from(index + 1).map_or(self.stretch.end, |next| self.address(next))
     }
 
     /// Every block that starts in [from, to), in order.
@@ -148,7 +156,7 @@ impl Region {
             tallies[*state as usize].add(self.size_at(self.index(*address)));
         }
         let others = tallies.iter().fold(Tally::default(), |sum, tally| sum.with(tally));
-        let first = self.starts.first_from(0).map_or(self.stretch.end, |index| self.stretch.start + index * GRAIN);
+        let first = self.starts.first_from(0).map_or(self.stretch.end, |index| self.address(index));
         tallies[State::Used as usize] =
             Tally { count: blocks - others.count, bytes: self.stretch.end - first - others.bytes };
         tallies
@@ -172,7 +180,7 @@ impl Region {
     }
 
     fn size_at(&self, index: u64) -> u64 {
-        self.end_of(index) - (self.stretch.start + index * GRAIN)
+        self.end_of(index) - self.address(index)
     }
 
     pub fn all(&self) -> Blocks<'_> {
@@ -193,12 +201,12 @@ impl Iterator for Blocks<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let index = self.next?;
         let region = self.region;
-        let start = region.stretch.start + index * GRAIN;
+        let start = region.address(index);
         if start >= self.to {
             return None;
         }
         self.next = region.starts.first_from(index + 1);
-        let end = self.next.map_or(region.stretch.end, |next| region.stretch.start + next * GRAIN);
+        let end = self.next.map_or(region.stretch.end, |next| region.address(next));
         let state = match region.special.get(self.special) {
             Some((address, state)) if *address == start => {
                 self.special += 1;
@@ -245,15 +253,22 @@ impl Head {
         &self.bytes[..self.size as usize]
     }
 
-    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in.
+    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in, or further
+    /// in where the block begins with a debug hook.
     #[inline]
     pub fn may_be_object(known: &[u8]) -> bool {
         let pointer = |at| {
             let word = crate::u64_at(known, at);
             word % 8 == 0 && (0x10000..1 << 47).contains(&word)
         };
-        pointer(8) || pointer(24) || pointer(40)
+        pointer(8) || pointer(24) || pointer(40) || is_padding(crate::u64_at(known, 8))
     }
+}
+
+/// Whether a word is the second one of a debug hook: a letter, and the same byte seven times.
+#[inline]
+pub fn is_padding(word: u64) -> bool {
+    matches!(word as u8, b'o' | b'm' | b'r') && word >> 16 == (word << 8) >> 16
 }
 
 /// Every block of every arena of a target.
@@ -317,6 +332,21 @@ impl Chunks {
         self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
     }
 
+    /// Used chunks and their bytes.
+    pub fn used(&self) -> Tally {
+        let used = self.cached_totals().iter().map(|(.., tallies)| tallies[State::Used as usize]);
+        used.fold(Tally::default(), |sum, (count, bytes)| sum.with(&Tally { count, bytes }))
+    }
+
+    fn cached_totals(&self) -> &Vec<RegionTotals> {
+        let pair = |tally: &Tally| (tally.count, tally.bytes);
+        let row = |region: &Region| {
+            let Stretch { arena, start, end, .. } = region.stretch;
+            (arena, start, end, region.tallies().iter().map(pair).collect())
+        };
+        self.totals.get_or_init(|| self.regions.iter().map(row).collect())
+    }
+
     /// Whether a used chunk of at least `least` bytes has `address` 16 to 80 bytes in. Looks at a few bits only.
     pub fn holds_object(&self, address: u64, least: u64) -> bool {
         let Some(region) = self.region_of(address).map(|index| &self.regions[index]) else { return false };
@@ -335,13 +365,7 @@ impl Chunks {
 impl Chunks {
     /// A row for each region: `(arena, start, end, [(count, bytes)] by state in the order of STATES)`.
     fn totals(&self, py: Python<'_>) -> Vec<RegionTotals> {
-        let pair = |tally: &Tally| (tally.count, tally.bytes);
-        let row = |region: &Region| {
-            let Stretch { arena, start, end, .. } = region.stretch;
-            (arena, start, end, region.tallies().iter().map(pair).collect())
-        };
-        let rows = || self.regions.iter().map(row).collect();
-        self.totals.get_or_init(|| py.detach(rows)).clone()
+        py.detach(|| self.cached_totals().clone())
     }
 
     /// The block whose bytes hold each address: `(chunk address, size, state)`, or None outside every region. A chunk

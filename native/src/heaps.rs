@@ -1,34 +1,26 @@
-//! All that hands out blocks of one target, and a few bits for each block.
+//! All that hands out blocks of one target, and the one walk over the used ones, on all cores.
 
-use crate::bits::SharedBits;
-use crate::chunks::{Chunks, State};
-use crate::pools::Pools;
+use crate::chunks::{Chunks, State, CHUNK_HEADER, HEAD_BYTES};
+use crate::pools::{BlockBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
-use crate::types::ByAddress;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use crate::window::Window;
+use crate::work::{Cancelled, Control};
 
-pub const CHUNK_HEADER: u64 = 16;
 pub const IN_POOL: usize = 0;
 pub const IN_CHUNK: usize = 1;
 pub const IN_MAPPED: usize = 2;
+const SLICE: u64 = 64 << 20;
+const ARENAS_IN_JOB: usize = 8;
+const WINDOW: u64 = 256 << 10;
 
 /// All that hands out blocks of one target.
+#[derive(Clone, Copy)]
 pub struct Heaps<'a> {
     pub space: &'a Space,
     pub chunks: Option<&'a Chunks>,
     pub pools: Option<&'a Pools>,
     /// mmapped chunks, ascending: (chunk, end).
-    pub mapped: Vec<(u64, u64)>,
-    pub pool_claims: SharedBits,
-    pub pool_objects: SharedBits,
-    /// Blocks that are neither free nor look like objects.
-    pub pool_others: SharedBits,
-    pub chunk_claims: Vec<SharedBits>,
-    pub chunk_objects: Vec<SharedBits>,
-    pub mapped_claims: SharedBits,
-    pub mapped_objects: SharedBits,
-    pub watched: ByAddress<()>,
+    pub mapped: &'a [(u64, u64)],
 }
 
 /// A block by who handed it out, with its number there.
@@ -58,38 +50,16 @@ impl Place {
     }
 }
 
-impl<'a> Heaps<'a> {
-    /// None where there is no memory for a bit for each possible block.
-    pub fn new(
-        space: &'a Space,
-        chunks: Option<&'a Chunks>,
-        pools: Option<&'a Pools>,
-        mut mapped: Vec<(u64, u64)>,
-        watched: Vec<u64>,
-    ) -> Option<Heaps<'a>> {
-        mapped.sort_unstable();
-        let regions = || -> Option<Vec<SharedBits>> {
-            let size = |region: &crate::chunks::Region| (region.stretch.end - region.stretch.start) / 16 + 1;
-            chunks.iter().flat_map(|chunks| &chunks.regions).map(|region| SharedBits::new(size(region))).collect()
-        };
-        let blocks = pools.map_or(0, Pools::block_numbers);
-        let count = mapped.len() as u64;
-        Some(Heaps {
-            space,
-            chunks,
-            pools,
-            mapped,
-            pool_claims: SharedBits::new(blocks)?,
-            pool_objects: SharedBits::new(blocks)?,
-            pool_others: SharedBits::new(blocks)?,
-            chunk_claims: regions()?,
-            chunk_objects: regions()?,
-            mapped_claims: SharedBits::new(count)?,
-            mapped_objects: SharedBits::new(count)?,
-            watched: watched.into_iter().map(|address| (address, ())).collect(),
-        })
-    }
+/// A part of the heaps that one worker walks.
+pub enum Job {
+    /// Arenas of pymalloc, from one index to another.
+    Arenas(usize, usize),
+    /// The chunks of a region that start in [from, to).
+    Chunks(usize, u64, u64),
+    Mapped,
+}
 
+impl<'a> Heaps<'a> {
     /// The used block that holds `address`: where, its user address and its size.
     pub fn block_at(&self, address: u64) -> Option<(Place, u64, u64)> {
         if let Some(pools) = self.pools {
@@ -98,8 +68,7 @@ impl<'a> Heaps<'a> {
             }
         }
         if let Some((region, (start, end, State::Used))) = self.chunk_at(address) {
-            let base = self.chunks?.regions[region].stretch.start;
-            return Some((Place::Chunk(region, (start - base) / 16), start + CHUNK_HEADER, end - start));
+            return Some((self.chunk_place(region, start)?, start + CHUNK_HEADER, end - start));
         }
         let index = self.mapped.partition_point(|(_, end)| *end <= address);
         let (chunk, end) = *self.mapped.get(index)?;
@@ -112,30 +81,8 @@ impl<'a> Heaps<'a> {
         Some((chunks.region_of(found.0)?, found))
     }
 
-    pub fn claim(&self, place: Place) -> bool {
-        match place {
-            Place::Pool(number) => self.pool_claims.claim(number),
-            Place::Chunk(region, number) => self.chunk_claims[region].claim(number),
-            Place::Mapped(number) => self.mapped_claims.claim(number),
-        }
-    }
-
-    pub fn is_claimed(&self, place: Place) -> bool {
-        match place {
-            Place::Pool(number) => self.pool_claims.get(number),
-            Place::Chunk(region, number) => self.chunk_claims[region].get(number),
-            Place::Mapped(number) => self.mapped_claims.get(number),
-        }
-    }
-
-    /// Whether a used block neither looks like an object nor is claimed.
-    pub fn is_unknown(&self, place: Place) -> bool {
-        let other = match place {
-            Place::Pool(number) => self.pool_others.get(number),
-            Place::Chunk(region, number) => !self.chunk_objects[region].get(number),
-            Place::Mapped(number) => !self.mapped_objects.get(number),
-        };
-        other && !self.is_claimed(place)
+    fn chunk_place(&self, region: usize, chunk: u64) -> Option<Place> {
+        Some(Place::Chunk(region, self.chunks?.regions[region].index(chunk)))
     }
 
     /// The lowest and the highest address of a block.
@@ -147,58 +94,148 @@ impl<'a> Heaps<'a> {
         all.fold((u64::MAX, 0), |(low, high), (start, end)| (low.min(start), high.max(end)))
     }
 
-    /// The `most` largest blocks that are unknown, largest first: `(user address, size)`.
-    pub fn largest_unknown(&self, most: usize) -> Vec<(u64, u64)> {
-        let mut kept = Largest { most, heap: BinaryHeap::new() };
+    /// Jobs that together visit every used block once, and the bytes that they report as done.
+    pub fn jobs(&self) -> (Vec<Job>, u64) {
+        let (mut jobs, mut total) = (Vec::new(), 0);
         if let Some(pools) = self.pools {
-            let blocks = self.pool_others.without(&self.pool_claims).map(|number| pools.block_of_number(number));
-            blocks.for_each(|(address, size)| kept.offer(address, size));
+            let arenas = pools.arenas.len();
+            let starts = (0..arenas).step_by(ARENAS_IN_JOB);
+            jobs.extend(starts.map(|from| Job::Arenas(from, (from + ARENAS_IN_JOB).min(arenas))));
+            total += pools.arenas.iter().map(|arena| arena.carved.saturating_sub(arena.address)).sum::<u64>();
         }
         for (index, region) in self.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
-            let used = region.all().filter(|(_, _, state)| *state == State::Used);
-            for (start, end, _) in used {
-                if self.is_unknown(Place::Chunk(index, (start - region.stretch.start) / 16)) {
-                    kept.offer(start + CHUNK_HEADER, end - start);
+            let (start, end) = (region.stretch.start, region.stretch.end);
+            let starts = (start..end).step_by(SLICE as usize);
+            jobs.extend(starts.map(|from| Job::Chunks(index, from, (from + SLICE).min(end))));
+            total += end - start;
+        }
+        jobs.push(Job::Mapped);
+        (jobs, total)
+    }
+}
+
+/// Whoever is shown the used blocks that may hold an object.
+pub trait Visitor {
+    /// Whether a chunk of this size is worth reading.
+    #[inline(always)]
+    fn wants(&self, _size: u64) -> bool {
+        true
+    }
+
+    /// A used block: where, its user address, its size, and its first bytes (of one in a pool all). True if it holds an
+    /// object.
+    fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool;
+
+    /// All of a pool has been shown. Its blocks are of `size` bytes and numbered from `first`, of which the bits count.
+    #[inline(always)]
+    fn pool(&mut self, _first: u64, _size: u64, _used: &BlockBits, _objects: &BlockBits) {}
+}
+
+/// A worker's walk: what it reads with.
+pub struct Walk<'a> {
+    heaps: Heaps<'a>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(heaps: Heaps<'a>) -> Walk<'a> {
+        Walk { heaps, bytes: Vec::new() }
+    }
+
+    /// Shows the used blocks of a job. Where the first bytes of chunks were kept, only chunks that may hold an object.
+    pub fn run(&mut self, job: &Job, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancelled> {
+        match job {
+            Job::Arenas(from, to) => (*from..*to).try_for_each(|arena| self.arena(arena, control, visitor)),
+            Job::Chunks(region, from, to) => self.chunks(*region, *from, *to, control, visitor),
+            Job::Mapped => self.mapped(control, visitor),
+        }
+    }
+
+    fn arena(&mut self, index: usize, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancelled> {
+        let Some(pools) = self.heaps.pools else { return Ok(()) };
+        let arena = &pools.arenas[index];
+        let in_window = (WINDOW / pools.pool_size).max(1) as usize;
+        self.bytes.resize(in_window * pools.pool_size as usize, 0);
+        for (batch, group) in pools.pools_of(arena).chunks(in_window).enumerate() {
+            let window = &mut self.bytes[..group.len() * pools.pool_size as usize];
+            let got = self.heaps.space.fill(group[0].address, window);
+            window[got..].fill(0);
+            let first = arena.first_pool + batch * in_window;
+            for (place, bytes) in window.chunks(pools.pool_size as usize).enumerate() {
+                if !group[place].is_free() {
+                    show_pool(pools, pools.first_block(first + place), &group[place], bytes, visitor);
                 }
             }
+            control.advance(got as u64)?;
         }
-        for (index, (chunk, end)) in self.mapped.iter().enumerate() {
-            if self.is_unknown(Place::Mapped(index as u64)) {
-                kept.offer(chunk + CHUNK_HEADER, end - chunk);
+        Ok(())
+    }
+
+    fn chunks(
+        &mut self,
+        index: usize,
+        from: u64,
+        to: u64,
+        control: &Control,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), Cancelled> {
+        let Some(chunks) = self.heaps.chunks else { return Ok(()) };
+        let region = &chunks.regions[index];
+        let show = |visitor: &mut _, chunk: u64, size: u64, head: &[u8]| {
+            Visitor::block(visitor, Place::Chunk(index, region.index(chunk)), chunk + CHUNK_HEADER, size, head)
+        };
+        if let Some(heads) = region.heads(from, to) {
+            for head in heads {
+                let Some((start, end, _)) = region.find(head.chunk) else { continue };
+                if visitor.wants(end - start) {
+                    show(visitor, start, end - start, head.known());
+                }
+            }
+            return control.advance(to - from);
+        }
+        let mut window = Window::new(self.heaps.space, region.stretch.end);
+        let mut reported = from;
+        for (start, end, _) in region.blocks(from, to).filter(|(_, _, state)| *state == State::Used) {
+            if start - reported >= 1 << 20 {
+                control.advance(start - reported)?;
+                reported = start;
+            }
+            if visitor.wants(end - start) {
+                // A chunk's last eight bytes are the next one's prev_size.
+                let usable = (end - start - 8) as usize;
+                show(visitor, start, end - start, window.available(start + CHUNK_HEADER, usable.min(HEAD_BYTES)));
             }
         }
-        kept.heap.into_sorted_vec().into_iter().map(|Reverse((size, Reverse(address)))| (address, size)).collect()
+        control.advance(to.saturating_sub(reported))
     }
 
-    /// Blocks that look like objects but are claimed as buffers: `(domain, user address, size)`.
-    pub fn contested(&self) -> Vec<(usize, u64, u64)> {
-        let mut found = Vec::new();
-        if let Some(pools) = self.pools {
-            let blocks = self.pool_objects.common(&self.pool_claims).map(|number| pools.block_of_number(number));
-            found.extend(blocks.map(|(address, size)| (IN_POOL, address, size)));
+    fn mapped(&mut self, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancelled> {
+        for (index, (chunk, end)) in self.heaps.mapped.iter().enumerate() {
+            let mut head = [0; HEAD_BYTES];
+            let got = self.heaps.space.fill(chunk + CHUNK_HEADER, &mut head);
+            visitor.block(Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk, &head[..got]);
+            control.advance(0)?;
         }
-        for (index, region) in self.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
-            let common = self.chunk_objects[index].common(&self.chunk_claims[index]);
-            let blocks = common.filter_map(|number| region.find(region.stretch.start + number * 16));
-            found.extend(blocks.map(|(start, end, _)| (IN_CHUNK, start + CHUNK_HEADER, end - start)));
-        }
-        let mapped = self.mapped_objects.common(&self.mapped_claims).map(|number| self.mapped[number as usize]);
-        found.extend(mapped.map(|(chunk, end)| (IN_MAPPED, chunk + CHUNK_HEADER, end - chunk)));
-        found
+        Ok(())
     }
 }
 
-/// The largest blocks seen so far, the lower address first among equals.
-struct Largest {
-    most: usize,
-    heap: BinaryHeap<Reverse<(u64, Reverse<u64>)>>,
-}
-
-impl Largest {
-    fn offer(&mut self, address: u64, size: u64) {
-        self.heap.push(Reverse((size, Reverse(address))));
-        if self.heap.len() > self.most {
-            self.heap.pop();
+#[inline(always)]
+fn show_pool(pools: &Pools, first: u64, pool: &Pool, bytes: &[u8], visitor: &mut impl Visitor) {
+    let size = pool.block_size(pools.alignment);
+    let used = pools.used_blocks(pool, bytes);
+    let mut objects: BlockBits = [0; MOST_BLOCKS / 64];
+    for (word, objects) in objects.iter_mut().enumerate() {
+        let mut left = used[word];
+        while left != 0 {
+            let number = word as u64 * 64 + u64::from(left.trailing_zeros());
+            let start = HEADER + number * size;
+            let Some(block) = bytes.get(start as usize..(start + size) as usize) else { break };
+            if visitor.block(Place::Pool(first + number), pool.address + start, size, block) {
+                *objects |= left & left.wrapping_neg();
+            }
+            left &= left - 1;
         }
     }
+    visitor.pool(first, size, &used, &objects);
 }

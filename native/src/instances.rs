@@ -1,61 +1,35 @@
 //! Single Python objects: the instances of some types, and what the objects in pools asked their size classes for.
 
 use crate::census::claimed_pointer;
-use crate::chunks::{Chunks, State, HEAD_BYTES};
-use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::chunks::Chunks;
+use crate::heaps::{Heaps, Place, Visitor, Walk};
+use crate::pools::Pools;
 use crate::space::Space;
-use crate::types::{Kind, TypeLayout, Types};
-use crate::window::Window;
-use crate::work::{self, Cancelled, Control};
+use crate::types::{Kind, TypeLayout, Types, CLAIM};
+use crate::work::{self, Control};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-const CHUNK_HEADER: u64 = 16;
-const SLICE: u64 = 64 << 20;
 /// While a list is cut to `top` rows, so many more may wait to be left out.
 const SLACK: usize = 4096;
-const POOLS_AT_ONCE: usize = 16;
 
 /// An object's address, its type's, the size of its block, and of the blocks that its fields own.
 type Instance = (u64, u64, u64, u64);
 
-/// Where objects are looked for. `without`: blocks that only look like objects, by user address.
-struct Heaps<'a> {
-    space: &'a Space,
-    chunks: &'a Chunks,
-    pools: &'a Pools,
-    mapped: &'a [(u64, u64)],
-    without: &'a HashSet<u64>,
-}
-
-impl Heaps<'_> {
-    /// The used block that holds `address`: its start and size.
-    fn block_at(&self, address: u64) -> Option<(u64, u64)> {
-        if let Some(block) = self.pools.block_at(address) {
-            return Some((block.address, block.size));
+/// Bytes of the blocks that the fields of the object in a block own.
+fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8]) -> u64 {
+    let mut blocks: Vec<(u64, u64)> = Vec::new();
+    for claim in &kind.claims {
+        let pointer = claimed_pointer(heaps.space, claim, address, size, head);
+        let outside = pointer.filter(|pointer| pointer.wrapping_sub(address) >= size);
+        let Some((_, block, size)) = outside.and_then(|pointer| heaps.block_at(pointer)) else { continue };
+        let holds = claim.follow != CLAIM || pointer == Some(block);
+        if holds && !blocks.contains(&(block, size)) {
+            blocks.push((block, size));
         }
-        if let Some((start, end, State::Used)) = self.chunks.holder(address) {
-            return Some((start, end - start));
-        }
-        let place = self.mapped.partition_point(|(_, end)| *end <= address);
-        self.mapped.get(place).filter(|(start, _)| *start <= address).map(|(start, end)| (*start, end - start))
     }
-
-    /// Bytes of the blocks that the fields of the object in a block own.
-    fn buffers(&self, kind: &Kind, address: u64, size: u64, head: &[u8]) -> u64 {
-        let mut blocks: Vec<(u64, u64)> = Vec::new();
-        for claim in &kind.claims {
-            let pointer = claimed_pointer(self.space, claim, address, size, head);
-            let outside = pointer.filter(|pointer| pointer.wrapping_sub(address) >= size);
-            if let Some(block) = outside.and_then(|pointer| self.block_at(pointer)) {
-                if !blocks.contains(&block) {
-                    blocks.push(block);
-                }
-            }
-        }
-        blocks.iter().map(|(_, size)| size).sum()
-    }
+    blocks.iter().map(|(_, size)| size).sum()
 }
 
 #[derive(Clone, Copy)]
@@ -82,7 +56,9 @@ impl Order {
 
 /// Collects the wanted instances, the first `top` of them.
 struct Collector<'a> {
-    heaps: &'a Heaps<'a>,
+    heaps: Heaps<'a>,
+    /// Blocks that only look like objects, by user address.
+    without: &'a HashSet<u64>,
     types: Types<'a>,
     /// Types that are wanted, with the place of their names in alphabetical order.
     kinds: &'a HashMap<u64, u32>,
@@ -93,21 +69,24 @@ struct Collector<'a> {
     all: (u64, u64, u64),
 }
 
-impl Collector<'_> {
-    fn look(&mut self, address: u64, size: u64, head: &[u8]) {
-        let Some((number, true)) = self.types.object_in(head, size) else { return };
+impl Visitor for Collector<'_> {
+    fn block(&mut self, _: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some((number, true)) = self.types.object_in(head, size) else { return false };
         let kind = &self.types.kinds[number as usize];
-        if !self.kinds.contains_key(&kind.address) || self.heaps.without.contains(&address) {
-            return;
+        if !self.kinds.contains_key(&kind.address) || self.without.contains(&address) {
+            return true;
         }
-        let buffers = self.heaps.buffers(kind, address, size, head);
+        let buffers = buffers(&self.heaps, kind, address, size, head);
         self.all = (self.all.0 + 1, self.all.1 + size, self.all.2 + buffers);
         self.rows.push((address + kind.pre, kind.address, size, buffers));
         if self.rows.len() >= self.top.saturating_mul(2).saturating_add(SLACK) {
             self.cut();
         }
+        true
     }
+}
 
+impl Collector<'_> {
     fn key(&self, (address, kind, size, buffers): &Instance) -> (u64, u64, u64) {
         match self.order {
             Order::Together => (!(size + buffers), *address, 0),
@@ -123,114 +102,6 @@ impl Collector<'_> {
         rows.sort_unstable_by_key(|row| self.key(row));
         rows.truncate(self.top);
         self.rows = rows;
-    }
-}
-
-enum Job {
-    Arena(usize),
-    Chunks(usize, u64, u64),
-    Mapped,
-}
-
-impl Heaps<'_> {
-    fn pool_jobs(&self) -> (Vec<Job>, u64) {
-        let total = self.pools.arenas.iter().map(|arena| arena.carved.saturating_sub(arena.address)).sum();
-        ((0..self.pools.arenas.len()).map(Job::Arena).collect(), total)
-    }
-
-    fn all_jobs(&self) -> (Vec<Job>, u64) {
-        let (mut jobs, mut total) = self.pool_jobs();
-        for (index, region) in self.chunks.regions.iter().enumerate() {
-            let (start, end) = (region.stretch.start, region.stretch.end);
-            total += end - start;
-            let slices = (start..end).step_by(SLICE as usize);
-            jobs.extend(slices.map(|from| Job::Chunks(index, from, (from + SLICE).min(end))));
-        }
-        jobs.push(Job::Mapped);
-        (jobs, total)
-    }
-
-    /// Calls `visit(user address, size, first bytes)` for every used block of a job; of one in a pool all bytes.
-    fn walk(&self, job: &Job, control: &Control, mut visit: impl FnMut(u64, u64, &[u8])) -> Result<(), Cancelled> {
-        match job {
-            Job::Arena(index) => self.walk_arena(*index, control, &mut visit),
-            Job::Chunks(region, from, to) => self.walk_chunks(*region, *from, *to, control, &mut visit),
-            Job::Mapped => {
-                self.walk_mapped(&mut visit);
-                Ok(())
-            }
-        }
-    }
-
-    fn walk_arena(
-        &self,
-        index: usize,
-        control: &Control,
-        visit: &mut impl FnMut(u64, u64, &[u8]),
-    ) -> Result<(), Cancelled> {
-        let size = self.pools.pool_size as usize;
-        let mut bytes = vec![0; size * POOLS_AT_ONCE];
-        for group in self.pools.pools_of(&self.pools.arenas[index]).chunks(POOLS_AT_ONCE) {
-            let window = &mut bytes[..group.len() * size];
-            let got = self.space.fill(group[0].address, window);
-            window[got..].fill(0);
-            for (pool, bytes) in group.iter().zip(window.chunks(size)).filter(|(pool, _)| !pool.is_free()) {
-                self.walk_pool(pool, bytes, visit);
-            }
-            control.advance(got as u64)?;
-        }
-        Ok(())
-    }
-
-    fn walk_pool(&self, pool: &Pool, bytes: &[u8], visit: &mut impl FnMut(u64, u64, &[u8])) {
-        let (size, carved) = (pool.block_size(self.pools.alignment), pool.carved(self.pools.alignment));
-        let mut free: FreeBits = [0; MOST_BLOCKS / 64];
-        if pool.used < carved {
-            self.pools.free_blocks(pool, bytes, &mut free);
-        }
-        for number in (0..carved).filter(|number| !is_set(&free, *number)) {
-            let start = (HEADER + u64::from(number) * size) as usize;
-            let Some(block) = bytes.get(start..start + size as usize) else { break };
-            visit(pool.address + start as u64, size, block);
-        }
-    }
-
-    fn walk_chunks(
-        &self,
-        region: usize,
-        from: u64,
-        to: u64,
-        control: &Control,
-        visit: &mut impl FnMut(u64, u64, &[u8]),
-    ) -> Result<(), Cancelled> {
-        let region = &self.chunks.regions[region];
-        if let Some(heads) = region.heads(from, to) {
-            for head in heads {
-                let Some((start, end, _)) = region.find(head.chunk) else { continue };
-                visit(start + CHUNK_HEADER, end - start, head.known());
-            }
-            return control.advance(to - from);
-        }
-        let mut window = Window::new(self.space, region.stretch.end);
-        let mut reported = from;
-        for (start, end, _) in region.blocks(from, to).filter(|(_, _, state)| *state == State::Used) {
-            if start - reported >= 1 << 20 {
-                control.advance(start - reported)?;
-                reported = start;
-            }
-            // A chunk's last eight bytes are the next one's prev_size.
-            let usable = (end - start - 8) as usize;
-            visit(start + CHUNK_HEADER, end - start, window.available(start + CHUNK_HEADER, usable.min(HEAD_BYTES)));
-        }
-        control.advance(to.saturating_sub(reported))
-    }
-
-    fn walk_mapped(&self, visit: &mut impl FnMut(u64, u64, &[u8])) {
-        for (chunk, end) in self.mapped {
-            let mut head = [0; HEAD_BYTES];
-            let got = self.space.fill(chunk + CHUNK_HEADER, &mut head);
-            visit(chunk + CHUNK_HEADER, end - chunk, &head[..got]);
-        }
     }
 }
 
@@ -255,16 +126,18 @@ pub fn list_instances(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u64, u64, Vec<Instance>)> {
     let (order, top) = (Order::parse(order)?, top.unwrap_or(usize::MAX));
-    let heaps = Heaps { space, chunks, pools, mapped: &mapped, without: &without };
-    let (jobs, total) = heaps.all_jobs();
+    let heaps = Heaps { space, chunks: Some(chunks), pools: Some(pools), mapped: &mapped };
+    let (jobs, total) = heaps.jobs();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);
-        Collector { heaps: &heaps, types, kinds: &kinds, order, top, rows: Vec::new(), all: (0, 0, 0) }
+        let (kinds, without) = (&kinds, &without);
+        (Walk::new(heaps), Collector { heaps, without, types, kinds, order, top, rows: Vec::new(), all: (0, 0, 0) })
     };
-    let work = |collector: &mut Collector<'_>, job: &Job, control: &Control| {
-        collector.heaps.walk(job, control, |address, size, head| collector.look(address, size, head))
+    let work = |(walk, collector): &mut (Walk<'_>, Collector<'_>), job: &_, control: &Control| {
+        walk.run(job, control, collector)
     };
-    let mut collectors = work::run(py, space, progress, total, &jobs, init, work)?.into_iter();
+    let workers = work::run(py, space, progress, total, &jobs, init, work)?;
+    let mut collectors = workers.into_iter().map(|(_, collector)| collector);
     let Some(mut first) = collectors.next() else { return Ok((0, 0, 0, Vec::new())) };
     for other in collectors {
         let (count, size, buffers) = other.all;
@@ -303,25 +176,26 @@ struct Measure {
 
 /// Per size class: objects that tell their size, and the bytes that they asked for.
 struct Asker<'a> {
-    heaps: &'a Heaps<'a>,
+    space: &'a Space,
+    without: &'a HashSet<u64>,
     types: Types<'a>,
     sizing: &'a Sizing,
     measures: Vec<Option<Measure>>,
     rows: BTreeMap<u64, (u64, u64)>,
 }
 
-impl Asker<'_> {
-    fn look(&mut self, address: u64, size: u64, head: &[u8]) {
-        let Some((number, true)) = self.types.object_in(head, size) else { return };
-        if self.heaps.without.contains(&address) {
-            return;
+impl Visitor for Asker<'_> {
+    fn block(&mut self, _: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some((number, true)) = self.types.object_in(head, size) else { return false };
+        if self.without.contains(&address) {
+            return true;
         }
         let number = number as usize;
         if self.measures.len() <= number {
             self.measures.resize(number + 1, None);
         }
         let kind = &self.types.kinds[number];
-        let space = self.heaps.space;
+        let space = self.space;
         let layout = self.types.layout;
         let measure = *self.measures[number].get_or_insert_with(|| Measure {
             basic: space.word(kind.address + layout.tp_basicsize).unwrap_or(0),
@@ -333,6 +207,7 @@ impl Asker<'_> {
             let row = self.rows.entry(size).or_default();
             *row = (row.0 + 1, row.1 + asked);
         }
+        true
     }
 }
 
@@ -379,17 +254,16 @@ pub fn asked_sizes(
     without: HashSet<u64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<(u64, u64, u64)>> {
-    let heaps = Heaps { space, chunks, pools, mapped: &[], without: &without };
-    let (jobs, total) = heaps.pool_jobs();
+    let heaps = Heaps { space, chunks: None, pools: Some(pools), mapped: &[] };
+    let (jobs, total) = heaps.jobs();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);
-        Asker { heaps: &heaps, types, sizing: &sizing, measures: Vec::new(), rows: BTreeMap::new() }
+        let (sizing, without) = (&sizing, &without);
+        (Walk::new(heaps), Asker { space, without, types, sizing, measures: Vec::new(), rows: BTreeMap::new() })
     };
-    let work = |asker: &mut Asker<'_>, job: &Job, control: &Control| {
-        asker.heaps.walk(job, control, |address, size, head| asker.look(address, size, head))
-    };
+    let work = |(walk, asker): &mut (Walk<'_>, Asker<'_>), job: &_, control: &Control| walk.run(job, control, asker);
     let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for asker in work::run(py, space, progress, total, &jobs, init, work)? {
+    for (_, asker) in work::run(py, space, progress, total, &jobs, init, work)? {
         for (size, (count, bytes)) in asker.rows {
             let row = sums.entry(size).or_default();
             *row = (row.0 + count, row.1 + bytes);

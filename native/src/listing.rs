@@ -1,21 +1,19 @@
 //! What is asked of the walked chunks: how many of each size, which ones match, which would serve a request.
 
-use crate::chunks::{Chunks, Region, State, Tally, GRAIN, HEAD_BYTES, STATES};
+use crate::chunks::{Chunks, Region, State, Tally, CHUNK_HEADER, GRAIN, STATES};
+use crate::heaps::{Heaps, Job, Place, Visitor, Walk};
 use crate::lists::reveal;
 use crate::space::Space;
 use crate::types::{TypeLayout, Types};
-use crate::window::Window;
-use crate::work::{self, Cancelled, Control};
+use crate::work::{self, Control};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-const CHUNK_HEADER: u64 = 16;
 /// Sizes below are counted in a table, the rarer ones above by hash.
 const SMALL: u64 = 64 << 10;
 /// While a list is cut to `top` rows, so many more may wait to be left out.
 const SLACK: usize = 4096;
-const SLICE: u64 = 64 << 20;
 /// used, free, tcache and fast: the states that a chunk of any size may have.
 const COUNTED: usize = 4;
 
@@ -144,16 +142,8 @@ pub fn list_chunks(
     }))
 }
 
-/// A part of a region whose chunks one worker looks into.
-struct Part {
-    region: usize,
-    from: u64,
-    to: u64,
-}
-
 /// Looks into chunks for live objects of some types.
 struct Looker<'a> {
-    space: &'a Space,
     chunks: &'a Chunks,
     wanted: &'a Wanted,
     kinds: &'a HashSet<u64>,
@@ -161,40 +151,20 @@ struct Looker<'a> {
     found: Vec<Listed>,
 }
 
-impl Looker<'_> {
-    fn look(&mut self, part: &Part, control: &Control) -> Result<(), Cancelled> {
-        let region = &self.chunks.regions[part.region];
-        if let Some(heads) = region.heads(part.from, part.to) {
-            for head in heads {
-                let Some((start, end, _)) = region.find(head.chunk) else { continue };
-                self.take(region, start, end - start, head.known());
-            }
-            return control.advance(part.to - part.from);
-        }
-        let mut window = Window::new(self.space, region.stretch.end);
-        let mut reported = part.from;
-        for (start, end, state) in region.blocks(part.from, part.to) {
-            if start - reported >= 1 << 20 {
-                control.advance(start - reported)?;
-                reported = start;
-            }
-            if self.wanted.takes(end - start, state) {
-                // A chunk's last eight bytes are the next one's prev_size.
-                let head = window.available(start + CHUNK_HEADER, HEAD_BYTES.min((end - start - 8) as usize));
-                self.take(region, start, end - start, head);
-            }
-        }
-        control.advance(part.to.saturating_sub(reported))
+impl Visitor for Looker<'_> {
+    fn wants(&self, size: u64) -> bool {
+        self.wanted.takes(size, State::Used)
     }
 
-    fn take(&mut self, region: &Region, start: u64, size: u64, head: &[u8]) {
-        if !self.wanted.takes(size, State::Used) {
-            return;
-        }
-        let Some((number, true)) = self.types.object_in(head, size) else { return };
+    fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let (Some((number, true)), Place::Chunk(region, _)) = (self.types.object_in(head, size), place) else {
+            return false;
+        };
         if self.kinds.contains(&self.types.kinds[number as usize].address) {
-            self.found.push((start, size, STATES[State::Used as usize], region.stretch.arena));
+            let arena = self.chunks.regions[region].stretch.arena;
+            self.found.push((address - CHUNK_HEADER, size, STATES[State::Used as usize], arena));
         }
+        true
     }
 }
 
@@ -212,19 +182,18 @@ pub fn list_objects(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Listed>> {
     wanted.states &= 1 << State::Used as u32;
-    let mut parts = Vec::new();
-    for (region, found) in wanted.regions(chunks) {
-        let (start, end) = (found.stretch.start, found.stretch.end);
-        let slices = (start..end).step_by(SLICE as usize);
-        parts.extend(slices.map(|from| Part { region, from, to: (from + SLICE).min(end) }));
-    }
-    let total = parts.iter().map(|part| part.to - part.from).sum();
+    let heaps = Heaps { space, chunks: Some(chunks), pools: None, mapped: &[] };
+    let regions: HashSet<usize> = wanted.regions(chunks).map(|(index, _)| index).collect();
+    let (mut jobs, _) = heaps.jobs();
+    jobs.retain(|job| matches!(job, Job::Chunks(region, ..) if regions.contains(region)));
+    let total = jobs.iter().map(|job| if let Job::Chunks(_, from, to) = job { to - from } else { 0 }).sum();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);
-        Looker { space, chunks, wanted: &wanted, kinds: &kinds, types, found: Vec::new() }
+        (Walk::new(heaps), Looker { chunks, wanted: &wanted, kinds: &kinds, types, found: Vec::new() })
     };
-    let lookers = work::run(py, space, progress, total, &parts, init, Looker::look)?;
-    Ok(lookers.into_iter().flat_map(|looker| looker.found).collect())
+    let work = |(walk, looker): &mut (Walk<'_>, Looker<'_>), job: &_, control: &Control| walk.run(job, control, looker);
+    let lookers = work::run(py, space, progress, total, &jobs, init, work)?;
+    Ok(lookers.into_iter().flat_map(|(_, looker)| looker.found).collect())
 }
 
 /// A single free chunk, or several that malloc would merge: `(header, size)`.

@@ -7,6 +7,7 @@
 //! the very end of a block, and, after all others, those that point into a block rather than to its start.
 
 use crate::heaps::{Heaps, Place};
+use crate::marks::Marks;
 use crate::types::{ALL, NOTHING};
 
 /// So much of one block is followed.
@@ -77,15 +78,9 @@ pub struct Reached {
     last: u64,
 }
 
-impl Reached {
-    /// Whether it hangs in a chain of known links.
-    pub fn is_linked(&self) -> bool {
-        self.follow != ALL
-    }
-}
-
 pub struct Reach<'a> {
-    heaps: &'a Heaps<'a>,
+    heaps: Heaps<'a>,
+    marks: &'a Marks<'a>,
     bounds: (u64, u64),
     bytes: Vec<u8>,
     next: Vec<Lead>,
@@ -95,9 +90,10 @@ pub struct Reach<'a> {
 }
 
 impl<'a> Reach<'a> {
-    pub fn new(heaps: &'a Heaps<'a>) -> Reach<'a> {
+    pub fn new(heaps: Heaps<'a>, marks: &'a Marks<'a>) -> Reach<'a> {
         Reach {
             heaps,
+            marks,
             bounds: heaps.bounds(),
             bytes: vec![0; WINDOW],
             next: Vec::new(),
@@ -148,7 +144,7 @@ impl<'a> Reach<'a> {
 
     fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {
         let Some((place, address, size)) = self.heaps.block_at(pointer) else { return };
-        if !self.heaps.is_unknown(place) {
+        if !self.marks.is_unknown(place) {
             return;
         }
         let holder = if lead.holder == 0 { at } else { lead.holder };
@@ -164,7 +160,7 @@ impl<'a> Reach<'a> {
     }
 
     fn take(&mut self, reached: Reached) {
-        if !self.heaps.claim(reached.place) {
+        if !self.marks.claim(reached.place) {
             return;
         }
         let Reached { place, address, size, owner, holder, role, follow, last } = reached;

@@ -3,6 +3,7 @@
 //! Such a block is a pointer to the next one, then objects without a gap. A free one has the next free one in the place
 //! of its type, so the whole block proves itself: each place holds either an object of the one type, or such a link.
 
+use crate::chunks::CHUNK_HEADER;
 use crate::types::{Types, LARGEST_COUNT};
 use pyo3::prelude::*;
 
@@ -24,7 +25,6 @@ pub struct Filled {
     pub places: u64,
 }
 
-const CHUNK_HEADER: u64 = 16;
 const MOST_PLACES: u64 = 64;
 
 impl Types<'_> {

@@ -1,0 +1,143 @@
+//! A few bits for each block of a target: which are objects, and which are owned.
+
+use crate::bits::SharedBits;
+use crate::chunks::{State, CHUNK_HEADER};
+use crate::heaps::{Heaps, Place, IN_CHUNK, IN_MAPPED, IN_POOL};
+use crate::pools::{BlockBits, Pools};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What is known of each block; several threads note it at once.
+pub struct Marks<'a> {
+    heaps: Heaps<'a>,
+    pool_claims: SharedBits,
+    pool_objects: SharedBits,
+    /// Blocks that are neither free nor look like objects.
+    pool_others: SharedBits,
+    chunk_claims: Vec<SharedBits>,
+    chunk_objects: Vec<SharedBits>,
+    mapped_claims: SharedBits,
+    mapped_objects: SharedBits,
+}
+
+impl<'a> Marks<'a> {
+    /// None where there is no memory for a bit for each possible block.
+    pub fn new(heaps: Heaps<'a>) -> Option<Marks<'a>> {
+        let regions = || -> Option<Vec<SharedBits>> {
+            let regions = heaps.chunks.iter().flat_map(|chunks| &chunks.regions);
+            regions.map(|region| SharedBits::new(region.index(region.stretch.end) + 1)).collect()
+        };
+        let blocks = heaps.pools.map_or(0, Pools::block_numbers);
+        let count = heaps.mapped.len() as u64;
+        Some(Marks {
+            heaps,
+            pool_claims: SharedBits::new(blocks)?,
+            pool_objects: SharedBits::new(blocks)?,
+            pool_others: SharedBits::new(blocks)?,
+            chunk_claims: regions()?,
+            chunk_objects: regions()?,
+            mapped_claims: SharedBits::new(count)?,
+            mapped_objects: SharedBits::new(count)?,
+        })
+    }
+
+    /// Gives a block to an owner; true for whoever was first.
+    pub fn claim(&self, place: Place) -> bool {
+        match place {
+            Place::Pool(number) => self.pool_claims.claim(number),
+            Place::Chunk(region, number) => self.chunk_claims[region].claim(number),
+            Place::Mapped(number) => self.mapped_claims.claim(number),
+        }
+    }
+
+    pub fn is_claimed(&self, place: Place) -> bool {
+        match place {
+            Place::Pool(number) => self.pool_claims.get(number),
+            Place::Chunk(region, number) => self.chunk_claims[region].get(number),
+            Place::Mapped(number) => self.mapped_claims.get(number),
+        }
+    }
+
+    /// Notes a chunk that looks like an object.
+    pub fn note_object(&self, place: Place) {
+        match place {
+            Place::Pool(number) => self.pool_objects.claim(number),
+            Place::Chunk(region, number) => self.chunk_objects[region].claim(number),
+            Place::Mapped(number) => self.mapped_objects.claim(number),
+        };
+    }
+
+    /// Notes the blocks of a pool, numbered from `first`; only one thread may do so for a pool.
+    #[inline]
+    pub fn note_pool(&self, first: u64, used: &BlockBits, objects: &BlockBits) {
+        self.pool_objects.put(first, objects);
+        let mut others = *used;
+        others.iter_mut().zip(objects).for_each(|(word, objects)| *word &= !objects);
+        self.pool_others.put(first, &others);
+    }
+
+    /// Whether a used block neither looks like an object nor is claimed.
+    pub fn is_unknown(&self, place: Place) -> bool {
+        let other = match place {
+            Place::Pool(number) => self.pool_others.get(number),
+            Place::Chunk(region, number) => !self.chunk_objects[region].get(number),
+            Place::Mapped(number) => !self.mapped_objects.get(number),
+        };
+        other && !self.is_claimed(place)
+    }
+
+    /// The `most` largest blocks that are unknown, largest first: `(user address, size)`.
+    pub fn largest_unknown(&self, most: usize) -> Vec<(u64, u64)> {
+        let mut kept = Largest { most, heap: BinaryHeap::new() };
+        if let Some(pools) = self.heaps.pools {
+            let blocks = self.pool_others.without(&self.pool_claims).map(|number| pools.block_of_number(number));
+            blocks.for_each(|(address, size)| kept.offer(address, size));
+        }
+        for (index, region) in self.heaps.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
+            let used = region.all().filter(|(_, _, state)| *state == State::Used);
+            for (start, end, _) in used {
+                if self.is_unknown(Place::Chunk(index, region.index(start))) {
+                    kept.offer(start + CHUNK_HEADER, end - start);
+                }
+            }
+        }
+        for (index, (chunk, end)) in self.heaps.mapped.iter().enumerate() {
+            if self.is_unknown(Place::Mapped(index as u64)) {
+                kept.offer(chunk + CHUNK_HEADER, end - chunk);
+            }
+        }
+        kept.heap.into_sorted_vec().into_iter().map(|Reverse((size, Reverse(address)))| (address, size)).collect()
+    }
+
+    /// Blocks that look like objects but are claimed as buffers: `(domain, user address, size)`.
+    pub fn contested(&self) -> Vec<(usize, u64, u64)> {
+        let mut found = Vec::new();
+        if let Some(pools) = self.heaps.pools {
+            let blocks = self.pool_objects.common(&self.pool_claims).map(|number| pools.block_of_number(number));
+            found.extend(blocks.map(|(address, size)| (IN_POOL, address, size)));
+        }
+        for (index, region) in self.heaps.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
+            let common = self.chunk_objects[index].common(&self.chunk_claims[index]);
+            let blocks = common.filter_map(|number| region.find(region.address(number)));
+            found.extend(blocks.map(|(start, end, _)| (IN_CHUNK, start + CHUNK_HEADER, end - start)));
+        }
+        let mapped = self.mapped_objects.common(&self.mapped_claims).map(|number| self.heaps.mapped[number as usize]);
+        found.extend(mapped.map(|(chunk, end)| (IN_MAPPED, chunk + CHUNK_HEADER, end - chunk)));
+        found
+    }
+}
+
+/// The largest blocks seen so far, the lower address first among equals.
+struct Largest {
+    most: usize,
+    heap: BinaryHeap<Reverse<(u64, Reverse<u64>)>>,
+}
+
+impl Largest {
+    fn offer(&mut self, address: u64, size: u64) {
+        self.heap.push(Reverse((size, Reverse(address))));
+        if self.heap.len() > self.most {
+            self.heap.pop();
+        }
+    }
+}
