@@ -11,6 +11,7 @@ from gdbheap._native import Pages, Space
 from gdbheap.errors import GdbheapError
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.ranges import Ranges
 
 AT_PHDR = 3
 AT_PAGESZ = 6
@@ -51,12 +52,16 @@ class Rss:
     """Resident and swapped bytes of the whole target, None when nobody knows, and who says so.
 
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
+    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``shared``: whether other
+    processes may have some of its changed pages too, as after fork().
     """
 
     bytes: int | None
     swap: int | None
     source: str
     private: bool = False
+    anonymous: int | None = None
+    shared: bool = True
 
 
 @dataclass(eq=False)
@@ -65,6 +70,7 @@ class Target:
 
     ``pages`` is None when residency is unknown. ``space`` raises ``Fault`` for what cannot be read. ``refusal`` is
     the reason why no memory at all can be read (mappings and residency are then still true), None otherwise.
+    ``locked`` are the ranges that are locked into memory (mlock), as far as that is known.
     ``partial`` means that an answer may lack what was cut off (a truncated core, refused memory).
     """
 
@@ -85,6 +91,7 @@ class Target:
     damage: list[Damage] = field(default_factory=list)
     partial: bool = False
     refusal: GdbheapError | None = None
+    locked: Ranges = field(default_factory=list)
     stopped_seconds: float | None = None
 
     @property
