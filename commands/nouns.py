@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbheap.commands import arenas, at, check, chunks, heap, holes, info, pools, pyobjects, sizes, stats
+from gdbheap.commands import arenas, at, check, chunks, heap, holes, info, pools, pyobjects, sizes, stats, trim
 from gdbheap.commands.declaration import Command
 
 __all__ = ["COMMANDS", "HEAP"]
@@ -20,6 +20,7 @@ _NOUNS: tuple[Command[Any], ...] = (
     chunks.COMMAND,
     pools.COMMAND,
     pyobjects.COMMAND,
+    trim.COMMAND,
     at.COMMAND,
     check.COMMAND,
     info.COMMAND,

@@ -90,3 +90,10 @@ def data_bytes(core: Path, offset: int, size: int) -> int:
             place = os.lseek(file.fileno(), start, os.SEEK_HOLE)
             total += max(0, min(place, end) - start)
     return total
+
+
+def anonymous(pid: int) -> int:
+    """Return Anonymous of /proc/PID/smaps_rollup in bytes: RssAnon, counted page by page."""
+    found = re.search(r"^Anonymous:\s+(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1]) * 1024

@@ -20,7 +20,7 @@ from gdbheap._native import Pages, Space, Stop
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, one_line
 from gdbheap.target import procfs, refusal
 from gdbheap.target.elf import ElfFiles, find_objects
-from gdbheap.target.mappings import Mapping, parse_maps, parse_smaps
+from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
@@ -92,23 +92,30 @@ class Process(Target):
             raise NoTarget(f"process {pid} has no memory any more: it is ending; give a core if it leaves one")
         self.rss = self._read_rss()
         self._read_pages()
+        self._read_locked()
         self._open_space()
         self._read_rest(threads)
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
         with suppress(OSError):
-            fields = procfs.parse_status(self._folder.read("smaps_rollup"))
-            if procfs.kib(fields.get("Rss")) is not None:
-                return Rss(procfs.kib(fields["Rss"]), procfs.kib(fields.get("Swap")), "smaps_rollup")
+            found = procfs.parse_rollup(self._folder.read("smaps_rollup"))
+            if found is not None:
+                return found
         self._read_smaps()
         sizes = [(mapping.rss, mapping.swap) for mapping in self.mappings if mapping.rss is not None]
         if sizes:
             return Rss(sum(rss or 0 for rss, _ in sizes), sum(swap or 0 for _, swap in sizes), "smaps")
         with suppress(OSError):
             fields = self._folder.status()
-            return Rss(procfs.kib(fields.get("VmRSS")), procfs.kib(fields.get("VmSwap")), "status")
+            sizes = [procfs.kib(fields.get(name)) for name in ("VmRSS", "VmSwap", "RssAnon")]
+            return Rss(sizes[0], sizes[1], "status", anonymous=sizes[2])
         return Rss(None, None, "unknown")
+
+    def _read_locked(self) -> None:
+        with suppress(OSError):
+            if procfs.kib(self._folder.status().get("VmLck")):
+                self.locked = parse_locked(self._folder.read("smaps", procfs.TABLE_LIMIT))
 
     def _read_smaps(self) -> None:
         """Each mapping's own figures. The kernel walks all pages for them, 35 ms for each GiB, so only when needed."""

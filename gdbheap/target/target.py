@@ -10,6 +10,7 @@ from gdbheap._native import Pages, Space
 from gdbheap.errors import GdbheapError
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.ranges import Ranges
 
 AT_PHDR = 3
 AT_PAGESZ = 6
@@ -48,12 +49,14 @@ class Rss:
     """Resident and swapped bytes of the whole target, None when nobody knows, and who says so.
 
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
+    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says.
     """
 
     bytes: int | None
     swap: int | None
     source: str
     private: bool = False
+    anonymous: int | None = None
 
 
 @dataclass(eq=False)
@@ -62,6 +65,7 @@ class Target:
 
     ``pages`` is None when residency is unknown. ``space`` raises ``Fault`` for what cannot be read. ``refusal`` is
     the reason why no memory at all can be read (mappings and residency are then still true), None otherwise.
+    ``locked`` are the ranges that are locked into memory (mlock), as far as that is known.
     ``partial`` means that an answer may lack what was cut off (a truncated core, refused memory).
     """
 
@@ -82,6 +86,7 @@ class Target:
     damage: list[Damage] = field(default_factory=list)
     partial: bool = False
     refusal: GdbheapError | None = None
+    locked: Ranges = field(default_factory=list)
     stopped_seconds: float | None = None
 
     @property

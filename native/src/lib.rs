@@ -23,6 +23,7 @@ pub mod slabs;
 pub mod space;
 pub mod stop;
 pub mod sweep;
+pub mod trim;
 pub mod types;
 pub mod walk;
 pub mod window;
@@ -64,6 +65,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(listing::sum_lists, module)?)?;
     module.add_function(wrap_pyfunction!(instances::list_instances, module)?)?;
     module.add_function(wrap_pyfunction!(instances::asked_sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(trim::trim_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(looks::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(bins::follow_bins, module)?)?;
