@@ -48,6 +48,7 @@ class Options:
     pad: int = 0
     svg: str | None = None
     cell: int = 0
+    allocator: str | None = None
 
 
 @dataclass(frozen=True)
