@@ -119,7 +119,9 @@ def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:
 
 
 def prove_safe(libc: Libc, arenas: Sequence[int], caller: Caller) -> None:
-    """Raise GdbheapError, naming the thread and the reason, unless the call cannot hang. ``arenas``: their addresses."""
+    """Raise GdbheapError, naming the thread and the reason, unless the call cannot hang.
+
+    ``arenas``: their addresses."""
     _check_threads(libc, caller.stacks())
     for index, address in enumerate(arenas):
         if caller.read(address, 4) != bytes(4):
@@ -149,7 +151,7 @@ def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
 
 @contextlib.contextmanager
 def errno_kept(libc: Libc, caller: Caller) -> Iterator[None]:
-    """A block that leaves errno as it is: the thread may stand between a system call that failed and the look at errno."""
+    """A block that leaves errno as it is: the thread may stand between a system call that failed and its look at it."""
     with bytes_kept(caller, caller.call(libc.address("__errno_location")), 4):
         yield
 

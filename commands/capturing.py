@@ -1,5 +1,5 @@
-"""Calling malloc_stats() and catching what it prints. ``calling`` says what must be free before; beyond that the lock of
-``stderr`` must be 0: malloc_stats() holds it while it prints.
+"""Calling malloc_stats() and catching what it prints. ``calling`` says what must be free before; beyond that the lock
+of ``stderr`` must be 0: malloc_stats() holds it while it prints.
 
 What is changed in the process, and put back: the descriptor behind ``stderr`` (it is a file in memory during the call)
 and the cached offset in its FILE."""

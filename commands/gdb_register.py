@@ -261,7 +261,7 @@ def _style(options: Options, about: About) -> Style:
     """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.session.batch else None
-    whole = style_for(stream, options.exact, about.rss, about.private)
+    whole = style_for(stream, options.exact, about.rss, about.private, _charset())
     if not width or whole.width is None:
         return whole
     assert isinstance(width, int)

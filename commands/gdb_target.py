@@ -238,8 +238,9 @@ class GdbCaller:
         known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
         if libc.build_id not in known:
             raise GdbheapError(
-                f"{self._purpose.command}: gdb has not read the process's own {os.path.basename(libc.path)}, so that it cannot be "
-                "proven that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a container"
+                f"{self._purpose.command}: gdb has not read the process's own {os.path.basename(libc.path)}, so that "
+                "it cannot be proven that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a "
+                "container"
             )
         if self._seccomp() and not allow_seccomp:
             raise GdbheapError(

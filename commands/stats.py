@@ -1,7 +1,7 @@
 """``heap stats``: what does the process itself say?
 
-The call of malloc_stats() needs gdb: gdb_register makes it by calling.py's and capturing.py's rules, and a shell starts gdb for it
-(through_gdb). What is here is the declaration that both sides share."""
+The call of malloc_stats() needs gdb: gdb_register makes it by the rules of calling.py and capturing.py, and a shell
+starts gdb for it (through_gdb). What is here is the declaration that both sides share."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gdbheap.commands import stats, trim
 from gdbheap.commands.answering import About, Told
 from gdbheap.commands.declaration import Command, Options
-from gdbheap.commands import stats, trim
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.loader import SCRIPT
 from gdbheap.target.target import Damage

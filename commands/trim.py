@@ -32,7 +32,7 @@ def _answer(heap: Heap, options: Options) -> trim.Trim:
 
 
 def _render(shown: Shown[trim.Trim]) -> str:
-    return render(shown.answer, shown.style)
+    return render(shown.answer, shown.whole, shown.style)
 
 
 def rebuilt(content: dict[str, Any]) -> trim.Trim:

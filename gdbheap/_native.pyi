@@ -146,7 +146,11 @@ class Pages:
 class Space:
     @staticmethod
     def for_process(
-        pid: int, mappings: Sequence[tuple[int, int, int, int, int]], pages: Pages | None, files: Sequence[str]
+        pid: int,
+        mappings: Sequence[tuple[int, int, int, int, int]],
+        pages: Pages | None,
+        files: Sequence[str],
+        shared: bool,
     ) -> Space: ...
     @staticmethod
     def for_core(segments: Sequence[tuple[int, int, int, int]], files: Sequence[str]) -> Space: ...

@@ -477,7 +477,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
     assert text.splitlines()[0] == command.question and "Example:" in text
     values: dict[str, Any] = {
         "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
-        "--state": "used,free", "--arena": "1", "--type": "m.*",
+        "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

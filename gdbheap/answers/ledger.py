@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.answers.partition import Sum, Sums, other_allocator, partition, total
-from gdbheap.answers.trim import Trim, trim
+from gdbheap.answers.trim import trim
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 
@@ -31,9 +31,9 @@ NAMES = (
     ("unexplained", None, "unexplained"),
 )
 DETAILS = {
-    "file.text": "code",
-    "file.data": "data that may be written, .bss",
-    "file.readonly": "data that is only read",
+    "file.text": "code of files",
+    "file.data": "data of files that may be written, .bss",
+    "file.readonly": "data of files that is only read",
     "glibc.free.mmapped": "chunks with a mapping of their own, in a thread's cache",
     "pymalloc.free.blocks": "free blocks in pools in use",
     "pymalloc.free.pools": "free pools",
@@ -58,8 +58,8 @@ class Line:
     """One line of the ledger; sizes in bytes, None where residency is not known.
 
     ``pages``: the whole pages that belong to this line; of those the resident ones, the swapped ones, and ``zero``, for
-    which the kernel's zero page stands in and which are not resident. ``huge``: of the resident ones those in huge
-    pages, None also where the kernel does not say."""
+    which the kernel's zero page stands in and which are not resident. ``huge``: of the resident ones those
+    mapped by huge pages, None also where the kernel does not say."""
 
     id: str
     parent: str | None
@@ -100,22 +100,21 @@ def ledger(heap: Heap, detail: bool = False) -> Ledger:
     sums = _renamed(heap, _settle(heap, sums), detail)
     lines = [_line(heap, name, parent, text, sums) for name, parent, text in _names(heap, sums, detail)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
-    trimmed = _trim(heap)
-    found = findings(lines, trimmed) + _other_finding(heap, lines)
+    found = findings(lines) + _other_finding(heap, lines)
     shown = [line for line in lines if line.virtual or not line.parent]
-    return Ledger(rss, shown, found, trimmed.predicted if trimmed else None)
+    return Ledger(rss, shown, found, _trimmed(heap))
 
 
-def _trim(heap: Heap) -> Trim | None:
+def _trimmed(heap: Heap) -> int | None:
     try:
-        return trim(heap)
+        return trim(heap).predicted
     except GdbheapError:
         return None
 
 
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, str]]:
-    """``NAMES``, and the children that there are beyond them: in detail of every line, else of the other memory where an
-    allocator is known to be in it."""
+    """``NAMES``, and the children that there are beyond them: in detail of every line, else of the other memory where
+    an allocator is known to be in it."""
     other = other_allocator(heap)
     titles = {**DETAILS, f"other.{other.id}": other.title} if other else DETAILS
     known = {name for name, _parent, _text in NAMES}
@@ -153,7 +152,7 @@ def _line(heap: Heap, name: str, parent: str | None, text: str, sums: Sums) -> L
     return Line(name, parent, text, found.virtual, found.resident, found.swapped, found.pages, found.zero, huge)
 
 
-def findings(lines: list[Line], trimmed: Trim | None = None) -> list[Finding]:
+def findings(lines: list[Line]) -> list[Finding]:
     """Free memory that malloc keeps resident, if it is a tenth of what it holds or more."""
     by_id = {line.id: line for line in lines}
     kept = (by_id["glibc.free"].resident or 0) + (by_id["glibc.top"].resident or 0)
@@ -161,9 +160,7 @@ def findings(lines: list[Line], trimmed: Trim | None = None) -> list[Finding]:
     if not whole or kept * 10 < whole:
         return []
     text = f"{100 * kept / whole:.0f} % of what glibc's malloc keeps resident are free pages"
-    advice = "heap holes shows the largest holes and what pins them"
-    if trimmed is not None and trimmed.predicted is not None:
-        advice = f"malloc_trim(0) would give back {trimmed.predicted:,} bytes of them (heap trim); {advice}"
+    advice = "heap trim says what malloc_trim(0) would give back, heap holes shows the largest holes and what pins them"
     return [Finding("glibc-free", kept, text, advice)]
 
 

@@ -62,7 +62,7 @@ USER_END = 1 << 63
 @dataclass(frozen=True)
 class Sum:
     """Bytes of one owner: all of them; the whole pages that belong to it and, of these, the resident ones, the swapped
-    ones, those that the kernel's zero page stands for (not resident), and the resident ones in huge pages."""
+    ones, those that the kernel's zero page stands for (not resident), and the resident ones mapped by huge pages."""
 
     virtual: int = 0
     pages: int = 0

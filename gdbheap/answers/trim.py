@@ -3,7 +3,8 @@
 Of each arena: fast bins are merged with their free neighbours, then the whole pages inside each chunk in bins go, less
 the header at its start. Of the main arena's top chunk what lies beyond the pad goes too, if nobody else has moved the
 break since. The tops of the other arenas stay, and so does what waits in threads' caches (glibc malloc/malloc.c,
-``mtrim``, ``systrim``; the same from 2.17 on). What ``mlock`` locked is not taken back by the kernel, except at the break.
+``mtrim``, ``systrim``; the same from 2.17 on). What ``mlock`` locked stays, except
+at the break.
 """
 
 from __future__ import annotations
@@ -102,9 +103,7 @@ def _arena(target: Target, glibc: Glibc, index: int, rows: list[_Region], pad: i
         return ArenaTrim(index, address, chunks, whole, None, None, None, None)
     of_top, swapped_top = target.pages.count(*given) if given else (0, 0)
     in_tops = sum(target.pages.count(-(-start // PAGE) * PAGE, end)[0] for start, end in tops)
-    return ArenaTrim(
-        index, address, chunks, whole, resident + of_top, swapped + swapped_top, of_top, in_tops - of_top
-    )
+    return ArenaTrim(index, address, chunks, whole, resident + of_top, swapped + swapped_top, of_top, in_tops - of_top)
 
 
 def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int) -> tuple[int, int] | None:
@@ -125,17 +124,17 @@ def given_tops(heap: Heap) -> list[int]:
 
 
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:
-    """Whether the break is at ``end``: there ends the mapping that the kernel calls the heap. A core has no names: there
-    the mappings from the first break on must reach to it without a gap."""
-    last = target.mappings.find(end - 1)
-    if last is None or last.end != end:
-        return False
-    if any(mapping.path == BREAK for mapping in target.mappings):
-        return last.path == BREAK
-    found = target.mappings.find(glibc.par.sbrk_base)
-    while found is not None and found.end < end:
-        found = target.mappings.find(found.end)
-    return found is not None and found.end == end
+    """Whether the break is at ``end``: there ends the last mapping that the kernel calls the heap (there are several
+    where a part was advised to be huge). A core has no names: there the mappings from the first break on lead to it."""
+    named = [mapping for mapping in target.mappings if mapping.path == BREAK]
+    if named:
+        return named[-1].end == end
+    at = glibc.par.sbrk_base
+    found = target.mappings.find(at)
+    while found is not None and found.anonymous and found.private and found.writable:
+        at = found.end
+        found = target.mappings.find(at)
+    return at == end
 
 
 def compared(asked: Trim, before: Heap, after: Target, released: bool) -> Trim:

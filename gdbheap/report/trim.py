@@ -20,17 +20,20 @@ COLUMNS = (
 ACTUAL = Column("actual")
 
 
-def render(answer: Trim, style: Style) -> str:
-    """What malloc_trim() would give back, arena by arena; after it was called, what it did give back beside it."""
+def render(answer: Trim, whole: Trim, style: Style) -> str:
+    """What malloc_trim() would give back, arena by arena; after it was called, what it did give back beside it.
+    ``whole``: the answer with all its arenas, which are those of the total."""
     done = answer.actual is not None
     columns = (*COLUMNS[:4], ACTUAL, *COLUMNS[4:]) if done else COLUMNS
     rows = [_row(row, style, done) for row in answer.arenas]
-    total = _cells(
-        ["total", count_text(sum(row.chunks for row in answer.arenas)), style.size(answer.whole)],
-        answer.predicted, [style.size(answer.actual)] if done else [],
-        [_sum([row.top for row in answer.arenas]), _sum([row.top_kept for row in answer.arenas])], style,
-    )  # fmt: skip
+    total = _total(whole, style, done)
     return join(table(columns, rows, style, total), *map(style.filled, _sentences(answer, style)))
+
+
+def _total(answer: Trim, style: Style, done: bool) -> list[str]:
+    start = ["total", count_text(sum(row.chunks for row in answer.arenas)), style.size(answer.whole)]
+    tops = [_sum([row.top for row in answer.arenas]), _sum([row.top_kept for row in answer.arenas])]
+    return _cells(start, answer.predicted, [style.size(answer.actual)] if done else [], tops, style)
 
 
 def _row(row: ArenaTrim, style: Style, done: bool) -> list[str]:

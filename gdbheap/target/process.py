@@ -108,8 +108,8 @@ class Process(Target):
             return Rss(sum(rss or 0 for rss, _ in sizes), sum(swap or 0 for _, swap in sizes), "smaps")
         with suppress(OSError):
             fields = self._folder.status()
-            sizes = [procfs.kib(fields.get(name)) for name in ("VmRSS", "VmSwap", "RssAnon")]
-            return Rss(sizes[0], sizes[1], "status", anonymous=sizes[2])
+            rss, swap, anonymous = (procfs.kib(fields.get(name)) for name in ("VmRSS", "VmSwap", "RssAnon"))
+            return Rss(rss, swap, "status", anonymous=anonymous)
         return Rss(None, None, "unknown")
 
     def _read_locked(self) -> None:
@@ -173,7 +173,7 @@ class Process(Target):
             return
         files = MappedFiles(self._folder)
         rows = [self._row(mapping, files) for mapping in self.mappings if is_readable(mapping)]
-        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths)
+        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths, self.rss.shared)
 
     def _row(self, mapping: Mapping, files: MappedFiles) -> tuple[int, int, int, int, int]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""

@@ -97,7 +97,8 @@ def parse_rollup(text: bytes) -> Rss | None:
     """Rss, Swap and Anonymous of ``smaps_rollup``; None when they are not in it."""
     fields = parse_status(text)
     sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous")]
-    return None if sizes[0] is None else Rss(sizes[0], sizes[1], "smaps_rollup", anonymous=sizes[2])
+    shared = kib(fields.get("Shared_Dirty")) != 0
+    return None if sizes[0] is None else Rss(sizes[0], sizes[1], "smaps_rollup", False, sizes[2], shared)
 
 
 def parse_flags(stat: bytes) -> int:

@@ -49,7 +49,8 @@ class Rss:
     """Resident and swapped bytes of the whole target, None when nobody knows, and who says so.
 
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
-    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says.
+    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``shared``: whether other
+    processes may have some of its changed pages too, as after fork().
     """
 
     bytes: int | None
@@ -57,6 +58,7 @@ class Rss:
     source: str
     private: bool = False
     anonymous: int | None = None
+    shared: bool = True
 
 
 @dataclass(eq=False)

@@ -3,7 +3,8 @@
  * Fragments the main arena and those of THREADS - 1 more threads, then reads standard input. For each line, a number,
  * it calls malloc_trim(NUMBER) and reads again. MODE, added up: 1 somebody else moves the break at the end, 2 the break
  * is blocked, 4 all memory is locked, 8 a child that was forked holds the same pages, 16 malloc_trim() was called before
- * and some was allocated and freed since, 32 fast bins are filled last, 64 huge pages are asked for everywhere.
+ * and some was allocated and freed since, 32 fast bins are filled last. What is in huge pages stays there, but the kernel
+ * makes no more of them in the background.
  */
 #include "target.h"
 
@@ -139,5 +140,6 @@ int main(int argc, char **argv)
         prctl(PR_SET_PDEATHSIG, 9);
         park();
     }
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     answer();
 }
