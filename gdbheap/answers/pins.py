@@ -1,10 +1,9 @@
 """Which few blocks, if they were gone, would free the most pages?
 
-A pin is a group of blocks that keeps at least twice its own bytes: the resident whole pages that ``malloc_trim(0)`` could
-release only if all of the group went, beyond what it would release as it is (see ``trim``); in pymalloc the arena, which is
-unmapped with its last block. In glibc's arenas blocks make a group when they share a page that they fill at most by
-half. No two groups have a block in common, so what several would free adds up.
-"""
+A pin is a group of blocks that keeps at least twice its own bytes: the resident whole pages that ``malloc_trim(0)``
+could release only if all of the group went, beyond what it would release as it is (see ``trim``); in pymalloc the
+arena, which is unmapped with its last block. In glibc's arenas blocks make a group when they share a page that they
+fill at most by half. No two groups have a block in common, so what several would free adds up."""
 
 from __future__ import annotations
 
@@ -43,9 +42,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Pin:
-    """A group of blocks, often of one: the first one's address, the bytes of all, and what they are. ``would_free``: the
-    bytes of resident pages that go when all of them are gone (all pages, where residency is not known). ``members``: the
-    blocks, at most 1,000."""
+    """A group of blocks, often of one: the first one's address, the bytes of all, and what they are. ``would_free``:
+    the bytes of resident pages that go when all of them are gone (all pages, where residency is not known).
+    ``members``: the blocks, at most 1,000."""
 
     address: int
     size: int
@@ -58,8 +57,8 @@ class Pin:
 
 @dataclass(frozen=True)
 class Kind:
-    """Blocks that are the same thing, over all groups that were looked into: how many, their bytes, in how many groups;
-    of these how many hold nothing else (``alone``), and what those would free."""
+    """Blocks that are the same thing, over all groups that were looked into: how many, their bytes, in how many
+    groups; of these how many hold nothing else (``alone``), and what those would free."""
 
     what: str
     allocator: str
@@ -72,8 +71,8 @@ class Kind:
 
 @dataclass(frozen=True)
 class Sums:
-    """All pins of one allocator: groups, blocks, their bytes, what they would free. ``described``: so many blocks were
-    looked into for ``kinds``, those of the groups that keep the most."""
+    """All pins of one allocator: groups, blocks, their bytes, what they would free. ``described``: so many blocks
+    were looked into for ``kinds``, those of the groups that keep the most."""
 
     allocator: str
     groups: int
@@ -85,8 +84,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class Pins:
-    """The answer of ``heap pins``, what keeps the most beyond its own bytes first. The sums are over all pins of at least
-    ``minimum`` bytes, also when the list is cut."""
+    """The answer of ``heap pins``, what keeps the most beyond its own bytes first. The sums are over all pins of at
+    least ``minimum`` bytes, also when the list is cut."""
 
     pins: list[Pin]
     sums: list[Sums]

@@ -116,7 +116,7 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
 
 
 def given_tops(heap: Heap) -> list[int]:
-    """Where the regions start whose top chunk malloc_trim(0) gives back: the main arena's, unless its end cannot move."""
+    """Where the regions start whose top chunk malloc_trim(0) gives back: the main arena's if its end can move."""
     glibc = heap.walked
     unit = glibc.par.thp_pagesize or PAGE
     tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]

@@ -66,16 +66,19 @@ def _kinds(kinds: list[Kind], style: Style) -> str:
 
 def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     unit = UNITS[row.allocator]
-    units = f"1 {unit} is" if row.groups == 1 else f"{row.groups:,} {unit.replace('group', 'groups')}" + (
-        "s are" if unit == "arena" else " are"
+    units = (
+        f"1 {unit} is"
+        if row.groups == 1
+        else f"{row.groups:,} {unit.replace('group', 'groups')}" + ("s are" if unit == "arena" else " are")
     )
-    would = "would free" if answer.resident_known else "would free at most (residency is not known)"
     blocks = "1 block" if row.blocks == 1 else f"{row.blocks:,} blocks"
     text = f"{row.allocator}: {units} kept by {blocks} of {style.bytes(row.bytes)}"
     most = next((kind for kind in _by_blocks(answer.kinds) if kind.allocator == row.allocator), None)
     of_which = "" if most is None else f", of which {most.blocks:,} are {most.what}"
     partly = "" if row.described == row.blocks else f" (the {row.described:,} that keep the most were looked into)"
-    return f"{text}{of_which}{partly}; without them, {would} {style.bytes(row.would_free)}{style.of_rss(row.would_free)}."
+    unsure = "" if answer.resident_known else " at most, as it is not known what is resident"
+    freed = f"{style.bytes(row.would_free)}{style.of_rss(row.would_free)}"
+    return f"{text}{of_which}{partly}; without them {freed} would go{unsure}."
 
 
 def _by_blocks(kinds: list[Kind]) -> list[Kind]:

@@ -147,7 +147,8 @@ impl Grouping<'_> {
         }
         let inside = |number: u64| (group.first.number..=group.last.number).contains(&number);
         let pending = [self.shared.take(), self.alone.take()];
-        group.freed += pending.iter().flatten().filter(|(number, _)| inside(*number)).map(|(_, freed)| freed).sum::<u64>();
+        group.freed +=
+            pending.iter().flatten().filter(|(number, _)| inside(*number)).map(|(_, freed)| freed).sum::<u64>();
     }
 
     fn fuller(&mut self, first: u64, last: u64, freed: u64) {
