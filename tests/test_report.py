@@ -18,7 +18,8 @@ from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
-from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
+from gdbheap.answers.findings import Finding
+from gdbheap.answers.ledger import Ledger, Line, Rss
 from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
 from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal

@@ -50,7 +50,8 @@ class Rss:
 
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
     ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``shared``: whether other
-    processes may have some of its changed pages too, as after fork().
+    processes may have some of its changed pages too, as after fork(). ``proportional``: of the anonymous bytes its share,
+    each page divided by the number of processes that have it (Pss_Anon).
     """
 
     bytes: int | None
@@ -59,6 +60,7 @@ class Rss:
     private: bool = False
     anonymous: int | None = None
     shared: bool = True
+    proportional: int | None = None
 
 
 @dataclass(eq=False)
