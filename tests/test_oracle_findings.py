@@ -1,5 +1,5 @@
-"""The findings of ``heap``: a program with a fault gets the finding, what it promises goes when its advice is followed, by
-the kernel's count, and a program without the fault does not get it."""
+"""The findings of ``heap``: a program with a fault gets the finding, what it promises goes when its advice is followed,
+by the kernel's count, and a program without the fault does not get it."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
     [
         ("chunks", "free-chunks"),
         ("top", "main-top"),
+        ("lowered", "main-top"),
         ("mapped", "mapped-memory"),
         ("shared", "shared-memory"),
         ("file", "mapped-files"),

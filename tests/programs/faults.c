@@ -2,7 +2,7 @@
  *
  * A program with one fault, or none. It comes to rest when it reads standard input; at the first line it does what the
  * advice says that can be done from within: it calls malloc_trim(0), unmaps, or ends its threads. FAULT: chunks, top,
- * large, tops (of threads' arenas, below a risen threshold), small (the same below the default), mapped, shared, file
+ * lowered (top beyond the threshold), large, tops (of threads' arenas, below a risen threshold), small (the same below the default), mapped, shared, file
  * (FILE, which is written), stacks, fork, healthy.
  */
 #include "target.h"
@@ -28,10 +28,11 @@ static void raise_thresholds(void)
     free(large);
 }
 
+/* Larger than what a thread's cache takes. */
 static void allocate_small(void)
 {
     for (size_t i = 0; i < BLOCKS; i++) {
-        size_t size = between(&random_state, 600, 3400);
+        size_t size = between(&random_state, 1100, 3400);
         blocks[i] = memset(malloc(size), 1, size);
     }
 }
@@ -41,6 +42,15 @@ static void free_runs(size_t kept_of)
     for (size_t i = 0; i < BLOCKS; i++)
         if (i % kept_of != 0)
             free(blocks[i]);
+}
+
+/* free() trimmed nothing while the threshold was high, and nobody has freed anything since it is low again. */
+static void lower_threshold(void)
+{
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    allocate_small();
+    free_runs(BLOCKS);
+    mallopt(M_TRIM_THRESHOLD, 128 << 10);
 }
 
 static void large_buffers(void)
@@ -175,6 +185,8 @@ static void run(const char *fault, const char *path)
         forked();
     else if (strcmp(fault, "large") == 0)
         large_buffers();
+    else if (strcmp(fault, "lowered") == 0)
+        lower_threshold();
     else if (strcmp(fault, "tops") == 0) {
         raise_thresholds();
         thread_tops(WORKERS, 1600);

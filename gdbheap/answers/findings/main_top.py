@@ -1,4 +1,4 @@
-"""The main arena's top chunk: free memory at the end of the break that is below the threshold at which free() trims."""
+"""The main arena's top chunk: free memory at the end of the break that free() has not trimmed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ def find(evidence: Evidence) -> list[Finding]:
     if trim is None or glibc is None:
         return []
     top = trim.arenas[0].top or 0
-    if not evidence.worth(top) or glibc.par.trim_threshold <= DEFAULT:
+    if not evidence.worth(top):
         return []
-    text = (
-        f"the main arena's top chunk holds {mib(top)} of free resident pages: free() trims it only when it reaches "
-        f"trim_threshold, which is {trim_threshold(glibc.par)}"
-    )
-    advice = (
-        "call malloc_trim(0) after the load ('heap trim --yes' does it now), or start the program with "
-        "MALLOC_TRIM_THRESHOLD_=131072, which also keeps both thresholds from rising"
-    )
+    text = f"the main arena's top chunk holds {mib(top)} of free resident pages"
+    risen = glibc.par.trim_threshold > max(DEFAULT, top)
+    text += f": {BELOW} {trim_threshold(glibc.par)}" if risen else f", beyond trim_threshold: {BEYOND}"
+    advice = CALL + START if risen else CALL
     figures = {"top": top, "trim_threshold": glibc.par.trim_threshold}
     return [Finding("main-top", top, text, advice, figures)]
+
+
+BELOW = "free() trims it only when it reaches trim_threshold, which is"
+BEYOND = "free() looks at it only when it has 64 KiB or more in one piece, and has not since"
+CALL = "call malloc_trim(0) after the load ('heap trim --yes' does it now)"
+START = ", or start the program with MALLOC_TRIM_THRESHOLD_=131072, which also keeps both thresholds from rising"

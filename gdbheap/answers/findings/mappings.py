@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from gdbheap.allocators.pymalloc import has_python
 from gdbheap.answers.findings.finding import Evidence, Finding, mib
 from gdbheap.target.mappings import Mapping
+from gdbheap.target.ranges import Ranges, subtract
 
 # Such memory is normal in small amounts: a quarter of RSS is remarkable.
 REMARKABLE_SHARE = 4
 KINDS = {
     "other.rest": (
         "mapped-memory",
-        "is private memory that a program or library mapped itself, beside every malloc",
+        "private memory that a program or library mapped itself, beside every malloc",
         "malloc has no part in it: whoever mapped it (a runtime, a compiler, a cache, a buffer of a driver) must unmap "
         "it; 'heap at ADDRESS' says what is known of the place",
     ),
     "shared": (
         "shared-memory",
-        "is shared memory, which is in the RSS of every process that maps it",
+        "shared memory, which is in the RSS of every process that maps it",
         "unmap it here and it leaves this RSS; the machine gets it back when the last process has, and its name is "
         "gone (shm_unlink, ipcrm)",
     ),
     "file.readonly": (
         "mapped-files",
-        "are pages of files that are mapped and only read: the kernel's page cache, which it takes back when it must",
+        "pages of mapped files that are only read: the kernel's page cache, which it takes back when it must",
         "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
     ),
 }
@@ -36,36 +38,42 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _of(evidence: Evidence, owner: str) -> list[Finding]:
-    size = evidence.resident(owner)
-    rss = evidence.heap.target.rss.bytes or 0
-    if not evidence.worth(size) or size * REMARKABLE_SHARE < rss:
+    pieces = _pieces(evidence, owner)
+    # Another allocator's memory is no piece of its own: it is not among the owner's pages.
+    size = min(evidence.resident(owner), sum(resident for resident, *_ in pieces))
+    if not evidence.worth(size) or size * REMARKABLE_SHARE < (evidence.heap.target.rss.bytes or 0):
         return []
     name, what, advice = KINDS[owner]
-    text = f"{mib(size)} {what}"
-    largest = max((pair for pair in _mappings(evidence, owner)), key=lambda pair: pair[0], default=None)
-    figures = {}
-    if largest is not None:
-        resident, mapping = largest
-        text += f"; the most, {mib(resident)}, at {mapping.start:#x} ({mapping.name})"
-        figures = {"address": mapping.start, "virtual": mapping.size, "resident": resident}
+    resident, start, end = max(pieces)
+    mapping = evidence.heap.target.mappings.find(start)
+    text = f"{what}; the most, {mib(resident)}, at {start:#x} ({mapping.name if mapping else ''})"
+    figures = {"address": start, "virtual": end - start, "resident": resident}
     return [Finding(name, size, text, advice, figures)]
 
 
-def _mappings(evidence: Evidence, owner: str) -> list[tuple[int, Mapping]]:
-    """(resident bytes, mapping) of those that are wholly of that kind: no part of them is a heap or a stack."""
+def _pieces(evidence: Evidence, owner: str) -> list[tuple[int, int, int]]:
+    """(resident bytes, start, end) of what is of that kind and no part of a heap, a stack or a loaded object."""
+    target, taken = evidence.heap.target, _taken(evidence)
+    if target.pages is None or taken is None:
+        return []
+    of_kind = [(mapping.start, mapping.end) for mapping in target.mappings if _is_of(mapping, owner)]
+    return [(target.pages.count(*piece)[0], *piece) for piece in subtract(of_kind, taken)]
+
+
+def _taken(evidence: Evidence) -> Ranges | None:
+    """What allocators, stacks and loaded objects have; None where an allocator is there and not known."""
     heap = evidence.heap
-    pages = heap.target.pages
-    taken = [(stack.start, stack.end) for stack in heap.stacks] if heap.target.refusal is None else []
-    taken += evidence.glibc.owned_ranges() if evidence.glibc else []
-    python = heap.python_or_none if heap.target.refusal is None else None
+    if heap.target.refusal is not None or evidence.glibc is None:
+        return None
+    python = heap.python_or_none
+    if python is None and has_python(heap.target):
+        return None
+    taken = [(stack.start, stack.end) for stack in heap.stacks] + evidence.glibc.owned_ranges()
+    taken += [(chunk.base, chunk.end) for chunk in heap.mapped]
     taken += python.ranges() if python else []
-    found = []
-    for mapping in heap.target.mappings:
-        if _is_of(mapping, owner) and pages is not None:
-            inside = [pair for pair in taken if pair[0] < mapping.end and mapping.start < pair[1]]
-            if not inside:
-                found.append((pages.count(mapping.start, mapping.end)[0], mapping))
-    return found
+    for loaded in heap.target.objects:
+        taken += [(mapping.start, mapping.end) for mapping in loaded.mappings] + loaded.bss
+    return sorted(taken)
 
 
 def _is_of(mapping: Mapping, owner: str) -> bool:
