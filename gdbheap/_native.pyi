@@ -249,6 +249,18 @@ class Question(Protocol):
 def trim_chunks(
     chunks: Chunks, pages: Pages | None, kept: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int, int, int, tuple[int, int, int], int]]: ...
+def pins_of_chunks(
+    chunks: Chunks,
+    pages: Pages | None,
+    kept: Sequence[tuple[int, int]],
+    trimmed: Sequence[int],
+    least: int,
+    most: int,
+) -> tuple[list[tuple[int, int, int, int, int]], tuple[int, int, int, int]]: ...
+def pins_of_arenas(
+    pools: Pools, pages: Pages | None, kept: Sequence[tuple[int, int]], least: int, most: int
+) -> tuple[list[tuple[int, int, int, int, int]], tuple[int, int, int, int]]: ...
+def held_chunks(chunks: Chunks, start: int, end: int, most: int) -> list[tuple[int, int, bool]]: ...
 def walk_chunks(
     space: Space,
     stretches: Sequence[Stretch],

@@ -15,11 +15,12 @@ from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
 from gdbheap.answers.buffers import Buffer, Buffers
 from gdbheap.answers.check import Check
 from gdbheap.answers.chunks import Chunk, Chunks
+from gdbheap.answers.findings import Finding
 from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
-from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
+from gdbheap.answers.ledger import Ledger, Line, Rss
 from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
 from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
@@ -401,7 +402,7 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
     cells = [int(cell.replace(",", "")) for cell in column(text, "resident")]
     by_name = {line.id: line.resident for line in answer.ledger}
     assert cells == [by_name[n] for n in ("file", "glibc", "glibc.used", "glibc.free")] + [answer.rss.bytes]
-    assert "\n  glibc.used" in text and "1. " in text and "do something" in text
+    assert "\n  glibc.used" in text and "1. " in text and "Do something." in text
     assert column(text, "%RSS")[-1] == "100.0"
 
 
@@ -499,6 +500,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
     values: dict[str, Any] = {
         "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
         "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
+        "--allocator": "glibc",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

@@ -74,6 +74,7 @@ class MallocState:
 class MallocPar:
     """``mp_`` as read: its address, the layout that fits and the fields used.
 
+    ``dynamic``: mmap_threshold and trim_threshold rise with each mmapped chunk that is freed; nobody has set them.
     ``torn``: its books of mmapped chunks do not agree, as while a thread changes them one after the other.
     """
 
@@ -92,6 +93,7 @@ class MallocPar:
     hp_pagesize: int
     tcache_bins: int
     tcache_count: int
+    dynamic: bool
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,7 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
 
 
 def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) -> MallocPar | None:
-    n_mmaps, n_max, max_n = struct.unpack_from("<iii", raw, offset + layout["n_mmaps"])
+    n_mmaps, n_max, max_n, no_dynamic = struct.unpack_from("<iiii", raw, offset + layout["n_mmaps"])
     if not 0 <= n_mmaps <= max_n + MOST_TORN or n_max < 0:
         return None
 
@@ -295,7 +297,7 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
     return MallocPar(
         address, layout, torn, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
         word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
-        word(layout["tcache_bins"]), word(layout["tcache_count"]),
+        word(layout["tcache_bins"]), word(layout["tcache_count"]), not no_dynamic,
     )  # fmt: skip
 
 
