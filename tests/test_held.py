@@ -11,7 +11,7 @@ from programs import ask, c_program, running
 
 def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None:
     """What the program's static data lead to is a finding of as many bytes as it touched; the rest is nobody's."""
-    with running(c_program("keeper", rng.getrandbits(30), rng.randrange(8, 60)), tmp_path) as target:
+    with running(c_program("keeper", rng.getrandbits(30), rng.randrange(20, 60)), tmp_path) as target:
         answer = ask("", str(target.pid))
         with heap_of(str(target.pid)) as heap:
             found = {held.name: held.ranges for held in heap.held}

@@ -12,9 +12,9 @@ from typing import Callable
 from gdbheap import _native
 from gdbheap.allocators.glibc_extents import MainExtents
 from gdbheap.allocators.glibc_locate import (
-    SMALL_TCACHE_BINS,
     LARGEST_FLAGS,
     LARGEST_LOCK,
+    SMALL_TCACHE_BINS,
     ArenaTest,
     MallocPar,
     MallocState,

@@ -15,6 +15,7 @@ def find(evidence: Evidence) -> list[Finding]:
     for held in evidence.heap.held:
         size = sum(pages.count(start, end)[0] for start, end in held.ranges)
         if evidence.worth(size):
-            text = f"other memory to which static data of {one_line(held.name)} lead: its own allocator or working space"
+            whose = f"static data of {one_line(held.name)} lead: its own allocator or working space"
+            text = f"other memory to which {whose}"
             found.append(Finding("other-held", size, text, "what of it is in use only this library can tell"))
     return found
