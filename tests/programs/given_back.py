@@ -1,4 +1,4 @@
-"""Leave lists that lead to blocks which are free already, as in the middle of a resize: given_back.py SEED COUNT. Wait."""
+"""Leave lists that lead to blocks which are free already, as in the middle of a resize: given_back.py SEED COUNT."""
 
 from __future__ import annotations
 
