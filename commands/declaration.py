@@ -49,6 +49,7 @@ class Options:
     svg: str | None = None
     cell: int = 0
     buffers: bool = False
+    allocator: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.partition import Sum, Sums, other_allocator, partition, total
-from gdbheap.answers.trim import trim
-from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 
 NAMES = (
@@ -73,16 +72,6 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something worth knowing, with the bytes it is about and what to do next."""
-
-    id: str
-    bytes: int
-    text: str
-    advice: str
-
-
-@dataclass(frozen=True)
 class Ledger:
     """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known."""
 
@@ -97,19 +86,12 @@ def ledger(heap: Heap, detail: bool = False) -> Ledger:
 
     ``detail``: a line for each arena's part, kind of file mapping and kind of free memory."""
     (sums,) = partition(heap)
-    sums = _renamed(heap, _settle(heap, sums), detail)
+    evidence = Evidence(heap, _settle(heap, sums))
+    sums = _renamed(heap, evidence.sums, detail)
     lines = [_line(heap, name, parent, text, sums) for name, parent, text in _names(heap, sums, detail)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
-    found = findings(lines) + _other_finding(heap, lines)
     shown = [line for line in lines if line.virtual or not line.parent]
-    return Ledger(rss, shown, found, _trimmed(heap))
-
-
-def _trimmed(heap: Heap) -> int | None:
-    try:
-        return trim(heap).predicted
-    except GdbheapError:
-        return None
+    return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None)
 
 
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, str]]:
@@ -150,28 +132,6 @@ def _line(heap: Heap, name: str, parent: str | None, text: str, sums: Sums) -> L
         return Line(name, parent, text, found.virtual, None, None, found.pages)
     huge = found.huge if pages.knows_huge else None
     return Line(name, parent, text, found.virtual, found.resident, found.swapped, found.pages, found.zero, huge)
-
-
-def findings(lines: list[Line]) -> list[Finding]:
-    """Free memory that malloc keeps resident, if it is a tenth of what it holds or more."""
-    by_id = {line.id: line for line in lines}
-    kept = (by_id["glibc.free"].resident or 0) + (by_id["glibc.top"].resident or 0)
-    whole = by_id["glibc"].resident or 0
-    if not whole or kept * 10 < whole:
-        return []
-    text = f"{100 * kept / whole:.0f} % of what glibc's malloc keeps resident are free pages"
-    advice = "heap trim says what malloc_trim(0) would give back, heap holes shows the largest holes and what pins them"
-    return [Finding("glibc-free", kept, text, advice)]
-
-
-def _other_finding(heap: Heap, lines: list[Line]) -> list[Finding]:
-    """Another allocator's memory, of which no more is known here."""
-    other = other_allocator(heap)
-    line = next((line for line in lines if line.parent == "other" and other and line.id == f"other.{other.id}"), None)
-    if other is None or line is None:
-        return []
-    text = f"{other.title}: what {other.kind.name} holds free in there is not known here"
-    return [Finding("other-allocator", line.resident or 0, text, other.kind.advice)]
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:

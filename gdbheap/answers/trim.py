@@ -73,7 +73,7 @@ class _Region:
 def trim(heap: Heap, pad: int = 0) -> Trim:
     """What ``malloc_trim(pad)`` would give back. Raises Unsupported without glibc's malloc."""
     glibc, target = heap.walked, heap.target
-    rows = [_Region(*row) for row in _native.trim_chunks(heap.chunks, target.pages, _kept(target))]
+    rows = [_Region(*row) for row in _native.trim_chunks(heap.chunks, target.pages, kept_ranges(target))]
     arenas = [
         _arena(target, glibc, index, [row for row in rows if row.arena == index], pad)
         for index in range(len(glibc.arenas))
@@ -86,7 +86,7 @@ def trim(heap: Heap, pad: int = 0) -> Trim:
     return Trim(predicted, None, arenas, pad, sum(arena.whole for arena in arenas), swapped)
 
 
-def _kept(target: Target) -> Ranges:
+def kept_ranges(target: Target) -> Ranges:
     """Ranges of which madvise() releases nothing that counts: locked memory, and huge pages, which are not in RSS."""
     huge = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.path == HUGE_PAGES]
     return joined(sorted(target.locked + huge))
@@ -113,6 +113,14 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
     unit = glibc.par.thp_pagesize or PAGE
     extra = (beyond - pad) // unit * unit if beyond > pad else 0
     return (end - extra, end) if extra and _ends_at_break(target, glibc, end) else None
+
+
+def given_tops(heap: Heap) -> list[int]:
+    """Where the regions start whose top chunk malloc_trim(0) gives back: the main arena's if its end can move."""
+    glibc = heap.walked
+    unit = glibc.par.thp_pagesize or PAGE
+    tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]
+    return [top.start for top in tops if unit == PAGE and _ends_at_break(heap.target, glibc, top.end)]
 
 
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:

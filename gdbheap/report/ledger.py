@@ -8,7 +8,8 @@ from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.ledger import Finding, Ledger, Line
+    from gdbheap.answers.findings import Finding
+    from gdbheap.answers.ledger import Ledger, Line
 
 __all__ = ["render"]
 
@@ -103,7 +104,8 @@ def _findings(findings: list[Finding], style: Style) -> str:
         return "Findings: none. Nothing here stands out as memory that could be given back."
     lines = [style.heading("Findings, largest first")]
     for number, finding in enumerate(findings, 1):
-        lines.append(f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {finding.text}")
+        text = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {finding.text}."
+        lines.append(style.filled(text))
         if finding.advice:
-            lines.append(f"   {finding.advice}")
+            lines.append(style.filled(f"   {finding.advice[0].upper()}{finding.advice[1:]}."))
     return "\n".join(lines)

@@ -96,9 +96,9 @@ def parse_status(text: bytes) -> dict[str, str]:
 def parse_rollup(text: bytes) -> Rss | None:
     """Rss, Swap and Anonymous of ``smaps_rollup``; None when they are not in it."""
     fields = parse_status(text)
-    sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous")]
+    sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous", "Pss_Anon")]
     shared = kib(fields.get("Shared_Dirty")) != 0
-    return None if sizes[0] is None else Rss(sizes[0], sizes[1], "smaps_rollup", False, sizes[2], shared)
+    return None if sizes[0] is None else Rss(sizes[0], sizes[1], "smaps_rollup", False, sizes[2], shared, sizes[3])
 
 
 def parse_flags(stat: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,8 @@ PAGE_SIZE = 4096
 @dataclass(frozen=True)
 class Thread:
     """A thread when the target stood still. ``fs_base`` is its thread pointer (where glibc keeps thread-local data),
-    ``failed`` whether it was killed by a fault of its own, or aborts."""
+    ``registers`` are the general ones as far as they are known, ``failed`` whether it was killed by a fault of its own,
+    or aborts."""
 
     tid: int
     fs_base: int
@@ -32,6 +34,7 @@ class Thread:
     pc: int
     name: str = ""
     failed: bool = False
+    registers: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class Rss:
     """Resident and swapped bytes of the whole target, None when nobody knows, and who says so.
 
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
-    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``shared``: whether other
+    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``proportional``: its
+    share of these, each page divided by the number of processes that have it (Pss_Anon). ``shared``: whether other
     processes may have some of its changed pages too, as after fork().
     """
 
@@ -59,6 +63,7 @@ class Rss:
     private: bool = False
     anonymous: int | None = None
     shared: bool = True
+    proportional: int | None = None
 
 
 @dataclass(eq=False)

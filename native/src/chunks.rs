@@ -179,6 +179,20 @@ impl Region {
         })
     }
 
+    /// Where the top chunk starts once malloc_consolidate() has merged it with what is free below it, 0 without a top. A
+    /// neighbour of the top is free without being part of it only in a fast bin.
+    pub fn top_after_consolidation(&self) -> u64 {
+        let (mut at, mut fast) = (self.stretch.top, false);
+        while let Some((start, _, state @ (State::Free | State::Fast))) = self.find(at.wrapping_sub(1)) {
+            (at, fast) = (start, fast || state == State::Fast);
+        }
+        if fast {
+            at
+        } else {
+            self.stretch.top
+        }
+    }
+
     fn size_at(&self, index: u64) -> u64 {
         self.end_of(index) - self.address(index)
     }

@@ -16,6 +16,7 @@ pub mod looks;
 pub mod marks;
 pub mod occupancy;
 pub mod pages;
+pub mod pins;
 pub mod pools;
 pub mod reach;
 pub mod scan;
@@ -67,6 +68,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instances::list_instances, module)?)?;
     module.add_function(wrap_pyfunction!(instances::asked_sizes, module)?)?;
     module.add_function(wrap_pyfunction!(trim::trim_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(pins::pins_of_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(pins::pins_of_arenas, module)?)?;
+    module.add_function(wrap_pyfunction!(pins::held_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(looks::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(bins::follow_bins, module)?)?;
@@ -78,6 +82,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan::find_list_ends, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_mmapped, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_extents, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::count_pointers, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_fenced, module)?)?;
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;

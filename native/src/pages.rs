@@ -46,13 +46,30 @@ impl Released {
 }
 
 /// `struct malloc_chunk`: glibc keeps so much of a free chunk for its header and its links.
-const CHUNK_HEAD: u64 = 48;
+pub const CHUNK_HEAD: u64 = 48;
 
 /// The whole pages of a free chunk [start, end) that hold nothing which malloc needs, as its `mtrim` cuts them.
 pub fn whole_pages(start: u64, end: u64) -> Option<(u64, u64)> {
     let first = start.checked_add(CHUNK_HEAD)?.checked_next_multiple_of(PAGE)?;
     let last = end / PAGE * PAGE;
     (first < last).then_some((first, last))
+}
+
+/// The parts of [start, end) that are in none of the ranges.
+pub fn outside(start: u64, end: u64, ranges: &[(u64, u64)], mut visit: impl FnMut(u64, u64)) {
+    let mut at = start;
+    for (from, to) in &ranges[ranges.partition_point(|range| range.1 <= start)..] {
+        if *from >= end {
+            break;
+        }
+        if at < *from {
+            visit(at, *from);
+        }
+        at = *to;
+    }
+    if at < end {
+        visit(at, end);
+    }
 }
 
 /// `struct pm_scan_arg` of `<linux/fs.h>` (Linux 6.7).

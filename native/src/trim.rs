@@ -5,7 +5,7 @@
 //! A run that touches the top chunk and holds a fast chunk becomes part of the top, of which `mtrim` gives nothing back.
 
 use crate::chunks::{Chunks, Region};
-use crate::pages::{whole_pages, Pages, Released};
+use crate::pages::{outside, whole_pages, Pages, Released};
 use pyo3::prelude::*;
 
 /// What is trimmed of one region; `top` is where its top chunk starts after consolidation, 0 without one.
@@ -21,10 +21,9 @@ type TrimmedRow = (u32, u64, u64, u64, (u64, u64, u64), u64);
 
 /// `kept`: ascending ranges whose pages the kernel does not take back.
 fn trim(region: &Region, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed {
-    let mut trimmed = Trimmed { top: region.stretch.top, ..Trimmed::default() };
-    for (start, end, fast) in region.consolidated() {
-        if fast && end == region.stretch.top {
-            trimmed.top = start;
+    let mut trimmed = Trimmed { top: region.top_after_consolidation(), ..Trimmed::default() };
+    for (start, end, _) in region.consolidated() {
+        if start == trimmed.top {
             continue;
         }
         let Some((first, last)) = whole_pages(start, end) else { continue };
@@ -35,23 +34,6 @@ fn trim(region: &Region, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed 
         });
     }
     trimmed
-}
-
-/// The parts of [start, end) that are in none of the ranges.
-fn outside(start: u64, end: u64, ranges: &[(u64, u64)], mut visit: impl FnMut(u64, u64)) {
-    let mut at = start;
-    for (from, to) in &ranges[ranges.partition_point(|range| range.1 <= start)..] {
-        if *from >= end {
-            break;
-        }
-        if at < *from {
-            visit(at, *from);
-        }
-        at = *to;
-    }
-    if at < end {
-        visit(at, end);
-    }
 }
 
 /// A row for each region. `kept`: ascending ranges whose pages the kernel does not take back (locked memory).
