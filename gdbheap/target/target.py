@@ -49,9 +49,9 @@ class Rss:
     """Resident and swapped bytes of the whole target, None when nobody knows, and who says so.
 
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
-    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``proportional``: its share
-    of these, each page divided by the number of processes that have it (Pss_Anon). ``shared``: whether other processes
-    may have some of its changed pages too, as after fork().
+    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``proportional``: its
+    share of these, each page divided by the number of processes that have it (Pss_Anon). ``shared``: whether other
+    processes may have some of its changed pages too, as after fork().
     """
 
     bytes: int | None
