@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,26 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
     assert found["figures"]["blocks"] >= len(json.loads(truth.read_text()))
     assert freed >= found["bytes"] * 0.8, (freed, found)
     assert "pymalloc-arenas" not in [row["id"] for row in after]
+
+
+def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
+    """The program frees the blocks that the advice has one look for, and trims."""
+    command = c_program("pins", rng.getrandbits(30), 2, 30_000, 12, 30_000, 0, tmp_path / "table")
+    with running(command, tmp_path, {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}) as target:
+        found = finding(ask("", str(target.pid)), "pinned-pages")
+        pins = ask("pins", str(target.pid), "--allocator=glibc")["pins"]
+        held = (tmp_path / "table").read_bytes()
+        (target.directory / "none").write_bytes(b"")
+        target.go_on(str(target.directory / "none"))
+        before = rss(target)
+        pointers = {struct.pack("<Q", member["address"]) for pin in pins for member in pin["members"]}
+        own = [held[at : at + 8] for at in range(0, len(held), 8) if held[at : at + 8] in pointers]
+        (target.directory / "told").write_bytes(b"".join(own))
+        target.go_on(str(target.directory / "told"))
+        freed = before - rss(target)
+        after = ask("", str(target.pid))["findings"]
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert "pinned-pages" not in [row["id"] for row in after]
 
 
 def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
