@@ -6,14 +6,17 @@ same constant in all of them once its address is taken out. No symbols are neede
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.target.target import Damage, Target
+from gdbheap.target.target import PAGE_SIZE, Damage, Target
 
 SEGMENT = 32 << 20
 SLICE = 64 << 10
@@ -23,7 +26,10 @@ FREE_THREADED_ENTRY, ENTRY = 96, 80
 DELAYED = 2840
 TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collector with a pre-header")
 # mi_arena_t: {int id; mi_memid_t memid; uint8_t *start @32; size_t block_count, field_count; …}.
-ARENA_START = 4
+ARENA_START = 32
+# mi_memid_t, with which a segment begins: {size_t block_index; int id; bool is_exclusive @12; …; int memkind @20}.
+MEMID = struct.Struct("<Qi8xi")
+IN_ARENA = 6
 MOST_BLOCKS = 1 << 20
 
 
@@ -33,6 +39,11 @@ class Layout:
 
     entry: int
     delayed: int = DELAYED
+
+    @property
+    def tagged(self) -> bool:
+        """Whether each heap of a thread has its tag: in free-threaded builds."""
+        return self.entry == FREE_THREADED_ENTRY
 
 
 @dataclass(frozen=True)
@@ -50,20 +61,20 @@ class Mimalloc:
     def __init__(self, target: Target, facts: Facts) -> None:
         self.target = target
         self.damage: list[Damage] = []
-        self.entry, found = self._find_segments()
+        self.layout, found = self._find_segments()
         self._report_cookies(found)
         addresses = [address for address, _cookie, _used in found]
-        self.blocks = _native.read_mimalloc(target.space, addresses, Layout(self.entry))
+        self.blocks = _native.read_mimalloc(target.space, addresses, self.layout)
         self.damage.extend(Damage(*row) for row in self.blocks.damage)
         self.segments = [Segment(*row) for row in self.blocks.segment_rows()]
         self.arenas = self._find_arenas()
         source = "their tables of slices tile them"
         facts.add("mimalloc segments", len(self.segments), source, f"one cookie in {len(found)} of them")
-        facts.add("mimalloc page entry", self.entry, source)
-        facts.add("mimalloc arenas", len(self.arenas), "blocks of 32 MiB around the segments, in the interpreter's data")
+        facts.add("mimalloc page entry", self.layout.entry, source)
+        facts.add("mimalloc arenas", len(self.arenas), "segments tell where they begin, mi_arena_t where they end")
 
-    def _find_segments(self) -> tuple[int, list[tuple[int, int, int]]]:
-        """The size of a page's entry, and (address, cookie, used pages) of each segment that holds pages."""
+    def _find_segments(self) -> tuple[Layout, list[tuple[int, int, int]]]:
+        """The layout, and (address, cookie, used pages) of each segment that holds pages."""
         ranges = [
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
@@ -72,7 +83,7 @@ class Mimalloc:
         for entry in (FREE_THREADED_ENTRY, ENTRY):
             found = [row for row in _native.find_segments(self.target.space, ranges, entry) if row[2]]
             if found:
-                return entry, found
+                return Layout(entry), found
         raise Unsupported("no segments of mimalloc: nothing at a multiple of 32 MiB is tiled by a table of slices")
 
     def _report_cookies(self, found: list[tuple[int, int, int]]) -> None:
@@ -83,36 +94,40 @@ class Mimalloc:
                 self.damage.append(Damage(address + 216, "cookie of a segment", expected, met))
 
     def _find_arenas(self) -> Ranges:
-        """[start, end) of each reserved area that segments are cut from, ascending: mi_arena_t lies in static data."""
-        found: set[tuple[int, int]] = set()
-        for loaded in self.target.objects:
+        """[start, end) of each reserved area that segments are cut from, ascending."""
+        starts = {start for segment in self.segments if (start := self._arena_of(segment)) is not None}
+        found = {start: self._arena_end(place) for start, place in self._arena_structs(starts)}
+        return sorted(found.items())
+
+    def _arena_of(self, segment: Segment) -> int | None:
+        """Where the arena begins that a segment says it was cut from."""
+        block, _number, kind = MEMID.unpack(self.target.space.read(segment.start, MEMID.size))
+        return segment.start - int(block) * SEGMENT if kind == IN_ARENA and block <= MOST_BLOCKS else None
+
+    def _arena_structs(self, starts: set[int]) -> Iterator[tuple[int, int]]:
+        """(start of the arena, address of its ``mi_arena_t``): static data has pointers to them, and each its page."""
+        mappings = self.target.mappings
+        for loaded in self.target.objects if starts else []:
             for start, end in loaded.writable_ranges():
-                found.update(self._arenas_in(start, end))
-        return sorted(found)
+                start = (start + 7) & ~7
+                raw = self.target.space.read_available(start, (end - start) & ~7)
+                for word in set(memoryview(raw[: len(raw) & ~7]).cast("Q")):
+                    if word and word % PAGE_SIZE == 0 and mappings.find(word) is not None:
+                        with suppress(Fault):
+                            arena = self.target.space.u64(word + ARENA_START)
+                            if arena in starts and self._arena_end(word):
+                                yield arena, word
 
-    def _arenas_in(self, start: int, end: int) -> list[tuple[int, int]]:
-        start = (start + 7) & ~7
-        try:
-            raw = self.target.space.read(start, (end - start) & ~7)
-        except Fault:
-            raw = self.target.space.read_available(start, (end - start) & ~7)
-        words = memoryview(raw[: len(raw) & ~7]).cast("Q")
-        places = [index for index, word in enumerate(words) if word and word % SEGMENT == 0]
-        return [
-            (words[index], words[index] + words[index + 1] * SEGMENT)
-            for index in places
-            if index >= ARENA_START and index + 2 < len(words) and self._is_arena(words[index - ARENA_START :][:7])
-        ]
-
-    def _is_arena(self, words: memoryview) -> bool:
-        number, start, count, fields = words[0] & 0xFFFFFFFF, words[ARENA_START], words[5], words[6]
-        fits = 1 <= number <= 255 and 0 < count <= MOST_BLOCKS and fields == -(-count // 64)
-        return fits and any(start <= segment.start < start + count * SEGMENT for segment in self.segments)
+    def _arena_end(self, place: int) -> int:
+        """Where the arena ends whose ``mi_arena_t`` is at ``place``; 0 if that is none. Raises Fault."""
+        start, blocks, fields = struct.unpack("<QQQ", self.target.space.read(place + ARENA_START, 24))
+        fits = 0 < blocks <= MOST_BLOCKS and fields == -(-blocks // 64)
+        return start + blocks * SEGMENT if fits else 0
 
     @property
     def is_free_threaded(self) -> bool:
         """Whether the interpreter is: then its objects have another head, and each heap of a thread a tag."""
-        return self.entry == FREE_THREADED_ENTRY
+        return self.layout.tagged
 
     def reserved(self) -> Ranges:
         """What its arenas have beside the segments, ascending."""

@@ -126,7 +126,7 @@ pub fn list_instances(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u64, u64, Vec<Instance>)> {
     let (order, top) = (Order::parse(order)?, top.unwrap_or(usize::MAX));
-    let heaps = Heaps { space, chunks: Some(chunks), pools: Some(pools), mapped: &mapped };
+    let heaps = Heaps { space, chunks: Some(chunks), pools: Some(pools), mapped: &mapped, mimalloc: layout.mimalloc() };
     let (jobs, total) = heaps.jobs();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);
@@ -254,7 +254,7 @@ pub fn asked_sizes(
     without: HashSet<u64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<(u64, u64, u64)>> {
-    let heaps = Heaps { space, chunks: None, pools: Some(pools), mapped: &[] };
+    let heaps = Heaps { space, chunks: None, pools: Some(pools), mapped: &[], mimalloc: layout.mimalloc() };
     let (jobs, total) = heaps.jobs();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);

@@ -8,6 +8,7 @@
 //! wait on their heap's `thread_delayed_free`, too; here these are free.
 
 use crate::bits::{self, Bits};
+use crate::chunks::Tally;
 use crate::space::Space;
 use crate::work::{self, Control};
 use pyo3::prelude::*;
@@ -33,6 +34,8 @@ const OBJECT_AT: u64 = 80;
 pub struct MimallocLayout {
     pub entry: u64,
     pub delayed: u64,
+    /// Whether each heap of a thread has its tag.
+    pub tagged: bool,
 }
 
 /// A page: blocks of one size in a span of slices.
@@ -83,6 +86,7 @@ pub struct Mimalloc {
     pub pages: Vec<Page>,
     used: Bits,
     numbers: u64,
+    tagged: bool,
     damage: Vec<Damage>,
     /// Pages whose lists do not fit their count.
     miscounted: Vec<Damage>,
@@ -277,7 +281,7 @@ pub fn read_mimalloc(
     damage.truncate(MOST_DAMAGE);
     miscounted.truncate(MOST_DAMAGE);
     let numbers = words.len() as u64 * 64;
-    let mut found = Mimalloc { segments, pages, used: Bits::of(words), numbers, damage, miscounted };
+    let mut found = Mimalloc { segments, pages, used: Bits::of(words), numbers, tagged: layout.tagged, damage, miscounted };
     found.take_waiting(space, &layout);
     Ok(found)
 }
@@ -333,6 +337,12 @@ impl Mimalloc {
         self.numbers
     }
 
+    /// Number, address and size of every used block.
+    pub fn used_blocks(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        let of = |page| self.used_of(page).map(move |number: u64| (page.first + number, page.block(number), page.size));
+        self.pages.iter().flat_map(of)
+    }
+
     /// Numbers of the used blocks of a page within it, ascending.
     pub fn used_of<'a>(&'a self, page: &'a Page) -> impl Iterator<Item = u64> + 'a {
         let first = (page.first / 64) as usize;
@@ -357,6 +367,22 @@ impl Mimalloc {
     pub fn holds_object(&self, address: u64, least: u64) -> bool {
         let found = self.block_at(address);
         found.is_some_and(|(_, block, size)| address - block <= OBJECT_AT && size >= least)
+    }
+
+    /// Only free-threaded builds keep objects apart from PyMem's blocks.
+    pub fn may_hold_objects(&self, page: &Page) -> bool {
+        !self.tagged || page.tag != 0
+    }
+
+    /// Bytes of the blocks that may be objects.
+    pub fn bytes_shown(&self) -> u64 {
+        self.pages.iter().filter(|page| self.may_hold_objects(page)).map(|page| page.size * page.capacity).sum()
+    }
+
+    pub fn used(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.pages.iter().for_each(|page| sum.add_many(self.count_of(page), page.size));
+        sum
     }
 
     /// Calls `visit(start, end, kind)` for the parts of a segment in order: kind used, free, `free span`, `segment
