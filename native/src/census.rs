@@ -10,7 +10,7 @@ use crate::heaps::{Heaps, Place, CHUNK_HEADER, IN_CHUNK, IN_MAPPED, IN_POOL};
 use crate::pools::{is_set, FreeBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::reach::{Lead, Owner, Reach};
 use crate::space::Space;
-use crate::types::{Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING, SMALL_COUNT};
+use crate::types::{Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING};
 use crate::window::Window;
 use crate::work::{self, Cancelled, Control};
 use pyo3::exceptions::PyMemoryError;
@@ -608,68 +608,6 @@ pub fn objects_in(
         Some((address.wrapping_add(before), kind.address, alive))
     };
     blocks.iter().map(look).collect()
-}
-
-/// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over up to `most` pools of each size class. The layout's own distances are not used.
-#[pyfunction]
-pub fn vote_distances(
-    py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: &Pools,
-    layout: TypeLayout,
-    mask: u64,
-    most: usize,
-) -> PyResult<HashMap<(u64, u64), u64>> {
-    let mut types = Types::new(space, chunks, &layout);
-    let mut votes = HashMap::new();
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.sample(most) {
-        py.check_signals()?;
-        let mut free = [0; MOST_BLOCKS / 64];
-        let got = space.fill(pool.address, &mut bytes);
-        bytes[got..].fill(0);
-        pools.free_blocks(pool, &bytes, &mut free);
-        let size = pool.block_size(pools.alignment);
-        for number in (0..pool.carved(pools.alignment)).filter(|number| !is_set(&free, *number)) {
-            let start = (HEADER + u64::from(number) * size) as usize;
-            vote_in_block(&mut types, &bytes[start..][..size.min(80) as usize], mask, &mut votes);
-        }
-    }
-    Ok(votes)
-}
-
-/// The types of the objects in up to `most` pools of each size class: `{address: tp_flags}`.
-#[pyfunction]
-pub fn sample_types(
-    py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: &Pools,
-    layout: TypeLayout,
-    most: usize,
-) -> PyResult<HashMap<u64, u64>> {
-    let mut types = Types::new(space, chunks, &layout);
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.sample(most) {
-        py.check_signals()?;
-        let got = space.fill(pool.address, &mut bytes);
-        for word in bytes[..got].chunks_exact(8) {
-            types.lookup(crate::u64_at(word, 0));
-        }
-    }
-    Ok(types.kinds.iter().map(|kind| (kind.address, kind.flags)).collect())
-}
-
-fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
-    for distance in (0..head.len().saturating_sub(15)).step_by(8) {
-        let Some(kind) = types.lookup(crate::u64_at(head, distance + 8)) else { continue };
-        // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
-        if (1..SMALL_COUNT).contains(&crate::u64_at(head, distance)) {
-            *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
-        }
-    }
 }
 
 /// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
