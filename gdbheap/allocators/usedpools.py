@@ -53,9 +53,16 @@ class ListHeads:
         return 512 // self.classes
 
     def has_pools(self, target: Target) -> bool:
-        """Whether pools are listed, each in its own class: glibc's bins look alike and fail this."""
+        """Whether pools are listed, each in its own class and of a size that occurs: glibc's bins fail this."""
         pools = self.listed(target, 4)
-        return bool(pools) and all(szidx == index for index, _pool, szidx in pools)
+        return bool(pools) and all(
+            szidx == index and self.pool_size(target, pool) in POOL_SIZES for index, pool, szidx in pools
+        )
+
+    def pool_size(self, target: Target, pool: int) -> int:
+        """``maxnextoffset`` is the last offset at which a block still fits: the pool ends one block later."""
+        szidx, _next, most = struct.unpack("<III", target.space.read(pool + 36, 12))
+        return int(most + (szidx + 1) * self.alignment)
 
     def listed(self, target: Target, most: int) -> list[tuple[int, int, int]]:
         """(class, pool, szidx) of up to ``most`` pools on each list."""
@@ -107,15 +114,10 @@ class PoolState:
         return [(pool, self.target.space.u32(pool + 32)) for _, pool, _ in listed][:SAMPLES]
 
     def _find_pool_size(self, samples: Sequence[tuple[int, int]]) -> int:
-        """``maxnextoffset`` is the last offset at which a block still fits: the pool ends one block later."""
-        sizes = {self._pool_end(pool) for pool, _ in samples}
+        sizes = {self.heads.pool_size(self.target, pool) for pool, _ in samples}
         if len(sizes) != 1 or not sizes <= set(POOL_SIZES):
             raise Unsupported(f"the pools of pymalloc disagree on their size: {sorted(sizes)}")
         return sizes.pop()
-
-    def _pool_end(self, pool: int) -> int:
-        szidx, _next, most = struct.unpack("<III", self.target.space.read(pool + 36, 12))
-        return int(most + (szidx + 1) * self.heads.alignment)
 
     def _find_table(self, samples: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """The table of arenas and the address of the pointer to it."""
