@@ -75,8 +75,15 @@ class Heap:
     @property
     def python(self) -> Pymalloc:
         """CPython's pymalloc. Raises NotAPython, or Unsupported."""
-        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts))
+        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts, self._glibc_ranges))
         return found
+
+    def _glibc_ranges(self) -> Ranges:
+        """What glibc's arenas own; nothing when there are none to be found."""
+        try:
+            return self.glibc.owned_ranges()
+        except GdbheapError:
+            return []
 
     @property
     def python_or_none(self) -> Pymalloc | None:

@@ -16,7 +16,6 @@ from programs import (
     RELEASES,
     Running,
     ask,
-    gdbheap,
     interpreter_of_release,
     release_program,
     running,
@@ -158,13 +157,3 @@ def test_debug_hooks(release: str, rng: random.Random, tmp_path: Path) -> None:
         reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
         assert "debug hooks" in {fact["fact"] for fact in ask("info", str(target.pid))["facts"]}
         check_objects(str(target.pid), reached, rng.sample(sorted(reached), min(len(reached), SAMPLE)))
-
-
-@pytest.mark.parametrize("release", HOOKED)
-def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """PYTHONMALLOC=malloc: the pools are empty, and the line that says so names what was looked for, and where."""
-    program = release_program(release, "pools", rng.getrandbits(32), 100)
-    with running(program, tmp_path, {"PYTHONMALLOC": "malloc"}) as target:
-        done = gdbheap("pools", str(target.pid))
-    assert (done.returncode, len(done.stderr.splitlines())) == (5, 1), done.stderr
-    assert "usedpools" in done.stderr and "python" in done.stderr and "PYTHONMALLOC=malloc" in done.stderr

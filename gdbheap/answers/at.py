@@ -82,7 +82,7 @@ def find_block(heap: Heap, address: int) -> Block | None:
     python = heap.python_or_none
     row = python.pools.find(heap.target.space, address) if python else None
     if python is not None and row is not None:
-        arena = next((a.index for a in python.arenas if a.address <= address < a.address + python.arena_size), None)
+        arena = next((a.number for a in python.arenas if 0 <= address - a.address < (python.arena_size or 0)), None)
         return Block(row[0], row[1], row[2], "pymalloc", arena, None)
     try:
         return _glibc_block(heap, address)

@@ -42,5 +42,5 @@ def _structures(heap: Heap) -> dict[int, str]:
     known = {tcache.address: f"thread cache of thread {tcache.tid}" for tcache in heap.glibc.tcaches}
     python = heap.python_or_none
     if python is not None:
-        known[python.table] = "pymalloc's table of arenas"
+        known.update((state.table, "pymalloc's table of arenas") for state in python.states)
     return known

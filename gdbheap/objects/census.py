@@ -127,24 +127,32 @@ class Objects:
         """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
         # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
-        votes = _native.vote_distances(self.target.space, self._chunks, self.python.pools, layout, mask, SAMPLED_POOLS)
-        hook = _winner(votes, 0, (0, HOOK))
-        head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in GC_HEADS))
-        if hook is None or head is None:
-            raise Unsupported(
-                f"the objects of Python {self.release.text} were not recognised: no distance between blocks and "
-                "objects prevails (tried the types' own flags on a sample of pools); a debug build?"
-            )
-        source = f"{sum(votes.values())} objects in a sample of pools"
-        if hook:
-            facts.add("debug hooks", f"{hook} bytes before each block", source)
-        facts.add("PyGC_Head", head - hook, source)
-        self._confirm_pre_header(votes, head, layout, facts)
-        return replace(layout, hook=hook, gc_head=head - hook, class_dealloc=self._class_dealloc(layout))
+        for where, pools in self._sampled.items():
+            votes = _native.vote_distances(self.target.space, self._chunks, pools, layout, mask, SAMPLED_POOLS)
+            hook = _winner(votes, 0, (0, HOOK))
+            head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in GC_HEADS))
+            if hook is not None and head is not None:
+                source = f"{sum(votes.values())} objects in a sample of {where}"
+                if hook:
+                    facts.add("debug hooks", f"{hook} bytes before each block", source)
+                facts.add("PyGC_Head", head - hook, source)
+                self._confirm_pre_header(votes, head, layout, facts)
+                dealloc = self._class_dealloc(layout, pools)
+                return replace(layout, hook=hook, gc_head=head - hook, class_dealloc=dealloc)
+        raise Unsupported(
+            f"the objects of Python {self.release.text} were not recognised: no distance between blocks and objects "
+            f"prevails (tried the types' own flags on a sample of {' and of '.join(self._sampled)}); a debug build?"
+        )
 
-    def _class_dealloc(self, layout: TypeLayout) -> int:
+    @property
+    def _sampled(self) -> dict[str, _native.Pools | None]:
+        """Where small objects may lie: in pools, or without them in chunks of malloc."""
+        chunks: dict[str, _native.Pools | None] = {"chunks": None}
+        return {"pools": self.python.pools, **chunks} if self.python.in_use else chunks
+
+    def _class_dealloc(self, layout: TypeLayout, pools: _native.Pools | None) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
-        sample = _native.sample_types(self.target.space, self._chunks, self.python.pools, layout, TYPES_IN_POOLS)
+        sample = _native.sample_types(self.target.space, self._chunks, pools, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
         for address in heap_types:
@@ -162,7 +170,7 @@ class Objects:
             return
         if not ballots.get(head + PRE_HEADER):
             raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
-        facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in a sample of pools")
+        facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in the same sample")
 
     def census(
         self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0

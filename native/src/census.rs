@@ -5,15 +5,14 @@
 //! looks like. What is left after it is claimed by whoever leads to it (reach.rs). The count of a block, in this order:
 //! free; claimed; live object; object on a free list; unclassified.
 
-use crate::bits;
 use crate::chunks::{Chunks, Tally, HEAD_BYTES};
 use crate::heaps::{Heaps, Place, Visitor, Walk, DOMAINS, IN_CHUNK, IN_MAPPED, IN_MIMALLOC, IN_POOL};
-use crate::mimalloc::Mimalloc;
 use crate::marks::Marks;
-use crate::pools::{BlockBits, Pools, HEADER, MOST_BLOCKS};
+use crate::mimalloc::Mimalloc;
+use crate::pools::{BlockBits, Pools};
 use crate::reach::{Lead, Owner, Reach};
 use crate::space::Space;
-use crate::types::{ByAddress, Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING, SMALL_COUNT};
+use crate::types::{ByAddress, Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING};
 use crate::work::{self, Control};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -509,67 +508,6 @@ pub fn objects_in(
         Some((address.wrapping_add(before), kind.address, alive))
     };
     blocks.iter().map(look).collect()
-}
-
-/// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over up to `most` pools of each size class. The layout's own distances are not used.
-#[pyfunction]
-pub fn vote_distances(
-    py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: &Pools,
-    layout: TypeLayout,
-    mask: u64,
-    most: usize,
-) -> PyResult<HashMap<(u64, u64), u64>> {
-    let mut types = Types::new(space, chunks, &layout);
-    let mut votes = HashMap::new();
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.sample(most) {
-        py.check_signals()?;
-        let got = space.fill(pool.address, &mut bytes);
-        bytes[got..].fill(0);
-        let size = pool.block_size(pools.alignment);
-        let used = pools.used_blocks(pool, &bytes);
-        for number in (0..MOST_BLOCKS as u64).filter(|number| bits::get(&used, *number)) {
-            let start = (HEADER + number * size) as usize;
-            vote_in_block(&mut types, &bytes[start..][..size.min(80) as usize], mask, &mut votes);
-        }
-    }
-    Ok(votes)
-}
-
-/// The types of the objects in up to `most` pools of each size class: `{address: tp_flags}`.
-#[pyfunction]
-pub fn sample_types(
-    py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: &Pools,
-    layout: TypeLayout,
-    most: usize,
-) -> PyResult<HashMap<u64, u64>> {
-    let mut types = Types::new(space, chunks, &layout);
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.sample(most) {
-        py.check_signals()?;
-        let got = space.fill(pool.address, &mut bytes);
-        for word in bytes[..got].chunks_exact(8) {
-            types.lookup(crate::u64_at(word, 0));
-        }
-    }
-    Ok(types.kinds.iter().map(|kind| (kind.address, kind.flags)).collect())
-}
-
-fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
-    for distance in (0..head.len().saturating_sub(15)).step_by(8) {
-        let Some(kind) = types.lookup(crate::u64_at(head, distance + 8)) else { continue };
-        // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
-        if (1..SMALL_COUNT).contains(&crate::u64_at(head, distance)) {
-            *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
-        }
-    }
 }
 
 /// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.

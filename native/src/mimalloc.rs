@@ -101,7 +101,13 @@ impl Page {
         let xblock = u64::from(crate::u32_at(bytes, 28));
         let size = if xblock < HUGE_BLOCK { xblock } else { end - start };
         // Small blocks do not begin where the slice does, so that not all of them fall on the same lines of the cache.
-        let offset = if size <= 64 { 3 * size } else if size <= 512 { size } else { 0 };
+        let offset = if size <= 64 {
+            3 * size
+        } else if size <= 512 {
+            size
+        } else {
+            0
+        };
         Page {
             start,
             end,
@@ -221,12 +227,15 @@ fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayo
         }
         let page = Page::parse(entry, start, start + count * SLICE, address + at);
         let fault = if index == 0 || page.size == 0 { None } else { page.fault() };
-        segment.spans.push((start, match (index, page.size, &fault) {
-            (0, ..) => Span::Info,
-            (_, 0, _) => Span::Free,
-            (.., Some(_)) => Span::Unexplained,
-            _ => Span::Page(pages.len()),
-        }));
+        segment.spans.push((
+            start,
+            match (index, page.size, &fault) {
+                (0, ..) => Span::Info,
+                (_, 0, _) => Span::Free,
+                (.., Some(_)) => Span::Unexplained,
+                _ => Span::Page(pages.len()),
+            },
+        ));
         if let Some((what, expected, found)) = fault {
             damage.push((address + at, what, expected, found));
         } else if index > 0 && page.size > 0 {
@@ -281,7 +290,8 @@ pub fn read_mimalloc(
     damage.truncate(MOST_DAMAGE);
     miscounted.truncate(MOST_DAMAGE);
     let numbers = words.len() as u64 * 64;
-    let mut found = Mimalloc { segments, pages, used: Bits::of(words), numbers, tagged: layout.tagged, damage, miscounted };
+    let mut found =
+        Mimalloc { segments, pages, used: Bits::of(words), numbers, tagged: layout.tagged, damage, miscounted };
     found.take_waiting(space, &layout);
     Ok(found)
 }
@@ -293,7 +303,8 @@ impl Mimalloc {
         for heap in heaps {
             let mut at = space.word(heap.wrapping_add(layout.delayed)).unwrap_or(0);
             for _ in 0..MOST_WAITING {
-                let Some(page) = self.page_at(at).map(|index| self.pages[index]).filter(|page| page.heap == heap) else {
+                let Some(page) = self.page_at(at).map(|index| self.pages[index]).filter(|page| page.heap == heap)
+                else {
                     break;
                 };
                 let Some(number) = page.number_at(at).filter(|number| page.block(*number) == at) else { break };
@@ -377,6 +388,15 @@ impl Mimalloc {
     /// Bytes of the blocks that may be objects.
     pub fn bytes_shown(&self) -> u64 {
         self.pages.iter().filter(|page| self.may_hold_objects(page)).map(|page| page.size * page.capacity).sum()
+    }
+
+    /// Up to `most` pages of each block size up to `largest`, spread over all, of those that may hold objects.
+    pub fn sample(&self, largest: u64, most: usize) -> Vec<&Page> {
+        let mut sizes: BTreeMap<u64, Vec<&Page>> = BTreeMap::new();
+        let wanted = |page: &&Page| page.size <= largest && self.may_hold_objects(page);
+        self.pages.iter().filter(wanted).for_each(|page| sizes.entry(page.size).or_default().push(page));
+        let step = |pages: &Vec<&Page>| pages.len().div_ceil(most.max(1)).max(1);
+        sizes.values().flat_map(|pages| pages.iter().copied().step_by(step(pages))).collect()
     }
 
     pub fn used(&self) -> Tally {
@@ -531,11 +551,15 @@ fn list_of(space: &Space, page: &Page, wanted: u64) -> Option<&'static str> {
     let mut left = page.capacity;
     for (list, name) in LISTS.iter().enumerate() {
         let mut found = false;
-        page.follow(list, |at| space.word(at).ok(), |number| {
-            found |= number == wanted;
-            left = left.saturating_sub(1);
-            !found && left > 0
-        });
+        page.follow(
+            list,
+            |at| space.word(at).ok(),
+            |number| {
+                found |= number == wanted;
+                left = left.saturating_sub(1);
+                !found && left > 0
+            },
+        );
         if found {
             return Some(name);
         }
