@@ -21,9 +21,11 @@ from gdbheap.target.ranges import subtract
 OWNERS = (
     "glibc.free",
     "pymalloc.free",
+    "mimalloc.free",
     "glibc.top",
     "glibc.overhead",
     "pymalloc.overhead",
+    "mimalloc.overhead",
     "other",
     "other.allocator",
     "shared",
@@ -32,6 +34,7 @@ OWNERS = (
     "glibc.mmapped",
     "glibc.used",
     "pymalloc.used",
+    "mimalloc.used",
     "unexplained",
 )
 RANK = {owner: rank for rank, owner in enumerate(OWNERS)}
@@ -59,6 +62,10 @@ NAMES = (
     ("pymalloc.used", "pymalloc", "blocks in use"),
     ("pymalloc.free", "pymalloc", "free blocks and pools"),
     ("pymalloc.overhead", "pymalloc", "pool headers and padding"),
+    ("mimalloc", None, "Python's mimalloc"),
+    ("mimalloc.used", "mimalloc", "blocks in use"),
+    ("mimalloc.free", "mimalloc", "free blocks, pages and segments, and address space reserved for them"),
+    ("mimalloc.overhead", "mimalloc", "segment headers and padding"),
     ("other", None, "other memory that a program or library mapped"),
     ("unexplained", None, "unexplained"),
 )
@@ -186,6 +193,9 @@ class _Layout:
         if python is not None:
             self.arenas = {start for start, _end in python.ranges()}
             self.pieces += [(start, end, "arena") for start, end in python.ranges()]
+        if heap.mimalloc is not None:
+            self.pieces += [(segment.start, segment.end, "segment") for segment in heap.mimalloc.segments]
+            self.pieces += [(start, end, "mimalloc.free") for start, end in heap.mimalloc.reserved()]
         for loaded in heap.target.objects:
             self.pieces += [(start, end, "file") for start, end in loaded.bss]
         self._add_rest()
@@ -232,6 +242,8 @@ def _sweep(heap: Heap) -> Sums:
     sweep = _native.Sweep(heap.target.pages, len(OWNERS))
     states = {state: RANK[owner] for state, owner in STATES.items()}
     parts = (RANK["pymalloc.used"], RANK["pymalloc.free"], RANK["pymalloc.overhead"])
+    names = ("mimalloc.used", "mimalloc.free", "mimalloc.overhead", "unexplained")
+    segment_parts = (RANK[names[0]], RANK[names[1]], RANK[names[2]], RANK[names[3]])
     at = 0
     for start, end, owner in layout.pieces:
         if start < at:
@@ -243,6 +255,8 @@ def _sweep(heap: Heap) -> Sums:
             at = sweep.add_chunks(heap.chunks, start, states)
         elif owner == "arena" and start in layout.arenas:
             at = sweep.add_arena(heap.target.space, heap.python.pools, start, parts)
+        elif owner == "segment" and heap.mimalloc is not None:
+            at = sweep.add_segment(heap.mimalloc.blocks, start, segment_parts)
         else:
             sweep.add(start, end, RANK.get(owner, RANK["unexplained"]))
             at = end

@@ -53,10 +53,10 @@ class Root:
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``used``: all used blocks of pymalloc and glibc's malloc; ``total`` (objects and buffers), ``free_lists``,
+    ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc; ``total`` (objects and buffers), ``free_lists``,
     ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``: objects that the
     interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``: blocks to which data
-    of others lead. ``unclassified``: used pymalloc blocks of which nothing is known. ``other_chunks``: the same of
+    of others lead. ``unclassified``: used blocks of pymalloc and of CPython's mimalloc of which nothing is known. ``other_chunks``: the same of
     glibc's chunks.
     """
 
@@ -85,9 +85,9 @@ def pyobjects(heap: Heap, pattern: str | None = None) -> PyObjects:
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
     total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers", "reached")))
-    in_pools, in_chunks, in_mapped = census.unclassified
+    in_pools, in_chunks, in_mapped, in_mimalloc = census.unclassified
     other = Tally(in_chunks[0] + in_mapped[0], in_chunks[1] + in_mapped[1])
     used = Tally(*map(sum, zip(*census.used)))
     roots = [Root(name, *row) for name, row in zip(heap.objects.roots.names[1:], census.roots[1:]) if row[0]]
     roots.sort(key=lambda root: (-root.bytes, root.name))
-    return PyObjects(types, total, used, Tally(*idle), Tally(*census.roots[0]), roots, Tally(*in_pools), other)
+    return PyObjects(types, total, used, Tally(*idle), Tally(*census.roots[0]), roots, Tally(*map(sum, zip(in_pools, in_mimalloc))), other)

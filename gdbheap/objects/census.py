@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from gdbheap import _native
 from gdbheap.allocators.glibc import MappedChunk
+from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
@@ -25,6 +26,7 @@ TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
+NO_GC_HEAD = (0,)
 # The size of the request and its domain (Objects/obmalloc.c, _PyMem_DebugRawAlloc).
 HOOK = 16
 # Without a tzinfo these are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
@@ -49,6 +51,7 @@ class TypeLayout:
     closed: tuple[str, ...] = CLOSED
     reached_role: int = REACHED
     pre_header: int = PRE_HEADER
+    mimalloc: _native.Mimalloc | None = None
     ob_type: int = cpython.OB_TYPE
     tp_name: int = cpython.TP_NAME
     tp_basicsize: int = cpython.TP_BASICSIZE
@@ -95,7 +98,8 @@ class Owner:
 
 
 class Objects:
-    """The Python objects of one target, in pymalloc's pools, glibc's ``chunks`` and its ``mapped`` chunks.
+    """The Python objects of one target, in pymalloc's pools, glibc's ``chunks`` and its ``mapped`` chunks, in mimalloc's
+    pages.
 
     Raises Unsupported when the layout cannot be proven.
     """
@@ -108,16 +112,22 @@ class Objects:
         mapped: Sequence[MappedChunk],
         roots: Roots,
         facts: Facts,
+        mimalloc: Mimalloc | None = None,
     ) -> None:
         self.target = python.target
         self.roots = roots
         self.python = python
+        self.mimalloc = mimalloc
         self.release = release
         self._chunks = chunks
         self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
-        blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), SHORTENED)
+        short = [(name, release.at(least)) for name, least in SHORTENED]
+        blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), short)
+        if mimalloc is not None:
+            blank = replace(blank, mimalloc=mimalloc.blocks)
+        blank = _with_head(blank, release)
         self.layout = self._prove(blank, facts)
         self.names = TypeNames(self.target.space, release)
         self.repr = Repr(self.target.space, release, self.names)
@@ -130,7 +140,8 @@ class Objects:
         for where, pools in self._sampled.items():
             votes = _native.vote_distances(self.target.space, self._chunks, pools, layout, mask, SAMPLED_POOLS)
             hook = _winner(votes, 0, (0, HOOK))
-            head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in GC_HEADS))
+            heads = NO_GC_HEAD if self.release.is_free_threaded else GC_HEADS
+            head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in heads))
             if hook is not None and head is not None:
                 source = f"{sum(votes.values())} objects in a sample of {where}"
                 if hook:
@@ -147,7 +158,7 @@ class Objects:
     @property
     def _sampled(self) -> dict[str, _native.Pools | None]:
         """Where small objects may lie: in pools, or without them in chunks of malloc."""
-        chunks: dict[str, _native.Pools | None] = {"chunks": None}
+        chunks: dict[str, _native.Pools | None] = {"chunks" if self.mimalloc is None else "pages of mimalloc": None}
         return {"pools": self.python.pools, **chunks} if self.python.in_use else chunks
 
     def _class_dealloc(self, layout: TypeLayout, pools: _native.Pools | None) -> int:
@@ -157,7 +168,7 @@ class Objects:
         votes: Counter[int] = Counter()
         for address in heap_types:
             with suppress(Fault):
-                votes[self.target.space.u64(address + cpython.TP_DEALLOC)] += 1
+                votes[self.target.space.u64(address + layout.tp_dealloc)] += 1
         return votes.most_common(1)[0][0] if votes else 0
 
     def _confirm_pre_header(
@@ -236,6 +247,12 @@ class Objects:
     def text(self, found: Found, limits: Limits | None = None) -> str | None:
         """A bounded repr of an object; None when no more than its type is known of it."""
         return self.repr.text(found.address, limits or Limits())
+
+
+def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
+    """The same with the fields of types and objects where this build has them."""
+    names = ("ob_type", "tp_name", "tp_basicsize", "tp_itemsize", "tp_flags", "tp_base", "tp_dealloc")
+    return replace(layout, **{name: release.at(getattr(layout, name)) for name in names})
 
 
 def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:

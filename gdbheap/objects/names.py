@@ -38,7 +38,7 @@ class TypeNames:
     def flags(self, address: int) -> int:
         """``tp_flags`` of the type at ``address``; 0 when it cannot be read."""
         try:
-            return self._space.u64(address + TP_FLAGS)
+            return self._space.u64(address + self._release.at(TP_FLAGS))
         except Fault:
             return 0
 
@@ -53,7 +53,7 @@ class TypeNames:
     def _static_name(self, address: int) -> str | None:
         """``tp_name``: dotted for types of extension modules, plain for builtins."""
         try:
-            name = self._space.cstring(self._space.u64(address + TP_NAME), LONGEST).decode("utf-8", "replace")
+            name = self._space.cstring(self._space.u64(address + self._release.at(TP_NAME)), LONGEST).decode("utf-8", "replace")
         except Fault:
             return None
         module, _dot, rest = name.partition(".")
@@ -71,7 +71,7 @@ class TypeNames:
         """``__module__`` in the type's dictionary, when it is a string."""
         try:
             found = dict_lookup(
-                self._space, self._release, self._space.u64(address + TP_DICT), "__module__", self._module_keys
+                self._space, self._release, self._space.u64(address + self._release.at(TP_DICT)), "__module__", self._module_keys
             )
         except (Fault, Unsupported):
             return None
@@ -80,7 +80,7 @@ class TypeNames:
     def _str(self, address: int) -> str | None:
         try:
             text = FLAG_UNICODE if self._release.get("unicode_state") is not None else FLAG_BYTES
-            if not self.flags(self._space.u64(address + OB_TYPE)) & text:
+            if not self.flags(self._space.u64(address + self._release.at(OB_TYPE))) & text:
                 return None
         except Fault:
             return None

@@ -96,6 +96,7 @@ def _claim(
 
 def families(release: Release) -> list[Family]:
     """What objects of this release own."""
+    at = release.at
     found = [
         Family(FLAG_LIST, [], [_claim(release["ob_item"], "items")]),
         Family(FLAG_DICT, [], _dict_claims(release)),
@@ -103,15 +104,15 @@ def families(release: Release) -> list[Family]:
         Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table")]),
         Family(FLAG_TYPE, [], _type_claims(release)),
         Family(0, ["module"], _optional(release, "md_state", "state", ALL)),
-        Family(0, ["array.array"], [_claim(24, "items")]),
+        Family(0, ["array.array"], [_claim(at(24), "items")]),
         # A deque's blocks: 64 items between two links. The last block, rightblock, has an old link.
-        Family(0, ["collections.deque"], [_claim(24, "items", follow=8 * 65, last=32)]),
-        Family(0, ["collections.OrderedDict"], [_claim(48, "nodes", follow=16), _claim(64, "table")]),
-        Family(0, ["_io.StringIO"], [_claim(16, "data")]),
-        Family(0, BUFFERED, [_claim(56, "data")]),
+        Family(0, ["collections.deque"], [_claim(at(24), "items", follow=8 * 65, last=at(32))]),
+        Family(0, ["collections.OrderedDict"], [_claim(at(48), "nodes", follow=16), _claim(at(64), "table")]),
+        Family(0, ["_io.StringIO"], [_claim(at(16), "data")]),
+        Family(0, BUFFERED, [_claim(at(56), "data")]),
         # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
-        Family(0, ["_ctypes._CData"], [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False)]),
-        Family(0, ["numpy.ndarray"], _ndarray_claims()),
+        Family(0, ["_ctypes._CData"], [_claim(at(16), "data", test=at(24), mask=ANY_WORD, value=0, equal=False)]),
+        Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
     ]
     if release.get("bytearray_data") is not None:
         # Since 3.15 a bytearray's data is a bytes object.
@@ -119,9 +120,12 @@ def families(release: Release) -> list[Family]:
     return found + _managed_values(release)
 
 
-def _ndarray_claims() -> list[Claim]:
+def _ndarray_claims(release: Release) -> list[Claim]:
     """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
-    return [_claim(16, "data", test=64, mask=OWNDATA, value=OWNDATA), _claim(32, "dimensions")]
+    return [
+        _claim(release.at(16), "data", test=release.at(64), mask=OWNDATA, value=OWNDATA),
+        _claim(release.at(32), "dimensions"),
+    ]
 
 
 def _dict_claims(release: Release) -> list[Claim]:
@@ -138,16 +142,17 @@ def _str_claims(release: Release) -> list[Claim]:
     state = release.get("unicode_state")
     if state is None:
         return [_claim(release["unicode_data"], "data")]
+    compact, ascii_only = (bit << (release.get("unicode_state_shift") or 0) for bit in (COMPACT, ASCII))
     claims = [
-        _claim(release["unicode_utf8"], "utf-8", state, COMPACT | ASCII, COMPACT | ASCII, equal=False),
-        _claim(release["unicode_data"], "data", state, COMPACT, 0),
+        _claim(release["unicode_utf8"], "utf-8", state, compact | ascii_only, compact | ascii_only, equal=False),
+        _claim(release["unicode_data"], "data", state, compact, 0),
     ]
     return claims + _optional(release, "unicode_wstr", "wide characters")
 
 
 def _type_claims(release: Release) -> list[Claim]:
     fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
-    return [_claim(176, "name")] + [claim for field, role in fields for claim in _optional(release, field, role)]
+    return [_claim(release.at(176), "name")] + [claim for field, role in fields for claim in _optional(release, field, role)]
 
 
 def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:

@@ -4,6 +4,7 @@
 //! with the highest rank (a used block keeps the whole page).
 
 use crate::chunks::{Chunks, State, STATES};
+use crate::mimalloc::Mimalloc;
 use crate::pages::{Pages, Run, PAGE, PRESENT, SWAPPED};
 use crate::pools::Pools;
 use crate::space::Space;
@@ -161,6 +162,32 @@ impl Sweep {
                 sweeper.add(from, to, owner);
             });
             arena.end
+        })
+    }
+
+    /// The parts of mimalloc's segment at `start`; owners for used, free, overhead and unexplained. Returns the end.
+    fn add_segment(
+        &mut self,
+        py: Python<'_>,
+        mimalloc: &Mimalloc,
+        start: u64,
+        owners: (u32, u32, u32, u32),
+    ) -> PyResult<u64> {
+        let (used, free, overhead) = (self.check(owners.0)?, self.check(owners.1)?, self.check(owners.2)?);
+        let unexplained = self.check(owners.3)?;
+        let place = mimalloc.segments.binary_search_by_key(&start, |segment| segment.address);
+        let segment = &mimalloc.segments[place.map_err(|_| PyValueError::new_err("no segment starts there"))?];
+        self.with(py, start, |sweeper| {
+            mimalloc.parts_of(segment, |from, to, kind| {
+                let owner = match kind {
+                    "used" => used,
+                    "free" | "free span" => free,
+                    "unexplained" => unexplained,
+                    _ => overhead,
+                };
+                sweeper.add(from, to, owner);
+            });
+            segment.end
         })
     }
 
