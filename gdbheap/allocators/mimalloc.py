@@ -129,6 +129,12 @@ class Mimalloc:
         """Whether the interpreter is: then its objects have another head, and each heap of a thread a tag."""
         return self.layout.tagged
 
+    def purpose(self, tag: int) -> str:
+        """What the heap with this tag is for; builds with the interpreter's lock have one heap."""
+        if not self.is_free_threaded:
+            return "all"
+        return TAGS[tag] if tag < len(TAGS) else f"tag {tag}"
+
     def reserved(self) -> Ranges:
         """What its arenas have beside the segments, ascending."""
         return subtract(self.arenas, [(segment.start, segment.end) for segment in self.segments])

@@ -130,13 +130,15 @@ def ledger(heap: Heap) -> Ledger:
 
 
 def _names(heap: Heap) -> list[tuple[str, str | None, str]]:
-    """``NAMES``; the other memory is told apart where an allocator is known to be in it."""
+    """``NAMES``, mimalloc's only where it is in use; the other memory is told apart where an allocator is known to be
+    in it."""
+    names = [row for row in NAMES if heap.mimalloc is not None or not row[0].startswith("mimalloc")]
     other = _other_allocator(heap)
     if other is None:
-        return list(NAMES)
-    place = [name for name, _parent, _text in NAMES].index("other") + 1
+        return names
+    place = [name for name, _parent, _text in names].index("other") + 1
     children = ((f"other.{other.id}", "other", other.title), (REST, "other", "the rest"))
-    return [*NAMES[:place], *children, *NAMES[place:]]
+    return [*names[:place], *children, *names[place:]]
 
 
 def _other_allocator(heap: Heap) -> OtherAllocator | None:

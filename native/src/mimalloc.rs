@@ -78,6 +78,8 @@ pub struct Segment {
 }
 
 type Damage = (u64, &'static str, String, String);
+/// What, expected, found; and whether a count is off by one.
+type Fault = (&'static str, String, String, bool);
 
 /// All of one mimalloc, by address.
 #[pyclass(frozen)]
@@ -88,8 +90,8 @@ pub struct Mimalloc {
     numbers: u64,
     tagged: bool,
     damage: Vec<Damage>,
-    /// Pages whose lists do not fit their count.
-    miscounted: Vec<Damage>,
+    /// Pages whose lists do not fit their count, and whether they are off by one.
+    miscounted: Vec<(Damage, bool)>,
 }
 
 const LISTS: [&str; 3] = ["free", "local_free", "xthread_free"];
@@ -163,8 +165,8 @@ impl Page {
         true
     }
 
-    /// The used blocks as bits, and what is wrong with the lists, if anything: `(what, expected, found)`.
-    fn used_bits(&self, space: &Space) -> (Vec<u64>, Option<(&'static str, String, String)>) {
+    /// The used blocks as bits, and what is wrong with the lists, if anything.
+    fn used_bits(&self, space: &Space) -> (Vec<u64>, Option<Fault>) {
         let mut used = vec![u64::MAX; self.capacity.div_ceil(64) as usize];
         bits::clear_range(&mut used, self.capacity, self.capacity.next_multiple_of(64));
         let mut bytes = Vec::new();
@@ -188,21 +190,23 @@ impl Page {
             });
             if !whole {
                 let found = format!("it leaves the page or meets itself after {count}");
-                fault = fault.or(Some(("list of free blocks of a page", format!("{name} ends with zero"), found)));
+                fault =
+                    fault.or(Some(("list of free blocks of a page", format!("{name} ends with zero"), found, false)));
             }
             waiting = count;
         }
         let left = used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() + waiting;
         if left != self.counted {
             let found = format!("{} on no list but xthread_free", left);
-            fault = fault.or(Some(("used blocks of a page", self.counted.to_string(), found)));
+            let is_one = left.abs_diff(self.counted) == 1;
+            fault = fault.or(Some(("used blocks of a page", self.counted.to_string(), found, is_one)));
         }
         (used, fault)
     }
 }
 
 /// What one worker read: for each segment its place, itself, its pages with their used blocks, and damage.
-type Read = (usize, Segment, Vec<(Page, Vec<u64>)>, Vec<Damage>, Vec<Damage>);
+type Read = (usize, Segment, Vec<(Page, Vec<u64>)>, Vec<Damage>, Vec<(Damage, bool)>);
 
 fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayout) -> Read {
     let mut bytes = vec![0; (HEAD + (ENTRIES + 1) * layout.entry) as usize];
@@ -240,7 +244,8 @@ fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayo
             damage.push((address + at, what, expected, found));
         } else if index > 0 && page.size > 0 {
             let (used, fault) = page.used_bits(space);
-            miscounted.extend(fault.map(|(what, expected, found)| (page.entry, what, expected, found)));
+            miscounted
+                .extend(fault.map(|(what, expected, found, is_one)| ((page.entry, what, expected, found), is_one)));
             pages.push((page, used));
         }
         index += count;
@@ -529,9 +534,10 @@ impl Mimalloc {
         self.damage.clone()
     }
 
-    /// Pages whose lists do not fit their count, likewise.
+    /// Pages whose lists do not fit their count, likewise; each with whether it is off by one, as a thread leaves it that
+    /// stands inside mimalloc.
     #[getter]
-    fn miscounted(&self) -> Vec<Damage> {
+    fn miscounted(&self) -> Vec<(Damage, bool)> {
         self.miscounted.clone()
     }
 
