@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from gdbheap.allocators.inside import malloc_range
 from gdbheap.answers.arenas import Arenas
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.target.target import AT_ENTRY
@@ -34,14 +35,6 @@ F_GETFD, F_SETFD = 1, 2
 SEEK_END, PROT_READ, MAP_PRIVATE = 2, 1, 2
 TEXT_LIMIT = 4 << 20
 INSTEAD = "use 'heap arenas', which asks nobody"
-MALLOC_EXPORTS = (
-    "aligned_alloc", "calloc", "cfree", "free", "mallinfo", "mallinfo2", "malloc", "malloc_info", "malloc_stats",
-    "malloc_trim", "malloc_usable_size", "mallopt", "memalign", "posix_memalign", "pvalloc", "realloc", "valloc",
-    "__default_morecore", "__libc_calloc", "__libc_free", "__libc_mallinfo", "__libc_malloc", "__libc_memalign",
-    "__libc_pvalloc", "__libc_realloc", "__libc_valloc",
-)  # fmt: skip
-MALLOC_REACH = 64 << 10
-"""malloc.o has about 20 KiB of code; what is farther from malloc() belongs to another section or object."""
 
 # struct _IO_FILE of glibc on x86_64 (libio/bits/types/struct_FILE.h; the same since 2.1).
 FILE_MAGIC, FILE_MAGIC_MASK = 0xFBAD0000, 0xFFFF0000
@@ -116,20 +109,6 @@ class Libc:
             )
         return stream
 
-    def malloc_range(self) -> tuple[int, int]:
-        """(start, end) of a superset of malloc's code.
-
-        From the end of the exported symbol below the lowest function of malloc.o to the start of the one above its
-        highest: what is static in malloc.o lies among them, because the linker keeps an object's code together."""
-        symbols = {name: place for name, place in self.loaded.symbols().items() if self.loaded.exported(name)}
-        door = self.address("malloc")
-        places = [symbols[name][0] for name in MALLOC_EXPORTS if name in symbols]
-        own = [address for address in places if abs(address - door) < MALLOC_REACH]
-        lowest, highest = min(own), max(own)
-        below = [address + size for address, size in symbols.values() if address + size <= lowest]
-        above = [address for address, _ in symbols.values() if address > highest]
-        return max(below, default=self.loaded.base), min(above, default=self.loaded.end)
-
 
 def find_libc(target: Target) -> Libc:
     """The C library that holds malloc_stats. Raises GdbheapError when no file here is the same as the process's."""
@@ -156,7 +135,10 @@ def _refuse(reason: str) -> GdbheapError:
 
 
 def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
-    start, end = libc.malloc_range()
+    place = malloc_range(libc.loaded)
+    if place is None:
+        raise GdbheapError(f"heap stats: {libc.loaded.path} has no malloc: {INSTEAD}")
+    start, end = place
     for stack in stacks:
         if any(start <= counter < end or start < counter <= end for counter in stack.counters):
             raise _refuse(f"thread {stack.name} is inside malloc")

@@ -43,6 +43,7 @@ class Options:
     type: str | None = None
     fit: int | None = None
     listing: bool = False
+    buffers: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
 from gdbheap.objects.roots import Roots
-from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
@@ -76,15 +76,16 @@ class Heap:
     @property
     def python(self) -> Pymalloc:
         """CPython's pymalloc. Raises NotAPython, or Unsupported."""
-        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts, self._glibc_ranges))
+        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts, self._outside_of_glibc))
         return found
 
-    def _glibc_ranges(self) -> Ranges:
-        """What glibc's arenas own; nothing when there are none to be found."""
+    def _outside_of_glibc(self, ranges: Ranges) -> Ranges:
+        """The parts of ``ranges`` that glibc's malloc does not own; all where there is none."""
         try:
-            return self.glibc.owned_ranges()
+            rest = subtract(ranges, self.glibc.owned_ranges())
+            return subtract(rest, self.glibc.likely_mapped(rest))
         except GdbheapError:
-            return []
+            return ranges
 
     @property
     def python_or_none(self) -> Pymalloc | None:
@@ -213,7 +214,10 @@ class Heap:
         return report
 
     def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie."""
+        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie.
+
+        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so).
+        """
         owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
         owned += [pair for loaded in self.target.objects for pair in loaded.bss]
         python = self.python_or_none
@@ -224,7 +228,7 @@ class Heap:
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
-        return subtract(candidates, sorted(owned))
+        return subtract(joined(candidates), sorted(owned))
 
     @property
     def versions(self) -> dict[str, str | None]:

@@ -170,7 +170,7 @@ def running(
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**_environment(), **(environment or {})},
+            env={**plain_environment(), **(environment or {})},
             preexec_fn=_before_exec,
         )
     target = Running(process, folder)
@@ -181,7 +181,7 @@ def running(
         target.close()
 
 
-def _environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """Return this process's environment without what changes how a target allocates."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MALLOC", "GLIBC", "LD_"))}
 
@@ -221,7 +221,7 @@ def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
 def _examine(executable: str, release: str) -> Interpreter | None:
     try:
         answer = subprocess.run(
-            [executable, "-c", _ASK], capture_output=True, text=True, env=_environment(), timeout=PATIENCE
+            [executable, "-c", _ASK], capture_output=True, text=True, env=plain_environment(), timeout=PATIENCE
         )
     except OSError:
         return None

@@ -20,7 +20,7 @@ from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
 from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
 from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
-from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow
+from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
 from gdbheap.commands.answering import About, Told, present
@@ -335,7 +335,8 @@ def test_instances_add_up(shown: int, rng: random.Random) -> None:
 def test_no_instances() -> None:
     """A sentence, and no empty table."""
     assert instances.render(Instances([], 0, 0, 0), Style()).startswith("No object is of a type")
-    empty = PyObjects([], Count(0, 0, 0), Tally(5, 500), Tally(0, 0), Tally(7, 700))
+    none = Tally(0, 0)
+    empty = PyObjects([], Count(0, 0, 0, 0), Tally(9, 900), none, none, [], Tally(5, 500), none, [])
     assert pyobjects.render(empty, Style(), 0, some=True).startswith("No type's name matches")
 
 
@@ -353,10 +354,14 @@ def test_pyobjects_add_up(shown: int, rng: random.Random) -> None:
     total = Count(*(sum(getattr(row, key) for row in rows) for key in ("count", "bytes", "buffers", "reached")))
     roots = [Root("libx.so", 3, 300)]
     beside = (Tally(5, 500), Tally(2, 200), roots, Tally(0, 0), Tally(7, 700))
-    answer = PyObjects(rows[:shown], total, Tally(99, 9900), *beside)
+    unknown = [Unknown(64, 300, "text"), Unknown(16, 100, "C++ object of class a::B")]
+    answer = PyObjects(rows[:shown], total, Tally(99, 9900), *beside, unknown)
     text = pyobjects.render(answer, EXACT, 30 - shown)
+    table, below = text.split("not known", 1)
     for title in ("count", "objects", "buffers", "together"):
-        adds_up(text, title)
+        adds_up(table, title)
+    adds_up("not known" + below, "size")
+    assert "5 more" in below and "C++ object of class a::B" in below
     assert "500 bytes in 5 objects" in text and "700 bytes in 7" in text
 
 

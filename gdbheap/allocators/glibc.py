@@ -253,11 +253,15 @@ class Glibc:
 
     def _leads_on(self, at: int, safe: bool) -> bool:
         try:
-            link = self.target.space.u64(at)
+            following = self._link(at, safe)
         except Fault:
             return False
-        following = link ^ (at >> 12) if safe else link
         return following == 0 or (following % HEADER == 0 and self.is_arena(following))
+
+    def _link(self, at: int, safe: bool) -> int:
+        """The entry that the link at ``at`` leads to. Raises Fault."""
+        link = self.target.space.u64(at)
+        return link ^ (at >> 12) if safe else link
 
     # The walk.
 
@@ -305,8 +309,11 @@ class Glibc:
                 self._report(entry, "list of a thread cache", f"{count} entries", f"a link to {at:#x}")
                 return
             yield at
-            link = self.target.space.u64(at)
-            at = link ^ (at >> 12) if self.safe_linking else link
+            try:
+                at = self._link(at, self.safe_linking)
+            except Fault as fault:
+                self._report(entry, "list of a thread cache", f"{count} entries", str(fault))
+                return
 
     def _check_caches(self, lists: list[CacheList], taken: list[tuple[int, int]]) -> None:
         """A list that leads astray, ends before its count, or goes on behind it."""
@@ -372,6 +379,11 @@ class Glibc:
                     f"found were {len(found)} of {sum(size for _, _, size in found)}"
                 )
         return self._mapped
+
+    def likely_mapped(self, ranges: Ranges) -> Ranges:
+        """What looks like mmapped chunks in ``ranges``, before it is known who else owns memory there."""
+        found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
+        return [(base, base + size) for base, _chunk, size in found]
 
     def check_mapped(self) -> None:
         """Adds to the damage what ``mp_`` counts and was not found; more than it counts may be look-alikes."""

@@ -41,10 +41,11 @@ class Pymalloc:
     """pymalloc in one target. Raises NotAPython or Unsupported at construction.
 
     ``states``: one for each interpreter that has pools of its own, the main one first; empty when pymalloc is not in
-    use, and then ``pool_size`` and ``arena_size`` are None. ``elsewhere``: memory that is surely not its own.
+    use, and then ``pool_size`` and ``arena_size`` are None. ``outside``: tells which
+    parts of some ranges malloc does not own.
     """
 
-    def __init__(self, target: Target, facts: Facts, elsewhere: Callable[[], Ranges]) -> None:
+    def __init__(self, target: Target, facts: Facts, outside: Callable[[Ranges], Ranges]) -> None:
         self.target = target
         self.facts = facts
         self.damage: list[Damage] = []
@@ -54,7 +55,7 @@ class Pymalloc:
             )
         heads = self._find_usedpools()
         self.module, self.alignment = heads.module, heads.alignment
-        self.states: list[PoolState] = self._find_states(heads, elsewhere) if heads.has_pools(target) else []
+        self.states: list[PoolState] = self._find_states(heads, outside) if heads.has_pools(target) else []
         self.arenas = [arena for state in self.states for arena in state.arenas]
         self.pool_size: int | None = None
         self.arena_size: int | None = None
@@ -96,12 +97,12 @@ class Pymalloc:
         own = b"".join((heads.address + 16 * index - 16).to_bytes(8, "little") * 2 for index in range(heads.classes))
         return words == own and heads.module in _carriers(self.target)
 
-    def _find_states(self, heads: ListHeads, elsewhere: Callable[[], Ranges]) -> list[PoolState]:
+    def _find_states(self, heads: ListHeads, outside: Callable[[Ranges], Ranges]) -> list[PoolState]:
         main = PoolState(self.target, heads, self.facts)
         if not main.is_struct:
             return [main]
         states = [main]
-        for other in self._other_heads(main, elsewhere()):
+        for other in self._other_heads(main, outside):
             try:
                 states.append(PoolState(self.target, other, Facts(), sum(state.slots for state in states)))
             except GdbheapError:
@@ -109,7 +110,7 @@ class Pymalloc:
         self.facts.add("interpreters with pools of their own", len(states), "pools whose lists end at other heads")
         return states
 
-    def _other_heads(self, main: PoolState, elsewhere: Ranges) -> list[ListHeads]:
+    def _other_heads(self, main: PoolState, outside: Callable[[Ranges], Ranges]) -> list[ListHeads]:
         """The list heads to which pools lead that are not the main interpreter's."""
         own = [pair for loaded in self.target.objects for pair in loaded.writable_ranges()]
         size = main.arena_size
@@ -119,7 +120,7 @@ class Pymalloc:
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
-        ranges = subtract(candidates, sorted(own + elsewhere))
+        ranges = outside(subtract(candidates, sorted(own)))
         found = _native.find_list_ends(self.target.space, ranges, main.pool_size, main.heads.alignment)
         heads = (ListHeads(address, main.heads.classes, main.heads.module) for address in sorted(found))
         return [other for other in heads if other.address != main.heads.address and other.has_pools(self.target)]

@@ -31,6 +31,8 @@ ROLES = (
     "nodes",
     "dimensions",
     "structure",
+    "documentation",
+    "definition",
 )
 REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
@@ -38,6 +40,8 @@ OWNDATA = 4
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 
+# What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
+DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
 # Types whose fields hold objects and plain values only, beside what the families say.
@@ -113,6 +117,8 @@ def families(release: Release) -> list[Family]:
         # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
         Family(0, ["_ctypes._CData"], [_claim(at(16), "data", test=at(24), mask=ANY_WORD, value=0, equal=False)]),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
+        Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
+        Family(0, DESCRIPTORS, [_claim(at(40 if release.major > 2 else 32), "definition", follow=CLAIM)]),
     ]
     if release.get("bytearray_data") is not None:
         # Since 3.15 a bytearray's data is a bytes object.
@@ -152,7 +158,8 @@ def _str_claims(release: Release) -> list[Claim]:
 
 def _type_claims(release: Release) -> list[Claim]:
     fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
-    return [_claim(release.at(176), "name")] + [claim for field, role in fields for claim in _optional(release, field, role)]
+    documentation = _claim(release.at(176), "documentation")
+    return [documentation] + [claim for field, role in fields for claim in _optional(release, field, role)]
 
 
 def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:

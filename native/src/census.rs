@@ -17,26 +17,26 @@ use crate::work::{self, Control};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// So much of a chunk is looked at.
 const HEAD: usize = HEAD_BYTES;
+/// So many different things a buffer can be to its owner.
+pub const MOST_ROLES: usize = 32;
+
 #[derive(Clone, Copy, Default)]
 struct Row {
     live: Tally,
     idle: Tally,
-    buffers: Tally,
-    /// Of the buffers, those that were reached by following pointers.
-    reached: Tally,
+    /// By what they are to the object.
+    buffers: [Tally; MOST_ROLES],
 }
 
 impl Row {
     fn absorb(&mut self, other: &Row) {
-        for (mine, theirs) in
-            [(&mut self.live, other.live), (&mut self.idle, other.idle), (&mut self.buffers, other.buffers)]
-        {
-            mine.count += theirs.count;
-            mine.bytes += theirs.bytes;
-        }
+        let mine = [&mut self.live, &mut self.idle].into_iter().chain(&mut self.buffers);
+        let theirs = [&other.live, &other.idle].into_iter().chain(&other.buffers);
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
     }
 }
 
@@ -69,10 +69,7 @@ impl Domains {
     fn absorb(&mut self, other: &Domains) {
         let mine = self.used.iter_mut().chain(&mut self.objects).chain(&mut self.claimed);
         let theirs = other.used.iter().chain(&other.objects).chain(&other.claimed);
-        for (mine, theirs) in mine.zip(theirs) {
-            mine.count += theirs.count;
-            mine.bytes += theirs.bytes;
-        }
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
     }
 
     /// Used blocks less those that are objects or claimed.
@@ -223,7 +220,7 @@ impl<'a> Worker<'a> {
             if !marks.claim(place) {
                 continue;
             }
-            self.rows[wanted.number as usize].buffers.add(size);
+            self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(size);
             if wanted.follow != NOTHING && wanted.last != block {
                 let (owner, end) = (Owner::Type(wanted.number), place.end(block, size));
                 let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
@@ -268,9 +265,9 @@ pub fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u
 }
 
 type Four = (u64, u64, u64, u64);
-/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers and their
-/// bytes, and of these the ones that were reached by following pointers.
-type FlatRow = (u64, u64, Four, Four);
+/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers, as
+/// `(role, count, bytes)`.
+type FlatRow = (u64, u64, Four, Vec<(u8, u64, u64)>);
 
 /// The answer of a census; sizes in bytes.
 #[pyclass(frozen, get_all)]
@@ -290,6 +287,8 @@ pub struct Census {
     unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
+    /// How long the pointers were followed that lead to the rest, in seconds.
+    following: f64,
 }
 
 /// What a census is told beside the heaps: `roots`, ranges of memory outside of them that hold pointers into them,
@@ -336,7 +335,9 @@ pub fn take_census(
     sums.tallies.used[IN_CHUNK] = chunks.map_or_else(Tally::default, Chunks::used);
     sums.tallies.used[IN_MIMALLOC] = layout.mimalloc().map_or_else(Tally::default, Mimalloc::used);
     mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
+    let walked = Instant::now();
     sums.follow(&heaps, &marks, &watched, &question);
+    let following = walked.elapsed().as_secs_f64();
     let contested = marks.contested();
     settle_contested(&heaps, &contested, &layout, &mut sums);
     let contested = contested.into_iter().map(|(_, address, _)| address).collect();
@@ -353,6 +354,7 @@ pub fn take_census(
             false => Vec::new(),
         },
         contested,
+        following,
     })
 }
 
@@ -447,13 +449,7 @@ impl Sums {
                 Owner::Root(number) => (0, number),
             };
             match reached.owner {
-                Owner::Type(number) => {
-                    self.rows[number as usize].buffers.add(reached.size);
-                    // A chain is as known as the field that leads to it.
-                    if !reached.is_linked() {
-                        self.rows[number as usize].reached.add(reached.size);
-                    }
-                }
+                Owner::Type(number) => self.rows[number as usize].buffers[usize::from(reached.role)].add(reached.size),
                 Owner::Root(number) => self.roots[number as usize].add(reached.size),
             }
             self.tallies.claimed[reached.place.domain()].add(reached.size);
@@ -465,9 +461,10 @@ impl Sums {
 }
 
 fn flat((kind, row): (&SharedKind, &Row)) -> FlatRow {
-    let Row { live, idle, buffers, reached } = row;
+    let Row { live, idle, buffers } = row;
     let own = (live.count, live.bytes, idle.count, idle.bytes);
-    (kind.address, kind.flags, own, (buffers.count, buffers.bytes, reached.count, reached.bytes))
+    let owned = buffers.iter().zip(0..).filter(|(tally, _)| tally.count > 0);
+    (kind.address, kind.flags, own, owned.map(|(tally, role)| (role, tally.count, tally.bytes)).collect())
 }
 
 /// What looked like an object but is a buffer stops being one.

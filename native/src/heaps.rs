@@ -184,7 +184,7 @@ impl<'a> Walk<'a> {
             let first = arena.first_pool + batch * in_window;
             for (place, bytes) in window.chunks(pools.pool_size as usize).enumerate() {
                 if !group[place].is_free() {
-                    show_pool(pools, pools.block_number(first + place, 0), &group[place], bytes, visitor);
+                    show_pool(pools, pools.first_block(first + place), &group[place], bytes, visitor);
                 }
             }
             control.advance(got as u64)?;

@@ -55,9 +55,18 @@ pub struct Pools {
     damage: Vec<(u64, &'static str, String, String)>,
     /// For each MiB from the first arena on: the first arena that ends behind its start.
     by_mib: Vec<u32>,
-    /// For each pool its size class plus one and, above 8 bits, `nextoffset`; 0 for a free one: what a look-up needs, in
-    /// an eighth of the memory.
-    brief: Vec<u32>,
+    brief: Vec<Brief>,
+    /// How many words of 64 bits the blocks take.
+    words: u32,
+}
+
+/// What a look-up needs of a pool, in a sixth of the memory.
+#[derive(Clone, Copy)]
+struct Brief {
+    /// Its size class plus one and, above 8 bits, `nextoffset`; 0 for a free one.
+    shape: u32,
+    /// The number of its first block, in words of 64: blocks are numbered without large gaps, as they are noted in bits.
+    first: u32,
 }
 
 const MIB: u64 = 1 << 20;
@@ -121,11 +130,17 @@ impl Pools {
     }
 
     fn index(&mut self) {
-        let brief = |pool: &Pool| match pool.is_free() {
-            true => 0,
-            false => pool.next_offset << 8 | (pool.size_class + 1),
+        let mut first = 0;
+        let brief = |pool: &Pool| {
+            let mut brief = Brief { shape: 0, first };
+            if !pool.is_free() {
+                brief.shape = pool.next_offset << 8 | (pool.size_class + 1);
+                first += pool.carved(self.alignment).div_ceil(64);
+            }
+            brief
         };
         self.brief = self.pools.iter().map(brief).collect();
+        self.words = first;
         let (Some(first), Some(last)) = (self.arenas.first(), self.arenas.last()) else { return };
         let (base, granules) = (first.address, (last.end - first.address).div_ceil(MIB));
         if granules <= MOST_MIB {
@@ -138,18 +153,18 @@ impl Pools {
     #[inline]
     pub fn block_at(&self, address: u64) -> Option<Block> {
         let ordinal = self.pool_at(address)?;
-        let brief = self.brief[ordinal];
+        let Brief { shape, first } = self.brief[ordinal];
         // Pools are aligned to their size.
         let pool = address & !(self.pool_size - 1);
         let offset = (address - pool).checked_sub(HEADER)?;
-        let size = u64::from(brief & 255) * self.alignment;
-        if brief == 0 {
+        let size = u64::from(shape & 255) * self.alignment;
+        if shape == 0 {
             return None;
         }
         // Both are small: 32-bit division is several times faster.
         let place = u64::from(offset as u32 / size as u32);
-        let number = self.block_number(ordinal, place as u32);
-        let handed_out = HEADER + (place + 1) * size <= u64::from(brief >> 8);
+        let number = u64::from(first) * 64 + place;
+        let handed_out = HEADER + (place + 1) * size <= u64::from(shape >> 8);
         handed_out.then_some(Block { number, address: pool + HEADER + place * size, size })
     }
 
@@ -163,25 +178,24 @@ impl Pools {
         classes.iter().flat_map(|pools| pools.iter().copied().step_by(step(pools))).collect()
     }
 
-    /// How many bits a number for each possible block takes.
+    /// The numbers of blocks are below this.
     pub fn block_numbers(&self) -> u64 {
-        self.pools.len() as u64 * self.blocks_per_pool()
+        u64::from(self.words) * 64
     }
 
-    fn blocks_per_pool(&self) -> u64 {
-        self.pool_size / self.alignment
-    }
-
+    /// The number of a pool's first block, a multiple of 64.
     #[inline]
-    pub fn block_number(&self, ordinal: usize, number: u32) -> u64 {
-        ordinal as u64 * self.blocks_per_pool() + u64::from(number)
+    pub fn first_block(&self, ordinal: usize) -> u64 {
+        u64::from(self.brief[ordinal].first) * 64
     }
 
+    /// The block of a number: its address and size.
     pub fn block_of_number(&self, number: u64) -> (u64, u64) {
-        let per_pool = self.blocks_per_pool();
-        let pool = &self.pools[(number / per_pool) as usize];
+        // Free pools before a pool have the same first number.
+        let ordinal = self.brief.partition_point(|brief| u64::from(brief.first) * 64 <= number) - 1;
+        let pool = &self.pools[ordinal];
         let size = pool.block_size(self.alignment);
-        (pool.address + HEADER + number % per_pool * size, size)
+        (pool.address + HEADER + (number - self.first_block(ordinal)) * size, size)
     }
 
     /// The blocks of a pool that are in use.
@@ -289,7 +303,7 @@ pub fn read_pools(
 impl Pools {
     fn empty(pool_size: u64, alignment: u64) -> Pools {
         let (pools, arenas, damage, by_mib, brief) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Pools { pools, arenas, pool_size, alignment, damage, by_mib, brief }
+        Pools { pools, arenas, pool_size, alignment, damage, by_mib, brief, words: 0 }
     }
 
     /// Adds the arenas of another part, all of which lie behind the ones here unless the target is damaged.

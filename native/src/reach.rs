@@ -78,13 +78,6 @@ pub struct Reached {
     last: u64,
 }
 
-impl Reached {
-    /// Whether it hangs in a chain of known links.
-    pub fn is_linked(&self) -> bool {
-        self.follow != ALL
-    }
-}
-
 pub struct Reach<'a> {
     heaps: Heaps<'a>,
     marks: &'a Marks<'a>,

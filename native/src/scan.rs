@@ -140,14 +140,15 @@ pub fn find_list_ends(
 
 const HEADERS_AT_ONCE: usize = 4096;
 
-/// Where `usedpools` is by the pool at `address`, if that is one in use and the last of its list.
+/// Where `usedpools` is by the pool at `address`, if that is one in use and the last of its list: what it points to is
+/// no pool. (A head that lies where one could be is one of many.)
 fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignment: u64) -> Option<u64> {
     let (used, next) = (crate::u32_at(header, 0), crate::u64_at(header, 16));
     let (class, carved, furthest) =
         (u64::from(crate::u32_at(header, 36)), crate::u32_at(header, 40), crate::u32_at(header, 44));
     let size = (class + 1) * alignment;
     let sound = used > 0 && size <= 512 && u64::from(furthest) + size == pool_size && u64::from(carved) <= pool_size;
-    if !sound || next % 8 != 0 || space.word(next.checked_add(24)?).ok()? != address {
+    if !sound || next % 8 != 0 || next % pool_size == 0 || space.word(next.checked_add(24)?).ok()? != address {
         return None;
     }
     (next + 16).checked_sub(16 * class)

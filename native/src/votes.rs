@@ -1,9 +1,10 @@
 //! Samples of used blocks, looked at before it is known what precedes an object: which distances from a block's start
 //! to an object occur, and which types.
 
+use crate::bits;
 use crate::chunks::{Chunks, State, CHUNK_HEADER};
 use crate::mimalloc::Mimalloc;
-use crate::pools::{is_set, Pools, HEADER, MOST_BLOCKS};
+use crate::pools::{Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
 use crate::types::{shared_count, TypeLayout, Types, SMALL_COUNT};
 use pyo3::prelude::*;
@@ -116,13 +117,11 @@ fn visit_pools(
     let mut bytes = vec![0; pools.pool_size as usize];
     for pool in pools.sample(most) {
         py.check_signals()?;
-        let mut free = [0; MOST_BLOCKS / 64];
         let got = space.fill(pool.address, &mut bytes);
         bytes[got..].fill(0);
-        pools.free_blocks(pool, &bytes, &mut free);
-        let size = pool.block_size(pools.alignment);
-        for number in (0..pool.carved(pools.alignment)).filter(|number| !is_set(&free, *number)) {
-            let start = (HEADER + u64::from(number) * size) as usize;
+        let (size, used) = (pool.block_size(pools.alignment), pools.used_blocks(pool, &bytes));
+        for number in (0..MOST_BLOCKS as u64).filter(|number| bits::get(&used, *number)) {
+            let start = (HEADER + number * size) as usize;
             visit(&bytes[start..][..size as usize]);
         }
     }
