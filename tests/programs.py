@@ -197,22 +197,28 @@ class Interpreter:
 
 
 KINDS = ("unstripped", "stripped")
+EXTRA = "GDBHEAP_PYTHONS"
+FREE_THREADED = ("3.13t", "3.14t")
 RELEASE = "3.11"
 RELEASES = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", RELEASE, "3.12", "3.13", "3.14", "3.15")
 _ASK = """import os, sys, sysconfig
 shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
 library = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
-print("%d.%d" % sys.version_info[:2] if "PyPy" not in sys.version else "other")
+threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
+print("%d.%d%s" % (sys.version_info[:2] + (threaded,)) if "PyPy" not in sys.version else "other")
 print(os.readlink("/proc/self/exe"))
 print(library if shared and os.path.exists(library) else os.readlink("/proc/self/exe"))"""
 
 
 @functools.cache
 def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
-    """Return each CPython of a release on the path, in /usr/bin and below ~/.pyenv, once."""
+    """Return each CPython of a release on the path, in /usr/bin, below ~/.pyenv and named by GDBHEAP_PYTHONS, once.
+
+    A free-threaded build is one of a release like 3.13t."""
     python = f"python{release}"
     names = [shutil.which(python), shutil.which("python3"), f"/usr/bin/{python}"]
     names += sorted(str(path) for path in Path.home().glob(f".pyenv/versions/*/bin/{python}"))
+    names += os.environ.get(EXTRA, "").split(os.pathsep)
     examined = (_examine(name, release) for name in names if name)
     found = {interpreter.executable: interpreter for interpreter in examined if interpreter}
     return tuple(found.values())
@@ -245,7 +251,7 @@ def interpreter_of_release(release: str) -> Interpreter:
     """Return a CPython of that release; skip the test where there is none."""
     for interpreter in interpreters(release):
         return interpreter
-    pytest.skip(f"no CPython {release} on the path, in /usr/bin or below ~/.pyenv")
+    pytest.skip(f"no CPython {release} on the path, in /usr/bin, below ~/.pyenv or in {EXTRA}")
 
 
 @functools.cache
