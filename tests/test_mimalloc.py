@@ -116,6 +116,20 @@ def test_every_reachable_object(
 
 
 @every_build
+def test_exactly_the_new_objects(
+    release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path
+) -> None:
+    """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
+    arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
+    with running(release_program(release, "population", *arguments), tmp_path, environment) as target:
+        before = census(str(target.pid))
+        target.go_on()
+        after = census(str(target.pid))
+        expected = truth(target, tmp_path / "truth")
+    check(difference(before, after), expected)
+
+
+@every_build
 def test_books(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
     """Objects, buffers and the rest add up to the used blocks; hardly any is unclassified."""
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
