@@ -1,4 +1,5 @@
-"""CPython's mimalloc: free-threaded builds, and ``PYTHONMALLOC=mimalloc``, against what the interpreter says of itself."""
+"""CPython's mimalloc, in free-threaded builds and with ``PYTHONMALLOC=mimalloc``, against what the interpreter says of
+itself."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 import kernel
 import pytest
-from programs import FORMS, FREE_THREADED, KERNEL_CORE, ask, release_program, running, stripped_library
+from programs import FREE_THREADED, KERNEL_CORE, ask, release_program, running, stripped_library
 from programs import interpreter_of_release as interpreter_of
 from test_oracle_pyobjects import Heaps, census, check, closure, difference, truth
 from test_oracle_versions import check_objects

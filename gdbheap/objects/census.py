@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.glibc import MappedChunk
@@ -14,6 +14,7 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
+from gdbheap.objects.lost_names import find_module_type, lost_names
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
 from gdbheap.objects.repr import Limits, Repr
@@ -52,6 +53,7 @@ class TypeLayout:
     reached_role: int = REACHED
     pre_header: int = PRE_HEADER
     mimalloc: _native.Mimalloc | None = None
+    names: list[tuple[int, str]] = field(default_factory=list)
     ob_type: int = cpython.OB_TYPE
     tp_name: int = cpython.TP_NAME
     tp_basicsize: int = cpython.TP_BASICSIZE
@@ -129,7 +131,10 @@ class Objects:
             blank = replace(blank, mimalloc=mimalloc.blocks)
         blank = _with_head(blank, release)
         self.layout = self._prove(blank, facts)
-        self.names = TypeNames(self.target.space, release)
+        lost = self._lost_names(facts)
+        if lost:
+            self.layout = replace(self.layout, names=list(lost.items()))
+        self.names = TypeNames(self.target.space, release, lost)
         self.repr = Repr(self.target.space, release, self.names)
         self._owners: dict[int, Owner | None] = {}
 
@@ -170,6 +175,22 @@ class Objects:
             with suppress(Fault):
                 votes[self.target.space.u64(address + layout.tp_dealloc)] += 1
         return votes.most_common(1)[0][0] if votes else 0
+
+    def _lost_names(self, facts: Facts) -> dict[int, str]:
+        """Names of static types whose own are in no file at hand: what modules call them; none where none is lost."""
+        space, layout = self.target.space, self.layout
+        if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
+            return {}
+        types = _native.sample_types(space, self._chunks, self.python.pools, layout, SAMPLED_POOLS)
+        nameless = {address for address in types if not _is_readable(space, self.release, address)}
+        module = find_module_type(space, self.release, nameless)
+        if module is None:
+            return {}
+        found = self.instances({module: 0}, set(), "address", None)[3]
+        names = lost_names(space, self.release, [row[0] for row in found], layout.data)
+        lost = {address: name for address, name in names.items() if not _is_readable(space, self.release, address)}
+        facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
+        return {module: "module", **lost}
 
     def _confirm_pre_header(
         self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
@@ -253,6 +274,14 @@ def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
     """The same with the fields of types and objects where this build has them."""
     names = ("ob_type", "tp_name", "tp_basicsize", "tp_itemsize", "tp_flags", "tp_base", "tp_dealloc")
     return replace(layout, **{name: release.at(getattr(layout, name)) for name in names})
+
+
+def _is_readable(space: _native.Space, release: cpython.Release, address: int) -> bool:
+    """Whether a type's name is in memory, or in a file at hand."""
+    try:
+        return bool(space.cstring(space.u64(address + release.at(cpython.TP_NAME)), 1))
+    except Fault:
+        return False
 
 
 def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:

@@ -355,7 +355,9 @@ class _Text:
         fields = self.target.fields(kind)
         count = self.memory.u64(address + self.release.at(OB_SIZE))
         items = self.release["tuple_items"]
-        if fields is None or self.memory.u64(fields + self.release.at(OB_SIZE)) != count or self.depth > self.limits.depth:
+        if fields is None or self.depth > self.limits.depth:
+            return None
+        if self.memory.u64(fields + self.release.at(OB_SIZE)) != count:
             return None
         names = [read_str(self.memory, self.release, name) for name in self._pointers(fields + items, count)]
         values = self._pointers(address + items, count)

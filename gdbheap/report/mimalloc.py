@@ -66,7 +66,7 @@ def _sentence(whole: Pools, use: MimallocUse, style: Style) -> str:
     free = sum(row.size * row.free for row in whole.classes)
     segments = "1 segment" if use.segments == 1 else f"{use.segments:,} segments"
     return (
-        f"Python's blocks are mimalloc's here, not pymalloc's. It holds {segments}: {style.bytes(used)} in used blocks, "
-        f"{style.bytes(free)} in free blocks of pages, {style.bytes(use.free_spans)} in spans without a page; "
+        f"Python's blocks are mimalloc's here, not pymalloc's. It holds {segments}: {style.bytes(used)} in used "
+        f"blocks, {style.bytes(free)} in free blocks of pages, {style.bytes(use.free_spans)} in spans without a page; "
         f"{style.bytes(use.reserved)} of address space are reserved beside them."
     )
