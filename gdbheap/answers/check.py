@@ -17,7 +17,8 @@ UNEXPLAINED = _native.STATES.index("unexplained")
 class Check:
     """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's.
 
-    ``pages``: those of CPython's mimalloc. ``unexplained``: bytes of arenas between a damaged chunk and the next one that the walk could go on from.
+    ``pages``: those of CPython's mimalloc. ``unexplained``: bytes of arenas between a damaged chunk and the next one
+    that the walk could go on from.
     """
 
     ok: bool

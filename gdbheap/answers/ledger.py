@@ -132,7 +132,8 @@ def ledger(heap: Heap) -> Ledger:
 def _names(heap: Heap) -> list[tuple[str, str | None, str]]:
     """``NAMES``, mimalloc's only where it is in use; the other memory is told apart where an allocator is known to be
     in it."""
-    names = [row for row in NAMES if heap.mimalloc is not None or not row[0].startswith("mimalloc")]
+    absent = "mimalloc" if heap.mimalloc is None else " "
+    names: list[tuple[str, str | None, str]] = [row for row in NAMES if not row[0].startswith(absent)]
     other = _other_allocator(heap)
     if other is None:
         return names

@@ -100,8 +100,8 @@ class Owner:
 
 
 class Objects:
-    """The Python objects of one target, in pymalloc's pools, glibc's ``chunks`` and its ``mapped`` chunks, in mimalloc's
-    pages.
+    """The Python objects of one target, in pymalloc's pools, mimalloc's pages, glibc's ``chunks`` and its ``mapped``
+    chunks.
 
     Raises Unsupported when the layout cannot be proven.
     """
@@ -272,8 +272,16 @@ class Objects:
 
 def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
     """The same with the fields of types and objects where this build has them."""
-    names = ("ob_type", "tp_name", "tp_basicsize", "tp_itemsize", "tp_flags", "tp_base", "tp_dealloc")
-    return replace(layout, **{name: release.at(getattr(layout, name)) for name in names})
+    return replace(
+        layout,
+        ob_type=release.at(layout.ob_type),
+        tp_name=release.at(layout.tp_name),
+        tp_basicsize=release.at(layout.tp_basicsize),
+        tp_itemsize=release.at(layout.tp_itemsize),
+        tp_flags=release.at(layout.tp_flags),
+        tp_base=release.at(layout.tp_base),
+        tp_dealloc=release.at(layout.tp_dealloc),
+    )
 
 
 def _is_readable(space: _native.Space, release: cpython.Release, address: int) -> bool:

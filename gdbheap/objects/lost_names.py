@@ -126,7 +126,9 @@ def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator
     file = read_name(space, release, words["__file__"], MOST_PATH) if "__file__" in words else None
     in_c = name != "__main__" and not (file or "").endswith((".py", ".pyc"))
     for key, value in entries:
-        if name and key and holds(data, value) and space.u64(space.u64(value + release.at(OB_TYPE)) + release.at(TP_FLAGS)) & FLAG_TYPE:
+        if not name or not key or not holds(data, value):
+            continue
+        if space.u64(space.u64(value + release.at(OB_TYPE)) + release.at(TP_FLAGS)) & FLAG_TYPE:
             yield value, Place(name, key, in_c)
 
 

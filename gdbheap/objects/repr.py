@@ -175,7 +175,8 @@ class Repr:
         for _ in range(MOST_BASES):
             if not address or not self.names.flags(address) & FLAG_HEAP_TYPE:
                 break
-            found = dict_lookup(self.space, self.release, self.space.u64(address + self.release.at(TP_DICT)), "_fields", self.keys)
+            held = self.space.u64(address + self.release.at(TP_DICT))
+            found = dict_lookup(self.space, self.release, held, "_fields", self.keys)
             if found is not None:
                 return found
             address = self.space.u64(address + self.release.at(TP_BASE))

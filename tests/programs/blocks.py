@@ -1,7 +1,8 @@
-"""Fill and empty mimalloc's pages at random, write down sys.getallocatedblocks(), pause: blocks.py SEED OBJECTS THREADS TRUTH.
+"""Fill and empty mimalloc's pages at random, note the blocks, pause: blocks.py SEED OBJECTS THREADS TRUTH.
 
 THREADS further threads allocate too, free what others allocated, and end with some of theirs still held: their pages
-are abandoned. TRUTH is a file of eight bytes that is mapped, so that nothing is allocated between the count and the pause.
+are abandoned. sys.getallocatedblocks() goes to TRUTH, a file of eight bytes that is mapped, so that nothing is
+allocated between the count and the pause.
 """
 
 import gc
