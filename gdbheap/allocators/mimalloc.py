@@ -19,7 +19,8 @@ from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import PAGE_SIZE, Damage, Target
 
 SEGMENT = 32 << 20
-SLICE = 64 << 10
+# Of mi_segment_t.
+COOKIE = 216
 # sizeof(mi_page_t): free-threaded builds have a list of pages to be freed later in it.
 FREE_THREADED_ENTRY, ENTRY = 96, 80
 # thread_delayed_free in mi_heap_t, the same in 3.13 to 3.15.
@@ -61,37 +62,39 @@ class Mimalloc:
     def __init__(self, target: Target, facts: Facts) -> None:
         self.target = target
         self.damage: list[Damage] = []
+        self.cookie = 0
         self.layout, found = self._find_segments()
         self._report_cookies(found)
-        addresses = [address for address, _cookie, _used in found]
-        self.blocks = _native.read_mimalloc(target.space, addresses, self.layout)
+        self.blocks = _native.read_mimalloc(target.space, list(found), self.layout)
         self.damage.extend(Damage(*row) for row in self.blocks.damage)
         self.segments = [Segment(*row) for row in self.blocks.segment_rows()]
         self.arenas = self._find_arenas()
         source = "their tables of slices tile them"
-        facts.add("mimalloc segments", len(self.segments), source, f"one cookie in {len(found)} of them")
+        facts.add("mimalloc segments", len(self.segments), source, f"one cookie in {Counter(found.values())[self.cookie]} of them")
         facts.add("mimalloc page entry", self.layout.entry, source)
         facts.add("mimalloc arenas", len(self.arenas), "segments tell where they begin, mi_arena_t where they end")
 
-    def _find_segments(self) -> tuple[Layout, list[tuple[int, int, int]]]:
-        """The layout, and (address, cookie, used pages) of each segment that holds pages."""
+    def _find_segments(self) -> tuple[Layout, dict[int, int]]:
+        """The layout, and the cookie of each segment that holds pages, by address."""
         ranges = [
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
         for entry in (FREE_THREADED_ENTRY, ENTRY):
-            found = [row for row in _native.find_segments(self.target.space, ranges, entry) if row[2]]
-            if found:
-                return Layout(entry), found
+            rows = [row for row in _native.find_segments(self.target.space, ranges, entry) if row[2]]
+            cookies = Counter(cookie for _address, cookie, _used, tiles in rows if tiles)
+            if cookies:
+                self.cookie = cookies.most_common(1)[0][0]
+                # Where the cookie is right and the table is not, the table is damaged.
+                return Layout(entry), {row[0]: row[1] for row in rows if row[3] or row[1] == self.cookie}
         raise Unsupported("no segments of mimalloc: nothing at a multiple of 32 MiB is tiled by a table of slices")
 
-    def _report_cookies(self, found: list[tuple[int, int, int]]) -> None:
-        common = Counter(cookie for _address, cookie, _used in found).most_common(1)[0][0]
-        for address, cookie, _used in found:
-            if cookie != common:
-                expected, met = f"{common ^ address:#x}", f"{cookie ^ address:#x}"
-                self.damage.append(Damage(address + 216, "cookie of a segment", expected, met))
+    def _report_cookies(self, found: dict[int, int]) -> None:
+        for address, cookie in found.items():
+            if cookie != self.cookie:
+                expected, met = f"{self.cookie ^ address:#x}", f"{cookie ^ address:#x}"
+                self.damage.append(Damage(address + COOKIE, "cookie of a segment", expected, met))
 
     def _find_arenas(self) -> Ranges:
         """[start, end) of each reserved area that segments are cut from, ascending."""

@@ -24,7 +24,7 @@ const MOST_INFO_SLICES: u64 = 8;
 const MOST_SEGMENT_SLICES: u64 = 1 << 26;
 const HUGE_BLOCK: u64 = 1 << 31;
 const MOST_DAMAGE: usize = 1000;
-const MOST_WAITING: usize = 1 << 20;
+const MOST_WAITING: usize = 1 << 16;
 /// A list is followed in a copy of the page if that is worth it: blocks of at most this size.
 const MOST_BULK: u64 = 1024;
 const OBJECT_AT: u64 = 80;
@@ -302,24 +302,36 @@ pub fn read_mimalloc(
 }
 
 impl Mimalloc {
-    /// Blocks that other threads freed in full pages wait on the owning heap's list.
+    /// Blocks that other threads freed in full pages wait on the owning heap's list. Where a link leads to no block of
+    /// the heap's pages the next one is still looked at, as long as it is in a segment: a page may be damaged.
     fn take_waiting(&mut self, space: &Space, layout: &MimallocLayout) {
         let heaps: BTreeSet<u64> = self.pages.iter().map(|page| page.heap).filter(|heap| *heap != 0).collect();
         for heap in heaps {
-            let mut at = space.word(heap.wrapping_add(layout.delayed)).unwrap_or(0);
+            let list = heap.wrapping_add(layout.delayed);
+            let mut at = space.word(list).unwrap_or(0);
+            let mut whole = true;
             for _ in 0..MOST_WAITING {
-                let Some(page) = self.page_at(at).map(|index| self.pages[index]).filter(|page| page.heap == heap)
-                else {
-                    break;
-                };
-                let Some(number) = page.number_at(at).filter(|number| page.block(*number) == at) else { break };
-                if !self.used.get(page.first + number) {
+                if self.segment_at(at).is_none() {
                     break;
                 }
-                self.used.clear(page.first + number);
+                match self.waiting_block(heap, at) {
+                    Some(number) => self.used.clear(number),
+                    None => whole = false,
+                }
                 at = space.word(at).unwrap_or(0);
             }
+            if !whole {
+                let found = "a link to what is none".into();
+                self.damage.push((list, "thread_delayed_free of a heap", "used blocks of its pages".into(), found));
+            }
         }
+    }
+
+    /// The number of the used block at `address` in a page of `heap`.
+    fn waiting_block(&self, heap: u64, address: u64) -> Option<u64> {
+        let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| page.heap == heap)?;
+        let number = page.number_at(address).filter(|number| page.block(*number) == address)?;
+        Some(page.first + number).filter(|number| self.used.get(*number))
     }
 
     fn segment_at(&self, address: u64) -> Option<&Segment> {
@@ -611,29 +623,31 @@ impl Header {
     }
 }
 
-/// Segments whose slices tile them by entries of `entry` bytes, in memory [start, end) of `ranges`: `(address, cookie ^
-/// address, used pages)`. One that was given back keeps its header for a while, and has no used pages.
+/// What looks like a segment's header at a multiple of 32 MiB in `ranges`: `(address, cookie ^ address, used pages, whether
+/// its slices tile it by entries of `entry` bytes)`. One that was given back keeps its header for a while, and has no used
+/// pages.
 #[pyfunction]
 pub fn find_segments(
     py: Python<'_>,
     space: &Space,
     ranges: Vec<(u64, u64)>,
     entry: u64,
-) -> PyResult<Vec<(u64, u64, u64)>> {
+) -> PyResult<Vec<(u64, u64, u64, bool)>> {
     let (mut found, mut at) = (Vec::new(), 0);
     for (start, end) in ranges {
         let mut address = start.max(at).next_multiple_of(ALIGNMENT);
         while address < end {
             py.check_signals()?;
-            let header = Header::read(space, address).filter(|header| header.tiles(space, address, entry));
-            let size = header.as_ref().filter(|header| header.used > 0).map_or(0, |header| header.slices * SLICE);
-            found.extend(header.map(|header| (address, header.cookie, header.used)));
-            let Some(next) = address.checked_add(size.max(1)).and_then(|end| end.checked_next_multiple_of(ALIGNMENT))
-            else {
-                break;
-            };
-            address = next;
-            at = next;
+            let mut size = 1;
+            if let Some(header) = Header::read(space, address) {
+                let tiles = header.tiles(space, address, entry);
+                found.push((address, header.cookie, header.used, tiles));
+                // Nothing begins inside of a segment that is larger.
+                size = if tiles && header.used > 0 { header.slices * SLICE } else { 1 };
+            }
+            let next = address.checked_add(size).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+            let Some(next) = next else { break };
+            (address, at) = (next, next);
         }
     }
     Ok(found)
