@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbheap.commands import arenas, at, check, chunks, heap, holes, info, pools, pyobjects, sizes, stats
+from gdbheap.commands import (
+    arenas,
+    at,
+    check,
+    chunks,
+    heap,
+    heap_map,
+    holes,
+    info,
+    pins,
+    pools,
+    pyobjects,
+    sizes,
+    stats,
+    trim,
+)
 from gdbheap.commands.declaration import Command
 
 __all__ = ["COMMANDS", "HEAP"]
@@ -16,10 +31,13 @@ _NOUNS: tuple[Command[Any], ...] = (
     arenas.COMMAND,
     stats.COMMAND,
     holes.COMMAND,
+    pins.COMMAND,
     sizes.COMMAND,
     chunks.COMMAND,
     pools.COMMAND,
     pyobjects.COMMAND,
+    trim.COMMAND,
+    heap_map.COMMAND,
     at.COMMAND,
     check.COMMAND,
     info.COMMAND,

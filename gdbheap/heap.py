@@ -10,6 +10,7 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
+from gdbheap.allocators.held import Held, find_held
 from gdbheap.allocators.inside import Changes
 from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.other import OtherAllocator, find_other
@@ -80,7 +81,8 @@ class Heap:
         return found
 
     def _outside_of_glibc(self, ranges: Ranges) -> Ranges:
-        """The parts of ``ranges`` that glibc's malloc does not own; all where there is none."""
+        """The parts of ``ranges`` that are no stack and that glibc's malloc, if there is one, does not own."""
+        ranges = subtract(ranges, [(stack.start, stack.end) for stack in self.stacks])
         try:
             rest = subtract(ranges, self.glibc.owned_ranges())
             return subtract(rest, self.glibc.likely_mapped(rest))
@@ -185,6 +187,12 @@ class Heap:
         return found
 
     def _make_objects(self) -> Objects:
+        other = self.other_allocator
+        if other is not None and not self.python.in_use and self.glibc.idle:
+            raise Unsupported(
+                f"Python's objects lie in blocks of {other.kind.name}, which are not walked: pymalloc is not in use "
+                f"and malloc is {other.kind.name}'s ({one_line(other.path)}, {other.evidence})"
+            )
         roots = Roots(self.target, self.python.module, self.stacks)
         return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts, self.mimalloc)
 
@@ -229,6 +237,22 @@ class Heap:
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
         return subtract(joined(candidates), sorted(owned))
+
+    @property
+    def held(self) -> list[Held]:
+        """Memory that is no heap, by the library whose static data lead there; none where another allocator is known,
+        or glibc's is not."""
+        found: list[Held] = self._part("held", self._find_held)
+        return found
+
+    def _find_held(self) -> list[Held]:
+        try:
+            chunks = [(chunk.base, chunk.end) for chunk in self.mapped]
+        except GdbheapError:
+            return []
+        if self.other_allocator is not None:
+            return []
+        return find_held(self.target, subtract(self.unowned_ranges(), sorted(chunks)))
 
     @property
     def versions(self) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
-"""How much of the memory of real programs has a name: programs that nobody wrote for these tests, stopped at any moment.
+"""How much of the memory of real programs has a name: other people's packages and tests, stopped at any moment.
 
-``make named`` installs the packages that they are made of (scripts/packages.sh many) and runs this: each program several
-times, each time stopped at random moments. ``--write`` puts the table into docs/naming.md, else it is printed.
+``make named`` installs the packages that they are made of (scripts/packages.sh many) and runs this: each program is
+stopped at several random moments. ``--write`` puts the table into docs/naming.md, else it is printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pytest
 from conftest import ROOT, SEED
 from installed import python_with
 from library import heap_of
-from programs import PATIENCE, SOURCES, interpreter_of_release, plain_environment
+from programs import PATIENCE, RELEASES, SOURCES, interpreters, plain_environment
 from tabulate import tabulate
 
 from gdbheap.answers.pools import pools
@@ -36,6 +36,7 @@ HEADERS = (
     "program", "stops", "used", "objects", "buffers by fields", "reached from objects", "interpreter",
     "libraries and threads", "no name", "blocks without a class",
 )  # fmt: skip
+NEWER = RELEASES[RELEASES.index("3.9") :]
 JOBS = {
     "frames": ("numpy", "pandas"),
     "columns": ("pandas", "pyarrow"),
@@ -100,7 +101,7 @@ def shares(heap: Heap) -> Shares:
         unclassified=answer.unclassified.count,
     )
     parts = (found.objects, found.fields, found.reached, found.interpreter, found.roots, found.unknown)
-    assert sum(parts) == found.used, "the parts do not add up to the used bytes"
+    assert sum(parts) == found.used, f"the parts differ by {sum(parts) - found.used:,} bytes: {found}"
     assert unknown_bytes(answer) <= found.unknown
     return found
 
@@ -124,8 +125,7 @@ def workloads() -> list[Workload]:
     found.append(Workload("all of that, in threads of one process", job(*JOBS)))
     found += [Workload(f"{name}'s own tests", suite(name)) for name in SUITES]
     found.append(Workload("mypy", mypy))
-    releases = ("3.9", "3.10", "3.11", "3.12", "3.13")
-    return found + [Workload(f"CPython {release}'s own tests", standard(release)) for release in releases]
+    return found + [Workload(f"CPython {release}'s own tests", standard(release)) for release in NEWER]
 
 
 def job(*names: str) -> Callable[[random.Random], list[str]]:
@@ -158,12 +158,12 @@ def standard(release: str) -> Callable[[random.Random], list[str]]:
     """Return the same for the interpreter's own tests, where its installation has them."""
 
     def command(rng: random.Random) -> list[str]:
-        python = interpreter_of_release(release).executable
-        if subprocess.run([python, "-c", "import test.test_json"], capture_output=True).returncode:
-            pytest.skip(f"{python} has no tests of its own")
         names = STANDARD.split()
         rng.shuffle(names)
-        return [python, str(SOURCES / "forever.py"), "unittest", "-q", *names]
+        for python in (found.executable for found in interpreters(release)):
+            if not subprocess.run([python, "-c", "import test.test_json"], capture_output=True).returncode:
+                return [python, str(SOURCES / "forever.py"), "unittest", "-q", *names]
+        pytest.skip(f"no CPython {release} with tests of its own on the path, in /usr/bin or below ~/.pyenv")
 
     return command
 

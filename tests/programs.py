@@ -35,7 +35,7 @@ RESTING = ("34 ", "0 0x0 ")
 PATIENCE = 120
 _programs: dict[str, str] = {}
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-programs-")
-# A root folder whose interpreters are tried, in the place of this system's; and the release that most tests try.
+# A root folder whose interpreters are tried, in the place of this system's. GDBHEAP_RELEASE is the one that is tried.
 ROOT_FOLDER = os.environ.get("GDBHEAP_ROOT", "")
 # In mounts of its own, which end with the program: the folders that it names are the same inside and outside.
 _ENTER = """root=$1 sources=$2 temporary=$3
@@ -181,7 +181,7 @@ def running(
     folder = Path(tempfile.mkdtemp(dir=directory))
     if root is not None:
         command = ["chroot", str(root), "env", "-C", f"/{folder.relative_to(root)}", *command]
-    program, command = command[0], _entered(command)
+    program, command = command[0], entered(command)
     with (folder / "stderr").open("wb") as errors:
         process = subprocess.Popen(
             command,
@@ -209,7 +209,7 @@ def _is_inside(program: str) -> bool:
     return bool(ROOT_FOLDER) and program.startswith(ROOT_FOLDER)
 
 
-def _entered(command: list[str]) -> list[str]:
+def entered(command: list[str]) -> list[str]:
     """Return a command, of a program in ROOT_FOLDER one that runs it in there; the process is the same."""
     if not _is_inside(command[0]):
         return command
@@ -235,8 +235,18 @@ class Interpreter:
 KINDS = ("unstripped", "stripped")
 EXTRA = "GDBHEAP_PYTHONS"
 FREE_THREADED = ("3.13t", "3.14t")
-RELEASE = os.environ.get("GDBHEAP_RELEASE", "3.11")
-RELEASES = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+# The release that every test tries, also those that try one only.
+ONLY = os.environ.get("GDBHEAP_RELEASE", "")
+RELEASE = ONLY or "3.11"
+ALL_RELEASES = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+RELEASES = (ONLY,) if ONLY else ALL_RELEASES
+
+
+def since(first: str) -> list[str]:
+    """Return those RELEASES that are this one or later."""
+    return [release for release in RELEASES if ALL_RELEASES.index(release) >= ALL_RELEASES.index(first)]
+
+
 _ASK = """import os, sys, sysconfig
 # Debian's has its code in itself, also where its library is installed.
 shared = "/libpython" in open("/proc/self/maps").read()
@@ -250,22 +260,26 @@ print(library if shared and os.path.exists(library) else os.readlink("/proc/self
 @functools.cache
 def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
     """Return each CPython of a release on the path, in /usr/bin, below ~/.pyenv and named by GDBHEAP_PYTHONS, once; or
-    that of ROOT_FOLDER. A free-threaded build is one of a release like 3.13t."""
-    python = f"python{release}"
+    that of ROOT_FOLDER.
+
+    A debug build is "3.11-dbg", as Debian names it, a free-threaded one "3.13t"."""
+    python, number = f"python{release}", release.split("-")[0]
     names = [f"{ROOT_FOLDER}/usr/bin/{python}"]
     if not ROOT_FOLDER:
-        names += [path for path in (shutil.which(python), shutil.which("python3")) if path]
+        others = (python, "python3") if number == release else (python,)
+        names += [path for path in map(shutil.which, others) if path]
         names += sorted(str(path) for path in Path.home().glob(f".pyenv/versions/*/bin/{python}"))
         names += filter(None, os.environ.get(EXTRA, "").split(os.pathsep))
-    examined = (_examine(name, release) for name in names)
+    examined = (_examine(name, number) for name in names)
     found = {interpreter.executable: interpreter for interpreter in examined if interpreter}
     return tuple(found.values())
 
 
 def _examine(executable: str, release: str) -> Interpreter | None:
     try:
+        command = entered([executable, "-c", _ASK])
         answer = subprocess.run(
-            _entered([executable, "-c", _ASK]), capture_output=True, text=True, env=plain_environment(), timeout=PATIENCE
+            command, capture_output=True, text=True, env=plain_environment(), timeout=PATIENCE
         )
     except OSError:
         return None

@@ -50,8 +50,8 @@ def test_every_block(kind: str, rng: random.Random, tmp_path: Path) -> None:
         assert {segment.start: segment.end for segment in found.segments} == image.segments
         rows = {size: (pages, used, free) for size, pages, used, free in found.blocks.classes()}
         sizes = Counter(page.size for page in image.pages)
-        used = Counter({size: 0 for size in sizes})
-        room = Counter({size: 0 for size in sizes})
+        used = Counter(dict.fromkeys(sizes, 0))
+        room = Counter(dict.fromkeys(sizes, 0))
         for page in image.pages:
             used[page.size] += len(page.used)
             room[page.size] += page.reserved

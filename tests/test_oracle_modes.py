@@ -8,12 +8,13 @@ from typing import Any
 
 import kernel
 import pytest
-from programs import KERNEL_CORE, RELEASES, Running, ask, gdbheap, release_program, running
+from programs import KERNEL_CORE, Running, ask, gdbheap, release_program, running, since
 from test_oracle_pyobjects import VALUES, Heaps, census, check, closure, difference, truth
 from test_oracle_versions import DICT_OR_VALUES, OPCACHE, SAMPLE, check_objects
+from test_other_allocators import library
 
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
-MODES = [(r, m) for r in RELEASES[1:] for m in ("malloc", "malloc_debug", "debug") if m != "debug" or r == "3.6"]
+MODES = [(r, m) for r in since("3.6") for m in ("malloc", "malloc_debug", "debug") if m != "debug" or r == "3.6"]
 HOOK = 16
 modes = pytest.mark.parametrize(("release", "mode"), MODES)
 
@@ -108,3 +109,14 @@ def values_chunk(pid: int, thing: int, release: str, hook: int) -> int:
         return 0
     block = values - kernel.read(pid, values - 1, 1)[0]
     return kernel.read_u64(pid, block - hook - 8) & ~7
+
+
+@pytest.mark.parametrize("release", RELEASES[1:])
+def test_another_malloc(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Objects in the blocks of an allocator that is not walked: one line that says so; no pools are a whole answer."""
+    program = release_program(release, "pools", rng.getrandbits(32), 100)
+    with running(program, tmp_path, {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library("jemalloc")}) as target:
+        assert ask("pools", str(target.pid))["classes"] == []
+        done = gdbheap("pyobjects", str(target.pid))
+    assert (done.returncode, len(done.stderr.splitlines())) == (5, 1), done.stderr
+    assert "jemalloc" in done.stderr and "pymalloc is not in use" in done.stderr

@@ -90,3 +90,16 @@ def test_little_is_left_over(kind: str, form: str, rng: random.Random, tmp_path:
     unknown = answer["unclassified"]["bytes"] + answer["other_chunks"]["bytes"]
     assert unknown <= (1 - LEAST_NAMED) * answer["used"]["bytes"]
     assert answer["unclassified"]["count"] <= MOST_UNCLASSIFIED * sum(row["used"] for row in pools["classes"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_free_has_no_owner(kind: str, rng: random.Random, tmp_path: Path) -> None:
+    """Fields that lead to blocks which were given back own nothing: the books balance, and lists have no such items."""
+    count = rng.randrange(50, 500)
+    with running(program(kind, "given_back", rng.getrandbits(32), count), tmp_path) as target:
+        answer = ask("pyobjects", str(target.pid), "--top=1000000")
+    assert balance(answer) == 0
+    with running([interpreter(kind), "-c", "import os, ctypes, random; os.read(0, 1)"], tmp_path) as target:
+        plain = ask("pyobjects", str(target.pid), "--top=1000000")
+    items, others = (next(row["buffers"] for row in one["types"] if row["type"] == "list") for one in (answer, plain))
+    assert items - others < count * 400 / 2

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from library import heap_of
-from programs import FORMS, RELEASES, SOURCES, ask, interpreters, running
+from programs import FORMS, SOURCES, ask, interpreters, running, since
 
 from gdbheap.objects.repr import BRIEF, Limits
 
 CUT = "…"
 WIDE = Limits(length=100_000, value=20_000, items=1000, depth=30, reads=100_000)
 LONGEST = 50_000
-PYTHONS = [found.executable for release in RELEASES[RELEASES.index("3.8") :] for found in interpreters(release)]
+PYTHONS = [found.executable for release in since("3.8") for found in interpreters(release)]
 every_python = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.replace("/bin/", " ").split("/")[-1])
 
 

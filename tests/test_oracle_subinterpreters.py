@@ -8,12 +8,12 @@ from pathlib import Path
 
 import kernel
 import pytest
-from programs import FORMS, KERNEL_CORE, RELEASES, ask, release_program, running
+from programs import FORMS, KERNEL_CORE, ask, release_program, running, since
 from test_oracle_pools import answered, told
 from test_oracle_pyobjects import Heaps, census, closure
 from test_oracle_versions import SAMPLE, check_objects
 
-SINCE = RELEASES[RELEASES.index("3.12") :]
+SINCE = since("3.12")
 HEADLINE = "Small block threshold"
 # struct _obmalloc_state, which begins with usedpools: mgmt.raw_allocated_blocks.
 RAW_ALLOCATED_BLOCKS = 1088

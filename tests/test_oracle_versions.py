@@ -19,6 +19,7 @@ from programs import (
     interpreter_of_release,
     release_program,
     running,
+    since,
     stripped_library,
 )
 from reference import pymalloc
@@ -32,7 +33,7 @@ from gdbheap.answers.at import at
 DICT_OR_VALUES = -24
 SAMPLE = 1000
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
-HOOKED = RELEASES[1:]
+HOOKED = since("3.6")
 
 
 def without_symbols(release: str, kind: str) -> dict[str, str]:

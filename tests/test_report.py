@@ -12,13 +12,15 @@ import pytest
 
 from gdbheap.answers.arenas import Arena, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
 from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+from gdbheap.answers.buffers import Buffer, Buffers
 from gdbheap.answers.check import Check
 from gdbheap.answers.chunks import Chunk, Chunks
+from gdbheap.answers.findings import Finding
 from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
-from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
+from gdbheap.answers.ledger import Ledger, Line, Rss
 from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
 from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
@@ -31,6 +33,7 @@ from gdbheap.layout.facts import Fact
 from gdbheap.report import (
     arenas,
     at,
+    buffers,
     check,
     chunks,
     holes,
@@ -332,6 +335,20 @@ def test_instances_add_up(shown: int, rng: random.Random) -> None:
     assert ("T(1)" in text) == bool(shown) and "30 objects hold" in text
 
 
+@pytest.mark.parametrize("shown", [30, 7, 0])
+def test_buffers_add_up(shown: int, rng: random.Random) -> None:
+    """Counts and sizes, what is not listed included; what was reached is said, if anything was."""
+    rows = [Buffer("m.T", f"role {i}", rng.randrange(1, 999), rng.randrange(1 << 30), i == 3) for i in range(30)]
+    count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))
+    for reached in (0, rows[3].bytes):
+        text = buffers.render(Buffers(rows[:shown], 30, count, size, reached), EXACT)
+        for title in ("count", "size"):
+            adds_up(text, title)
+        assert ("is called structure" in text) == bool(reached)
+        assert (f"({30 - shown:,} more kinds)" in text) == (shown < 30)
+    assert buffers.render(Buffers([], 0, 0, 0, 0), Style()).startswith("No object of a type")
+
+
 def test_no_instances() -> None:
     """A sentence, and no empty table."""
     assert instances.render(Instances([], 0, 0, 0), Style()).startswith("No object is of a type")
@@ -385,7 +402,7 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
     cells = [int(cell.replace(",", "")) for cell in column(text, "resident")]
     by_name = {line.id: line.resident for line in answer.ledger}
     assert cells == [by_name[n] for n in ("file", "glibc", "glibc.used", "glibc.free")] + [answer.rss.bytes]
-    assert "\n  glibc.used" in text and "1. " in text and "do something" in text
+    assert "\n  glibc.used" in text and "1. " in text and "Do something." in text
     assert column(text, "%RSS")[-1] == "100.0"
 
 
@@ -482,7 +499,8 @@ def test_declarations(noun: str, rng: random.Random) -> None:
     assert text.splitlines()[0] == command.question and "Example:" in text
     values: dict[str, Any] = {
         "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
-        "--state": "used,free", "--arena": "1", "--type": "m.*",
+        "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
+        "--allocator": "glibc",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

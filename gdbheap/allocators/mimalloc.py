@@ -70,7 +70,8 @@ class Mimalloc:
         self.segments = [Segment(*row) for row in self.blocks.segment_rows()]
         self.arenas = self._find_arenas()
         source = "their tables of slices tile them"
-        facts.add("mimalloc segments", len(self.segments), source, f"one cookie in {Counter(found.values())[self.cookie]} of them")
+        alike = Counter(found.values())[self.cookie]
+        facts.add("mimalloc segments", len(self.segments), source, f"one cookie in {alike} of them")
         facts.add("mimalloc page entry", self.layout.entry, source)
         facts.add("mimalloc arenas", len(self.arenas), "segments tell where they begin, mi_arena_t where they end")
 

@@ -20,6 +20,8 @@ from gdbheap.target.target import Damage, Target
 
 # Of an allocator that holds nothing: any will do.
 NO_POOL_SIZE = 4096
+# So many places that pools point to are looked at, those first to which most do.
+MOST_INTERPRETERS = 4096
 
 
 def python_first(target: Target) -> list[LoadedObject]:
@@ -122,7 +124,8 @@ class Pymalloc:
         ]
         ranges = outside(subtract(candidates, sorted(own)))
         found = _native.find_list_ends(self.target.space, ranges, main.pool_size, main.heads.alignment)
-        heads = (ListHeads(address, main.heads.classes, main.heads.module) for address in sorted(found))
+        likely = sorted(found, key=lambda address: (-found[address], address))[:MOST_INTERPRETERS]
+        heads = (ListHeads(address, main.heads.classes, main.heads.module) for address in sorted(likely))
         return [other for other in heads if other.address != main.heads.address and other.has_pools(self.target)]
 
     def _learn_sizes(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
@@ -153,22 +153,33 @@ class PoolState:
         return self._plausible_count()
 
     def _fits(self, count: int) -> bool:
+        """Whether the table is mapped, every slot looks like one, and no arena lies behind it."""
         if not self.target.space.contains(self.table, count * ARENA_OBJECT.size):
             return False
-        return count == self._plausible_count(count) and (count & (count - 1) == 0 or count % 16 == 0)
+        if count & (count - 1) and count % 16:
+            return False
+        return count == self._plausible_count(count) and not any(self._slots(count, self._plausible_count()))
 
     def _plausible_count(self, most: int = MOST_ARENAS) -> int:
         """How many slots in a row look like arenas; one too many does no harm: an empty slot has no address."""
         count = 0
-        while count < most:
-            block = min(SLOTS_AT_ONCE, most - count)
-            raw = self.target.space.read_available(self.table + count * ARENA_OBJECT.size, block * ARENA_OBJECT.size)
-            slots = list(ARENA_OBJECT.iter_unpack(raw[: len(raw) // ARENA_OBJECT.size * ARENA_OBJECT.size]))
-            good = next((index for index, slot in enumerate(slots) if not _is_slot(slot)), len(slots))
-            count += good
-            if good < block:
+        for address in self._slots(0, most):
+            if address is None:
                 break
+            count += 1
         return count
+
+    def _slots(self, first: int, end: int) -> Iterator[int | None]:
+        """The address in each slot, 0 in an empty one; None where a slot looks like none, and nothing behind what can
+        be read."""
+        size = ARENA_OBJECT.size
+        for start in range(first, end, SLOTS_AT_ONCE):
+            count = min(SLOTS_AT_ONCE, end - start)
+            raw = self.target.space.read_available(self.table + start * size, count * size)
+            rows = list(ARENA_OBJECT.iter_unpack(raw[: len(raw) // size * size]))
+            yield from (slot[0] if _is_slot(slot) else None for slot in rows)
+            if len(rows) < count:
+                return
 
     def _read_arenas(self, first: int) -> list[ArenaObject]:
         raw = self.target.space.read(self.table, self.slots * ARENA_OBJECT.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.held import held_at
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
@@ -146,16 +147,19 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
     if loaded is not None:
         return loaded.path
     mapping = heap.target.mappings.find(address)
-    return "other" if mapping is None else _whose_mapping(heap, mapping)
+    return "other" if mapping is None else _whose_mapping(heap, mapping, address)
 
 
-def _whose_mapping(heap: Heap, mapping: Mapping) -> str:
+def _whose_mapping(heap: Heap, mapping: Mapping, address: int) -> str:
     if mapping.path.startswith(KERNELS):
         return f"the kernel's {mapping.path.strip('[]')}"
     if not mapping.private:
         return "shared memory"
     other = heap.other_allocator if heap.target.refusal is None else None
-    return other.title if other is not None and other.owns(mapping) else "other"
+    if other is not None and other.owns(mapping):
+        return other.title
+    held = held_at(heap.held, address) if heap.target.refusal is None and mapping.anonymous else None
+    return "other" if held is None else f"other, led to from {held.name}"
 
 
 def _arena_own(heap: Heap, address: int) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Union
 
 from gdbheap.heap import Heap
 from gdbheap.objects.owned import REACHED, ROLES
@@ -38,7 +37,7 @@ class Buffers:
     reached: int
 
 
-ORDERS: dict[str, Callable[[Buffer], tuple[Union[int, str], ...]]] = {
+ORDERS: dict[str, Callable[[Buffer], tuple[object, ...]]] = {
     "bytes": lambda row: (-row.bytes, row.type, row.role),
     "count": lambda row: (-row.count, row.type, row.role),
     "type": lambda row: (row.type, row.role),
@@ -55,7 +54,9 @@ def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: i
         for role, count, size in owned:
             row = sums.setdefault((heap.objects.names.name(address), role), [0, 0])
             row[0], row[1] = row[0] + count, row[1] + size
-    rows = [Buffer(name, ROLES[role], *held, role == REACHED) for (name, role), held in sums.items()]
+    rows = [
+        Buffer(name, ROLES[role], count, size, role == REACHED) for (name, role), (count, size) in sums.items()
+    ]
     rows = sorted((row for row in rows if pattern is None or fnmatchcase(row.type, pattern)), key=ORDERS[order])
     reached = sum(row.bytes for row in rows if row.reached)
     count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))

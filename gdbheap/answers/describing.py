@@ -32,7 +32,7 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
-    """What the bytes of each block (user address, size) look like: one of PLAIN_LOOKS, or a C++ object with its class."""
+    """What the bytes of each block (user address, size) look like: one of PLAIN_LOOKS, or a C++ object of a class."""
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     return [_look(heap, address, look) for (address, _size), look in zip(blocks, found)]
 

@@ -14,9 +14,9 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
-from gdbheap.objects.lost_names import find_module_type, lost_names
+from gdbheap.objects.lost_names import like_modules, lost_names
 from gdbheap.objects.names import TypeNames
-from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
+from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families, state_size
 from gdbheap.objects.repr import Limits, Repr
 from gdbheap.objects.roots import Roots
 from gdbheap.objects.sizing import sizing
@@ -48,6 +48,7 @@ class TypeLayout:
     families: list[Family]
     slab: Slab | None
     shortened: list[tuple[str, int]]
+    state_size: list[int]
     class_dealloc: int = 0
     closed: tuple[str, ...] = CLOSED
     reached_role: int = REACHED
@@ -81,6 +82,7 @@ class Question:
     """What a census is told beside the heaps; see native/src/census.rs."""
 
     roots: list[tuple[int, int, int]]
+    registers: list[tuple[int, int]]
     last: int
     watched: list[int]
     unknown: int
@@ -125,8 +127,8 @@ class Objects:
         self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
-        short = [(name, release.at(least)) for name, least in SHORTENED]
-        blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), short)
+        own, short = families(release), [(name, release.at(least)) for name, least in SHORTENED]
+        blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), short, state_size(release))
         if mimalloc is not None:
             blank = replace(blank, mimalloc=mimalloc.blocks)
         blank = _with_head(blank, release)
@@ -181,16 +183,16 @@ class Objects:
         space, layout = self.target.space, self.layout
         if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
             return {}
-        types = _native.sample_types(space, self._chunks, self.python.pools, layout, SAMPLED_POOLS)
-        nameless = {address for address in types if not _is_readable(space, self.release, address)}
-        module = find_module_type(space, self.release, nameless)
-        if module is None:
+        types: set[int] = set()
+        for pools in self._sampled.values():
+            types.update(_native.sample_types(space, self._chunks, pools, layout, SAMPLED_POOLS))
+        if all(_is_readable(space, self.release, address) for address in types):
             return {}
-        found = self.instances({module: 0}, set(), "address", None)[3]
+        found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None)[3]
         names = lost_names(space, self.release, [row[0] for row in found], layout.data)
         lost = {address: name for address, name in names.items() if not _is_readable(space, self.release, address)}
         facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
-        return {module: "module", **lost}
+        return lost
 
     def _confirm_pre_header(
         self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
@@ -209,7 +211,7 @@ class Objects:
     ) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
         ``unknown`` largest blocks that nobody leads to are listed."""
-        question = Question(self.roots.ranges, self.roots.last, list(watched), unknown)
+        question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
         census = _native.take_census(
             self.target.space, self._chunks, self.python.pools, self._mapped, self.layout, question, progress
         )

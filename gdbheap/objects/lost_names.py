@@ -13,9 +13,9 @@ from gdbheap._native import Space
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import (
     FLAG_EXCEPTION,
+    FLAG_HEAP_TYPE,
     FLAG_TYPE,
     OB_TYPE,
-    TP_BASICSIZE,
     TP_DICT,
     TP_DICTOFFSET,
     TP_FLAGS,
@@ -57,6 +57,7 @@ TYPES = {
     "EllipsisType": "ellipsis",
     "CapsuleType": "PyCapsule",
     "FrameLocalsProxyType": "FrameLocalsProxy",
+    "LazyImportType": "lazy_import",
 }
 ITERATORS = ("iterator", "_keys", "_values", "_items")
 # Since 3.11 the iterator of an ASCII str is a type of its own.
@@ -91,16 +92,20 @@ class Place:
 
 
 def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ranges) -> dict[int, str]:
-    """{type: name} of the types in ``data``, the writable data of loaded objects, that dicts of ``modules`` hold."""
+    """{type: name} of the types in ``data``, the writable data of loaded objects, that dicts of ``modules`` hold. What
+    has no ``__name__`` in its dict is no module."""
     found: dict[int, list[Place]] = {}
+    kinds: dict[int, str] = {}
     for module in modules:
         with suppress(Fault, Unsupported):
             for value, place in _places(space, release, space.u64(module + release.at(MODULE_DICT)), data):
                 found.setdefault(value, []).append(place)
+                if place.module in BUILTINS:
+                    kinds[space.u64(module + release.at(OB_TYPE))] = "module"
     renamed = {**RENAMED, **release.fields.get("names", {})}
     named = {address: _best(places) for address, places in found.items()}
     names = {address: renamed.get(name, name) for address, name in named.items()}
-    return {**_examples(space, release, names), **names}
+    return {**_examples(space, release, names), **kinds, **names}
 
 
 def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int, str]:
@@ -140,7 +145,7 @@ def _best(places: list[Place]) -> str:
     if own:
         return next((key for key in own if key not in ALIASES), own[0])
     for place in places:
-        if place.module == "types" and place.key in TYPES:
+        if place.module in ("types", "_types") and place.key in TYPES:
             return TYPES[place.key]
     for place in places:
         if place.module in ABC and place.key.endswith(ITERATORS) and place.key not in AMBIGUOUS:
@@ -161,13 +166,12 @@ def _dotted(places: list[Place]) -> str:
     return f"{outer if outer in PUBLIC else home}.{key}"
 
 
-def find_module_type(space: Space, release: Release, types: Iterable[int]) -> int | None:
-    """The type of modules among static types: a dict is its first field, which exceptions and SimpleNamespace have
-    too; None where it is not found."""
-    found: list[tuple[int, int]] = []
+def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[int]:
+    """Those of ``types`` whose first field is a dict: modules, and a few others. Exceptions have one too."""
+    found = []
     for address in types:
         with suppress(Fault):
             flags, offset = space.u64(address + release.at(TP_FLAGS)), space.u64(address + release.at(TP_DICTOFFSET))
-            if offset == release.at(MODULE_DICT) and not flags & FLAG_EXCEPTION:
-                found.append((space.u64(address + release.at(TP_BASICSIZE)), address))
-    return max(found)[1] if found else None
+            if offset == release.at(MODULE_DICT) and not flags & (FLAG_EXCEPTION | FLAG_HEAP_TYPE):
+                found.append(address)
+    return found

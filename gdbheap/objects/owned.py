@@ -37,6 +37,9 @@ ROLES = (
 REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
+# struct PyModuleDef, all releases since 3.0.
+M_SIZE = 56
+TP_DOC = 176
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 
@@ -157,8 +160,16 @@ def _str_claims(release: Release) -> list[Claim]:
 
 def _type_claims(release: Release) -> list[Claim]:
     fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
-    documentation = _claim(release.at(176), "documentation")
-    return [documentation] + [claim for field, role in fields for claim in _optional(release, field, role)]
+    found = [claim for field, role in fields for claim in _optional(release, field, role)]
+    return [_claim(release.at(TP_DOC), "documentation"), *found]
+
+
+def state_size(release: Release) -> list[int]:
+    """Where a module says how large its state is: offsets to follow from the module, the last one that of the size; a
+    block is larger, and what its last user left there leads anywhere."""
+    if release.get("md_state_size") is not None:
+        return [release["md_state_size"]]
+    return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
 
 
 def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:

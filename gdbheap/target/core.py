@@ -62,8 +62,8 @@ class Part(NamedTuple):
 
 
 class Core(Target):
-    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when its build-id is the same, and
-    where it lies in a copy of the process's root folder, the libraries in there are too.
+    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when its build-id is the same,
+    and where it lies in a copy of the process's root folder, the libraries in there are too.
 
     Raises NoTarget (not a core), Unsupported (another architecture), NotPermitted, UsageError (no such ``exe``).
     """

@@ -208,6 +208,17 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Where what may hold pointers ends in a buffer whose block ends at `end`: a module's state may be smaller.
+    fn end_of(&self, wanted: &Wanted, end: u64) -> u64 {
+        let path = &self.types.layout.state_size;
+        if wanted.follow != ALL || path.is_empty() {
+            return end;
+        }
+        let step = |at: u64, offset: &u64| self.heaps.space.word(at.wrapping_add(*offset)).ok();
+        let size = path.iter().try_fold(wanted.owner, step);
+        size.and_then(|size| wanted.pointer.checked_add(size)).map_or(end, |own| own.min(end))
+    }
+
     /// Two short loops over many claims rather than one long chain for each: every claim waits for memory twice, and
     /// so the waits of many overlap.
     #[inline(never)]
@@ -222,7 +233,7 @@ impl<'a> Worker<'a> {
             }
             self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(size);
             if wanted.follow != NOTHING && wanted.last != block {
-                let (owner, end) = (Owner::Type(wanted.number), place.end(block, size));
+                let (owner, end) = (Owner::Type(wanted.number), self.end_of(wanted, place.end(block, size)));
                 let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
                 let lead = Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role));
                 self.followed.push(Lead { last: wanted.last, ..lead });
@@ -293,11 +304,13 @@ pub struct Census {
 
 /// What a census is told beside the heaps: `roots`, ranges of memory outside of them that hold pointers into them,
 /// `(number, start, end)`, those of the interpreter with number 0; `last`, the number of those that are followed when all
-/// others have been: a stack holds many pointers that are left over; `watched`, blocks whose owner is wanted, by user
+/// others have been: a stack holds many pointers that are left over; `registers`, `(stack pointer, value)` of the threads',
+/// which are followed before their stacks; `watched`, blocks whose owner is wanted, by user
 /// address; `unknown`, how many of the blocks that nobody leads to are listed.
 #[derive(FromPyObject)]
 pub struct Question {
     roots: Vec<(u32, u64, u64)>,
+    registers: Vec<(u64, u64)>,
     last: u32,
     watched: Vec<u64>,
     unknown: usize,
@@ -320,18 +333,13 @@ pub fn take_census(
 ) -> PyResult<Census> {
     mapped.sort_unstable();
     let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc() };
-    let marks =
-        Marks::new(heaps).ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
-    let (jobs, total) = heaps.jobs();
-    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, &watched, &layout));
-    let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
-        let done = walk.run(job, control, worker);
-        worker.settle_claims();
-        done
-    };
-    let workers = work::run(py, space, progress, total, &jobs, init, work)?;
-    let mut sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
+    let take = |free: &[u64]| classify(py, heaps, free, &watched, &layout, &question, progress.as_ref());
+    let (mut marks, mut sums) = take(&[])?;
+    let free = marks.claimed_but_free();
+    if !free.is_empty() {
+        (marks, sums) = take(&free)?;
+    }
     sums.tallies.used[IN_CHUNK] = chunks.map_or_else(Tally::default, Chunks::used);
     sums.tallies.used[IN_MIMALLOC] = layout.mimalloc().map_or_else(Tally::default, Mimalloc::used);
     mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
@@ -356,6 +364,32 @@ pub fn take_census(
         contested,
         following,
     })
+}
+
+/// One pass over all used blocks. `free`: numbers of blocks in pools that nobody may claim.
+fn classify<'a>(
+    py: Python<'_>,
+    heaps: Heaps<'a>,
+    free: &[u64],
+    watched: &ByAddress<()>,
+    layout: &TypeLayout,
+    question: &Question,
+    progress: Option<&Py<PyAny>>,
+) -> PyResult<(Marks<'a>, Sums)> {
+    let marks =
+        Marks::new(heaps).ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
+    free.iter().for_each(|number| _ = marks.claim(Place::Pool(*number)));
+    let (jobs, total) = heaps.jobs();
+    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, watched, layout));
+    let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
+        let done = walk.run(job, control, worker);
+        worker.settle_claims();
+        done
+    };
+    let progress = progress.map(|progress| progress.clone_ref(py));
+    let workers = work::run(py, heaps.space, progress, total, &jobs, init, work)?;
+    let sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
+    Ok((marks, sums))
 }
 
 /// A type as all workers know it.
@@ -442,6 +476,7 @@ impl Sums {
         let mut reach = Reach::new(*heaps, marks);
         reach.run(chains);
         reach.run(interpreter.into_iter().chain(objects).chain(states).chain(others).collect());
+        question.registers.iter().for_each(|(at, value)| reach.point_from_register(*value, *at, question.last));
         reach.run(of(&|root| root == question.last));
         for reached in &reach.reached {
             let (type_address, role) = match reached.owner {

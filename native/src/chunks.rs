@@ -162,6 +162,37 @@ impl Region {
         tallies
     }
 
+    /// Maximal runs of neighbours that are free in bins or fast bins, `(start, end, whether one is in a fast bin)`: what
+    /// malloc_consolidate() makes one chunk of. Looks at the bits of 64 possible blocks at a time.
+    pub fn consolidated(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let first = self.low.first_from(next)?;
+            let (mut index, mut fast) = (first, false);
+            let size = (self.stretch.end - self.stretch.start) / GRAIN;
+            while index < size && self.low.get(index) {
+                fast |= self.high.get(index);
+                index = self.starts.first_from(index + 1).unwrap_or(size);
+            }
+            next = index;
+            Some((self.stretch.start + first * GRAIN, self.stretch.start + index * GRAIN, fast))
+        })
+    }
+
+    /// Where the top chunk starts once malloc_consolidate() has merged it with what is free below it, 0 without a top. A
+    /// neighbour of the top is free without being part of it only in a fast bin.
+    pub fn top_after_consolidation(&self) -> u64 {
+        let (mut at, mut fast) = (self.stretch.top, false);
+        while let Some((start, _, state @ (State::Free | State::Fast))) = self.find(at.wrapping_sub(1)) {
+            (at, fast) = (start, fast || state == State::Fast);
+        }
+        if fast {
+            at
+        } else {
+            self.stretch.top
+        }
+    }
+
     fn size_at(&self, index: u64) -> u64 {
         self.end_of(index) - self.address(index)
     }

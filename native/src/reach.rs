@@ -142,6 +142,14 @@ impl<'a> Reach<'a> {
         self.bytes = bytes;
     }
 
+    /// Follows what a register of a thread of the root `number` holds, whose stack pointer is `at`.
+    pub fn point_from_register(&mut self, value: u64, at: u64, number: u32) {
+        if value >= self.bounds.0 && value < self.bounds.1 {
+            let lead = Lead::from_block(at, at, Owner::Root(number), at, (ALL, 0));
+            self.point(value, &lead, at, false);
+        }
+    }
+
     fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {
         let Some((place, address, size)) = self.heaps.block_at(pointer) else { return };
         if !self.marks.is_unknown(place) {

@@ -315,6 +315,28 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
     sound.then_some((shift, total))
 }
 
+/// How many words of the `sources`, `(start, end, number)`, point into each of the `targets`, which ascend and are
+/// disjoint: `{(number, place of the target): words}`, without zeros.
+#[pyfunction]
+pub fn count_pointers(
+    py: Python<'_>,
+    space: &Space,
+    sources: Vec<(u64, u64, u32)>,
+    targets: Vec<(u64, u64)>,
+) -> PyResult<HashMap<(u32, usize), u64>> {
+    let mut found = HashMap::new();
+    for (start, end, number) in sources {
+        py.check_signals()?;
+        for word in Words::read(space, start, end).words {
+            let place = targets.partition_point(|(_, end)| *end <= word);
+            if targets.get(place).is_some_and(|(start, _)| *start <= word) {
+                *found.entry((number, place)).or_insert(0) += 1;
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing
 /// before it, and a walk from there ends at a double fencepost on a page's end, or at `top`. `(start, end)` of each.
 /// A range may begin with one inside a page; behind each one of them, `foreign` bytes are searched in steps of 16.

@@ -85,6 +85,8 @@ pub struct TypeLayout {
     pub flag_no_minimum: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least bytes).
     pub shortened: Vec<(String, u64)>,
+    /// Where a module says how large its state is: offsets to follow from the module, the last one that of the size.
+    pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
@@ -436,8 +438,7 @@ impl<'a> Types<'a> {
         if word <= SMALL_COUNT {
             return Some(word != 0);
         }
-        if word >= LARGEST_COUNT && word as u32 >= IMMORTAL && word >> 32 & 0xFFFF == 0 && word >> FLAGS_AT < MOST_FLAGS
-        {
+        if is_immortal(word) {
             return Some(true);
         }
         if word % 8 == 0 && self.field(word, self.layout.ob_type) == Some(type_address) {
@@ -479,5 +480,10 @@ pub const SMALL_COUNT: u64 = 1 << 20;
 pub const LARGEST_COUNT: u64 = 1 << 32;
 /// Include/refcount.h since 3.14: ob_refcnt (u32), ob_overflow (u16), ob_flags (u16); a count from here on is immortal.
 const IMMORTAL: u32 = 1 << 31;
-const FLAGS_AT: u64 = 48;
 const MOST_FLAGS: u64 = 1 << 4;
+
+/// Whether a word is the count of an immortal object with flags.
+fn is_immortal(word: u64) -> bool {
+    let (overflow, flags) = (word >> 32 & 0xFFFF, word >> 48);
+    word as u32 >= IMMORTAL && overflow == 0 && (1..MOST_FLAGS).contains(&flags)
+}

@@ -1,4 +1,4 @@
-"""Hold objects whose structures are a library's: borrowed.py KIND COUNT SEED. At a line on standard input, drop them."""
+"""Hold objects whose structures are a library's: borrowed.py KIND COUNT SEED. At a line on standard input drop them."""
 
 from __future__ import annotations
 

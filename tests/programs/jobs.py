@@ -175,7 +175,7 @@ def documents(rng: random.Random) -> list[Any]:
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-    tree = lxml.etree.fromstring(f"<a>{'<b c=%r>text</b>' % 'd' * rng.randrange(2000)}</a>".encode())
+    tree = lxml.etree.fromstring("<a>" + "<b c='d'>text</b>" * rng.randrange(2000) + "</a>")
     found = tree.xpath("//b[@c]")
     image = PIL.Image.new("RGB", (rng.randrange(50, 600), rng.randrange(50, 600)))
     PIL.ImageDraw.Draw(image).ellipse((5, 5, 40, 40), fill="red")
@@ -188,7 +188,8 @@ def documents(rng: random.Random) -> list[Any]:
     ) for key in keys]
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(keys[0], hashes.SHA256())
-    return [tree, found, image, PIL.Image.open(file), keys, written, request, fernet.Fernet(fernet.Fernet.generate_key())]
+    secret = fernet.Fernet(fernet.Fernet.generate_key())
+    return [tree, found, image, PIL.Image.open(file), keys, written, request, secret]
 
 
 def models(rng: random.Random) -> list[Any]:
@@ -299,7 +300,7 @@ JOBS: dict[str, Callable[[random.Random], list[Any]]] = {
 }
 
 
-def busy(jobs: list[str], seed: int, end: float, held: "collections.deque[Any]") -> None:
+def busy(jobs: list[str], seed: int, end: float, held: collections.deque[Any]) -> None:
     """Do rounds of the jobs until the time has come."""
     rng = random.Random(seed)
     while True:

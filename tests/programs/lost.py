@@ -1,7 +1,7 @@
 """Ask malloc for blocks, fill them and forget where they are: lost.py COUNT SEED TRUTH. Then wait for standard input.
 
-TRUTH is JSON: ``key``, and ``blocks``, a list of [address ^ key, bytes, what they look like]; so that no address stays in
-this process. A C++ object is a vtable's address with a few numbers behind it; there are some where libstdc++ is found.
+TRUTH is JSON: ``key``, and ``blocks``, a list of [address ^ key, bytes, what they look like]; so that no address stays
+in this process. A C++ object is a vtable's address with a few numbers behind it; where libstdc++ is found.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import random
 import string
 import struct
 import sys
-from typing import Callable, Dict, List
+from typing import Callable
 
 KEY = 0x5A5A_0000_A5A5_0000
 LEAST, MOST = 1200, 9000
 
 
-def makers(rng: random.Random) -> Dict[str, Callable[[int], bytes]]:
+def makers(rng: random.Random) -> dict[str, Callable[[int], bytes]]:
     """Return for each look how to fill a block."""
     libc = ctypes.CDLL(None)
     functions = [ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0 for name in ("malloc", "free", "printf")]
-    found: Dict[str, Callable[[int], bytes]] = {
+    found: dict[str, Callable[[int], bytes]] = {
         "zeros": bytes,
         "text": lambda size: "".join(rng.choices(string.ascii_letters, k=size)).encode(),
         # Neither an address nor a small number in any word.
@@ -45,7 +45,7 @@ def main() -> None:
     malloc = ctypes.CDLL(None).malloc
     malloc.restype, malloc.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
     fill = makers(rng)
-    blocks: List[List[object]] = []
+    blocks: list[list[object]] = []
     for _ in range(count):
         look, size = rng.choice(list(fill)), rng.randrange(LEAST, MOST) // 8 * 8
         at = malloc(size)

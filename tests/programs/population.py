@@ -90,9 +90,10 @@ def local_class():
 Local = local_class()
 # Since 3.13 an object's attributes may lie behind it in its own block.
 INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0
-# In 3.6 "debug" is "malloc_debug". A hook is a size and three or, up to 3.7, four words of padding and a number.
-MODE = os.environ.get("PYTHONMALLOC", "")
-WITHOUT_PYMALLOC = MODE.startswith("malloc") or (MODE == "debug" and sys.version_info < (3, 7))
+# In 3.6 "debug" is "malloc_debug", and a debug build is "debug" by itself. A hook is a size and two words of padding,
+# and up to 3.7 a number.
+MODE = os.environ.get("PYTHONMALLOC") or ("debug" if hasattr(sys, "gettotalrefcount") else "")
+WITHOUT_PYMALLOC = MODE.startswith("malloc") or (MODE == "debug" and (3, 6) <= sys.version_info < (3, 7))
 HOOKS = 0 if "debug" not in MODE else 24 if sys.version_info >= (3, 8) else 32
 FREE_THREADED = "t" in getattr(sys, "abiflags", "")
 MIMALLOC = FREE_THREADED or MODE.startswith("mimalloc")
@@ -151,15 +152,20 @@ def fill(holders, make, pairs):
 
 def is_chunk(size, of_malloc):
     """Return whether a request of ``size`` bytes is malloc's: beyond 512 bytes, and where Python 2 asks it itself."""
-    return not MIMALLOC and (size > 512 or of_malloc or WITHOUT_PYMALLOC)
+    return not MIMALLOC and (size + HOOKS > 512 or of_malloc or WITHOUT_PYMALLOC)
 
 
 def allocated(size, of_malloc=False):
-    """Return what a request of ``size`` bytes takes: pymalloc's block, or glibc's chunk."""
-    size += HOOKS
+    """Return what a request of ``size`` bytes takes: pymalloc's block, or glibc's chunk.
+
+    pymalloc asks malloc for what is too large for it, through the hooks of malloc.
+    """
     if MIMALLOC:
-        return block_of_mimalloc(size)
-    return max(32, (size + 8 + 15) & ~15) if is_chunk(size, of_malloc) else (size + 15) & ~15
+        return block_of_mimalloc(size + HOOKS)
+    if not is_chunk(size, of_malloc):
+        return (size + HOOKS + 15) & ~15
+    hooks = HOOKS if WITHOUT_PYMALLOC else 2 * HOOKS
+    return max(32, (size + hooks + 8 + 15) & ~15)
 
 
 def block_of_mimalloc(size):
