@@ -23,7 +23,7 @@ SEGMENT = 32 << 20
 FREE_THREADED_ENTRY, ENTRY = 96, 80
 # thread_delayed_free in mi_heap_t.
 DELAYED = 2840
-# Of mimalloc 2.1.9, which is in late releases of 3.14 and in 3.15.
+# In late releases of 3.14 and in 3.15, read from 3.14.10 and 3.15.2.
 NEWER_ENTRY, NEWER_DELAYED = 96, 8
 TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collector with a pre-header")
 # mi_arena_t: {int id; mi_memid_t memid; uint8_t *start @32; size_t block_count, field_count; …}.

@@ -1,12 +1,12 @@
-//! CPython's own mimalloc (2.1.2 in 3.13, 2.1.9 in late 3.14 and in 3.15): its segments, their pages, and which blocks are used.
+//! CPython's own mimalloc: its segments, their pages, and which blocks are used.
 //!
 //! A segment is aligned to 32 MiB and begins with `mi_segment_t`: `used@208, cookie@216, segment_slices@224,
 //! segment_info_slices@232, u32 kind@240, slice_entries@248, thread_id@256, slices[]@264`. A slice is 64 KiB; the entry of
 //! a span's first one is its `mi_page_t`: `u32 slice_count@0, u32 slice_offset@4, bits@8 (the heap's tag from bit 3 on),
 //! u16 capacity@10, u16 reserved@12, free@16, u32 used@24, u32 xblock_size@28, local_free@32, xthread_free@40 (two flags
-//! below), xheap@48`. How long an entry is depends on the build. In 2.1.9 some of this lies elsewhere: see
-//! `Head::of` and `Page::parse_newer`. `used` counts blocks on `xthread_free`, and those that
-//! wait on their heap's `thread_delayed_free`, too; here these are free.
+//! below), xheap@48`. How long an entry is depends on the build. All this is 3.13's; in late 3.14 and in
+//! 3.15 some of it lies elsewhere: see `Head::of` and `Page::parse_newer`. `used` counts blocks on `xthread_free`, and those
+//! that wait on their heap's `thread_delayed_free`, too; here these are free.
 
 use crate::bits::{self, Bits};
 use crate::chunks::Tally;
@@ -35,7 +35,7 @@ pub struct MimallocLayout {
     pub delayed: u64,
     /// Whether each heap of a thread has its tag.
     pub tagged: bool,
-    /// Whether it is that of late 3.14: mimalloc 2.1.9.
+    /// Whether it is that of late 3.14 and of 3.15.
     pub newer: bool,
 }
 
