@@ -76,7 +76,8 @@ impl Filled {
 
     /// The object at `address`, or where that is in none the first living one: its address and whether it is alive.
     pub fn object(&self, slab: &Slab, address: u64) -> (u64, bool) {
-        let place = address.checked_sub(self.first).map(|inside| inside / slab.item).filter(|place| *place < self.places);
+        let place =
+            address.checked_sub(self.first).map(|inside| inside / slab.item).filter(|place| *place < self.places);
         let place = place.unwrap_or(u64::from(self.alive.trailing_zeros()));
         (self.first + place * slab.item, self.alive >> place & 1 == 1)
     }
