@@ -56,7 +56,7 @@ setup(
     zip_safe=False,
     install_requires=["pyelftools>=0.29,<0.33", "tabulate>=0.9"],
     extras_require={
-        "test": ["pytest>=7", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
+        "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
     },
     entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell:main"]},
     classifiers=[

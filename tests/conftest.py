@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 
 SEED = int(os.environ.get("GDBHEAP_SEED") or random.SystemRandom().randrange(1 << 32))
+# Where several processes share the tests, the first one's seed is everybody's.
+os.environ["GDBHEAP_SEED"] = str(SEED)
 
 
 def pytest_report_header() -> str:
