@@ -48,6 +48,7 @@ class Options:
     pad: int = 0
     svg: str | None = None
     cell: int = 0
+    buffers: bool = False
     allocator: str | None = None
 
 

@@ -27,14 +27,14 @@ from gdbheap.target import procfs, refusal
 from gdbheap.target.core import Core
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, parse_maps
-from gdbheap.target.process import Process
+from gdbheap.target.process import Process, Registers
 from gdbheap.target.target import Target
 
 __all__ = ["GdbCaller", "Place", "attach", "build", "core_place", "place", "registers", "selection_kept", "settings"]
 
 LIVE, CORE, REMOTE = "live", "core", "remote"
 KINDS = {"native": LIVE, "core": CORE, "remote": REMOTE, "extended-remote": REMOTE}
-Registers = tuple[int, int, int, int]
+GENERAL = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15".split()
 ADDRESS_MASK = (1 << 64) - 1
 FRAME_LIMIT = 64
 CODE_LOOK = 1 << 20
@@ -123,14 +123,15 @@ def selection_kept() -> Iterator[None]:
 
 
 def registers() -> list[Registers]:
-    """(tid, thread pointer, sp, pc) of every thread of the selected inferior, in gdb's order."""
-    found = []
+    """Those of every thread of the selected inferior, in gdb's order."""
+    found: list[Registers] = []
     with selection_kept():
         for thread in reversed(gdb.selected_inferior().threads()):
             thread.switch()
             frame = gdb.newest_frame()
             fs_base, sp, pc = (_register(frame, name) for name in ("fs_base", "sp", "pc"))
-            found.append((thread.ptid[1] or thread.ptid[0], fs_base, sp, pc))
+            general = [_register(frame, name) for name in GENERAL]
+            found.append((thread.ptid[1] or thread.ptid[0], fs_base, sp, pc, general))
     return found
 
 

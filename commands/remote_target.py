@@ -16,11 +16,10 @@ from gdbheap.errors import GdbheapError, one_line
 from gdbheap.target import procfs
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
-from gdbheap.target.process import is_readable
+from gdbheap.target.process import Registers, is_readable
 from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
 
 if TYPE_CHECKING:
-    Registers = tuple[int, int, int, int]
     Read = Callable[[int, int], bytes]
     FileReader = Callable[[str, int], bytes]
 
@@ -100,7 +99,10 @@ class RemoteProcess(Target):
         with contextlib.suppress(OSError):
             self.auxv = procfs.parse_auxv(self._file("auxv", TEXT_LIMIT))
         self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
-        self.threads = [Thread(*registers, name=self._thread_name(registers[0])) for registers in threads]
+        self.threads = [
+            Thread(tid, fs_base, sp, pc, self._thread_name(tid), registers=general)
+            for tid, fs_base, sp, pc, general in threads
+        ]
         self.objects = find_objects(self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
         self.exe = self._executable()
 

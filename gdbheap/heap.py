@@ -10,6 +10,7 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
+from gdbheap.allocators.held import Held, find_held
 from gdbheap.allocators.inside import Changes
 from gdbheap.allocators.other import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc import Pymalloc
@@ -19,7 +20,7 @@ from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
 from gdbheap.objects.roots import Roots
-from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
@@ -75,8 +76,17 @@ class Heap:
     @property
     def python(self) -> Pymalloc:
         """CPython's pymalloc. Raises NotAPython, or Unsupported."""
-        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts))
+        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts, self._outside_of_glibc))
         return found
+
+    def _outside_of_glibc(self, ranges: Ranges) -> Ranges:
+        """The parts of ``ranges`` that are no stack and that glibc's malloc, if there is one, does not own."""
+        ranges = subtract(ranges, [(stack.start, stack.end) for stack in self.stacks])
+        try:
+            rest = subtract(ranges, self.glibc.owned_ranges())
+            return subtract(rest, self.glibc.likely_mapped(rest))
+        except GdbheapError:
+            return ranges
 
     @property
     def python_or_none(self) -> Pymalloc | None:
@@ -157,6 +167,12 @@ class Heap:
         return found
 
     def _make_objects(self) -> Objects:
+        other = self.other_allocator
+        if other is not None and not self.python.in_use and self.glibc.idle:
+            raise Unsupported(
+                f"Python's objects lie in blocks of {other.kind.name}, which are not walked: pymalloc is not in use "
+                f"and malloc is {other.kind.name}'s ({one_line(other.path)}, {other.evidence})"
+            )
         roots = Roots(self.target, self.python.module, self.stacks)
         return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts)
 
@@ -186,7 +202,10 @@ class Heap:
         return report
 
     def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie."""
+        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie.
+
+        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so).
+        """
         owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
         owned += [pair for loaded in self.target.objects for pair in loaded.bss]
         python = self.python_or_none
@@ -196,7 +215,23 @@ class Heap:
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
-        return subtract(candidates, sorted(owned))
+        return subtract(joined(candidates), sorted(owned))
+
+    @property
+    def held(self) -> list[Held]:
+        """Memory that is no heap, by the library whose static data lead there; none where another allocator is known,
+        or glibc's is not."""
+        found: list[Held] = self._part("held", self._find_held)
+        return found
+
+    def _find_held(self) -> list[Held]:
+        try:
+            chunks = [(chunk.base, chunk.end) for chunk in self.mapped]
+        except GdbheapError:
+            return []
+        if self.other_allocator is not None:
+            return []
+        return find_held(self.target, subtract(self.unowned_ranges(), sorted(chunks)))
 
     @property
     def versions(self) -> dict[str, str | None]:

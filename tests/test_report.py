@@ -12,6 +12,7 @@ import pytest
 
 from gdbheap.answers.arenas import Arena, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
 from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+from gdbheap.answers.buffers import Buffer, Buffers
 from gdbheap.answers.check import Check
 from gdbheap.answers.chunks import Chunk, Chunks
 from gdbheap.answers.findings import Finding
@@ -21,7 +22,7 @@ from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
 from gdbheap.answers.ledger import Ledger, Line, Rss
 from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
-from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow
+from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
 from gdbheap.commands.answering import About, Told, present
@@ -32,6 +33,7 @@ from gdbheap.layout.facts import Fact
 from gdbheap.report import (
     arenas,
     at,
+    buffers,
     check,
     chunks,
     holes,
@@ -333,10 +335,25 @@ def test_instances_add_up(shown: int, rng: random.Random) -> None:
     assert ("T(1)" in text) == bool(shown) and "30 objects hold" in text
 
 
+@pytest.mark.parametrize("shown", [30, 7, 0])
+def test_buffers_add_up(shown: int, rng: random.Random) -> None:
+    """Counts and sizes, what is not listed included; what was reached is said, if anything was."""
+    rows = [Buffer("m.T", f"role {i}", rng.randrange(1, 999), rng.randrange(1 << 30), i == 3) for i in range(30)]
+    count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))
+    for reached in (0, rows[3].bytes):
+        text = buffers.render(Buffers(rows[:shown], 30, count, size, reached), EXACT)
+        for title in ("count", "size"):
+            adds_up(text, title)
+        assert ("is called structure" in text) == bool(reached)
+        assert (f"({30 - shown:,} more kinds)" in text) == (shown < 30)
+    assert buffers.render(Buffers([], 0, 0, 0, 0), Style()).startswith("No object of a type")
+
+
 def test_no_instances() -> None:
     """A sentence, and no empty table."""
     assert instances.render(Instances([], 0, 0, 0), Style()).startswith("No object is of a type")
-    empty = PyObjects([], Count(0, 0, 0), Tally(5, 500), Tally(0, 0), Tally(7, 700))
+    none = Tally(0, 0)
+    empty = PyObjects([], Count(0, 0, 0, 0), Tally(9, 900), none, none, [], Tally(5, 500), none, [])
     assert pyobjects.render(empty, Style(), 0, some=True).startswith("No type's name matches")
 
 
@@ -354,10 +371,14 @@ def test_pyobjects_add_up(shown: int, rng: random.Random) -> None:
     total = Count(*(sum(getattr(row, key) for row in rows) for key in ("count", "bytes", "buffers", "reached")))
     roots = [Root("libx.so", 3, 300)]
     beside = (Tally(5, 500), Tally(2, 200), roots, Tally(0, 0), Tally(7, 700))
-    answer = PyObjects(rows[:shown], total, Tally(99, 9900), *beside)
+    unknown = [Unknown(64, 300, "text"), Unknown(16, 100, "C++ object of class a::B")]
+    answer = PyObjects(rows[:shown], total, Tally(99, 9900), *beside, unknown)
     text = pyobjects.render(answer, EXACT, 30 - shown)
+    table, below = text.split("not known", 1)
     for title in ("count", "objects", "buffers", "together"):
-        adds_up(text, title)
+        adds_up(table, title)
+    adds_up("not known" + below, "size")
+    assert "5 more" in below and "C++ object of class a::B" in below
     assert "500 bytes in 5 objects" in text and "700 bytes in 7" in text
 
 

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from gdbheap.allocators.glibc import Glibc
+from gdbheap.allocators.glibc_locate import LARGEST_LOCK
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Damage, Target, Thread
 
@@ -39,7 +40,7 @@ class Changes:
     def __init__(self, target: Target, glibc: Glibc) -> None:
         place = malloc_range(glibc.libc)
         self._arenas = [(state.address, state.address + state.layout["size"]) for state in glibc.arenas]
-        self._locked = {index for index, state in enumerate(glibc.arenas) if state.lock}
+        self._locked = {index for index, state in enumerate(glibc.arenas) if 0 < state.lock <= LARGEST_LOCK}
         self._alone = len(target.threads) <= 1
         standing = [thread for thread in target.threads if place and _stands(target, thread, glibc.libc, place)]
         self.inside = [thread for thread in standing if not thread.failed]

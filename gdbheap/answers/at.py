@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.held import held_at
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
@@ -82,7 +83,7 @@ def find_block(heap: Heap, address: int) -> Block | None:
     python = heap.python_or_none
     row = python.pools.find(heap.target.space, address) if python else None
     if python is not None and row is not None:
-        arena = next((a.index for a in python.arenas if a.address <= address < a.address + python.arena_size), None)
+        arena = next((a.number for a in python.arenas if 0 <= address - a.address < (python.arena_size or 0)), None)
         return Block(row[0], row[1], row[2], "pymalloc", arena, None)
     try:
         return _glibc_block(heap, address)
@@ -139,16 +140,19 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
     if loaded is not None:
         return loaded.path
     mapping = heap.target.mappings.find(address)
-    return "other" if mapping is None else _whose_mapping(heap, mapping)
+    return "other" if mapping is None else _whose_mapping(heap, mapping, address)
 
 
-def _whose_mapping(heap: Heap, mapping: Mapping) -> str:
+def _whose_mapping(heap: Heap, mapping: Mapping, address: int) -> str:
     if mapping.path.startswith(KERNELS):
         return f"the kernel's {mapping.path.strip('[]')}"
     if not mapping.private:
         return "shared memory"
     other = heap.other_allocator if heap.target.refusal is None else None
-    return other.title if other is not None and other.owns(mapping) else "other"
+    if other is not None and other.owns(mapping):
+        return other.title
+    held = held_at(heap.held, address) if heap.target.refusal is None and mapping.anonymous else None
+    return "other" if held is None else f"other, led to from {held.name}"
 
 
 def _arena_own(heap: Heap, address: int) -> str | None:

@@ -84,7 +84,7 @@ def _glibc_holes(heap: Heap, minimum: int) -> list[Hole]:
 
 def _pymalloc_holes(heap: Heap, minimum: int) -> list[Hole]:
     python = heap.python_or_none
-    if python is None or minimum > python.arena_size:
+    if python is None or minimum > (python.arena_size or 0):
         return []
     return [
         Hole(

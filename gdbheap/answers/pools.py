@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
+from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.heap import Heap
 from gdbheap.objects.repr import BRIEF
@@ -82,17 +83,30 @@ class ArenaUse:
 
 
 @dataclass(frozen=True)
+class InterpreterPools:
+    """What an interpreter with pools of its own holds: where its ``usedpools`` are, arenas, used ``blocks`` and
+    ``bytes``."""
+
+    usedpools: int
+    arenas: int
+    blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Pools:
     """The answer of ``heap pools``; ``free_pools`` are ``sys._debugmallocstats()``' "unused pools". ``emptiest`` are
-    the arenas with the fewest used bytes."""
+    the arenas with the fewest used bytes. ``interpreters``: those with pools of their own, the main one first, and the
+    other figures are their sums; none when pymalloc is not in use, and then nobody knows the two sizes."""
 
-    arena_size: int
-    pool_size: int
+    arena_size: int | None
+    pool_size: int | None
     arenas: int
     free_pools: int
     classes: list[PoolClass]
     fill: list[Fill] = field(default_factory=list)
     emptiest: list[ArenaUse] = field(default_factory=list)
+    interpreters: list[InterpreterPools] = field(default_factory=list)
 
 
 def pools(heap: Heap, detail: bool = False) -> Pools:
@@ -100,6 +114,8 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
 
     Raises NotAPython or Unsupported."""
     python = heap.python
+    if not python.in_use:
+        return Pools(None, None, 0, 0, [])
     spread, fill, emptiest = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)
     spreads = {size: rest for size, *rest in spread}
     asked = _asked(heap) if detail else {}
@@ -108,7 +124,18 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
     if detail:
         uses = _with_pins(heap, uses)
     fills = [Fill(*row) for row in fill]
-    return Pools(python.arena_size, python.pool_size, len(python.arenas), python.free_pools, rows, fills, uses)
+    sizes, free = (python.arena_size, python.pool_size), python.free_pools
+    return Pools(*sizes, len(python.arenas), free, rows, fills, uses, _interpreters(python))
+
+
+def _interpreters(python: Pymalloc) -> list[InterpreterPools]:
+    used = {number: (blocks, size) for number, blocks, size in python.pools.used_of_arenas()}
+    found = []
+    for state in python.states:
+        own = [used[arena.number] for arena in state.arenas if arena.number in used]
+        blocks, size = (sum(column) for column in zip(*own)) if own else (0, 0)
+        found.append(InterpreterPools(state.heads.address, len(state.arenas), blocks, size))
+    return found
 
 
 def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:

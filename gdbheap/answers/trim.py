@@ -125,10 +125,13 @@ def given_tops(heap: Heap) -> list[int]:
 
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:
     """Whether the break is at ``end``: there ends the last mapping that the kernel calls the heap (there are several
-    where a part was advised to be huge). A core has no names: there the mappings from the first break on lead to it."""
+    where a part was advised to be huge). A core has no names: there the mappings from the first break on lead to it,
+    unless ``sbrk`` has failed once, after which ``sbrk_base`` may be a mapping of mmap's."""
     named = [mapping for mapping in target.mappings if mapping.path == BREAK]
     if named:
         return named[-1].end == end
+    if glibc.main.noncontiguous:
+        return False
     at = glibc.par.sbrk_base
     found = target.mappings.find(at)
     while found is not None and found.anonymous and found.private and found.writable:

@@ -21,18 +21,19 @@ LONGEST = 500
 
 
 class TypeNames:
-    """Names of types by address; each is read once."""
+    """Names of types by address; each is read once. ``lost``: names of those that are not in memory."""
 
-    def __init__(self, space: Space, release: Release) -> None:
+    def __init__(self, space: Space, release: Release, lost: dict[int, str] | None = None) -> None:
         self._space = space
         self._release = release
+        self._lost = lost or {}
         self._names: dict[int, str] = {}
         self._module_keys: set[int] = set()
 
     def name(self, address: int) -> str:
         """The name of the type at ``address``; ``type at 0x…`` when its name is not in memory nor in a file at hand."""
         if address not in self._names:
-            self._names[address] = self._read(address) or f"type at {address:#x}"
+            self._names[address] = self._read(address) or self._lost.get(address) or f"type at {address:#x}"
         return self._names[address]
 
     def flags(self, address: int) -> int:

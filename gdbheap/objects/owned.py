@@ -31,13 +31,20 @@ ROLES = (
     "nodes",
     "dimensions",
     "structure",
+    "documentation",
+    "definition",
 )
 REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
+# struct PyModuleDef, all releases since 3.0.
+M_SIZE = 56
+TP_DOC = 176
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 
+# What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
+DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
 # Types whose fields hold objects and plain values only, beside what the families say.
@@ -112,10 +119,11 @@ def families(release: Release) -> list[Family]:
         # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
         Family(0, ["_ctypes._CData"], [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False)]),
         Family(0, ["numpy.ndarray"], _ndarray_claims()),
+        Family(0, ["builtin_function_or_method"], [_claim(16, "definition", follow=CLAIM)]),
+        Family(0, DESCRIPTORS, [_claim(40 if release.major > 2 else 32, "definition", follow=CLAIM)]),
+        # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.
+        Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]),
     ]
-    if release.get("bytearray_data") is not None:
-        # Since 3.15 a bytearray's data is a bytes object.
-        found.append(Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]))
     return found + _managed_values(release)
 
 
@@ -147,7 +155,16 @@ def _str_claims(release: Release) -> list[Claim]:
 
 def _type_claims(release: Release) -> list[Claim]:
     fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
-    return [_claim(176, "name")] + [claim for field, role in fields for claim in _optional(release, field, role)]
+    found = [claim for field, role in fields for claim in _optional(release, field, role)]
+    return [_claim(TP_DOC, "documentation"), *found]
+
+
+def state_size(release: Release) -> list[int]:
+    """Where a module says how large its state is: offsets to follow from the module, the last one that of the size; a
+    block is larger, and what its last user left there leads anywhere."""
+    if release.get("md_state_size") is not None:
+        return [release["md_state_size"]]
+    return [release["md_def"], M_SIZE] if release.get("md_def") is not None else []
 
 
 def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:

@@ -35,7 +35,10 @@ def bytes_text(memory: Memory, release: Release, address: int, limit: int) -> st
 def bytearray_text(memory: Memory, release: Release, address: int, limit: int) -> str:
     """The bytearray at ``address``: what lies from ``ob_start`` on. Raises Fault."""
     data, size = _bytes(memory, address, memory.u64(address + release["bytearray_start"]), limit)
-    return _cut(repr(bytearray(data)), size, limit)
+    text = repr(data)
+    if release.get("bytearray_escapes") and text[1] == '"':
+        text = text.replace("'", "\\'")
+    return _cut(f"bytearray({text})", size, limit)
 
 
 def _bytes(memory: Memory, address: int, start: int, limit: int) -> tuple[bytes, int]:

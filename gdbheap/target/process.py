@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from gdbheap._native import Pages, Space, Stop
@@ -33,7 +33,8 @@ DELETED = " (deleted)"
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 USER_ADDRESSES = 1 << 63
 UNREADABLE = ("[vvar", "[vsyscall]")
-Registers = tuple[int, int, int, int]
+Registers = tuple[int, int, int, int, Sequence[int]]
+"""A thread's id, thread pointer, sp, pc and general registers."""
 
 _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
@@ -193,9 +194,10 @@ class Process(Target):
         if self.rss.swap and self.refusal is None:
             self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
 
-    def _thread(self, tid: int, fs_base: int, sp: int, pc: int) -> Thread:
+    def _thread(self, tid: int, fs_base: int, sp: int, pc: int, general: Sequence[int]) -> Thread:
         name = self._ready.thread_names.get(tid)
-        return Thread(tid, fs_base, sp, pc, self._folder.thread_name(tid) if name is None else name)
+        known = self._folder.thread_name(tid) if name is None else name
+        return Thread(tid, fs_base, sp, pc, known, registers=general)
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self._folder, self.exe, mapping)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,8 @@ PAGE_SIZE = 4096
 @dataclass(frozen=True)
 class Thread:
     """A thread when the target stood still. ``fs_base`` is its thread pointer (where glibc keeps thread-local data),
-    ``failed`` whether it was killed by a fault of its own, or aborts."""
+    ``registers`` are the general ones as far as they are known, ``failed`` whether it was killed by a fault of its own,
+    or aborts."""
 
     tid: int
     fs_base: int
@@ -32,6 +34,7 @@ class Thread:
     pc: int
     name: str = ""
     failed: bool = False
+    registers: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

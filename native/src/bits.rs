@@ -142,6 +142,20 @@ impl SharedBits {
         self.joined(other, |one, two| one & !two)
     }
 
+    /// The members that neither of the other sets has.
+    pub fn in_neither(&self, one: &SharedBits, other: &SharedBits) -> Vec<u64> {
+        let mut found = Vec::new();
+        let load = |set: &SharedBits, index: usize| set.words.get(index).map_or(0, |word| word.load(Ordering::Relaxed));
+        for index in 0..self.words.len() {
+            let mut left = load(self, index) & !(load(one, index) | load(other, index));
+            while left != 0 {
+                found.push(index as u64 * 64 + u64::from(left.trailing_zeros()));
+                left &= left - 1;
+            }
+        }
+        found
+    }
+
     fn joined<'a>(&'a self, other: &'a SharedBits, join: fn(u64, u64) -> u64) -> impl Iterator<Item = u64> + 'a {
         self.words.iter().zip(&other.words).enumerate().flat_map(move |(index, (one, two))| {
             let mut word = join(one.load(Ordering::Relaxed), two.load(Ordering::Relaxed));

@@ -267,15 +267,22 @@ impl Head {
         &self.bytes[..self.size as usize]
     }
 
-    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in.
+    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in, or further
+    /// in where the block begins with a debug hook.
     #[inline]
     pub fn may_be_object(known: &[u8]) -> bool {
         let pointer = |at| {
             let word = crate::u64_at(known, at);
             word % 8 == 0 && (0x10000..1 << 47).contains(&word)
         };
-        pointer(8) || pointer(24) || pointer(40)
+        pointer(8) || pointer(24) || pointer(40) || is_padding(crate::u64_at(known, 8))
     }
+}
+
+/// Whether a word is the second one of a debug hook: a letter, and the same byte seven times.
+#[inline]
+pub fn is_padding(word: u64) -> bool {
+    matches!(word as u8, b'o' | b'm' | b'r') && word >> 16 == (word << 8) >> 16
 }
 
 /// Every block of every arena of a target.

@@ -5,7 +5,7 @@ use crate::chunks::Chunks;
 use crate::heaps::{Heaps, Place, Visitor, Walk};
 use crate::pools::Pools;
 use crate::space::Space;
-use crate::types::{Kind, TypeLayout, Types};
+use crate::types::{Kind, TypeLayout, Types, CLAIM};
 use crate::work::{self, Control};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,10 +23,10 @@ fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8])
     for claim in &kind.claims {
         let pointer = claimed_pointer(heaps.space, claim, address, size, head);
         let outside = pointer.filter(|pointer| pointer.wrapping_sub(address) >= size);
-        if let Some((_, block, size)) = outside.and_then(|pointer| heaps.block_at(pointer)) {
-            if !blocks.contains(&(block, size)) {
-                blocks.push((block, size));
-            }
+        let Some((_, block, size)) = outside.and_then(|pointer| heaps.block_at(pointer)) else { continue };
+        let holds = claim.follow != CLAIM || pointer == Some(block);
+        if holds && !blocks.contains(&(block, size)) {
+            blocks.push((block, size));
         }
     }
     blocks.iter().map(|(_, size)| size).sum()

@@ -26,6 +26,7 @@ pub mod stop;
 pub mod sweep;
 pub mod trim;
 pub mod types;
+pub mod votes;
 pub mod walk;
 pub mod window;
 pub mod work;
@@ -78,13 +79,15 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::find_list_ends, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_mmapped, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_extents, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::count_pointers, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_fenced, module)?)?;
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
-    module.add_function(wrap_pyfunction!(census::vote_distances, module)?)?;
-    module.add_function(wrap_pyfunction!(census::sample_types, module)?)?;
+    module.add_function(wrap_pyfunction!(votes::vote_distances, module)?)?;
+    module.add_function(wrap_pyfunction!(votes::sample_types, module)?)?;
     module.add_function(wrap_pyfunction!(census::read_once, module)?)?;
     Ok(())
 }

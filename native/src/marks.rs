@@ -50,6 +50,12 @@ impl<'a> Marks<'a> {
         }
     }
 
+    /// Blocks of pools, by number, that somebody claims although they are free: a field may still lead to what it has
+    /// just given back.
+    pub fn claimed_but_free(&self) -> Vec<u64> {
+        self.pool_claims.in_neither(&self.pool_objects, &self.pool_others)
+    }
+
     pub fn is_claimed(&self, place: Place) -> bool {
         match place {
             Place::Pool(number) => self.pool_claims.get(number),

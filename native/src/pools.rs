@@ -41,7 +41,7 @@ pub struct Arena {
     /// The address up to which pools were carved.
     pub carved: u64,
     pub end: u64,
-    pub index: u32,
+    pub number: u32,
     pub first_pool: usize,
 }
 
@@ -271,10 +271,11 @@ fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(
     (pool.used > carved).then(|| ("ref.count of a pool", format!("at most {carved}"), pool.used.to_string()))
 }
 
-/// Index, address, `pool_address` and size of an arena.
-type ArenaRow = (u32, u64, u64, u64);
+/// Number, index in its table of arenas, address, `pool_address` and size of an arena.
+type ArenaRow = (u32, u32, u64, u64, u64);
 
-/// Reads the headers of every pool. `arenas`: `(index, address, pool_address, arena size)`, any order.
+/// Reads the headers of every pool. `arenas`: `(number, index, address, pool_address, arena size)`, any order; the index
+/// is what its pools must say, the number is what it is called: interpreters may have tables of their own.
 #[pyfunction]
 pub fn read_pools(
     py: Python<'_>,
@@ -283,7 +284,7 @@ pub fn read_pools(
     pool_size: u64,
     alignment: u64,
 ) -> PyResult<Pools> {
-    arenas.sort_by_key(|(_, address, ..)| *address);
+    arenas.sort_by_key(|(_, _, address, ..)| *address);
     let groups: Vec<(usize, &[ArenaRow])> = arenas.chunks(64).enumerate().collect();
     let work = |parts: &mut Vec<(usize, Pools)>, (place, group): &(usize, &[ArenaRow]), control: &Control| {
         let mut part = Pools::empty(pool_size, alignment);
@@ -323,10 +324,10 @@ impl Pools {
         self.report(address, "address of an arena", "apart from the others".into(), format!("{address:#x}"));
     }
 
-    fn add_arenas(&mut self, space: &Space, arenas: &[(u32, u64, u64, u64)]) {
+    fn add_arenas(&mut self, space: &Space, arenas: &[ArenaRow]) {
         let mut addresses = Vec::new();
         let mut indices = Vec::new();
-        for (index, address, carved, size) in arenas {
+        for (number, index, address, carved, size) in arenas {
             let end = address.saturating_add(*size);
             let overlaps = self.arenas.last().is_some_and(|last| last.end > *address);
             if overlaps || *size > MOST_POOLS_IN_ARENA * self.pool_size {
@@ -340,7 +341,7 @@ impl Pools {
             }
             let carved = (*carved).min(end);
             let first_pool = self.pools.len() + addresses.len();
-            let arena = Arena { address: *address, carved, end, index: *index, first_pool };
+            let arena = Arena { address: *address, carved, end, number: *number, first_pool };
             self.arenas.push(arena);
             let count = carved.saturating_sub(self.first_pool_address(&arena)) / self.pool_size;
             addresses.extend((0..count).map(|pool| self.first_pool_address(&arena) + pool * self.pool_size));
@@ -392,6 +393,17 @@ impl Pools {
     /// `(address, end)` of every arena, by address.
     fn arena_ranges(&self) -> Vec<(u64, u64)> {
         self.arenas.iter().map(|arena| (arena.address, arena.end)).collect()
+    }
+
+    /// `(number, used blocks, their bytes)` of every arena, by address.
+    fn used_of_arenas(&self) -> Vec<(u32, u64, u64)> {
+        let row = |arena: &Arena| {
+            let used = self.pools_of(arena).iter().map(|pool| (u64::from(pool.used), pool.block_size(self.alignment)));
+            let sum = |(blocks, bytes): (u64, u64), (used, size): (u64, u64)| (blocks + used, bytes + used * size);
+            let (blocks, bytes) = used.fold((0, 0), sum);
+            (arena.number, blocks, bytes)
+        };
+        self.arenas.iter().map(row).collect()
     }
 
     #[getter]
@@ -446,7 +458,7 @@ impl Pools {
     }
 
     /// Maximal runs of bytes that nobody holds, of at least `minimum`: free pools together, free blocks of one pool
-    /// together. `(start, end, arena index, before, behind)`, the neighbours as `(address, size, what)`.
+    /// together. `(start, end, number of the arena, before, behind)`, the neighbours as `(address, size, what)`.
     #[allow(clippy::type_complexity)]
     fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<PoolHole>> {
         let mut holes = Vec::new();
@@ -545,7 +557,7 @@ impl Pools {
         let mut before: Neighbour = None;
         let mut close = |open: Option<(u64, u64, &'static str)>, before: Neighbour, behind: Neighbour| {
             if let Some((start, end, _)) = open.filter(|(start, end, _)| end - start >= minimum) {
-                holes.push((start, end, arena.index, before, behind));
+                holes.push((start, end, arena.number, before, behind));
             }
         };
         self.parts_of_arena(space, arena, |start, end, kind| {

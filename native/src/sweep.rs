@@ -32,7 +32,10 @@ pub struct Sweep {
     owners: usize,
     cuts: Vec<u64>,
     sums: Vec<Sum>,
+    /// The cell at hand: its number, where its sums begin, and where it ends.
     cell: usize,
+    base: usize,
+    limit: u64,
     cursor: usize,
     huge: usize,
     page: u64,
@@ -51,29 +54,36 @@ struct Sweeper<'a> {
 }
 
 impl Sweeper<'_> {
-    /// Adds a stretch, cell by cell.
+    #[inline]
     fn add(&mut self, start: u64, end: u64, owner: u32) {
-        let mut at = start;
-        while at < end {
-            let cut = loop {
-                match self.sweep.cuts.get(self.sweep.cell) {
-                    Some(cut) if *cut <= at => {
-                        self.settle();
-                        self.sweep.cell += 1;
-                    }
-                    Some(cut) => break *cut,
-                    None => break u64::MAX,
-                }
-            };
-            self.add_inside(at, end.min(cut), owner);
-            at = end.min(cut);
+        match end <= self.sweep.limit {
+            true if start < end => self.add_inside(start, end, owner),
+            true => {}
+            false => self.add_across(start, end, owner),
         }
     }
 
-    fn sum(&mut self, owner: u32) -> &mut Sum {
-        &mut self.sweep.sums[self.sweep.cell * self.sweep.owners + owner as usize]
+    /// Adds a stretch that reaches beyond the cell at hand, cell by cell.
+    #[cold]
+    fn add_across(&mut self, start: u64, end: u64, owner: u32) {
+        let mut at = start;
+        while at < end {
+            while self.sweep.limit <= at {
+                self.settle();
+                self.sweep.next_cell();
+            }
+            let stop = end.min(self.sweep.limit);
+            self.add_inside(at, stop, owner);
+            at = stop;
+        }
     }
 
+    #[inline]
+    fn sum(&mut self, owner: u32) -> &mut Sum {
+        &mut self.sweep.sums[self.sweep.base + owner as usize]
+    }
+
+    #[inline]
     fn add_inside(&mut self, start: u64, end: u64, owner: u32) {
         self.sum(owner).bytes += end - start;
         let (first, last) = (start / PAGE, (end - 1) / PAGE);
@@ -105,7 +115,7 @@ impl Sweeper<'_> {
         while self.runs.get(self.sweep.cursor).is_some_and(|run| run.end <= start) {
             self.sweep.cursor += 1;
         }
-        let huge = self.count_huge(start, end);
+        let huge = if self.huge.is_empty() { 0 } else { self.count_huge(start, end) };
         let runs = &self.runs[self.sweep.cursor..];
         let sum = self.sum(owner);
         sum.pages += end - start;
@@ -130,6 +140,12 @@ impl Sweeper<'_> {
 }
 
 impl Sweep {
+    fn next_cell(&mut self) {
+        self.cell += 1;
+        self.base += self.owners;
+        self.limit = self.cuts.get(self.cell).copied().unwrap_or(u64::MAX);
+    }
+
     fn with<R>(&mut self, py: Python<'_>, start: u64, act: impl FnOnce(&mut Sweeper<'_>) -> R) -> PyResult<R> {
         if start < self.last {
             return Err(PyValueError::new_err(format!("stretches must ascend: {start:#x} after {:#x}", self.last)));
@@ -158,7 +174,9 @@ impl Sweep {
             return Err(PyValueError::new_err("cuts must ascend and be whole pages"));
         }
         let sums = vec![Sum::default(); owners * (cuts.len() + 1)];
-        Ok(Sweep { pages, owners, cuts, sums, cell: 0, cursor: 0, huge: 0, page: u64::MAX, owner: 0, last: 0 })
+        let limit = cuts.first().copied().unwrap_or(u64::MAX);
+        let (page, cell, base, cursor, huge, owner, last) = (u64::MAX, 0, 0, 0, 0, 0, 0);
+        Ok(Sweep { pages, owners, cuts, sums, cell, base, limit, cursor, huge, page, owner, last })
     }
 
     /// One stretch [start, end) of one owner.

@@ -84,6 +84,8 @@ pub struct TypeLayout {
     pub flag_no_minimum: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least bytes).
     pub shortened: Vec<(String, u64)>,
+    /// Where a module says how large its state is: offsets to follow from the module, the last one that of the size.
+    pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
@@ -93,6 +95,8 @@ pub struct TypeLayout {
     pub closed: Vec<String>,
     /// The role of a block that was reached by following pointers.
     pub reached_role: u8,
+    /// Names of types whose own cannot be read.
+    pub names: Vec<(u64, String)>,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
 }
@@ -335,10 +339,11 @@ impl<'a> Types<'a> {
         self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
     }
 
-    /// tp_name; empty where it cannot be read.
+    /// tp_name, or what else is known where it cannot be read; else empty.
     fn name_of(&self, address: u64) -> Vec<u8> {
         let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
-        name.unwrap_or_default()
+        let known = || self.layout.names.iter().find(|(own, _)| *own == address).map(|(_, name)| name.clone().into());
+        name.or_else(known).unwrap_or_default()
     }
 
     /// The names of the type and of its bases along tp_base.
@@ -397,10 +402,24 @@ impl<'a> Types<'a> {
         let words = head.get(distance..distance + 16)?;
         let number = self.lookup(crate::u64_at(words, 8))?;
         let kind = &self.kinds[number as usize];
-        let count = crate::u64_at(words, 0);
         let fits = kind.pre == distance as u64 && kind.least <= size;
-        let counts = count < LARGEST_COUNT && !(count > SMALL_COUNT && self.is_data(count));
-        (fits && counts).then_some((number, count != 0))
+        let alive = if fits { self.is_alive(crate::u64_at(words, 0), kind.address)? } else { return None };
+        Some((number, alive))
+    }
+
+    /// Whether the object of a type that begins with this word is alive; None where it can be no object's. A free list
+    /// puts zero in the place of the count, or since 3.14 a link to the next object of the type.
+    fn is_alive(&self, word: u64, type_address: u64) -> Option<bool> {
+        if word <= SMALL_COUNT {
+            return Some(word != 0);
+        }
+        if is_immortal(word) {
+            return Some(true);
+        }
+        if word % 8 == 0 && self.field(word, self.layout.ob_type) == Some(type_address) {
+            return Some(false);
+        }
+        (word < LARGEST_COUNT && !self.is_data(word)).then_some(true)
     }
 }
 
@@ -414,3 +433,12 @@ pub const SMALL_COUNT: u64 = 1 << 20;
 /// More references than memory can hold. A pointer in the place of the count is larger, unless the program lies in the
 /// lowest 4 GiB: then it points into the program's data.
 pub const LARGEST_COUNT: u64 = 1 << 32;
+/// Include/refcount.h since 3.14: ob_refcnt (u32), ob_overflow (u16), ob_flags (u16); a count from here on is immortal.
+const IMMORTAL: u32 = 1 << 31;
+const MOST_FLAGS: u64 = 1 << 4;
+
+/// Whether a word is the count of an immortal object with flags.
+fn is_immortal(word: u64) -> bool {
+    let (overflow, flags) = (word >> 32 & 0xFFFF, word >> 48);
+    word as u32 >= IMMORTAL && overflow == 0 && (1..MOST_FLAGS).contains(&flags)
+}

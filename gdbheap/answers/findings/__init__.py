@@ -6,6 +6,7 @@ from __future__ import annotations
 from gdbheap.answers.findings import (
     after_fork,
     free_chunks,
+    held,
     large_chunks,
     main_top,
     mappings,
@@ -27,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     large_chunks.find,
     main_top.find,
     mappings.find,
+    held.find,
     stacks.find,
     after_fork.find,
     other_allocator.find,
