@@ -12,6 +12,7 @@ from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
 from gdbheap.allocators.held import Held, find_held
 from gdbheap.allocators.inside import Changes
+from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.other import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.allocators.stacks import Stack, find_stacks
@@ -97,6 +98,20 @@ class Heap:
             return None
 
     @property
+    def mimalloc(self) -> Mimalloc | None:
+        """CPython's own mimalloc; None when it is not in use."""
+        return self._part("mimalloc", self._make_mimalloc) if self.target.refusal is None else None
+
+    def _make_mimalloc(self) -> Mimalloc | None:
+        python = self.python_or_none
+        if python is None or python.in_use:
+            return None
+        try:
+            return Mimalloc(self.target, self.facts)
+        except Unsupported:
+            return None
+
+    @property
     def other_allocator(self) -> OtherAllocator | None:
         """The allocator that is there beside glibc's, or in its place; None when none shows."""
         try:
@@ -156,8 +171,13 @@ class Heap:
     @property
     def release(self) -> Release:
         """The interpreter's release. Raises NotAPython, or Unsupported."""
-        found: Release = self._part("release", lambda: find_release(self.target, self.python.module, self.facts))
+        found: Release = self._part("release", self._make_release)
         return found
+
+    def _make_release(self) -> Release:
+        mimalloc = self.mimalloc
+        free_threaded = mimalloc is not None and mimalloc.is_free_threaded
+        return find_release(self.target, self.python.module, self.facts, free_threaded)
 
     @property
     def objects(self) -> Objects:
@@ -174,7 +194,7 @@ class Heap:
                 f"and malloc is {other.kind.name}'s ({one_line(other.path)}, {other.evidence})"
             )
         roots = Roots(self.target, self.python.module, self.stacks)
-        return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts)
+        return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts, self.mimalloc)
 
     @property
     def objects_or_none(self) -> Objects | None:
@@ -210,6 +230,7 @@ class Heap:
         owned += [pair for loaded in self.target.objects for pair in loaded.bss]
         python = self.python_or_none
         owned += python.ranges() if python else []
+        owned += self.mimalloc.ranges() if self.mimalloc else []
         candidates = [
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
@@ -258,7 +279,7 @@ class Heap:
         """All damage met so far. What a thread that stands inside malloc may have left half done is named so."""
         parts = [self._parts[name] for name in ("glibc", "bins") if name in self._parts]
         found = [damage for part in parts for damage in part.damage]
-        python = self._parts["pymalloc"].damage if "pymalloc" in self._parts else []
+        python = [damage for name in ("pymalloc", "mimalloc") for damage in _damage_of(self._parts.get(name))]
         return self.target.damage + (self._excused(found) if found else []) + python
 
     def _excused(self, found: list[Damage]) -> list[Damage]:
@@ -276,3 +297,7 @@ class Heap:
     def partial(self) -> bool:
         """Whether an answer may lack something: then the exit status is 1."""
         return self.target.partial or any(not damage.what.startswith(CAUGHT) for damage in self.damage)
+
+
+def _damage_of(part: Any) -> list[Damage]:
+    return part.damage if part is not None else []

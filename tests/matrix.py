@@ -35,7 +35,7 @@ FORMS = (PROCESS, OUTSIDE, INSIDE, GCORE, KERNEL_CORE)
 LARGE_TCACHE = "glibc.malloc.tcache_max=1048576:glibc.malloc.tcache_count=50:glibc.malloc.mmap_threshold=65536"
 PLACE = "srv/runs"
 # What follows in the page is written by matrix_interpreters.py.
-INTERPRETERS = "# What was compared with the interpreters of these suites\n"
+INTERPRETERS = "## What was compared with the interpreters of these suites\n"
 
 
 @dataclass(frozen=True)

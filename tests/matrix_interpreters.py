@@ -112,7 +112,8 @@ Each suite's own packages, stripped and without debug symbols, running in the su
 outside. "size classes" to "with debug hooks" are as in [interpreters.md](interpreters.md). The other columns are the
 tests of that name (`tests/test_oracle_*.py`), the same that run on this system's interpreters: `exact` says that every
 case agreed, with the number of cases. A core's text and read-only data, which the kernel leaves out, are found below
-the folder by `--exe`; "lost names" is without that.
+the folder by `--exe`; "lost names" is without that. `not run`: what is tried came later, or the test's programs are
+written for a later Python.
 
 {grid}
 

@@ -233,6 +233,8 @@ class Interpreter:
 
 
 KINDS = ("unstripped", "stripped")
+EXTRA = "GDBHEAP_PYTHONS"
+FREE_THREADED = ("3.13t", "3.14t")
 # The release that every test tries, also those that try one only.
 ONLY = os.environ.get("GDBHEAP_RELEASE", "")
 RELEASE = ONLY or "3.11"
@@ -249,22 +251,25 @@ _ASK = """import os, sys, sysconfig
 # Debian's has its code in itself, also where its library is installed.
 shared = "/libpython" in open("/proc/self/maps").read()
 library = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
-print("%d.%d" % sys.version_info[:2] if "PyPy" not in sys.version else "other")
+threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
+print("%d.%d%s" % (sys.version_info[:2] + (threaded,)) if "PyPy" not in sys.version else "other")
 print(os.readlink("/proc/self/exe"))
 print(library if shared and os.path.exists(library) else os.readlink("/proc/self/exe"))"""
 
 
 @functools.cache
 def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
-    """Return each CPython of a release on the path, in /usr/bin and below ~/.pyenv, once; or that of ROOT_FOLDER.
+    """Return each CPython of a release on the path, in /usr/bin, below ~/.pyenv and named by GDBHEAP_PYTHONS, once; or
+    that of ROOT_FOLDER.
 
-    A debug build is "3.11-dbg", as Debian names it."""
+    A debug build is "3.11-dbg", as Debian names it, a free-threaded one "3.13t"."""
     python, number = f"python{release}", release.split("-")[0]
     names = [f"{ROOT_FOLDER}/usr/bin/{python}"]
     if not ROOT_FOLDER:
         others = (python, "python3") if number == release else (python,)
         names += [path for path in map(shutil.which, others) if path]
         names += sorted(str(path) for path in Path.home().glob(f".pyenv/versions/*/bin/{python}"))
+        names += filter(None, os.environ.get(EXTRA, "").split(os.pathsep))
     examined = (_examine(name, number) for name in names)
     found = {interpreter.executable: interpreter for interpreter in examined if interpreter}
     return tuple(found.values())
@@ -299,7 +304,7 @@ def interpreter_of_release(release: str) -> Interpreter:
     """Return a CPython of that release; skip the test where there is none."""
     for interpreter in interpreters(release):
         return interpreter
-    pytest.skip(f"no CPython {release} on the path, in /usr/bin or below ~/.pyenv")
+    pytest.skip(f"no CPython {release} on the path, in /usr/bin, below ~/.pyenv or in {EXTRA}")
 
 
 @functools.cache

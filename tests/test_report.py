@@ -21,7 +21,7 @@ from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
 from gdbheap.answers.ledger import Ledger, Line, Rss
-from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
+from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, InterpreterPools, Pin, PoolClass, Pools
 from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
@@ -301,7 +301,7 @@ def test_no_holes() -> None:
 def test_pools_add_up(shown: int, rng: random.Random) -> None:
     """Pools and bytes, the free pools and what is not listed included."""
     classes = [PoolClass(16 * i, rng.randrange(1, 99), rng.randrange(999), rng.randrange(99)) for i in range(1, 21)]
-    whole = Pools(1 << 20, 1 << 14, 7, rng.randrange(1, 60), classes)
+    whole = Pools(1 << 20, 1 << 14, 7, rng.randrange(1, 60), classes, interpreters=[InterpreterPools(4096, 7, 9, 99)])
     text = pools.render(dataclasses.replace(whole, classes=classes[:shown]), whole, EXACT)
     for title in ("pools", "blocks used", "blocks free", "used bytes", "free bytes", "held"):
         adds_up(text, title)
@@ -312,7 +312,8 @@ def test_details_of_pools() -> None:
     classes = [PoolClass(16, 3, 9, 5, 2, 1, 4, 6, 90, 6), PoolClass(32, 1, 1, 2, 1)]
     pin = Pin("str", 4, 64, 0x1030, "'a  b'")
     use = ArenaUse(0, 0x1000, 4, 64, [ClassShare(16, 1, 4)], [pin])
-    whole = Pools(1 << 20, 1 << 14, 2, 3, classes, [Fill(1, 2, 176), Fill(100, 0, 0)], [use])
+    fill, own = [Fill(1, 2, 176), Fill(100, 0, 0)], [InterpreterPools(4096, 2, 10, 176)]
+    whole = Pools(1 << 20, 1 << 14, 2, 3, classes, fill, [use], own)
     plain, text = pools.render(whole, whole, EXACT), pools.render(whole, whole, EXACT, detail=True)
     assert text.startswith(plain) and "2 arenas are at most 25 % full and held by 176 bytes" in " ".join(plain.split())
     lines = [line.split() for line in text[len(plain) :].splitlines()]

@@ -79,12 +79,15 @@ def at(heap: Heap, address: int) -> At:
 
 
 def find_block(heap: Heap, address: int) -> Block | None:
-    """The allocator's block at ``address``: pymalloc's first, its arenas lie inside nobody else's."""
+    """The allocator's block at ``address``: pymalloc's and mimalloc's first, their arenas lie inside nobody else's."""
     python = heap.python_or_none
     row = python.pools.find(heap.target.space, address) if python else None
     if python is not None and row is not None:
         arena = next((a.number for a in python.arenas if 0 <= address - a.address < (python.arena_size or 0)), None)
         return Block(row[0], row[1], row[2], "pymalloc", arena, None)
+    found = heap.mimalloc.blocks.find(heap.target.space, address) if heap.mimalloc else None
+    if found is not None:
+        return Block(found[0], found[1], found[2], "mimalloc", None, found[3])
     try:
         return _glibc_block(heap, address)
     except GdbheapError:
@@ -126,10 +129,14 @@ def _owner(heap: Heap, block: Block) -> Owner | None:
 
 def _whose(heap: Heap, address: int, block: Block | None) -> str:
     """Whose memory an address is, in words."""
+    if block is not None and block.allocator == "mimalloc":
+        return "mimalloc"
     if block is not None:
         return (
             f"{block.allocator} arena {block.arena}" if block.arena is not None else f"{block.allocator} {block.list}"
         )
+    if heap.mimalloc is not None and any(start <= address < end for start, end in heap.mimalloc.reserved()):
+        return "reserve of mimalloc"
     arena = _arena_own(heap, address)
     if arena is not None:
         return arena

@@ -26,6 +26,10 @@ NAMES = (
     ("pymalloc.used", "pymalloc", "blocks in use"),
     ("pymalloc.free", "pymalloc", "free blocks and pools"),
     ("pymalloc.overhead", "pymalloc", "pool headers and padding"),
+    ("mimalloc", None, "Python's mimalloc"),
+    ("mimalloc.used", "mimalloc", "blocks in use"),
+    ("mimalloc.free", "mimalloc", "free blocks, pages and segments, and address space reserved for them"),
+    ("mimalloc.overhead", "mimalloc", "segment headers and padding"),
     ("other", None, "other memory that a program or library mapped"),
     ("unexplained", None, "unexplained"),
 )
@@ -36,6 +40,9 @@ DETAILS = {
     "glibc.free.mmapped": "chunks with a mapping of their own, in a thread's cache",
     "pymalloc.free.blocks": "free blocks in pools in use",
     "pymalloc.free.pools": "free pools",
+    "mimalloc.free.blocks": "free blocks of pages",
+    "mimalloc.free.spans": "spans without a page",
+    "mimalloc.free.reserve": "reserved beside the segments",
     "other.break": "other users' part of the break",
     "other.kernel": "the kernel's vdso and its data",
     "other.rest": "the rest",
@@ -102,6 +109,9 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, 
     known = {name for name, _parent, _text in NAMES}
     names: list[tuple[str, str | None, str]] = []
     for row in NAMES:
+        # mimalloc has its lines only where it is in use.
+        if row[0].startswith("mimalloc") and heap.mimalloc is None:
+            continue
         names.append(row)
         if detail or (row[0] == "other" and other is not None):
             below = [owner for owner in sums if owner.rpartition(".")[0] == row[0] and owner not in known]

@@ -24,9 +24,13 @@ RANKED = (
     "glibc.free.mmapped",
     "pymalloc.free.pools",
     "pymalloc.free.blocks",
+    "mimalloc.free.reserve",
+    "mimalloc.free.spans",
+    "mimalloc.free.blocks",
     "glibc.top.*",
     "glibc.overhead.*",
     "pymalloc.overhead",
+    "mimalloc.overhead",
     "other.rest",
     "other.break",
     "other.kernel",
@@ -39,6 +43,7 @@ RANKED = (
     "glibc.mmapped",
     "glibc.used.*",
     "pymalloc.used",
+    "mimalloc.used",
     "unexplained",
 )
 STATES = {
@@ -52,6 +57,7 @@ STATES = {
     "unexplained": "unexplained",
 }
 PYMALLOC = ("pymalloc.used", "pymalloc.free.blocks", "pymalloc.free.pools", "pymalloc.overhead")
+MIMALLOC = ("mimalloc.used", "mimalloc.free.blocks", "mimalloc.free.spans", "mimalloc.overhead", "unexplained")
 KERNELS = ("[vdso]", "[vvar", "[vsyscall]", "[uprobes]")
 BREAK = "[heap]"
 
@@ -133,6 +139,9 @@ class _Sweep:
         if owner == "arena" and start in layout.arenas:
             parts = tuple(self._ranks[name] for name in PYMALLOC)
             return self._sweep.add_arena(heap.target.space, heap.python.pools, start, parts)
+        if owner == "segment" and heap.mimalloc is not None:
+            parts = tuple(self._ranks[name] for name in MIMALLOC)
+            return self._sweep.add_segment(heap.mimalloc.blocks, start, parts)
         self._sweep.add(start, end, self._ranks.get(owner, self._ranks["unexplained"]))
         return end
 
@@ -175,6 +184,9 @@ class _Layout:
         if python is not None:
             self.arenas = {start for start, _end in python.ranges()}
             self.pieces += [(start, end, "arena") for start, end in python.ranges()]
+        if heap.mimalloc is not None:
+            self.pieces += [(segment.start, segment.end, "segment") for segment in heap.mimalloc.segments]
+            self.pieces += [(start, end, "mimalloc.free.reserve") for start, end in heap.mimalloc.reserved()]
         for loaded in heap.target.objects:
             self.pieces += [(start, end, "file.data") for start, end in loaded.bss]
         self.add_rest()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
+from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.heap import Heap
@@ -94,10 +95,35 @@ class InterpreterPools:
 
 
 @dataclass(frozen=True)
+class PageHeap:
+    """What the heaps of all threads with one purpose hold of mimalloc: pages, used ``blocks`` and ``bytes``; of the
+    pages, ``abandoned`` are those whose thread is gone."""
+
+    name: str
+    pages: int
+    blocks: int
+    bytes: int
+    abandoned: int
+
+
+@dataclass(frozen=True)
+class MimallocUse:
+    """CPython's mimalloc: ``segments`` of 32 MiB and more, ``reserved`` bytes beside them, ``free_spans``: bytes inside
+    them that no page has; its ``heaps`` by purpose, which only free-threaded builds tell apart."""
+
+    segments: int
+    reserved: int
+    free_spans: int
+    heaps: list[PageHeap]
+
+
+@dataclass(frozen=True)
 class Pools:
     """The answer of ``heap pools``; ``free_pools`` are ``sys._debugmallocstats()``' "unused pools". ``emptiest`` are
     the arenas with the fewest used bytes. ``interpreters``: those with pools of their own, the main one first, and the
-    other figures are their sums; none when pymalloc is not in use, and then nobody knows the two sizes."""
+    other figures are their sums; none when pymalloc is not in use, and then nobody knows the two sizes.
+
+    ``mimalloc``: where that takes pymalloc's place; then ``classes`` are its block sizes, and their pools its pages."""
 
     arena_size: int | None
     pool_size: int | None
@@ -107,6 +133,7 @@ class Pools:
     fill: list[Fill] = field(default_factory=list)
     emptiest: list[ArenaUse] = field(default_factory=list)
     interpreters: list[InterpreterPools] = field(default_factory=list)
+    mimalloc: MimallocUse | None = None
 
 
 def pools(heap: Heap, detail: bool = False) -> Pools:
@@ -114,6 +141,8 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
 
     Raises NotAPython or Unsupported."""
     python = heap.python
+    if heap.mimalloc is not None:
+        return _pages(heap, heap.mimalloc, detail)
     if not python.in_use:
         return Pools(None, None, 0, 0, [])
     spread, fill, emptiest = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)
@@ -126,6 +155,15 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
     fills = [Fill(*row) for row in fill]
     sizes, free = (python.arena_size, python.pool_size), python.free_pools
     return Pools(*sizes, len(python.arenas), free, rows, fills, uses, _interpreters(python))
+
+
+def _pages(heap: Heap, mimalloc: Mimalloc, detail: bool) -> Pools:
+    asked = _asked(heap) if detail else {}
+    rows = [PoolClass(*row, 0, 0, 0, *asked.get(row[0], _unknown(asked))) for row in mimalloc.blocks.classes()]
+    heaps = [PageHeap(mimalloc.purpose(tag), *rest) for tag, *rest in mimalloc.blocks.heaps()]
+    reserved = sum(end - start for start, end in mimalloc.reserved())
+    use = MimallocUse(len(mimalloc.segments), reserved, mimalloc.blocks.free_spans, heaps)
+    return Pools(None, None, 0, 0, rows, mimalloc=use)
 
 
 def _interpreters(python: Pymalloc) -> list[InterpreterPools]:

@@ -45,12 +45,23 @@ _NAME = re.compile(r"python(\d)\.(\d+)")
 
 @dataclass(frozen=True)
 class Release:
-    """An interpreter's release: ``text`` is like ``3.11.2`` (or ``3.11``), ``fields`` the offsets of its objects."""
+    """An interpreter's release: ``text`` is like ``3.11.2`` (or ``3.11``), ``fields`` the offsets of its objects,
+    ``added`` the bytes that the head of its objects has beyond ``ob_refcnt`` and ``ob_type``."""
 
     text: str
     major: int
     minor: int
     fields: dict[str, Any]
+    added: int = 0
+
+    @property
+    def is_free_threaded(self) -> bool:
+        """Whether it was built to run without the interpreter's lock."""
+        return bool(self.added)
+
+    def at(self, offset: int) -> int:
+        """The place of a field behind the head of an object: free-threaded builds have a larger one."""
+        return offset + self.added
 
     def __getitem__(self, name: str) -> int:
         """The offset or size called ``name``. Raises Unsupported when this release has no such field."""
@@ -65,7 +76,7 @@ class Release:
         return None if offset is None else int(offset)
 
 
-def find_release(target: Target, module: LoadedObject, facts: Facts) -> Release:
+def find_release(target: Target, module: LoadedObject, facts: Facts, free_threaded: bool = False) -> Release:
     """The release of the interpreter in ``module``: ``Py_Version`` if it is exported, else the file's name.
 
     Raises Unsupported when neither tells, or the release is in no table.
@@ -88,7 +99,22 @@ def find_release(target: Target, module: LoadedObject, facts: Facts) -> Release:
         known = ", ".join(table("cpython")["releases"])
         raise Unsupported(f"the objects of Python {text} are not known (known are {known})")
     facts.add("object layouts", f"as of {major}.{minor}", "shipped table, from DWARF of a build of that release")
-    return Release(text, major, minor, fields)
+    return _without_lock(text, major, minor, facts) if free_threaded else Release(text, major, minor, fields)
+
+
+def _without_lock(text: str, major: int, minor: int, facts: Facts) -> Release:
+    """The release as a free-threaded build lays its objects out. Raises Unsupported."""
+    tables = table("cpython")
+    changes = tables["free_threaded"]
+    own = changes["releases"].get(f"{major}.{minor}")
+    if own is None:
+        raise Unsupported(f"a free-threaded Python {text} is not known (known are {', '.join(changes['releases'])})")
+    added, fields = int(changes["added"]), dict(tables["releases"][f"{major}.{minor}"])
+    for name in changes["counted_from_objects"]:
+        if fields.get(name) is not None:
+            fields[name] += added
+    facts.add("free-threaded", "yes", "mimalloc keeps objects, and each page's tag tells which")
+    return Release(text, major, minor, {**fields, **own}, added)
 
 
 def _exported_version(target: Target) -> str | None:

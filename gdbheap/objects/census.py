@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.glibc import MappedChunk
+from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
@@ -26,6 +27,7 @@ TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
+NO_GC_HEAD = (0,)
 # The size of the request and its domain (Objects/obmalloc.c, _PyMem_DebugRawAlloc).
 HOOK = 16
 # Without a tzinfo these are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
@@ -51,6 +53,7 @@ class TypeLayout:
     closed: tuple[str, ...] = CLOSED
     reached_role: int = REACHED
     pre_header: int = PRE_HEADER
+    mimalloc: _native.Mimalloc | None = None
     names: list[tuple[int, str]] = field(default_factory=list)
     ob_type: int = cpython.OB_TYPE
     tp_name: int = cpython.TP_NAME
@@ -99,7 +102,8 @@ class Owner:
 
 
 class Objects:
-    """The Python objects of one target, in pymalloc's pools, glibc's ``chunks`` and its ``mapped`` chunks.
+    """The Python objects of one target, in pymalloc's pools, mimalloc's pages, glibc's ``chunks`` and its ``mapped``
+    chunks.
 
     Raises Unsupported when the layout cannot be proven.
     """
@@ -112,17 +116,22 @@ class Objects:
         mapped: Sequence[MappedChunk],
         roots: Roots,
         facts: Facts,
+        mimalloc: Mimalloc | None = None,
     ) -> None:
         self.target = python.target
         self.roots = roots
         self.python = python
+        self.mimalloc = mimalloc
         self.release = release
         self._chunks = chunks
         self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
-        own = families(release)
-        blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), SHORTENED, state_size(release))
+        own, short = families(release), [(name, release.at(least)) for name, least in SHORTENED]
+        blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), short, state_size(release))
+        if mimalloc is not None:
+            blank = replace(blank, mimalloc=mimalloc.blocks)
+        blank = _with_head(blank, release)
         self.layout = self._prove(blank, facts)
         lost = self._lost_names(facts)
         if lost:
@@ -138,7 +147,8 @@ class Objects:
         for where, pools in self._sampled.items():
             votes = _native.vote_distances(self.target.space, self._chunks, pools, layout, mask, SAMPLED_POOLS)
             hook = _winner(votes, 0, (0, HOOK))
-            head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in GC_HEADS))
+            heads = NO_GC_HEAD if self.release.is_free_threaded else GC_HEADS
+            head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in heads))
             if hook is not None and head is not None:
                 source = f"{sum(votes.values())} objects in a sample of {where}"
                 if hook:
@@ -155,7 +165,7 @@ class Objects:
     @property
     def _sampled(self) -> dict[str, _native.Pools | None]:
         """Where small objects may lie: in pools, or without them in chunks of malloc."""
-        chunks: dict[str, _native.Pools | None] = {"chunks": None}
+        chunks: dict[str, _native.Pools | None] = {"chunks" if self.mimalloc is None else "pages of mimalloc": None}
         return {"pools": self.python.pools, **chunks} if self.python.in_use else chunks
 
     def _class_dealloc(self, layout: TypeLayout, pools: _native.Pools | None) -> int:
@@ -165,7 +175,7 @@ class Objects:
         votes: Counter[int] = Counter()
         for address in heap_types:
             with suppress(Fault):
-                votes[self.target.space.u64(address + cpython.TP_DEALLOC)] += 1
+                votes[self.target.space.u64(address + layout.tp_dealloc)] += 1
         return votes.most_common(1)[0][0] if votes else 0
 
     def _lost_names(self, facts: Facts) -> dict[int, str]:
@@ -176,11 +186,11 @@ class Objects:
         types: set[int] = set()
         for pools in self._sampled.values():
             types.update(_native.sample_types(space, self._chunks, pools, layout, SAMPLED_POOLS))
-        if all(_is_readable(space, address) for address in types):
+        if all(_is_readable(space, self.release, address) for address in types):
             return {}
-        found = self.instances(dict.fromkeys(like_modules(space, types), 0), set(), "address", None)[3]
+        found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None)[3]
         names = lost_names(space, self.release, [row[0] for row in found], layout.data)
-        lost = {address: name for address, name in names.items() if not _is_readable(space, address)}
+        lost = {address: name for address, name in names.items() if not _is_readable(space, self.release, address)}
         facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
         return lost
 
@@ -262,10 +272,24 @@ class Objects:
         return self.repr.text(found.address, limits or Limits())
 
 
-def _is_readable(space: _native.Space, address: int) -> bool:
+def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
+    """The same with the fields of types and objects where this build has them."""
+    return replace(
+        layout,
+        ob_type=release.at(layout.ob_type),
+        tp_name=release.at(layout.tp_name),
+        tp_basicsize=release.at(layout.tp_basicsize),
+        tp_itemsize=release.at(layout.tp_itemsize),
+        tp_flags=release.at(layout.tp_flags),
+        tp_base=release.at(layout.tp_base),
+        tp_dealloc=release.at(layout.tp_dealloc),
+    )
+
+
+def _is_readable(space: _native.Space, release: cpython.Release, address: int) -> bool:
     """Whether a type's name is in memory, or in a file at hand."""
     try:
-        return bool(space.cstring(space.u64(address + cpython.TP_NAME), 1))
+        return bool(space.cstring(space.u64(address + release.at(cpython.TP_NAME)), 1))
     except Fault:
         return False
 

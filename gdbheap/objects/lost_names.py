@@ -98,10 +98,10 @@ def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ran
     kinds: dict[int, str] = {}
     for module in modules:
         with suppress(Fault, Unsupported):
-            for value, place in _places(space, release, space.u64(module + MODULE_DICT), data):
+            for value, place in _places(space, release, space.u64(module + release.at(MODULE_DICT)), data):
                 found.setdefault(value, []).append(place)
                 if place.module in BUILTINS:
-                    kinds[space.u64(module + OB_TYPE)] = "module"
+                    kinds[space.u64(module + release.at(OB_TYPE))] = "module"
     renamed = {**RENAMED, **release.fields.get("names", {})}
     named = {address: _best(places) for address, places in found.items()}
     names = {address: renamed.get(name, name) for address, name in named.items()}
@@ -114,10 +114,10 @@ def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int
     found = {}
     for holder, key, name in EXAMPLES:
         with suppress(Fault, Unsupported, KeyError):
-            held = space.u64(addresses[holder] + TP_DICT)
+            held = space.u64(addresses[holder] + release.at(TP_DICT))
             value = dict_lookup(space, release, held, key, set()) if held else None
             if value is not None:
-                found[space.u64(value + OB_TYPE)] = name
+                found[space.u64(value + release.at(OB_TYPE))] = name
     return found
 
 
@@ -131,7 +131,9 @@ def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator
     file = read_name(space, release, words["__file__"], MOST_PATH) if "__file__" in words else None
     in_c = name != "__main__" and not (file or "").endswith((".py", ".pyc"))
     for key, value in entries:
-        if name and key and holds(data, value) and space.u64(space.u64(value + OB_TYPE) + TP_FLAGS) & FLAG_TYPE:
+        if not name or not key or not holds(data, value):
+            continue
+        if space.u64(space.u64(value + release.at(OB_TYPE)) + release.at(TP_FLAGS)) & FLAG_TYPE:
             yield value, Place(name, key, in_c)
 
 
@@ -164,12 +166,12 @@ def _dotted(places: list[Place]) -> str:
     return f"{outer if outer in PUBLIC else home}.{key}"
 
 
-def like_modules(space: Space, types: Iterable[int]) -> list[int]:
+def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[int]:
     """Those of ``types`` whose first field is a dict: modules, and a few others. Exceptions have one too."""
     found = []
     for address in types:
         with suppress(Fault):
-            flags, offset = space.u64(address + TP_FLAGS), space.u64(address + TP_DICTOFFSET)
-            if offset == MODULE_DICT and not flags & (FLAG_EXCEPTION | FLAG_HEAP_TYPE):
+            flags, offset = space.u64(address + release.at(TP_FLAGS)), space.u64(address + release.at(TP_DICTOFFSET))
+            if offset == release.at(MODULE_DICT) and not flags & (FLAG_EXCEPTION | FLAG_HEAP_TYPE):
                 found.append(address)
     return found

@@ -103,6 +103,7 @@ def _claim(
 
 def families(release: Release) -> list[Family]:
     """What objects of this release own."""
+    at = release.at
     found = [
         Family(FLAG_LIST, [], [_claim(release["ob_item"], "items")]),
         Family(FLAG_DICT, [], _dict_claims(release)),
@@ -110,26 +111,29 @@ def families(release: Release) -> list[Family]:
         Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table")]),
         Family(FLAG_TYPE, [], _type_claims(release)),
         Family(0, ["module"], _optional(release, "md_state", "state", ALL)),
-        Family(0, ["array.array"], [_claim(24, "items")]),
+        Family(0, ["array.array"], [_claim(at(24), "items")]),
         # A deque's blocks: 64 items between two links. The last block, rightblock, has an old link.
-        Family(0, ["collections.deque"], [_claim(24, "items", follow=8 * 65, last=32)]),
-        Family(0, ["collections.OrderedDict"], [_claim(48, "nodes", follow=16), _claim(64, "table")]),
-        Family(0, ["_io.StringIO"], [_claim(16, "data")]),
-        Family(0, BUFFERED, [_claim(56, "data")]),
+        Family(0, ["collections.deque"], [_claim(at(24), "items", follow=8 * 65, last=at(32))]),
+        Family(0, ["collections.OrderedDict"], [_claim(at(48), "nodes", follow=16), _claim(at(64), "table")]),
+        Family(0, ["_io.StringIO"], [_claim(at(16), "data")]),
+        Family(0, BUFFERED, [_claim(at(56), "data")]),
         # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
-        Family(0, ["_ctypes._CData"], [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False)]),
-        Family(0, ["numpy.ndarray"], _ndarray_claims()),
-        Family(0, ["builtin_function_or_method"], [_claim(16, "definition", follow=CLAIM)]),
-        Family(0, DESCRIPTORS, [_claim(40 if release.major > 2 else 32, "definition", follow=CLAIM)]),
+        Family(0, ["_ctypes._CData"], [_claim(at(16), "data", test=at(24), mask=ANY_WORD, value=0, equal=False)]),
+        Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
+        Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
+        Family(0, DESCRIPTORS, [_claim(at(40 if release.major > 2 else 32), "definition", follow=CLAIM)]),
         # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.
         Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]),
     ]
     return found + _managed_values(release)
 
 
-def _ndarray_claims() -> list[Claim]:
+def _ndarray_claims(release: Release) -> list[Claim]:
     """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
-    return [_claim(16, "data", test=64, mask=OWNDATA, value=OWNDATA), _claim(32, "dimensions")]
+    return [
+        _claim(release.at(16), "data", test=release.at(64), mask=OWNDATA, value=OWNDATA),
+        _claim(release.at(32), "dimensions"),
+    ]
 
 
 def _dict_claims(release: Release) -> list[Claim]:
@@ -146,9 +150,10 @@ def _str_claims(release: Release) -> list[Claim]:
     state = release.get("unicode_state")
     if state is None:
         return [_claim(release["unicode_data"], "data")]
+    compact, ascii_only = (bit << (release.get("unicode_state_shift") or 0) for bit in (COMPACT, ASCII))
     claims = [
-        _claim(release["unicode_utf8"], "utf-8", state, COMPACT | ASCII, COMPACT | ASCII, equal=False),
-        _claim(release["unicode_data"], "data", state, COMPACT, 0),
+        _claim(release["unicode_utf8"], "utf-8", state, compact | ascii_only, compact | ascii_only, equal=False),
+        _claim(release["unicode_data"], "data", state, compact, 0),
     ]
     return claims + _optional(release, "unicode_wstr", "wide characters")
 
@@ -156,7 +161,7 @@ def _str_claims(release: Release) -> list[Claim]:
 def _type_claims(release: Release) -> list[Claim]:
     fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
     found = [claim for field, role in fields for claim in _optional(release, field, role)]
-    return [_claim(TP_DOC, "documentation"), *found]
+    return [_claim(release.at(TP_DOC), "documentation"), *found]
 
 
 def state_size(release: Release) -> list[int]:
@@ -164,7 +169,7 @@ def state_size(release: Release) -> list[int]:
     block is larger, and what its last user left there leads anywhere."""
     if release.get("md_state_size") is not None:
         return [release["md_state_size"]]
-    return [release["md_def"], M_SIZE] if release.get("md_def") is not None else []
+    return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
 
 
 def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:

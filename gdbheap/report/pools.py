@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.report.mimalloc import render_pages
 from gdbheap.report.numbers import address_text, count_text, share_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -38,6 +39,8 @@ NOT_IN_USE = (
 def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> str:
     """A row a size class and the free pools; ``whole`` is the answer before size classes were left out. ``detail``:
     what objects asked for, how full the arenas are, and what is in the emptiest."""
+    if whole.mimalloc is not None:
+        return render_pages(answer, whole, style, whole.mimalloc, detail)
     if not whole.interpreters:
         return style.filled(NOT_IN_USE)
     rows = [_row(row, answer.pool_size or 0, style) for row in answer.classes]

@@ -48,6 +48,11 @@ impl Bits {
         Bits { words: vec![0; size.div_ceil(64) as usize] }
     }
 
+    /// The members as words, 64 bits each.
+    pub fn of(words: Vec<u64>) -> Bits {
+        Bits { words }
+    }
+
     /// Whether there is a member in [from, to).
     pub fn any(&self, from: u64, to: u64) -> bool {
         (from..to).any(|index| self.get(index))

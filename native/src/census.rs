@@ -6,8 +6,9 @@
 //! free; claimed; live object; object on a free list; unclassified.
 
 use crate::chunks::{Chunks, Tally, HEAD_BYTES};
-use crate::heaps::{Heaps, Place, Visitor, Walk, IN_CHUNK, IN_MAPPED, IN_POOL};
+use crate::heaps::{Heaps, Place, Visitor, Walk, DOMAINS, IN_CHUNK, IN_MAPPED, IN_MIMALLOC, IN_POOL};
 use crate::marks::Marks;
+use crate::mimalloc::Mimalloc;
 use crate::pools::{BlockBits, Pools};
 use crate::reach::{Lead, Owner, Reach};
 use crate::space::Space;
@@ -56,12 +57,12 @@ struct Worker<'a> {
     followed: Vec<Lead>,
 }
 
-/// By domain (pools, chunks, mmapped chunks): used blocks, those that look like objects, those that are claimed.
+/// By domain (pools, chunks, mmapped chunks, mimalloc): used blocks, those that look like objects, those that are claimed.
 #[derive(Clone, Copy, Default)]
 struct Domains {
-    used: [Tally; 3],
-    objects: [Tally; 3],
-    claimed: [Tally; 3],
+    used: [Tally; DOMAINS],
+    objects: [Tally; DOMAINS],
+    claimed: [Tally; DOMAINS],
 }
 
 impl Domains {
@@ -72,7 +73,7 @@ impl Domains {
     }
 
     /// Used blocks less those that are objects or claimed.
-    fn unclassified(&self) -> [Tally; 3] {
+    fn unclassified(&self) -> [Tally; DOMAINS] {
         let mut rest = self.used;
         for (domain, left) in rest.iter_mut().enumerate() {
             for part in [self.objects[domain], self.claimed[domain]] {
@@ -162,7 +163,7 @@ impl<'a> Worker<'a> {
         }
         row.live.add(size);
         let kind = &self.types.kinds[number];
-        if kind.extent > OBJECT_HEAD {
+        if kind.extent > self.types.layout.ob_type + 8 {
             self.open.push((address, number as u32));
         }
         if !kind.claims.is_empty() {
@@ -257,8 +258,6 @@ struct Wanted {
     last: u64,
 }
 
-/// ob_refcnt and ob_type.
-const OBJECT_HEAD: u64 = 16;
 const CLAIMS_AT_ONCE: usize = 512;
 
 /// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
@@ -286,9 +285,9 @@ type FlatRow = (u64, u64, Four, Vec<(u8, u64, u64)>);
 pub struct Census {
     /// One for each type that has objects.
     rows: Vec<FlatRow>,
-    /// Used blocks `(count, bytes)` in pools, chunks and mmapped chunks.
+    /// Used blocks `(count, bytes)` in pools, chunks, mmapped chunks and mimalloc.
     used: Vec<(u64, u64)>,
-    /// Used blocks that are neither objects nor claimed, the same three.
+    /// Used blocks that are neither objects nor claimed, the same four.
     unclassified: Vec<(u64, u64)>,
     /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
     /// type is 0, the role is the root's number, and the address is that of a word in the root.
@@ -333,7 +332,7 @@ pub fn take_census(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Census> {
     mapped.sort_unstable();
-    let heaps = Heaps { space, chunks, pools, mapped: &mapped };
+    let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc() };
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
     let take = |free: &[u64]| classify(py, heaps, free, &watched, &layout, &question, progress.as_ref());
     let (mut marks, mut sums) = take(&[])?;
@@ -342,6 +341,7 @@ pub fn take_census(
         (marks, sums) = take(&free)?;
     }
     sums.tallies.used[IN_CHUNK] = chunks.map_or_else(Tally::default, Chunks::used);
+    sums.tallies.used[IN_MIMALLOC] = layout.mimalloc().map_or_else(Tally::default, Mimalloc::used);
     mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
     let walked = Instant::now();
     sums.follow(&heaps, &marks, &watched, &question);
@@ -441,11 +441,12 @@ impl Sums {
         self.tallies.absorb(&worker.tallies);
         self.owners.append(&mut worker.owners);
         let (types, reached_role) = (&self.types, worker.types.layout.reached_role);
+        let object_head = worker.types.layout.ob_type + 8;
         let objects = worker.open.iter().map(|(block, number)| {
             let number = numbers[*number as usize];
             let (pre, extent) = (types[number as usize].pre, types[number as usize].extent);
             let holder = block + pre;
-            Lead::from_block(holder + OBJECT_HEAD, holder + extent, Owner::Type(number), holder, (ALL, reached_role))
+            Lead::from_block(holder + object_head, holder + extent, Owner::Type(number), holder, (ALL, reached_role))
         });
         self.objects.extend(objects);
         self.buffers.extend(worker.followed.iter().map(|lead| lead.renumbered(&numbers)));

@@ -14,6 +14,7 @@ pub mod listing;
 pub mod lists;
 pub mod looks;
 pub mod marks;
+pub mod mimalloc;
 pub mod occupancy;
 pub mod pages;
 pub mod pins;
@@ -57,6 +58,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<chunks::Chunks>()?;
     module.add_class::<bins::Bins>()?;
     module.add_class::<pools::Pools>()?;
+    module.add_class::<mimalloc::Mimalloc>()?;
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<census::Census>()?;
     module.add("STATES", chunks::STATES)?;
@@ -77,6 +79,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(occupancy::occupancy, module)?)?;
     module.add_function(wrap_pyfunction!(occupancy::used_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
+    module.add_function(wrap_pyfunction!(mimalloc::find_segments, module)?)?;
+    module.add_function(wrap_pyfunction!(mimalloc::read_mimalloc, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_ends, module)?)?;

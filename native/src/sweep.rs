@@ -4,6 +4,7 @@
 //! with the highest rank (a used block keeps the whole page).
 
 use crate::chunks::{Chunks, State, STATES};
+use crate::mimalloc::Mimalloc;
 use crate::pages::{Pages, Run, PAGE, PRESENT, SWAPPED};
 use crate::pools::Pools;
 use crate::space::Space;
@@ -236,6 +237,34 @@ impl Sweep {
                 sweeper.add(from, to, owner);
             });
             arena.end
+        })
+    }
+
+    /// The parts of mimalloc's segment at `start`; owners for used and free blocks, free spans, overhead
+    /// and unexplained. Returns the end.
+    fn add_segment(
+        &mut self,
+        py: Python<'_>,
+        mimalloc: &Mimalloc,
+        start: u64,
+        owners: (u32, u32, u32, u32, u32),
+    ) -> PyResult<u64> {
+        let (used, free, span) = (self.check(owners.0)?, self.check(owners.1)?, self.check(owners.2)?);
+        let (overhead, unexplained) = (self.check(owners.3)?, self.check(owners.4)?);
+        let place = mimalloc.segments.binary_search_by_key(&start, |segment| segment.address);
+        let segment = &mimalloc.segments[place.map_err(|_| PyValueError::new_err("no segment starts there"))?];
+        self.with(py, start, |sweeper| {
+            mimalloc.parts_of(segment, |from, to, kind| {
+                let owner = match kind {
+                    "used" => used,
+                    "free" => free,
+                    "free span" => span,
+                    "unexplained" => unexplained,
+                    _ => overhead,
+                };
+                sweeper.add(from, to, owner);
+            });
+            segment.end
         })
     }
 

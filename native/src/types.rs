@@ -5,6 +5,7 @@
 //! objects, and used chunks that are large enough for one.
 
 use crate::chunks::Chunks;
+use crate::mimalloc::Mimalloc;
 use crate::slabs::Slab;
 use crate::space::Space;
 use pyo3::prelude::*;
@@ -61,7 +62,7 @@ pub struct Family {
 }
 
 /// What the Python side knows of `PyTypeObject` and of what precedes an object in its block.
-#[derive(Clone, FromPyObject)]
+#[derive(FromPyObject)]
 pub struct TypeLayout {
     pub ob_type: u64,
     pub tp_name: u64,
@@ -99,9 +100,22 @@ pub struct TypeLayout {
     pub names: Vec<(u64, String)>,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
+    /// The interpreter's mimalloc, if it is in use: blocks and types lie in it.
+    pub mimalloc: Option<Py<Mimalloc>>,
 }
 
 impl TypeLayout {
+    pub fn mimalloc(&self) -> Option<&Mimalloc> {
+        self.mimalloc.as_ref().map(|mimalloc| mimalloc.get())
+    }
+
+    /// Whether objects have the head of free-threaded builds: `ob_tid@0, ob_mutex@10, ob_ref_local@12, ob_ref_shared@16,
+    /// ob_type@24`.
+    #[inline(always)]
+    pub fn is_free_threaded(&self) -> bool {
+        self.ob_type != PLAIN_TYPE
+    }
+
     /// Bytes before the debug hook of an object: a request beyond 512 bytes goes on to malloc, which has a hook too. A
     /// hook is the size, a letter for the domain (r is malloc's), and the same byte seven times.
     #[inline(always)]
@@ -206,6 +220,8 @@ impl<'a> Types<'a> {
         layout.data.iter().for_each(|(start, end)| types.add_home(*start, *end));
         let regions = chunks.iter().flat_map(|chunks| &chunks.regions);
         regions.for_each(|region| types.add_home(region.stretch.start, region.stretch.end));
+        let segments = layout.mimalloc().into_iter().flat_map(|mimalloc| &mimalloc.segments);
+        segments.for_each(|segment| types.add_home(segment.address, segment.end));
         types
     }
 
@@ -254,7 +270,9 @@ impl<'a> Types<'a> {
         if self.is_data(address) {
             return true;
         }
-        self.chunks.is_some_and(|chunks| chunks.holds_object(address, self.layout.smallest_heap_type))
+        let least = self.layout.smallest_heap_type;
+        self.chunks.is_some_and(|chunks| chunks.holds_object(address, least))
+            || self.layout.mimalloc().is_some_and(|mimalloc| mimalloc.holds_object(address, least))
     }
 
     #[cold]
@@ -361,7 +379,7 @@ impl<'a> Types<'a> {
     /// An object on a free list has its type still, and a reference count of zero.
     #[inline(always)]
     pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        if self.layout.hook != 0 {
+        if self.layout.hook != 0 || self.layout.is_free_threaded() {
             let outer = self.layout.outer_hook(head);
             return self.search_object(&head[outer..], size.saturating_sub(outer as u64));
         }
@@ -399,6 +417,13 @@ impl<'a> Types<'a> {
     }
 
     fn object_at(&mut self, head: &[u8], distance: usize, size: u64) -> Option<(u32, bool)> {
+        if self.layout.is_free_threaded() {
+            let words = head.get(distance..distance + self.layout.ob_type as usize + 8)?;
+            let number = self.lookup(crate::u64_at(words, self.layout.ob_type as usize))?;
+            let kind = &self.kinds[number as usize];
+            let fits = kind.pre == distance as u64 && kind.least <= size;
+            return shared_count(words).filter(|_| fits).map(|alive| (number, alive));
+        }
         let words = head.get(distance..distance + 16)?;
         let number = self.lookup(crate::u64_at(words, 8))?;
         let kind = &self.kinds[number as usize];
@@ -422,6 +447,26 @@ impl<'a> Types<'a> {
         (word < LARGEST_COUNT && !self.is_data(word)).then_some(true)
     }
 }
+
+/// Whether the object whose head is `words` has references, of its own thread's and of others'; None where they cannot
+/// be counts. One without any is on a free list, unless its thread has yet to free it.
+pub fn shared_count(words: &[u8]) -> Option<bool> {
+    let (thread, local, shared) = (crate::u64_at(words, 0), crate::u32_at(words, 12), crate::u64_at(words, 16) as i64);
+    let others = shared >> SHARED_FLAGS;
+    let is_count = |count: i64| count.unsigned_abs() < LARGEST_COUNT;
+    // Deferred counting adds so much (PY_SSIZE_T_MAX / 8), since 3.14.
+    let plausible = is_count(others) || is_count(others - i64::MAX / 8);
+    let fits = thread < 1 << 47 && words.get(10).is_some_and(|mutex| *mutex <= MOST_MUTEX) && plausible;
+    let alive = local == LOCAL_IMMORTAL || i64::from(local) + others > 0 || shared & QUEUED_FLAGS == QUEUED;
+    fits.then_some(alive)
+}
+
+const PLAIN_TYPE: u64 = 8;
+const SHARED_FLAGS: i64 = 2;
+const QUEUED_FLAGS: i64 = 3;
+const QUEUED: i64 = 2;
+const MOST_MUTEX: u8 = 3;
+const LOCAL_IMMORTAL: u32 = u32::MAX;
 
 #[inline(always)]
 fn slot_of(address: u64) -> usize {

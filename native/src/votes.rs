@@ -3,9 +3,10 @@
 
 use crate::bits;
 use crate::chunks::{Chunks, State, CHUNK_HEADER};
+use crate::mimalloc::Mimalloc;
 use crate::pools::{Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
-use crate::types::{TypeLayout, Types, SMALL_COUNT};
+use crate::types::{shared_count, TypeLayout, Types, SMALL_COUNT};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
@@ -16,7 +17,8 @@ const LARGEST: u64 = 512 + 2 * CHUNK_HEADER;
 const CHUNKS_OF_A_SIZE: usize = 512;
 
 /// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over up to `most` pools of each size class, or without pools over chunks of each size. The
+/// distance): blocks}`, over up to `most` pools of each size class, or without pools over chunks of each size, or over as
+/// many pages of mimalloc if that is in use. The
 /// layout's own distances are not used.
 #[pyfunction]
 pub fn vote_distances(
@@ -30,17 +32,22 @@ pub fn vote_distances(
 ) -> PyResult<HashMap<(u64, u64), u64>> {
     let mut types = Types::new(space, chunks, &layout);
     let mut votes = HashMap::new();
-    visit_sample(py, space, chunks, pools, most, |block| {
+    visit_sample(py, space, (chunks, pools, layout.mimalloc()), most, |block| {
         vote_in_block(&mut types, &block[..block.len().min(FURTHEST)], mask, &mut votes);
     })?;
     Ok(votes)
 }
 
 fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
-    for distance in (0..head.len().saturating_sub(15)).step_by(8) {
-        let Some(kind) = types.lookup(crate::u64_at(head, distance + 8)) else { continue };
+    let type_at = types.layout.ob_type as usize;
+    for distance in (0..head.len().saturating_sub(type_at + 7)).step_by(8) {
+        let Some(kind) = types.lookup(crate::u64_at(head, distance + type_at)) else { continue };
         // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
-        if (1..SMALL_COUNT).contains(&crate::u64_at(head, distance)) {
+        let is_counted = match types.layout.is_free_threaded() {
+            true => shared_count(&head[distance..]) == Some(true),
+            false => (1..SMALL_COUNT).contains(&crate::u64_at(head, distance)),
+        };
+        if is_counted {
             *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
         }
     }
@@ -57,7 +64,7 @@ pub fn sample_types(
     most: usize,
 ) -> PyResult<HashMap<u64, u64>> {
     let mut types = Types::new(space, chunks, &layout);
-    visit_sample(py, space, chunks, pools, most, |block| {
+    visit_sample(py, space, (chunks, pools, layout.mimalloc()), most, |block| {
         for word in block.chunks_exact(8) {
             types.lookup(crate::u64_at(word, 0));
         }
@@ -68,16 +75,36 @@ pub fn sample_types(
 fn visit_sample(
     py: Python<'_>,
     space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
+    heaps: (Option<&Chunks>, Option<&Pools>, Option<&Mimalloc>),
     most: usize,
     visit: impl FnMut(&[u8]),
 ) -> PyResult<()> {
-    match (pools, chunks) {
-        (Some(pools), _) => visit_pools(py, space, pools, most, visit),
-        (None, Some(chunks)) => visit_chunks(py, space, chunks, visit),
-        (None, None) => Ok(()),
+    match heaps {
+        (_, _, Some(mimalloc)) => visit_pages(py, space, mimalloc, most, visit),
+        (_, Some(pools), _) => visit_pools(py, space, pools, most, visit),
+        (Some(chunks), ..) => visit_chunks(py, space, chunks, visit),
+        _ => Ok(()),
     }
+}
+
+fn visit_pages(
+    py: Python<'_>,
+    space: &Space,
+    mimalloc: &Mimalloc,
+    most: usize,
+    mut visit: impl FnMut(&[u8]),
+) -> PyResult<()> {
+    let mut bytes = Vec::new();
+    for page in mimalloc.sample(LARGEST, most) {
+        py.check_signals()?;
+        bytes.resize((page.size * page.capacity) as usize, 0);
+        let got = space.fill(page.blocks, &mut bytes);
+        bytes[got..].fill(0);
+        for number in mimalloc.used_of(page) {
+            visit(&bytes[(number * page.size) as usize..][..page.size as usize]);
+        }
+    }
+    Ok(())
 }
 
 fn visit_pools(

@@ -95,6 +95,8 @@ INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0
 MODE = os.environ.get("PYTHONMALLOC") or ("debug" if hasattr(sys, "gettotalrefcount") else "")
 WITHOUT_PYMALLOC = MODE.startswith("malloc") or (MODE == "debug" and (3, 6) <= sys.version_info < (3, 7))
 HOOKS = 0 if "debug" not in MODE else 24 if sys.version_info >= (3, 8) else 32
+FREE_THREADED = "t" in getattr(sys, "abiflags", "")
+MIMALLOC = FREE_THREADED or MODE.startswith("mimalloc")
 SIZES = (0, 1, 3, 7, 8, 20, 60, 64, 100, 400, 500, 513, 900, 3000, 20000)
 
 
@@ -150,7 +152,7 @@ def fill(holders, make, pairs):
 
 def is_chunk(size, of_malloc):
     """Return whether a request of ``size`` bytes is malloc's: beyond 512 bytes, and where Python 2 asks it itself."""
-    return size + HOOKS > 512 or of_malloc or WITHOUT_PYMALLOC
+    return not MIMALLOC and (size + HOOKS > 512 or of_malloc or WITHOUT_PYMALLOC)
 
 
 def allocated(size, of_malloc=False):
@@ -158,10 +160,25 @@ def allocated(size, of_malloc=False):
 
     pymalloc asks malloc for what is too large for it, through the hooks of malloc.
     """
+    if MIMALLOC:
+        return block_of_mimalloc(size + HOOKS)
     if not is_chunk(size, of_malloc):
         return (size + HOOKS + 15) & ~15
     hooks = HOOKS if WITHOUT_PYMALLOC else 2 * HOOKS
     return max(32, (size + hooks + 8 + 15) & ~15)
+
+
+def block_of_mimalloc(size):
+    """Return mimalloc's block for a request: multiples of 16 up to 64 bytes, then four sizes to each power of two; from
+    128 KiB on whole slices of 64 KiB."""
+    if size <= 8:
+        return 8
+    if size <= 64:
+        return (size + 15) & ~15
+    if size > 128 << 10:
+        return (size + 65535) & ~65535
+    step = 1 << ((size - 1).bit_length() - 3)
+    return (size + step - 1) // step * step
 
 
 def inside(thing):
@@ -181,6 +198,9 @@ def inside(thing):
 
 def outside(thing):
     """Return the bytes requested for the block that an object owns, 0 if it has none."""
+    if isinstance(thing, list) and FREE_THREADED and int(thing.__sizeof__()) > type(thing).__basicsize__:
+        # The array says itself for how many items it has room.
+        return int(thing.__sizeof__()) - type(thing).__basicsize__ + 8
     if isinstance(thing, (list, dict, bytearray, set)):
         return int(thing.__sizeof__()) - type(thing).__basicsize__
     if OLD and isinstance(thing, Unicode):
