@@ -19,12 +19,12 @@ from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import PAGE_SIZE, Damage, Target
 
 SEGMENT = 32 << 20
-# Of mi_segment_t.
-COOKIE = 216
 # sizeof(mi_page_t): free-threaded builds have a list of pages to be freed later in it.
 FREE_THREADED_ENTRY, ENTRY = 96, 80
-# thread_delayed_free in mi_heap_t, the same in 3.13 to 3.15.
+# thread_delayed_free in mi_heap_t.
 DELAYED = 2840
+# In late releases of 3.14 and in 3.15, read from 3.14.10 and 3.15.2.
+NEWER_ENTRY, NEWER_DELAYED = 96, 8
 TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collector with a pre-header")
 # mi_arena_t: {int id; mi_memid_t memid; uint8_t *start @32; size_t block_count, field_count; …}.
 ARENA_START = 32
@@ -40,11 +40,20 @@ class Layout:
 
     entry: int
     delayed: int = DELAYED
+    newer: bool = False
+
+    @property
+    def cookie(self) -> int:
+        """Where a segment has its cookie."""
+        return 224 if self.newer else 216
 
     @property
     def tagged(self) -> bool:
         """Whether each heap of a thread has its tag: in free-threaded builds."""
-        return self.entry == FREE_THREADED_ENTRY
+        return self.entry == FREE_THREADED_ENTRY and not self.newer
+
+
+LAYOUTS = (Layout(FREE_THREADED_ENTRY), Layout(ENTRY), Layout(NEWER_ENTRY, NEWER_DELAYED, True))
 
 
 @dataclass(frozen=True)
@@ -82,20 +91,21 @@ class Mimalloc:
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
-        for entry in (FREE_THREADED_ENTRY, ENTRY):
-            rows = [row for row in _native.find_segments(self.target.space, ranges, entry) if row[2]]
+        for layout in LAYOUTS:
+            rows = _native.find_segments(self.target.space, ranges, layout.entry, layout.newer)
+            rows = [row for row in rows if row[2]]
             cookies = Counter(cookie for _address, cookie, _used, tiles in rows if tiles)
             if cookies:
                 self.cookie = cookies.most_common(1)[0][0]
                 # Where the cookie is right and the table is not, the table is damaged.
-                return Layout(entry), {row[0]: row[1] for row in rows if row[3] or row[1] == self.cookie}
+                return layout, {row[0]: row[1] for row in rows if row[3] or row[1] == self.cookie}
         raise Unsupported("no segments of mimalloc: nothing at a multiple of 32 MiB is tiled by a table of slices")
 
     def _report_cookies(self, found: dict[int, int]) -> None:
         for address, cookie in found.items():
             if cookie != self.cookie:
                 expected, met = f"{self.cookie ^ address:#x}", f"{cookie ^ address:#x}"
-                self.damage.append(Damage(address + COOKIE, "cookie of a segment", expected, met))
+                self.damage.append(Damage(address + self.layout.cookie, "cookie of a segment", expected, met))
 
     def _find_arenas(self) -> Ranges:
         """[start, end) of each reserved area that segments are cut from, ascending."""

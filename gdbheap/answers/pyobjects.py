@@ -65,10 +65,10 @@ class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
     ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc; ``total`` (objects and buffers),
-    ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``: objects that the
-    interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``: blocks to which data
-    of others lead. ``unclassified``: used blocks of pymalloc and of CPython's mimalloc of which nothing is known.
-    ``other_chunks``: the same of glibc's chunks. ``unknown``: the largest of both.
+    ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``:
+    objects that the interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``:
+    blocks to which data of others lead. ``unclassified``: used blocks of pymalloc and of CPython's mimalloc of which
+    nothing is known. ``other_chunks``: the same of glibc's chunks. ``unknown``: the largest of both.
     """
 
     types: list[TypeRow]

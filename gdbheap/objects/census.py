@@ -55,6 +55,7 @@ class TypeLayout:
     pre_header: int = PRE_HEADER
     mimalloc: _native.Mimalloc | None = None
     names: list[tuple[int, str]] = field(default_factory=list)
+    ob_refcnt: int = 0
     ob_type: int = cpython.OB_TYPE
     tp_name: int = cpython.TP_NAME
     tp_basicsize: int = cpython.TP_BASICSIZE
@@ -276,6 +277,7 @@ def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
     """The same with the fields of types and objects where this build has them."""
     return replace(
         layout,
+        ob_refcnt=release.ob_refcnt,
         ob_type=release.at(layout.ob_type),
         tp_name=release.at(layout.tp_name),
         tp_basicsize=release.at(layout.tp_basicsize),

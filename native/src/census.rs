@@ -529,7 +529,7 @@ pub fn objects_in(
     let mut types = Types::new(space, chunks, &layout);
     let look = |(address, size, inside): &(u64, u64, u64)| {
         if let (Some(slab), Some(filled)) = (&layout.slab, types.slab_at(*address, *size)) {
-            let (object, alive) = filled.object(slab, *address, *inside);
+            let (object, alive) = filled.object(slab, *inside);
             return Some((object, types.kinds[filled.number as usize].address, alive));
         }
         let mut head = vec![0; HEAD.min(*size as usize)];

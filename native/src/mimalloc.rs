@@ -1,11 +1,12 @@
-//! CPython's own mimalloc (v2.1 as of 3.13): its segments, their pages, and which blocks are used.
+//! CPython's own mimalloc: its segments, their pages, and which blocks are used.
 //!
 //! A segment is aligned to 32 MiB and begins with `mi_segment_t`: `used@208, cookie@216, segment_slices@224,
 //! segment_info_slices@232, u32 kind@240, slice_entries@248, thread_id@256, slices[]@264`. A slice is 64 KiB; the entry of
 //! a span's first one is its `mi_page_t`: `u32 slice_count@0, u32 slice_offset@4, bits@8 (the heap's tag from bit 3 on),
 //! u16 capacity@10, u16 reserved@12, free@16, u32 used@24, u32 xblock_size@28, local_free@32, xthread_free@40 (two flags
-//! below), xheap@48`. How long an entry is depends on the build. `used` counts blocks on `xthread_free`, and those that
-//! wait on their heap's `thread_delayed_free`, too; here these are free.
+//! below), xheap@48`. How long an entry is depends on the build. All this is 3.13's; in late 3.14 and in
+//! 3.15 some of it lies elsewhere: see `Head::of` and `Page::parse_newer`. `used` counts blocks on `xthread_free`, and those
+//! that wait on their heap's `thread_delayed_free`, too; here these are free.
 
 use crate::bits::{self, Bits};
 use crate::chunks::Tally;
@@ -17,9 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const ALIGNMENT: u64 = 32 << 20;
 const SLICE: u64 = 64 << 10;
 const ENTRIES: u64 = 512;
-const HEAD: u64 = 264;
-const USED: usize = 208;
-const COOKIE: usize = 216;
+const LARGEST_HEAD: usize = 288;
 const MOST_INFO_SLICES: u64 = 8;
 const MOST_SEGMENT_SLICES: u64 = 1 << 26;
 const HUGE_BLOCK: u64 = 1 << 31;
@@ -36,6 +35,26 @@ pub struct MimallocLayout {
     pub delayed: u64,
     /// Whether each heap of a thread has its tag.
     pub tagged: bool,
+    /// Whether it is that of late 3.14 and of 3.15.
+    pub newer: bool,
+}
+
+/// Where the fields of `mi_segment_t` lie.
+struct Head {
+    used: usize,
+    cookie: usize,
+    /// `segment_slices`, then `segment_info_slices`, `kind`, `slice_entries`, `thread_id`, and `slices`.
+    counts: usize,
+    table: u64,
+}
+
+impl Head {
+    fn of(newer: bool) -> Head {
+        match newer {
+            false => Head { used: 208, cookie: 216, counts: 224, table: 264 },
+            true => Head { used: 216, cookie: 224, counts: 248, table: 288 },
+        }
+    }
 }
 
 /// A page: blocks of one size in a span of slices.
@@ -97,7 +116,10 @@ pub struct Mimalloc {
 const LISTS: [&str; 3] = ["free", "local_free", "xthread_free"];
 
 impl Page {
-    fn parse(bytes: &[u8], start: u64, end: u64, entry: u64) -> Page {
+    fn parse(bytes: &[u8], start: u64, end: u64, entry: u64, newer: bool) -> Page {
+        if newer {
+            return Page::parse_newer(bytes, start, end, entry);
+        }
         let bits = bytes.get(8).copied().unwrap_or(0);
         let word = crate::u32_at(bytes, 10);
         let xblock = u64::from(crate::u32_at(bytes, 28));
@@ -121,6 +143,28 @@ impl Page {
             lists: [crate::u64_at(bytes, 16), crate::u64_at(bytes, 32), crate::u64_at(bytes, 40) & !3],
             tag: bits >> 3 & 15,
             heap: crate::u64_at(bytes, 48),
+            entry,
+            first: 0,
+        }
+    }
+
+    /// `free@16, local_free@24, u16 used@32, heap_tag@35, block_size@40, page_start@48, xthread_free@56, xheap@64`. A span
+    /// without a page has the block size 0.
+    fn parse_newer(bytes: &[u8], start: u64, end: u64, entry: u64) -> Page {
+        let word = crate::u32_at(bytes, 10);
+        let (size, blocks) = (crate::u64_at(bytes, 40), crate::u64_at(bytes, 48));
+        let inside = (start..end).contains(&blocks);
+        Page {
+            start,
+            end,
+            blocks: if inside { blocks } else { end },
+            size,
+            capacity: u64::from(word & 0xffff),
+            reserved: u64::from(word >> 16),
+            counted: u64::from(crate::u32_at(bytes, 32) & 0xffff),
+            lists: [crate::u64_at(bytes, 16), crate::u64_at(bytes, 24), crate::u64_at(bytes, 56) & !3],
+            tag: bytes.get(35).copied().unwrap_or(0),
+            heap: crate::u64_at(bytes, 64),
             entry,
             first: 0,
         }
@@ -209,17 +253,18 @@ impl Page {
 type Read = (usize, Segment, Vec<(Page, Vec<u64>)>, Vec<Damage>, Vec<(Damage, bool)>);
 
 fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayout) -> Read {
-    let mut bytes = vec![0; (HEAD + (ENTRIES + 1) * layout.entry) as usize];
+    let head = Head::of(layout.newer);
+    let mut bytes = vec![0; (head.table + (ENTRIES + 1) * layout.entry) as usize];
     let got = space.fill(address, &mut bytes);
     bytes.truncate(got);
-    let slices = crate::u64_at(&bytes, 224).min(MOST_SEGMENT_SLICES);
-    let entries = crate::u64_at(&bytes, 248).min(ENTRIES);
+    let slices = crate::u64_at(&bytes, head.counts).min(MOST_SEGMENT_SLICES);
+    let entries = crate::u64_at(&bytes, head.counts + 24).min(ENTRIES);
     let end = address.saturating_add(slices * SLICE);
-    let mut segment = Segment { address, end, thread: crate::u64_at(&bytes, 256), spans: Vec::new() };
+    let mut segment = Segment { address, end, thread: crate::u64_at(&bytes, head.counts + 32), spans: Vec::new() };
     let (mut pages, mut damage, mut miscounted) = (Vec::new(), Vec::new(), Vec::new());
     let mut index = 0;
     while index < entries {
-        let at = HEAD + index * layout.entry;
+        let at = head.table + index * layout.entry;
         let entry = bytes.get(at as usize..(at + layout.entry) as usize).unwrap_or(&[]);
         let (count, offset) = (u64::from(crate::u32_at(entry, 0)), crate::u32_at(entry, 4));
         let start = address + index * SLICE;
@@ -229,7 +274,7 @@ fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayo
             segment.spans.push((start, Span::Unexplained));
             break;
         }
-        let page = Page::parse(entry, start, start + count * SLICE, address + at);
+        let page = Page::parse(entry, start, start + count * SLICE, address + at, layout.newer);
         let fault = if index == 0 || page.size == 0 { None } else { page.fault() };
         segment.spans.push((
             start,
@@ -250,9 +295,14 @@ fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayo
         }
         index += count;
     }
-    let count = crate::u64_at(&bytes, USED);
+    let count = crate::u64_at(&bytes, head.used);
     if damage.is_empty() && count != pages.len() as u64 {
-        damage.push((address + USED as u64, "used pages of a segment", count.to_string(), pages.len().to_string()));
+        damage.push((
+            address + head.used as u64,
+            "used pages of a segment",
+            count.to_string(),
+            pages.len().to_string(),
+        ));
     }
     (place, segment, pages, damage, miscounted)
 }
@@ -591,29 +641,38 @@ struct Header {
     info: u64,
     cookie: u64,
     used: u64,
+    table: u64,
 }
 
 impl Header {
-    fn read(space: &Space, address: u64) -> Option<Header> {
-        let mut bytes = [0; HEAD as usize + 8];
+    fn read(space: &Space, address: u64, newer: bool) -> Option<Header> {
+        let head = Head::of(newer);
+        let mut bytes = [0; LARGEST_HEAD + 8];
         space.exact(address, &mut bytes).ok()?;
         let word = |offset| crate::u64_at(&bytes, offset);
-        let (slices, info, kind, entries) = (word(224), word(232), crate::u32_at(&bytes, 240), word(248));
+        let (slices, info, kind, entries) =
+            (word(head.counts), word(head.counts + 8), crate::u32_at(&bytes, head.counts + 16), word(head.counts + 24));
         let fits = kind <= 1
             && (1..=MOST_INFO_SLICES).contains(&info)
             && (info + 1..=MOST_SEGMENT_SLICES).contains(&slices)
             && entries == slices.min(ENTRIES)
             && (kind == 1 || slices == ENTRIES)
-            && u64::from(crate::u32_at(&bytes, HEAD as usize)) == info
-            && crate::u32_at(&bytes, HEAD as usize + 4) == 0;
-        fits.then(|| Header { slices, info, cookie: word(COOKIE) ^ address, used: word(USED) })
+            && u64::from(crate::u32_at(&bytes, head.table as usize)) == info
+            && crate::u32_at(&bytes, head.table as usize + 4) == 0;
+        fits.then(|| Header {
+            slices,
+            info,
+            cookie: word(head.cookie) ^ address,
+            used: word(head.used),
+            table: head.table,
+        })
     }
 
     /// Whether the spans of the slices follow each other up to the end of the segment.
     fn tiles(&self, space: &Space, address: u64, entry: u64) -> bool {
         let (mut index, entries) = (self.info, self.slices.min(ENTRIES));
         while index < entries {
-            let Ok(word) = space.word(address + HEAD + index * entry) else { return false };
+            let Ok(word) = space.word(address + self.table + index * entry) else { return false };
             if word >> 32 != 0 || word == 0 {
                 return false;
             }
@@ -632,6 +691,7 @@ pub fn find_segments(
     space: &Space,
     ranges: Vec<(u64, u64)>,
     entry: u64,
+    newer: bool,
 ) -> PyResult<Vec<(u64, u64, u64, bool)>> {
     let (mut found, mut at) = (Vec::new(), 0);
     for (start, end) in ranges {
@@ -639,7 +699,7 @@ pub fn find_segments(
         while address < end {
             py.check_signals()?;
             let mut size = 1;
-            if let Some(header) = Header::read(space, address) {
+            if let Some(header) = Header::read(space, address, newer) {
                 let tiles = header.tiles(space, address, entry);
                 found.push((address, header.cookie, header.used, tiles));
                 // Nothing begins inside of a segment that is larger.

@@ -64,6 +64,8 @@ pub struct Family {
 /// What the Python side knows of `PyTypeObject` and of what precedes an object in its block.
 #[derive(FromPyObject)]
 pub struct TypeLayout {
+    /// 0; 16 where two links stand before it (Py_TRACE_REFS).
+    pub ob_refcnt: u64,
     pub ob_type: u64,
     pub tp_name: u64,
     pub tp_basicsize: u64,
@@ -109,11 +111,17 @@ impl TypeLayout {
         self.mimalloc.as_ref().map(|mimalloc| mimalloc.get())
     }
 
+    /// Whether objects begin with their count and their type, and nothing else.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.ob_type == PLAIN_TYPE
+    }
+
     /// Whether objects have the head of free-threaded builds: `ob_tid@0, ob_mutex@10, ob_ref_local@12, ob_ref_shared@16,
     /// ob_type@24`.
     #[inline(always)]
     pub fn is_free_threaded(&self) -> bool {
-        self.ob_type != PLAIN_TYPE
+        self.ob_type != self.ob_refcnt + 8
     }
 
     /// Bytes before the debug hook of an object: a request beyond 512 bytes goes on to malloc, which has a hook too. A
@@ -379,7 +387,7 @@ impl<'a> Types<'a> {
     /// An object on a free list has its type still, and a reference count of zero.
     #[inline(always)]
     pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        if self.layout.hook != 0 || self.layout.is_free_threaded() {
+        if self.layout.hook != 0 || !self.layout.is_plain() {
             let outer = self.layout.outer_hook(head);
             return self.search_object(&head[outer..], size.saturating_sub(outer as u64));
         }
@@ -417,18 +425,17 @@ impl<'a> Types<'a> {
     }
 
     fn object_at(&mut self, head: &[u8], distance: usize, size: u64) -> Option<(u32, bool)> {
-        if self.layout.is_free_threaded() {
-            let words = head.get(distance..distance + self.layout.ob_type as usize + 8)?;
-            let number = self.lookup(crate::u64_at(words, self.layout.ob_type as usize))?;
-            let kind = &self.kinds[number as usize];
-            let fits = kind.pre == distance as u64 && kind.least <= size;
-            return shared_count(words).filter(|_| fits).map(|alive| (number, alive));
-        }
-        let words = head.get(distance..distance + 16)?;
-        let number = self.lookup(crate::u64_at(words, 8))?;
+        let (type_at, count_at) = (self.layout.ob_type as usize, self.layout.ob_refcnt as usize);
+        let words = head.get(distance..distance + type_at + 8)?;
+        let number = self.lookup(crate::u64_at(words, type_at))?;
         let kind = &self.kinds[number as usize];
-        let fits = kind.pre == distance as u64 && kind.least <= size;
-        let alive = if fits { self.is_alive(crate::u64_at(words, 0), kind.address)? } else { return None };
+        if kind.pre != distance as u64 || kind.least > size {
+            return None;
+        }
+        let alive = match self.layout.is_free_threaded() {
+            true => shared_count(words)?,
+            false => self.is_alive(crate::u64_at(words, count_at), kind.address)?,
+        };
         Some((number, alive))
     }
 

@@ -39,13 +39,13 @@ pub fn vote_distances(
 }
 
 fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
-    let type_at = types.layout.ob_type as usize;
+    let (type_at, count_at) = (types.layout.ob_type as usize, types.layout.ob_refcnt as usize);
     for distance in (0..head.len().saturating_sub(type_at + 7)).step_by(8) {
         let Some(kind) = types.lookup(crate::u64_at(head, distance + type_at)) else { continue };
         // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
         let is_counted = match types.layout.is_free_threaded() {
             true => shared_count(&head[distance..]) == Some(true),
-            false => (1..SMALL_COUNT).contains(&crate::u64_at(head, distance)),
+            false => (1..SMALL_COUNT).contains(&crate::u64_at(head, distance + count_at)),
         };
         if is_counted {
             *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;

@@ -158,13 +158,13 @@ def is_chunk(size, of_malloc):
 def allocated(size, of_malloc=False):
     """Return what a request of ``size`` bytes takes: pymalloc's block, or glibc's chunk.
 
-    pymalloc asks malloc for what is too large for it, through the hooks of malloc.
+    pymalloc asks malloc for what is too large for it; since 3.6 malloc has hooks of its own.
     """
     if MIMALLOC:
         return block_of_mimalloc(size + HOOKS)
     if not is_chunk(size, of_malloc):
         return (size + HOOKS + 15) & ~15
-    hooks = HOOKS if WITHOUT_PYMALLOC else 2 * HOOKS
+    hooks = HOOKS if OLD or WITHOUT_PYMALLOC else 2 * HOOKS
     return max(32, (size + hooks + 8 + 15) & ~15)
 
 
