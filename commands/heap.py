@@ -52,12 +52,14 @@ COMMAND = Command(
     roots to what the kernel says. A resident page that several touch counts once: for the blocks in use on it before
     anything else, so that what is resident under "free" are whole pages that nobody holds, and blocks in use may keep
     more than their own bytes. What cannot be explained is a line of its own. Below it stand the findings: what could be
-    given back or avoided, largest first. --sort orders lines that have the same parent.
+    given back or avoided, largest first, each with advice that was tried (docs/findings.md). --sort orders lines that
+    have the same parent.
 
     In JSON each line also has pages, the bytes of the whole pages that belong to it, resident or not: of free memory
     the most that could go back; zero, for how many of these the kernel's zero page stands in (they are not resident);
     huge, how many of the resident ones are mapped by huge pages (null where the kernel does not say, before Linux 6.7).
-    trim is what malloc_trim(0) would give back, as heap trim says.""",
+    trim is what malloc_trim(0) would give back, as heap trim says. findings are a list of {id, bytes, text, advice,
+    figures}: bytes is what the advice is worth, figures are the numbers that it rests on.""",
     example="heap --sort=virtual",
     answer=_answer,
     render=_render,

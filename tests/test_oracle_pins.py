@@ -16,6 +16,7 @@ IN_THREAD, BLOCKED, FOREIGN = 1, 2, 4
 # What freeing and malloc_trim() touch themselves: a stack, an arena for the thread that frees, chunks that are merged.
 OWN = 64 * 1024
 ROWS = 500
+PAGE = 4096
 WITHOUT_CACHE = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 
 
@@ -102,3 +103,50 @@ def objects_offset(answer: dict[str, Any], objects: list[int]) -> int:
     """Return how far into its block an object starts: the one distance that takes most of them to a member."""
     members = {member["address"] for pin in answer["pins"] for member in pin["members"]}
     return max(range(0, 48, 8), key=lambda head: sum(address - head in members for address in objects))
+
+
+def released(chunks: list[dict[str, Any]], gone: set[int], pid: int) -> set[int]:
+    """Return the resident pages that malloc_trim() would release of these neighbours if some were gone: of each run of
+    free chunks the whole pages, less the first 48 bytes. What the thread's cache holds is no free chunk."""
+    found: set[int] = set()
+    runs: list[list[int]] = []
+    for chunk in chunks:
+        start, end = chunk["address"] - 16, chunk["address"] - 16 + chunk["size"]
+        if chunk["state"] in ("free", "fast") or chunk["address"] in gone:
+            if runs and runs[-1][1] == start:
+                runs[-1][1] = end
+            else:
+                runs.append([start, end])
+    for start, end in runs:
+        found |= set(range(-(-(start + 48) // PAGE), end // PAGE))
+    return {page for page in found if kernel.resident_inside(pid, page * PAGE, PAGE)}
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 10])
+def test_against_a_plain_model(kept: int, rng: random.Random, tmp_path: Path) -> None:
+    """Chunk by chunk: what a group would free is what the free runs around it gain, and none of it goes without all of
+    the group; in a heap without free chunks there is no group to speak of."""
+    command = c_program("pins", rng.getrandbits(30), 1, 20_000, kept, 9000, 0, tmp_path / "table")
+    with running(command, tmp_path, WITHOUT_CACHE) as target:
+        answer = ask("pins", str(target.pid), "--allocator=glibc")
+        chunks = sorted(ask("chunks", str(target.pid))["chunks"], key=lambda chunk: chunk["address"])
+        places = {chunk["address"]: place for place, chunk in enumerate(chunks)}
+        pins = answer["pins"]
+        for pin in rng.sample(pins, min(60, len(pins))):
+            check_group(pin, chunks, places, target.pid, rng)
+    check(answer)
+    assert len(pins) < 10 if kept == 1 else len(pins) > 60
+
+
+def check_group(
+    pin: dict[str, Any], chunks: list[dict[str, Any]], places: dict[int, int], pid: int, rng: random.Random
+) -> None:
+    """Compare one group with the model, which looks at the chunks around it."""
+    members = [member["address"] for member in pin["members"]]
+    window = chunks[max(0, places[members[0]] - 40) : places[members[-1]] + 40]
+    if any(chunk["state"] == "top" for chunk in window):
+        return
+    before = released(window, set(), pid)
+    assert PAGE * len(released(window, set(members), pid) - before) == pin["would_free"], pin
+    without_one = set(members) - {rng.choice(members)}
+    assert PAGE * len(released(window, without_one, pid) - before) < pin["would_free"], pin

@@ -21,6 +21,9 @@ from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
 from gdbheap.answers.ledger import Ledger, Line, Rss
+from gdbheap.answers.pins import Pin as HeapPin
+from gdbheap.answers.pins import Pins
+from gdbheap.answers.pins import Sums as PinSums
 from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, InterpreterPools, Pin, PoolClass, Pools
 from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
@@ -41,6 +44,7 @@ from gdbheap.report import (
     instances,
     ledger,
     numbers,
+    pins,
     pools,
     pyobjects,
     sizes,
@@ -295,6 +299,38 @@ def test_holes_of_unknown_residency() -> None:
 def test_no_holes() -> None:
     """A sentence, and no empty table."""
     assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20).startswith("No hole of 1.0 MiB or more")
+
+
+def made_pins(rng: random.Random) -> Pins:
+    """Return pins of both allocators, and their sums."""
+    allocators = ["glibc", "pymalloc"]
+    found = [
+        HeapPin(16 * n, rng.randrange(1, 999), "str", rng.choice(allocators), rng.randrange(4096, 99999), n, [])
+        for n in range(1, 21)
+    ]
+    sums = []
+    for name in allocators:
+        rows = [pin for pin in found if pin.allocator == name]
+        blocks, size = sum(pin.blocks for pin in rows), sum(pin.size for pin in rows)
+        sums.append(PinSums(name, len(rows), blocks, size, sum(pin.would_free for pin in rows), blocks))
+    return Pins(found, sums, [], 4096, True)
+
+
+@pytest.mark.parametrize("shown", [20, 3])
+def test_pins_add_up(shown: int, rng: random.Random) -> None:
+    """What would be freed, blocks and bytes, what is not listed included; a sentence for each allocator."""
+    whole = made_pins(rng)
+    text = pins.render(dataclasses.replace(whole, pins=whole.pins[:shown]), EXACT)
+    for title in ("would free", "blocks", "size"):
+        adds_up(text, title)
+    for row in whole.sums:
+        assert not row.groups or f"{row.allocator}: " in text and f"{row.would_free:,} bytes" in text
+
+
+def test_no_pins() -> None:
+    """A sentence, and no empty table."""
+    empty = Pins([], [PinSums("glibc", 0, 0, 0, 0, 0)], [], 4096, True)
+    assert pins.render(empty, Style()).startswith("No few blocks keep 4.0 KiB or more")
 
 
 @pytest.mark.parametrize("shown", [20, 3])

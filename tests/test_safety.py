@@ -18,7 +18,7 @@ import kernel
 import programs
 import pytest
 
-NOUNS = ("", "arenas", "holes", "pools", "pyobjects", "trim", "map", "check")
+NOUNS = ("", "arenas", "holes", "pins", "pools", "pyobjects", "trim", "map", "check")
 LIBRARY = """
 import sys
 from gdbheap.target.process import stopped

@@ -8,7 +8,6 @@ from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.findings import Finding
     from gdbheap.answers.ledger import Ledger, Line
 
 __all__ = ["render"]
@@ -25,7 +24,7 @@ def render(answer: Ledger, style: Style) -> str:
         style.filled(_headline(answer, style)),
         table(COLUMNS, rows, style, _total(answer.ledger, style)),
         style.filled(_decision(answer, style)),
-        _findings(answer.findings, style),
+        _findings(answer, style),
     )
 
 
@@ -99,7 +98,10 @@ def _largest(lines: list[Line], style: Style) -> str:
     return f" The largest part is {most.name}: {style.bytes(most.resident)}{style.of_rss(most.resident)}."
 
 
-def _findings(findings: list[Finding], style: Style) -> str:
+def _findings(answer: Ledger, style: Style) -> str:
+    findings = answer.findings
+    if not findings and answer.rss.bytes is None:
+        return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
     if not findings:
         return "Findings: none. Nothing here stands out as memory that could be given back."
     lines = [style.heading("Findings, largest first")]

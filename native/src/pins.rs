@@ -93,7 +93,8 @@ struct Group {
 struct Grouping<'a> {
     freed: &'a Freed<'a>,
     best: &'a mut Best,
-    page: Option<Touched>,
+    /// Pages that the next holder may touch too, ascending: two at most.
+    pages: Vec<Touched>,
     group: Option<Group>,
     /// A fuller page that the group's last holder shares with the ones behind it, up to a number.
     shared: Option<(u64, u64)>,
@@ -103,32 +104,53 @@ struct Grouping<'a> {
 
 impl Grouping<'_> {
     fn feed(&mut self, holder: Holder) {
-        let (first, last) = (holder.start / PAGE, (holder.end + CHUNK_HEAD - 1) / PAGE);
-        if self.page.as_ref().is_some_and(|page| page.page < first) {
-            self.settle();
-        }
-        let page = self.page.get_or_insert(Touched { page: first, held: 0, first: holder, last: holder, fixed: false });
-        page.held += holder.end.min((first + 1) * PAGE) - holder.start;
-        page.last = holder;
-        page.fixed |= holder.fixed;
+        let (first, last) = (holder.start / PAGE, holder.end.max(holder.start + 1).div_ceil(PAGE) - 1);
+        self.settle_before(first);
+        self.touch(first, holder.end.min((first + 1) * PAGE) - holder.start, holder);
         if last > first {
-            self.settle();
-            if !holder.fixed && last > first + 1 {
-                let freed = self.freed.count((first + 1) * PAGE, last * PAGE);
+            // What stands right before it may reach into its second page too.
+            let shared = self.pages.iter().any(|page| page.page == first + 1);
+            if shared && first + 1 < last {
+                self.touch(first + 1, PAGE, holder);
+            }
+            self.settle_before(last);
+            let inner = first + 1 + u64::from(shared);
+            if inner < last && !holder.fixed {
+                let freed = self.freed.count(inner * PAGE, last * PAGE);
                 self.fuller(holder.number, holder.number, freed);
             }
-            let held = holder.end.saturating_sub(last * PAGE);
-            self.page = Some(Touched { page: last, held, first: holder, last: holder, fixed: holder.fixed });
+            self.touch(last, holder.end - last * PAGE, holder);
+        }
+        // What is free behind it has its header there.
+        let reached = (holder.end + CHUNK_HEAD - 1) / PAGE;
+        if reached > last {
+            self.touch(reached, 0, holder);
         }
     }
 
-    /// The page at hand is known whole.
-    fn settle(&mut self) {
-        let Some(page) = self.page.take().filter(|page| !page.fixed) else { return };
-        let freed = self.freed.count(page.page * PAGE, (page.page + 1) * PAGE);
-        match page.held * 2 <= PAGE {
-            true => self.join(page.first, page.last, freed),
-            false => self.fuller(page.first.number, page.last.number, freed),
+    fn touch(&mut self, page: u64, held: u64, holder: Holder) {
+        match self.pages.iter_mut().find(|touched| touched.page == page) {
+            Some(touched) => {
+                touched.held += held;
+                touched.last = holder;
+                touched.fixed |= holder.fixed;
+            }
+            None => self.pages.push(Touched { page, held, first: holder, last: holder, fixed: holder.fixed }),
+        }
+    }
+
+    /// The pages below `end` are known whole.
+    fn settle_before(&mut self, end: u64) {
+        while self.pages.first().is_some_and(|page| page.page < end) {
+            let page = self.pages.remove(0);
+            if page.fixed {
+                continue;
+            }
+            let freed = self.freed.count(page.page * PAGE, (page.page + 1) * PAGE);
+            match page.held * 2 <= PAGE {
+                true => self.join(page.first, page.last, freed),
+                false => self.fuller(page.first.number, page.last.number, freed),
+            }
         }
     }
 
@@ -175,23 +197,24 @@ impl Grouping<'_> {
 /// the last block below must stay, or what is free below it would become part of the top.
 fn offer_region(region: &Region, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
     let top = region.top_after_consolidation();
-    let mut grouping = Grouping { freed, best, page: None, group: None, shared: None, alone: None };
+    let mut grouping = Grouping { freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
     let (mut number, mut before) = (0, 0);
-    let mut waiting: Option<Holder> = None;
+    // A free chunk at the start of the region has its header there.
+    let start = region.stretch.start;
+    let mut waiting = Holder { number, start, end: start, before, fixed: true };
     for (start, end, state) in region.all() {
         let is_top = top != 0 && start >= top;
         if (is_top && trimmed) || (!is_top && matches!(state, State::Free | State::Fast)) {
             continue;
         }
-        let fixed = is_top || !matches!(state, State::Used | State::Tcache);
-        if let Some(holder) = waiting.replace(Holder { number, start, end, before, fixed }) {
-            grouping.feed(Holder { fixed: holder.fixed || is_top, ..holder });
-        }
         number += 1;
+        let fixed = is_top || !matches!(state, State::Used | State::Tcache);
+        grouping.feed(Holder { fixed: waiting.fixed || is_top, ..waiting });
+        waiting = Holder { number, start, end, before, fixed };
         before += end - start;
     }
-    waiting.into_iter().for_each(|holder| grouping.feed(holder));
-    grouping.settle();
+    grouping.feed(waiting);
+    grouping.settle_before(u64::MAX);
     grouping.close();
 }
 
