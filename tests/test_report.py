@@ -502,7 +502,7 @@ def test_stats_side_by_side(rng: random.Random) -> None:
 def test_document() -> None:
     """The envelope first, then the answer's keys; a key that would hide one of the envelope's is refused."""
     content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3, 0))
-    keys = ["command", "target", "warnings", "damage", "ok", "regions", "chunks", "pools", "unexplained"]
+    keys = ["command", "target", "warnings", "damage", "ok", "regions", "chunks", "pools", "unexplained", "pages"]
     assert list(content) == keys
     assert json.loads(text_of(content))["damage"] == [{"address": 1, "what": "a", "expected": "b", "found": "c"}]
     with pytest.raises(TypeError, match="object"):
