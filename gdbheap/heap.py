@@ -18,7 +18,9 @@ from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
+from gdbheap.objects.references import References
 from gdbheap.objects.roots import Roots
+from gdbheap.objects.threads import Threads
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import Damage, Target
 
@@ -167,6 +169,19 @@ class Heap:
             return self.objects
         except GdbheapError:
             return None
+
+    @property
+    def threads(self) -> Threads:
+        """The interpreter's thread states. Raises NotAPython, or Unsupported."""
+        found: Threads = self._part("threads", lambda: Threads(self.target, self.python.module, self.release))
+        return found
+
+    @property
+    def references(self) -> References:
+        """The graph of all references. Raises NotAPython, or Unsupported."""
+        draw = self._labelled("following references")
+        found: References = self._part("references", lambda: References(self.objects, self.threads, draw))
+        return found
 
     def census(self) -> _native.Census:
         """The count of all Python objects, kept."""

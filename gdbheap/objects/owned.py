@@ -13,6 +13,7 @@ from gdbheap.layout.cpython import (
     FLAG_MANAGED_DICT,
     FLAG_TYPE,
     FLAG_UNICODE,
+    OB_SIZE,
     Release,
 )
 from gdbheap.objects.contents import ASCII, COMPACT
@@ -35,8 +36,11 @@ ROLES = (
 REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
+SET_MASK = 32
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
+# What references a claimed block holds; see native/src/graph/shapes.rs.
+LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING = range(1, 11)
 
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
@@ -59,7 +63,8 @@ class Claim:
 
     ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
     in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
-    chain, 0 when its link is 0.
+    chain, 0 when its link is 0. ``contents``: which references the block holds (native/src/graph/shapes.rs);
+    ``count_at``: the offset from the object of the word that says how many, -1 where none does.
     """
 
     offset: int
@@ -70,6 +75,8 @@ class Claim:
     role: int
     follow: int
     last: int
+    contents: int
+    count_at: int
 
 
 @dataclass(frozen=True)
@@ -90,27 +97,27 @@ def _claim(
     equal: bool = True,
     follow: int = NOTHING,
     last: int = 0,
+    contents: int = LEAF,
+    count_at: int = -1,
 ) -> Claim:
-    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last)
+    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last, contents, count_at)
 
 
 def families(release: Release) -> list[Family]:
     """What objects of this release own."""
     found = [
-        Family(FLAG_LIST, [], [_claim(release["ob_item"], "items")]),
+        Family(FLAG_LIST, [], [_claim(release["ob_item"], "items", contents=ITEMS, count_at=OB_SIZE)]),
         Family(FLAG_DICT, [], _dict_claims(release)),
         Family(FLAG_UNICODE, [], _str_claims(release)),
-        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table")]),
+        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=SET_MASK)]),
         Family(FLAG_TYPE, [], _type_claims(release)),
-        Family(0, ["module"], _optional(release, "md_state", "state", ALL)),
+        Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING)),
         Family(0, ["array.array"], [_claim(24, "items")]),
-        # A deque's blocks: 64 items between two links. The last block, rightblock, has an old link.
-        Family(0, ["collections.deque"], [_claim(24, "items", follow=8 * 65, last=32)]),
-        Family(0, ["collections.OrderedDict"], [_claim(48, "nodes", follow=16), _claim(64, "table")]),
+        Family(0, ["collections.deque"], _deque_claims()),
+        Family(0, ["collections.OrderedDict"], _ordered_claims()),
         Family(0, ["_io.StringIO"], [_claim(16, "data")]),
         Family(0, BUFFERED, [_claim(56, "data")]),
-        # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
-        Family(0, ["_ctypes._CData"], [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False)]),
+        Family(0, ["_ctypes._CData"], _ctypes_claims()),
         Family(0, ["numpy.ndarray"], _ndarray_claims()),
     ]
     if release.get("bytearray_data") is not None:
@@ -119,19 +126,38 @@ def families(release: Release) -> list[Family]:
     return found + _managed_values(release)
 
 
+def _deque_claims() -> list[Claim]:
+    """A deque's blocks: 64 items between two links. The last block, rightblock, has an old link."""
+    return [_claim(24, "items", follow=8 * 65, last=32, contents=DEQUE, count_at=24)]
+
+
+def _ordered_claims() -> list[Claim]:
+    """A node holds its key; the table leads to the nodes once more."""
+    return [_claim(48, "nodes", follow=16, contents=ANYTHING), _claim(64, "table")]
+
+
+def _ctypes_claims() -> list[Claim]:
+    """CDataObject: b_ptr belongs to the object where b_needsfree is not 0."""
+    return [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False, contents=ANYTHING)]
+
+
 def _ndarray_claims() -> list[Claim]:
     """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
-    return [_claim(16, "data", test=64, mask=OWNDATA, value=OWNDATA), _claim(32, "dimensions")]
+    return [_claim(16, "data", test=64, mask=OWNDATA, value=OWNDATA, contents=ANYTHING), _claim(32, "dimensions")]
 
 
 def _dict_claims(release: Release) -> list[Claim]:
     """A split table's keys belong to the type; a dict that has values of its own does not own its keys."""
     if release.get("ma_table") is not None:
-        return [_claim(release["ma_table"], "table")]
+        return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"])]
     keys, values = release["ma_keys"], release["ma_values"]
-    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0)]
+    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0, contents=KEYS)]
+    if release.minor < 11:
+        return [*claims, _claim(values, "values", contents=SPLIT, count_at=keys)]
+    if release.minor < 13:
+        return [*claims, _claim(values, "values", contents=PREFIXED)]
     # Since 3.13 the values may be part of the instance whose dict it is.
-    return [*claims, _claim(values, "values", follow=NOTHING if release.minor < 13 else CLAIM)]
+    return [*claims, _claim(values, "values", follow=CLAIM, contents=HEADED)]
 
 
 def _str_claims(release: Release) -> list[Claim]:
@@ -146,20 +172,20 @@ def _str_claims(release: Release) -> list[Claim]:
 
 
 def _type_claims(release: Release) -> list[Claim]:
-    fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
-    return [_claim(176, "name")] + [claim for field, role in fields for claim in _optional(release, field, role)]
+    names = [_claim(176, "name"), *_optional(release, "_ht_tpname", "name")]
+    return names + _optional(release, "ht_cached_keys", "shared keys", contents=KEYS)
 
 
-def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:
+def _optional(release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF) -> list[Claim]:
     """A claim on a field that not every release has."""
     offset = release.get(field)
-    return [] if offset is None else [_claim(offset, role, follow=follow)]
+    return [] if offset is None else [_claim(offset, role, follow=follow, contents=contents)]
 
 
 def _managed_values(release: Release) -> list[Family]:
     """Attribute values in front of the object: 3.11 at -32; 3.12 at -24 with bit 0 set."""
     if release.minor == 11:
-        return [Family(FLAG_MANAGED_DICT, [], [_claim(-32, "values")])]
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(-32, "values", contents=PREFIXED)])]
     if release.minor == 12:
-        return [Family(FLAG_MANAGED_DICT, [], [_claim(-24, "values", test=-24, mask=1, value=1)])]
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(-24, "values", test=-24, mask=1, value=1, contents=PREFIXED)])]
     return []
