@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["Argument", "Command", "Option", "Options", "Shown", "help_text", "parse", "usage", "wants_help"]
+__all__ = ["Argument", "Command", "Option", "Options", "Shown", "address_of", "help_text", "parse", "usage", "wants_help"]
 
 Answer = TypeVar("Answer")
 GDB = "heap"
@@ -114,6 +114,13 @@ class Command(Generic[Answer]):
     def all_options(self) -> tuple[Option, ...]:
         """Its own options, then those that every command has."""
         return (*self.options, _top_option(self), _sort_option(self), *COMMON)
+
+
+def address_of(noun: str, options: Options) -> int:
+    """The address that was typed. Raises UsageError where none was."""
+    if options.address is None:
+        raise UsageError(f"{GDB} {noun}: which address? Type it after the noun")
+    return options.address
 
 
 def _count(text: str) -> int:

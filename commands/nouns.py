@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbheap.commands import arenas, at, check, chunks, heap, holes, info, pools, pyobjects, sizes, stats
+from gdbheap.commands import arenas, at, check, chunks, heap, holes, info, pools, pyobjects, refs, sizes, stats, why
 from gdbheap.commands.declaration import Command
 
 __all__ = ["COMMANDS", "HEAP"]
@@ -21,6 +21,8 @@ _NOUNS: tuple[Command[Any], ...] = (
     pools.COMMAND,
     pyobjects.COMMAND,
     at.COMMAND,
+    refs.COMMAND,
+    why.COMMAND,
     check.COMMAND,
     info.COMMAND,
 )

@@ -52,6 +52,15 @@ class Attributes:
             if name is not None:
                 yield name, value
 
+    def dict_of(self, memory: Memory, address: int, kind: int) -> int:
+        """The address of the instance's dict; 0 where there is none, or none yet. Raises Fault."""
+        where = self._release.get("managed_dict")
+        if where is None or not memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+            place = _dict_place(memory, address, kind)
+            return memory.u64(place) if place else 0
+        word = memory.u64(address + where)
+        return 0 if word & 1 else word
+
     def _own(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[int, int]]:
         """(key, value) of what is in the instance's dict, or will be when somebody asks for it."""
         release = self._release
