@@ -4,9 +4,9 @@ an expression."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import (
@@ -59,17 +59,23 @@ FRAMES_OF = {"generator": "gi_frame", "coroutine": "cr_frame", "async_generator"
 FRAME_FIELDS = {16: "f_back"}
 
 
+Follow = Callable[[int], int]
+
+
 @dataclass(frozen=True)
 class Edge:
     """What a holder calls a reference: ``text`` goes behind the holder's own name; ``expression`` is the same as
-    Python, with ``{}`` for the holder's expression, or None."""
+    Python, with ``{}`` for the holder's expression, or None; ``follow`` reads the same reference of another holder of
+    the type, 0 where it has none."""
 
     text: str
     expression: str | None = None
+    follow: Follow | None = field(default=None, compare=False, repr=False)
 
 
-def _attribute(name: str) -> Edge:
-    return Edge(f".{name}", f"{{}}.{name}") if name.isidentifier() else Edge(f".{name}", f"getattr({{}}, {name!r})")
+def _attribute(name: str, follow: Follow | None = None) -> Edge:
+    expression = f"{{}}.{name}" if name.isidentifier() else f"getattr({{}}, {name!r})"
+    return Edge(f".{name}", expression, follow)
 
 
 class EdgeNames:
@@ -110,7 +116,7 @@ class EdgeNames:
             start = space.u64(holder + release["ob_item"]) if family == "list" else holder + release["tuple_items"]
             index = self._index(start, space.u64(holder + OB_SIZE), target)
             if index is not None:
-                yield Edge(f"[{index}]", f"{{}}[{index}]")
+                yield Edge(f"[{index}]", f"{{}}[{index}]", self._follow_item(family, index))
         elif family in ("set", "frozenset"):
             yield from self._in_set(holder, target)
         elif family == "type":
@@ -128,6 +134,18 @@ class EdgeNames:
             yield from self._in_frame_object(holder, target)
         elif set(WEAK) & set(names) and space.u64(holder + WEAK_CALLBACK) == target:
             yield Edge(".__callback__", "{}.__callback__")
+
+    def _follow_item(self, family: str, index: int) -> Follow:
+        space, release = self._space, self._release
+        items, inline = release["ob_item"], release["tuple_items"]
+
+        def of_list(holder: int) -> int:
+            return space.u64(space.u64(holder + items) + 8 * index) if space.u64(holder + OB_SIZE) > index else 0
+
+        def of_tuple(holder: int) -> int:
+            return space.u64(holder + inline + 8 * index) if space.u64(holder + OB_SIZE) > index else 0
+
+        return of_list if family == "list" else of_tuple
 
     def _bases(self, kind: int) -> list[str]:
         found = []
@@ -149,7 +167,7 @@ class EdgeNames:
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
         for offset, name in fields.items():
             if self._space.u64(holder + offset) == target:
-                yield _attribute(name)
+                yield _attribute(name, lambda other, at=offset: self._space.u64(other + at))
 
     def _members(self, kind: int) -> Iterator[tuple[int, str]]:
         """(offset, name) of each member that is an object, of the type and its bases."""
@@ -169,7 +187,7 @@ class EdgeNames:
         attributes = self._texts.attributes
         for name, value in attributes.of(self._space, holder, kind):
             if value == target:
-                yield _attribute(name)
+                yield _attribute(name, attributes.reader(self._space, holder, kind, name))
         if attributes.dict_of(self._space, holder, kind) == target:
             yield Edge(".__dict__", "{}.__dict__")
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.objects.edges import Edge, EdgeNames
 from gdbheap.objects.references import MODULES, STATIC_TYPES, Node, References
 
+LISTED = 500
+PORTION = 4096
+LONGEST_RUN = 30
 BLOCK, FRAME, MEMORY = "block", "frame", "memory"
 _OWN_DICT = re.compile(r"\A(.*)\.__dict__\['([A-Za-z_]\w*)'\]\Z", re.DOTALL)
 
@@ -29,6 +34,7 @@ class Path:
 
     steps: list[Step]
     expression: str | None
+    length: int
 
 
 class Paths:
@@ -38,6 +44,7 @@ class Paths:
         self.references = references
         self.names = references.objects.names
         self.edges = EdgeNames(references.objects.repr, references.threads)
+        self._kept: dict[int, _Prefix] = {}
 
     def type_name(self, node: Node) -> str:
         """The type's name of an object, else a word for what it is."""
@@ -69,23 +76,115 @@ class Paths:
         return Edge(root.name)
 
     def path(self, numbers: Sequence[int]) -> Path:
-        """A chain of the graph, from a root on. Buffers belong to the object before them."""
-        nodes = [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
-        steps: list[Step] = []
-        expression: str | None = None
-        for place, node in enumerate(nodes):
-            if node.root is not None:
+        """A chain of the graph, from a root on; of a long one the steps at both ends. Buffers belong to the object
+        before them."""
+        if len(numbers) <= 4 * LISTED:
+            nodes = self._objects(numbers)
+            return Path(self._steps(nodes), self._expression(nodes, _Prefix()), _length(nodes))
+        head, tail = self._objects(numbers[: 2 * LISTED]), self._objects(numbers[-2 * LISTED :])
+        prefix = self._long(numbers)
+        return Path(self._steps(head)[:LISTED] + self._steps(tail)[-LISTED:], prefix.text(), prefix.length)
+
+    def _objects(self, numbers: Sequence[int]) -> list[Node]:
+        return [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
+
+    def _steps(self, nodes: list[Node]) -> list[Step]:
+        """A step for each node but the first, which is the root, or leads there."""
+        return [
+            Step(node.address, self.type_name(node), self.edge(before, node).text.strip())
+            for before, node in zip(nodes, nodes[1:])
+        ]
+
+    def _expression(self, nodes: list[Node], prefix: _Prefix) -> str | None:
+        self._extend(prefix, nodes)
+        return prefix.text()
+
+    def _long(self, numbers: Sequence[int]) -> _Prefix:
+        """The expression of a long chain. What is known of its beginning is kept: other chains begin the same way."""
+        done, prefix = 0, _Prefix()
+        places = range(PORTION, len(numbers), PORTION)
+        for place in reversed(places):
+            if numbers[place] in self._kept:
+                done, prefix = place, self._kept[numbers[place]].copy()
+                break
+        left: list[Node] = []
+        for place in [*(place for place in places if place > done), len(numbers)]:
+            nodes = left + self._objects(numbers[done : place + 1])
+            self._extend(prefix, nodes)
+            left = []
+            if place < len(numbers) and nodes[-1].id == numbers[place]:
+                self._kept[numbers[place]] = prefix.copy()
+            elif place < len(numbers):
+                left = nodes[-1:]
+            done = place if not left else place + 1
+        return prefix
+
+    def _extend(self, prefix: _Prefix, nodes: list[Node]) -> None:
+        """Add the edges between the nodes. The next one of a run is looked for where the last one was."""
+        for place, (holder, node) in enumerate(zip(nodes, nodes[1:])):
+            prefix.length += 1
+            if prefix.lost:
                 continue
-            edge = self.edge(nodes[place - 1], node) if place else Edge("")
-            steps.append(Step(node.address, self.type_name(node), edge.text.strip()))
-            expression = _extended(expression, edge, nodes[place - 1]) if place else None
+            if prefix.repeats(holder.type, holder.address, node.address):
+                continue
+            edge = self.edge(holder, node)
+            if edge.expression is None or (holder.root is not None and edge.expression.startswith("{}")):
+                prefix.lost = True
             # What a class has in its dict may come out of an attribute as something else.
-            if expression and place >= 2 and not self.names.flags(nodes[place - 2].type) & FLAG_TYPE:
-                expression = _OWN_DICT.sub(r"\1.\2", expression)
-        return Path(steps, expression)
+            prefix.add(edge, holder.type, bool(self.names.flags(holder.type) & FLAG_TYPE) if holder.type else False)
 
 
-def _extended(expression: str | None, edge: Edge, holder: Node) -> str | None:
-    if edge.expression is None or (expression is None and holder.root is None):
-        return None
-    return edge.expression.replace("{}", expression or "", 1)
+def _length(nodes: list[Node]) -> int:
+    return max(0, len(nodes) - 1)
+
+
+class _Prefix:
+    """The beginning of an expression, as runs of the same edge: [edge, how often, the holders' type, of a class]."""
+
+    def __init__(self) -> None:
+        self.runs: list[list[Any]] = []
+        self.length = 0
+        self.lost = False
+
+    def copy(self) -> _Prefix:
+        """One that can grow on its own."""
+        other = _Prefix()
+        other.runs, other.length, other.lost = [list(run) for run in self.runs], self.length, self.lost
+        return other
+
+    def add(self, edge: Edge, kind: int, of_class: bool) -> None:
+        """One more edge."""
+        last = self.runs[-1] if self.runs else None
+        if last is not None and last[0] == edge and last[2] == kind:
+            last[1] += 1
+        else:
+            self.runs.append([edge, 1, kind, of_class])
+
+    def repeats(self, kind: int, holder: int, target: int) -> bool:
+        """Whether the last edge once more leads from ``holder`` to ``target``; counts it then."""
+        if not self.runs or self.runs[-1][2] != kind or self.runs[-1][0].follow is None:
+            return False
+        try:
+            if self.runs[-1][0].follow(holder) != target:
+                return False
+        except (Fault, OverflowError):
+            return False
+        self.runs[-1][1] += 1
+        return True
+
+    def text(self) -> str | None:
+        """The whole expression; a long run as a loop."""
+        if self.lost or not self.runs:
+            return None
+        text, class_before = "", False
+        for edge, count, _kind, of_class in self.runs:
+            if count > LONGEST_RUN:
+                step = edge.expression.replace("{}", "x", 1)
+                text = f"__import__('functools').reduce(lambda x, _: {step}, range({count}), {text})"
+                continue
+            for _ in range(count):
+                text = edge.expression.replace("{}", text, 1)
+            if not class_before:
+                text = _OWN_DICT.sub(r"\1.\2", text)
+            class_before = of_class
+        return text
