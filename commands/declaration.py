@@ -43,6 +43,7 @@ class Options:
     type: str | None = None
     fit: int | None = None
     listing: bool = False
+    by: str = "object"
 
 
 @dataclass(frozen=True)

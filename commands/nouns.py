@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from gdbheap.commands import arenas, at, check, chunks, heap, holes, info, pools, pyobjects, refs, sizes, stats, why
+from gdbheap.commands import (
+    arenas,
+    at,
+    check,
+    chunks,
+    heap,
+    holes,
+    info,
+    owners,
+    pools,
+    pyobjects,
+    refs,
+    retained,
+    sizes,
+    stats,
+    threads,
+    unreachable,
+    why,
+)
 from gdbheap.commands.declaration import Command
 
 __all__ = ["COMMANDS", "HEAP"]
@@ -23,6 +41,10 @@ _NOUNS: tuple[Command[Any], ...] = (
     at.COMMAND,
     refs.COMMAND,
     why.COMMAND,
+    retained.COMMAND,
+    unreachable.COMMAND,
+    owners.COMMAND,
+    threads.COMMAND,
     check.COMMAND,
     info.COMMAND,
 )

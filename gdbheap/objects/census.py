@@ -225,6 +225,13 @@ class Objects:
             self.census(missing, progress)
         return {block: self._owners[block] for block in blocks}
 
+    def type_at(self, address: int) -> str:
+        """The type's name of the object at ``address``, wherever it lies; "?" when that cannot be read."""
+        try:
+            return self.names.name(self.target.space.u64(address + cpython.OB_TYPE))
+        except Fault:
+            return "?"
+
     def text(self, found: Found, limits: Limits | None = None) -> str | None:
         """A bounded repr of an object; None when no more than its type is known of it."""
         return self.repr.text(found.address, limits or Limits())

@@ -409,6 +409,21 @@ impl Graph {
             .collect())
     }
 
+    /// The largest blocks of at least `minimum` bytes, `(id, bytes)`, largest first, and before them how many there are
+    /// and their bytes.
+    #[pyo3(signature = (minimum, top))]
+    fn largest(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> (u64, u64, Vec<(u32, u64)>) {
+        py.detach(|| {
+            let sizes = self.sizes();
+            let large = sizes.iter().copied().zip(0..self.ids.first_static).filter(|(size, _)| *size >= minimum);
+            let mut rows: Vec<(u32, u64)> = large.map(|(size, id)| (id, size)).collect();
+            rows.sort_unstable_by_key(|(id, size)| (std::cmp::Reverse(*size), *id));
+            let (count, bytes) = (rows.len() as u64, rows.iter().map(|(_, size)| size).sum());
+            rows.truncate(top.unwrap_or(usize::MAX));
+            (count, bytes, rows)
+        })
+    }
+
     /// The objects of a type, by number.
     fn objects_of(&self, type_address: u64) -> Vec<u32> {
         let Some(place) = self.types.iter().position(|address| *address == type_address) else { return Vec::new() };
