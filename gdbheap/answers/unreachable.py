@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.heap import Heap
+from gdbheap.objects.references import References
 
 LISTED = 1000
 
@@ -12,7 +13,7 @@ LISTED = 1000
 @dataclass(frozen=True)
 class Lost:
     """Objects of one type (None: blocks that are no objects) in blocks of one size. ``buffers``: bytes of the blocks
-    that they own; ``addresses``: of the blocks, the first 1,000."""
+    that they own; ``addresses``: of the objects or blocks, the first 1,000."""
 
     type: str | None
     size: int
@@ -41,15 +42,21 @@ class Unreachable:
     blocks: Sum
 
 
-def unreachable(heap: Heap) -> Unreachable:
-    """Raises NotAPython or Unsupported."""
-    name = heap.objects.names.name
+def unreachable(heap: Heap, listed: int = LISTED) -> Unreachable:
+    """``listed``: so many addresses in each row. Raises NotAPython or Unsupported."""
+    references, name = heap.references, heap.objects.names.name
     rows = [
-        Lost(name(kind) if kind else None, size, count, total, buffers, sorted(addresses))
-        for kind, size, count, total, buffers, addresses in heap.references.graph.unreachable(LISTED)
+        Lost(name(kind) if kind else None, size, count, total, buffers, _addresses(references, blocks))
+        for kind, size, count, total, buffers, blocks in references.graph.unreachable(listed)
     ]
     rows.sort(key=lambda row: (-row.bytes - row.buffers, row.type or "", row.size))
     return Unreachable(rows, _sum(rows, True), _sum(rows, False))
+
+
+def _addresses(references: References, blocks: list[int]) -> list[int]:
+    """Of the objects in the blocks, or the blocks' own."""
+    numbers = [number for block in blocks if (number := references.graph.find(block)) is not None]
+    return sorted(node.address for node in references.nodes(numbers))
 
 
 def _sum(rows: list[Lost], objects: bool) -> Sum:

@@ -372,8 +372,8 @@ impl Graph {
         ids.into_iter().map(|id| Ok(found.retained[self.check(id)? as usize])).collect()
     }
 
-    /// The objects that retain most, `(id, bytes)`, first the most; those in `without` and those that retain no more
-    /// than their own block are left out.
+    /// The objects that retain most, `(id, bytes)`, first the most; those in `without`, those that retain no more than
+    /// their own block, and the inner ones of nested objects of one type are left out.
     #[pyo3(signature = (top, without))]
     fn top_retained(&self, py: Python<'_>, top: Option<usize>, without: HashSet<u32>) -> PyResult<Vec<(u32, u64)>> {
         let found = self.dominators(py)?;
@@ -383,8 +383,16 @@ impl Graph {
             Node::Block { size, .. } => size,
             _ => 0,
         };
+        let is_inner = |id: u32| {
+            let mut above = found.above[id as usize];
+            while above != tree::NOBODY && self.kinds[above as usize] & BUFFER != 0 {
+                above = found.above[above as usize];
+            }
+            above != tree::NOBODY && self.kinds[above as usize] == self.kinds[id as usize]
+        };
         py.detach(|| {
-            let ids = (0..self.ids.first_static).filter(|id| is_object(*id) && !without.contains(id));
+            let wanted = |id: &u32| is_object(*id) && !is_inner(*id) && !without.contains(id);
+            let ids = (0..self.ids.first_static).filter(wanted);
             let mut rows: Vec<(u32, u64)> = ids.map(|id| (id, found.retained[id as usize])).collect();
             let order = |row: &(u32, u64)| (std::cmp::Reverse(row.1), row.0);
             if let Some(top) = top.filter(|top| *top < rows.len()) {
