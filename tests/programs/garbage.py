@@ -1,14 +1,17 @@
 """A process with cycles that nobody collects, and with memory of malloc that nobody knows any more.
 
-Usage: garbage.py SEED TRUTH. Writes {"objects": ids, "blocks": addresses} to TRUTH.
+Usage: garbage.py SEED TRUTH. Writes a line of ids of objects and a line of addresses, each plus one, to TRUTH.
 """
 
 import ctypes
 import gc
-import json
 import os
 import random
 import sys
+
+
+# A library is a cycle of its own when it goes.
+library = ctypes.CDLL(None)
 
 
 class Plain(object):
@@ -54,7 +57,6 @@ def cycle(rng):
 
 def lost(rng):
     """Return the addresses of blocks that will never be freed, each plus one, and some of them lead to another one."""
-    library = ctypes.CDLL(None)
     library.malloc.restype = ctypes.c_size_t
     library.memset.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t]
     found = []
@@ -75,7 +77,7 @@ def main():
     objects = [one for _ in range(rng.randrange(50, 500)) for one in cycle(rng)]
     blocks = lost(rng)
     with open(sys.argv[2], "w") as file:
-        json.dump({"objects": objects, "blocks": blocks}, file)
+        file.write("\n".join(" ".join(map(str, numbers)) for numbers in (objects, blocks)))
     del file
     os.read(0, 1)
     return alive

@@ -141,8 +141,15 @@ impl<'a> Drawer<'a> {
         match (begins || self.types.layout.slab.is_some(), strength) {
             (true, _) => self.rows.targets.push(found.id | strength << STRENGTH_SHIFT),
             (false, EXACT) => (),
+            // malloc's own pointers are to headers: eight bytes of one belong to the chunk before it.
+            (false, _) if self.is_header(pointer) => (),
             (false, _) => self.rows.targets.push(found.id | DOUBTFUL << STRENGTH_SHIFT),
         }
+    }
+
+    fn is_header(&self, pointer: u64) -> bool {
+        let chunks = self.source.blocks.heaps.chunks;
+        chunks.and_then(|chunks| chunks.locate(pointer)).is_some_and(|(start, ..)| start == pointer)
     }
 
     /// Shows the bytes [from, to) of something, in pieces whose sizes are multiples of 48 but for the last.
