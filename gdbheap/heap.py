@@ -18,6 +18,7 @@ from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
+from gdbheap.objects.paths import Paths
 from gdbheap.objects.references import References
 from gdbheap.objects.roots import Roots
 from gdbheap.objects.threads import Threads
@@ -181,6 +182,12 @@ class Heap:
         """The graph of all references. Raises NotAPython, or Unsupported."""
         draw = self._labelled("following references")
         found: References = self._part("references", lambda: References(self.objects, self.threads, draw))
+        return found
+
+    @property
+    def paths(self) -> Paths:
+        """Names for what the graph of references leads to. Raises NotAPython, or Unsupported."""
+        found: Paths = self._part("paths", lambda: Paths(self.references))
         return found
 
     def census(self) -> _native.Census:

@@ -36,7 +36,7 @@ def owners(heap: Heap, minimum: int, top: int | None) -> Owners:
     """Blocks of at least ``minimum`` bytes. Raises NotAPython or Unsupported."""
     references = heap.references
     count, size, found = references.graph.largest(minimum, top)
-    paths = Paths(references)
+    paths = heap.paths
     nodes = references.nodes([number for number, _size in found])
     return Owners([_held(paths, node) for node in nodes], count, size)
 

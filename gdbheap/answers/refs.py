@@ -36,7 +36,7 @@ def refs(heap: Heap, address: int, top: int | None) -> Refs:
     references = heap.references
     node = find_node(heap, address, "refs")
     found = holders_of(references, node)
-    paths = Paths(references)
+    paths = heap.paths
     shown = [_referrer(paths, holder, node, exact) for holder, exact in found[:top]]
     return Refs(node.address, paths.type_name(node), shown, len(found))
 

@@ -40,13 +40,13 @@ class Retained:
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
     """By object, type or module. Of a type what lies in another object of the type counts once. Raises NotAPython or
     Unsupported."""
-    rows = {OBJECT: _objects, TYPE: _types, MODULE: _modules}[by](heap.references, top)
+    rows = {OBJECT: _objects, TYPE: _types, MODULE: _modules}[by](heap.paths, top)
     return Retained(sorted(rows, key=lambda row: -row.retained)[:top])
 
 
-def _objects(references: References, top: int | None) -> list[Kept]:
+def _objects(paths: Paths, top: int | None) -> list[Kept]:
     """Without modules and their dicts, which ``_modules`` is about."""
-    paths = Paths(references)
+    references = paths.references
     found = references.graph.top_retained(top, _of_modules(references))
     nodes = references.nodes([number for number, _size in found])
     return [
@@ -59,15 +59,16 @@ def _expression(paths: Paths, node: Node) -> str | None:
     return paths.path(paths.references.graph.chain(node.id)).expression
 
 
-def _types(references: References, _top: int | None) -> list[Kept]:
-    name = references.objects.names.name
+def _types(paths: Paths, _top: int | None) -> list[Kept]:
+    references, name = paths.references, paths.names.name
     rows = references.graph.retained_by_type()
     return [Kept(address, name(address), count, size, kept) for address, count, size, kept in rows if count]
 
 
-def _modules(references: References, _top: int | None) -> list[Kept]:
+def _modules(paths: Paths, _top: int | None) -> list[Kept]:
     """A module with its dict: functions of other modules may hold the one without the other."""
-    graph, rows = references.graph, []
+    references, rows = paths.references, []
+    graph = references.graph
     for module, names in _with_dicts(references):
         kept = [module] if module.id in graph.dominator_chain(names.id) else [module, names]
         size = sum(graph.retained([node.id for node in kept]))

@@ -51,7 +51,7 @@ class Threads:
 def threads(heap: Heap) -> Threads:
     """Raises NotAPython or Unsupported."""
     references = heap.references
-    paths = Paths(references)
+    paths = heap.paths
     return Threads([
         PythonThread(
             state.thread.tid if state.thread else None,

@@ -68,23 +68,42 @@ class Attributes:
 
     def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
         """The same for values that share their keys; 0 where they are not shared."""
-        release = self._release
-        where, header = release.get("managed_dict"), release.get("values_header")
-        if where is None or header is None or not memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+        start = self._shared(memory, address, kind)
+        if start is None:
             return None
-        if not self._values(memory, address, kind, memory.u64(address + where)):
-            return None
-        keys = shared_names(memory, release, memory.u64(kind + release["ht_cached_keys"]))
-        names = (read_name(memory, release, key, LONGEST_NAME) for key in keys)
+        keys = shared_names(memory, self._release, memory.u64(kind + self._release["ht_cached_keys"]))
+        names = (read_name(memory, self._release, key, LONGEST_NAME) for key in keys)
         index = next((place for place, own in enumerate(names) if own == name), None)
-        if index is None:
+        if index is None or not start(address):
             return None
 
         def find(other: int) -> int:
-            values = self._values(memory, other, kind, memory.u64(other + where))
-            return memory.u64(values + header + 8 * index) if values else 0
+            values = start(other)
+            return memory.u64(values + 8 * index) if values else 0
 
         return find
+
+    def _shared(self, memory: Memory, address: int, kind: int) -> Callable[[int], int] | None:
+        """A function from instances to the first of their values, 0 where those do not share the type's keys."""
+        release = self._release
+        where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
+        if where is not None and memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+
+            def managed(other: int) -> int:
+                values = self._values(memory, other, kind, memory.u64(other + where))
+                return values + (header or 0) if values else 0
+
+            return managed
+        inside = _dict_place(memory, address, kind) - address
+        if before is None or header or inside <= 0:
+            return None
+        keys = memory.u64(kind + release["ht_cached_keys"])
+
+        def split(other: int) -> int:
+            own = memory.u64(other + inside)
+            return memory.u64(own + before) if own and memory.u64(own + release["ma_keys"]) == keys else 0
+
+        return split
 
     def dict_of(self, memory: Memory, address: int, kind: int) -> int:
         """The address of the instance's dict; 0 where there is none, or none yet. Raises Fault."""

@@ -12,8 +12,8 @@ from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.objects.edges import Edge, EdgeNames
 from gdbheap.objects.references import MODULES, STATIC_TYPES, Node, References
 
-LISTED = 500
-PORTION = 4096
+LISTED = 100
+PORTION = 512
 LONGEST_RUN = 30
 BLOCK, FRAME, MEMORY = "block", "frame", "memory"
 _OWN_DICT = re.compile(r"\A(.*)\.__dict__\['([A-Za-z_]\w*)'\]\Z", re.DOTALL)
@@ -78,11 +78,10 @@ class Paths:
     def path(self, numbers: Sequence[int]) -> Path:
         """A chain of the graph, from a root on; of a long one the steps at both ends. Buffers belong to the object
         before them."""
+        prefix = self._prefix(numbers)
         if len(numbers) <= 4 * LISTED:
-            nodes = self._objects(numbers)
-            return Path(self._steps(nodes), self._expression(nodes, _Prefix()), _length(nodes))
+            return Path(self._steps(self._objects(numbers)), prefix.text(), prefix.length)
         head, tail = self._objects(numbers[: 2 * LISTED]), self._objects(numbers[-2 * LISTED :])
-        prefix = self._long(numbers)
         return Path(self._steps(head)[:LISTED] + self._steps(tail)[-LISTED:], prefix.text(), prefix.length)
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
@@ -90,17 +89,15 @@ class Paths:
 
     def _steps(self, nodes: list[Node]) -> list[Step]:
         """A step for each node but the first, which is the root, or leads there."""
-        return [
-            Step(node.address, self.type_name(node), self.edge(before, node).text.strip())
-            for before, node in zip(nodes, nodes[1:])
-        ]
+        run = _Prefix()
+        steps = []
+        for holder, node in zip(nodes, nodes[1:]):
+            edge = self._next(run, holder, node)
+            steps.append(Step(node.address, self.type_name(node), edge.text.strip()))
+        return steps
 
-    def _expression(self, nodes: list[Node], prefix: _Prefix) -> str | None:
-        self._extend(prefix, nodes)
-        return prefix.text()
-
-    def _long(self, numbers: Sequence[int]) -> _Prefix:
-        """The expression of a long chain. What is known of its beginning is kept: other chains begin the same way."""
+    def _prefix(self, numbers: Sequence[int]) -> _Prefix:
+        """The edges of a chain. What is known of its beginning is kept: other chains begin the same way."""
         done, prefix = 0, _Prefix()
         places = range(PORTION, len(numbers), PORTION)
         for place in reversed(places):
@@ -121,21 +118,18 @@ class Paths:
 
     def _extend(self, prefix: _Prefix, nodes: list[Node]) -> None:
         """Add the edges between the nodes. The next one of a run is looked for where the last one was."""
-        for place, (holder, node) in enumerate(zip(nodes, nodes[1:])):
-            prefix.length += 1
-            if prefix.lost:
-                continue
-            if prefix.repeats(holder.type, holder.address, node.address):
-                continue
+        for holder, node in zip(nodes, nodes[1:]):
+            self._next(prefix, holder, node)
+
+    def _next(self, prefix: _Prefix, holder: Node, node: Node) -> Edge:
+        """The edge between two nodes, which becomes the last one of the prefix."""
+        prefix.length += 1
+        edge = prefix.repeated(holder, node)
+        if edge is None:
             edge = self.edge(holder, node)
-            if edge.expression is None or (holder.root is not None and edge.expression.startswith("{}")):
-                prefix.lost = True
             # What a class has in its dict may come out of an attribute as something else.
-            prefix.add(edge, holder.type, bool(self.names.flags(holder.type) & FLAG_TYPE) if holder.type else False)
-
-
-def _length(nodes: list[Node]) -> int:
-    return max(0, len(nodes) - 1)
+            prefix.add(edge, holder, bool(holder.type and self.names.flags(holder.type) & FLAG_TYPE))
+        return edge
 
 
 class _Prefix:
@@ -152,25 +146,29 @@ class _Prefix:
         other.runs, other.length, other.lost = [list(run) for run in self.runs], self.length, self.lost
         return other
 
-    def add(self, edge: Edge, kind: int, of_class: bool) -> None:
+    def add(self, edge: Edge, holder: Node, of_class: bool) -> None:
         """One more edge."""
         last = self.runs[-1] if self.runs else None
-        if last is not None and last[0] == edge and last[2] == kind:
+        if edge.expression is None or (holder.root is not None and "{}" in edge.expression):
+            self.lost = True
+        if last is not None and last[0] == edge and last[2] == holder.type:
             last[1] += 1
         else:
-            self.runs.append([edge, 1, kind, of_class])
+            self.runs.append([edge, 1, holder.type, of_class])
 
-    def repeats(self, kind: int, holder: int, target: int) -> bool:
-        """Whether the last edge once more leads from ``holder`` to ``target``; counts it then."""
-        if not self.runs or self.runs[-1][2] != kind or self.runs[-1][0].follow is None:
-            return False
+    def repeated(self, holder: Node, target: Node) -> Edge | None:
+        """The last edge if it leads from ``holder`` to ``target`` too; counts it then."""
+        edge: Edge
+        edge, _count, kind, _of_class = self.runs[-1] if self.runs else (Edge(""), 0, 0, False)
+        if kind != holder.type or edge.follow is None:
+            return None
         try:
-            if self.runs[-1][0].follow(holder) != target:
-                return False
+            if edge.follow(holder.address) != target.address:
+                return None
         except (Fault, OverflowError):
-            return False
+            return None
         self.runs[-1][1] += 1
-        return True
+        return edge
 
     def text(self) -> str | None:
         """The whole expression; a long run as a loop."""

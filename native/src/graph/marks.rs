@@ -10,6 +10,8 @@ use crate::pools::BlockBits;
 use crate::space::Space;
 use crate::types::{ByAddress, PlacedClaim, Types, CLAIM};
 
+const MOST_DEQUE_BLOCKS: usize = 1 << 24;
+
 /// A buffer, by a pointer to it, and what it holds.
 #[derive(Clone, Copy)]
 pub struct Claimed {
@@ -69,6 +71,15 @@ impl<'a> Marker<'a> {
         }
         self.note(left, range(low, 63), false);
         self.note(right, range(0, high), false);
+        // Those between them are full: 64 items behind a link, another link behind these.
+        let mut block = left;
+        for _ in 0..MOST_DEQUE_BLOCKS {
+            block = self.space.word(block.wrapping_add(8 * 65)).unwrap_or(0);
+            if block == 0 || block == right || block == left {
+                break;
+            }
+            self.note(block, range(0, 63), false);
+        }
     }
 
     /// How many values there can be for shared keys: two thirds of the slots (up to 3.10).
