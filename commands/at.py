@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers import at
-from gdbheap.commands.declaration import Argument, Command, Options, Shown, address_of
+from gdbheap.commands.declaration import Argument, Command, Option, Options, Shown, address_of
 from gdbheap.heap import Heap
 from gdbheap.report.at import render
 
@@ -11,7 +11,7 @@ __all__ = ["COMMAND"]
 
 
 def _answer(heap: Heap, options: Options) -> at.At:
-    return at.at(heap, address_of("at", options))
+    return at.at(heap, address_of("at", options), options.path)
 
 
 def _render(shown: Shown[at.At]) -> str:
@@ -27,5 +27,6 @@ COMMAND = Command(
     answer=_answer,
     render=_render,
     argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
+    options=(Option("--path", "path", "", "also say how a root leads there (reads all references)"),),
     listed="",
 )

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["Argument", "Command", "Option", "Options", "Shown", "address_of", "help_text", "parse", "usage", "wants_help"]
+__all__ = [
+    "Argument",
+    "Command",
+    "Option",
+    "Options",
+    "Shown",
+    "address_of",
+    "help_text",
+    "parse",
+    "usage",
+    "wants_help",
+]
 
 Answer = TypeVar("Answer")
 GDB = "heap"
@@ -44,6 +55,7 @@ class Options:
     fit: int | None = None
     listing: bool = False
     by: str = "object"
+    path: bool = False
 
 
 @dataclass(frozen=True)

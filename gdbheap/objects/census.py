@@ -164,9 +164,7 @@ class Objects:
             raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
         facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in a sample of pools")
 
-    def census(
-        self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0
-    ) -> _native.Census:
+    def census(self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
         ``unknown`` largest blocks that nobody leads to are listed."""
         question = Question(self.roots.ranges, self.roots.last, list(watched), unknown)

@@ -113,7 +113,7 @@ def families(release: Release) -> list[Family]:
         Family(FLAG_TYPE, [], _type_claims(release)),
         Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING)),
         Family(0, ["array.array"], [_claim(24, "items")]),
-        Family(0, ["collections.deque"], _deque_claims()),
+        Family(0, ["collections.deque"], _deque_claims() if release.major > 2 else []),
         Family(0, ["collections.OrderedDict"], _ordered_claims()),
         Family(0, ["_io.StringIO"], [_claim(16, "data")]),
         Family(0, BUFFERED, [_claim(56, "data")]),

@@ -32,8 +32,8 @@ class Root:
 class Node:
     """What a number of the graph stands for.
 
-    ``place``: block, static or root; ``kind``: object, idle, buffer or unknown. ``address`` is an object's own, else its
-    block's first byte; ``block`` that byte, ``size`` the block's with its header; ``type`` the type's address or 0.
+    ``place``: block, static or root; ``kind``: object, idle, buffer or unknown. ``address`` is an object's own, else
+    its block's first byte; ``block`` that byte, ``size`` the block's with its header; ``type`` the type's address or 0.
     """
 
     id: int

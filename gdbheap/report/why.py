@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gdbheap.report.numbers import address_text
 from gdbheap.report.style import Style
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render", "render_refs"]
 
+Row = TypeVar("Row")
 STEPS = (Column("address"), Column("how", True), Column("type", True))
 HOLDERS = (Column("address"), Column("retains"), Column("type", True))
 REFERRERS = (Column("address"), Column("certain", True), Column("how", True), Column("type", True))
@@ -37,7 +38,7 @@ def render(answer: Why, style: Style) -> str:
     return join(table(STEPS, rows, style), *told, lead, shown)
 
 
-def _middle_out(rows: list[object]) -> list[object]:
+def _middle_out(rows: list[Row]) -> list[Row]:
     """A long list without its middle."""
     return rows if len(rows) <= 2 * LISTED else rows[:LISTED] + rows[-LISTED:]
 
@@ -47,9 +48,7 @@ def render_refs(answer: Refs, style: Style) -> str:
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.count:
         return style.filled(f"Nobody points to {name}.")
-    rows = [
-        [address_text(row.address), "yes" if row.exact else "no", row.edge, row.type] for row in answer.referrers
-    ]
+    rows = [[address_text(row.address), "yes" if row.exact else "no", row.edge, row.type] for row in answer.referrers]
     more = answer.count - len(rows)
     rest = f", {more:,} more than are listed" if more else ""
     return join(table(REFERRERS, rows, style), style.filled(f"{answer.count:,} point to {name}{rest}."))

@@ -9,16 +9,15 @@ import os
 import random
 import sys
 
-
 # A library is a cycle of its own when it goes.
 library = ctypes.CDLL(None)
 
 
-class Plain(object):
+class Plain(object):  # noqa: UP004
     """With attributes."""
 
 
-class Slotted(object):
+class Slotted(object):  # noqa: UP004
     """With slots."""
 
     __slots__ = ("one", "two")

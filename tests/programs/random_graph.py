@@ -10,7 +10,7 @@ import random
 import sys
 
 
-class Slotted(object):
+class Slotted(object):  # noqa: UP004
     """Two references."""
 
     __slots__ = ("one", "two")

@@ -14,14 +14,14 @@ import sys
 SOME = 100
 
 
-class Link(object):
+class Link(object):  # noqa: UP004
     """With attributes in a dict, or what stands for it."""
 
     def __init__(self, next_link):
         self.next = next_link
 
 
-class Slotted(object):
+class Slotted(object):  # noqa: UP004
     """With attributes in slots."""
 
     __slots__ = ("first", "second", "weight")
@@ -32,7 +32,7 @@ class Slotted(object):
         self.weight = object()
 
 
-class Tree(object):
+class Tree(object):  # noqa: UP004
     """Two branches, and a leaf that others may have too."""
 
     def __init__(self, left, right, leaf):
@@ -88,14 +88,14 @@ def walk_tree(tree):
     if tree is not None:
         yield tree
         for branch in (tree.left, tree.right):
-            for inner in walk_tree(branch):
+            for inner in walk_tree(branch):  # noqa: UP028
                 yield inner
 
 
 def closure(value, other):
     """Return a function that holds both."""
 
-    def inner(default=[object()]):  # noqa: B006
+    def inner(default=[object()]):  # noqa: B006, B008
         return value, other, default
 
     inner.note = object()
@@ -135,6 +135,11 @@ def walk_ring(first):
         at = at.first
 
 
+def keys(number):
+    """Return keys of several types."""
+    return number, "key " + str(number), (number, "x"), str(number).encode()
+
+
 def main():
     """Build, write the truth, evaluate."""
     rng, size = random.Random(int(sys.argv[1])), int(sys.argv[2])
@@ -144,7 +149,7 @@ def main():
     space["head"] = linked(size)
     space["deep"] = nested(size)
     space["tree"] = grown(rng, 12, leaves)
-    space["wide"] = {rng.choice((number, "key %d" % number, (number, "x"), b"b%d" % number)): object() for number in few}
+    space["wide"] = {rng.choice(keys(number)): object() for number in few}
     space["pairs"] = tuple((object(), [object()]) for _ in few)
     space["sets"] = [{object() for _ in range(rng.randrange(1, 40))} for _ in range(300)]
     space["closures"] = [closure(object(), [number]) for number in few]
@@ -158,7 +163,7 @@ def main():
     space["several"] = [Several([object()]) for _ in few]
     for one in space["several"]:
         one.extra = object()
-    space["objects"] = [type("Made%d" % number, (Link,), {"kept": object()}) for number in range(200)]
+    space["objects"] = [type("Made" + str(number), (Link,), {"kept": object()}) for number in range(200)]
     structures = {
         "links": list(walk_links(space["head"])),
         "nested": list(walk_nested(space["deep"])),
@@ -203,7 +208,7 @@ def answer():
             return
         with open(line.strip()) as file:
             asked = json.load(file)
-        found = [id(eval(expression, {"sys": sys})) for expression in asked]  # noqa: S307
+        found = [id(eval(expression, {"sys": sys})) for expression in asked]
         with open(line.strip() + ".answer", "w") as file:
             json.dump(found, file)
 

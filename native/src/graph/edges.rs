@@ -212,7 +212,8 @@ impl<'a> Drawer<'a> {
 
     fn buffer(&mut self, mark: u32, bytes: Bytes<'_>) {
         let hook = self.types.layout.hook;
-        let bytes = Bytes { address: bytes.address + hook, head: bytes.head.get(hook as usize..).unwrap_or(&[]), ..bytes };
+        let bytes =
+            Bytes { address: bytes.address + hook, head: bytes.head.get(hook as usize..).unwrap_or(&[]), ..bytes };
         let number = u64::from(mark) & shapes::MOST;
         match mark >> 28 {
             shapes::LEAF => (),
@@ -291,7 +292,7 @@ impl<'a> Drawer<'a> {
         let outer = self.types.layout.outer_hook(head) as u64;
         let block = Bytes { address: address + outer, end, head: &head[outer as usize..] };
         let shape = match self.shapes.get(number as usize) {
-            Some(Some(shape)) if shape.is_leaf => return shape.number + 1 | if alive { 0 } else { IDLE },
+            Some(Some(shape)) if shape.is_leaf => return (shape.number + 1) | if alive { 0 } else { IDLE },
             _ => self.shape(number),
         };
         if !alive {
@@ -347,7 +348,8 @@ impl<'a> Drawer<'a> {
                 for (index, word) in piece.chunks_exact(8).enumerate() {
                     let offset = at + index as u64 * 8;
                     if !shape.skipped.contains(&offset) {
-                        drawer.word(crate::u64_at(word, 0), if offset < shape.certain && shape.certain > 16 { LIKELY } else { EXACT });
+                        let strength = if offset < shape.certain { LIKELY } else { EXACT };
+                        drawer.word(crate::u64_at(word, 0), strength);
                     }
                 }
             });

@@ -74,10 +74,9 @@ pub fn find(
         for edge in edges.of(*object) {
             let (target, strength) = split(*edge);
             let is_buffer = kinds.get(target as usize).is_some_and(|kind| kind & BUFFER != 0);
-            if strength == EXACT && is_buffer && questionable(target) && !held[target as usize] {
-                if !std::mem::replace(&mut owned[target as usize], true) {
-                    buffers.push(target);
-                }
+            let is_its = strength == EXACT && is_buffer && questionable(target) && !held[target as usize];
+            if is_its && !std::mem::replace(&mut owned[target as usize], true) {
+                buffers.push(target);
             }
         }
     }

@@ -97,7 +97,11 @@ pub struct Ids {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Node {
     /// A block: its user address, its size with its header, and where its bytes end.
-    Block { address: u64, size: u64, end: u64 },
+    Block {
+        address: u64,
+        size: u64,
+        end: u64,
+    },
     Static(u64),
     Root(u32),
 }

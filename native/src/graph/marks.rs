@@ -123,7 +123,8 @@ pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: impl Iterator<Item = Clai
         let Some(found) = blocks.find(pointer).filter(|found| !whole || pointer == found.address + hook) else {
             continue;
         };
-        let inside = (pointer - found.address).min(shapes::MOST) as u32;
+        // 3.12 marks a pointer to values by taking one off.
+        let inside = (pointer - found.address).next_multiple_of(8).min(shapes::MOST) as u32;
         let place = &mut marks[found.id as usize];
         // Objects that share a buffer say the same of it.
         if *place == 0 {

@@ -112,8 +112,7 @@ pub fn draw_graph(
     let blocks = Blocks { heaps, ids: &ids };
     let marks = marks::settle(&blocks, layout.hook, claimed.into_iter().flatten());
     let registry = Mutex::new(Registry::default());
-    let source =
-        Source { space: memory, blocks, types: &layout, layout: &graph, marks: &marks, registry: &registry };
+    let source = Source { space: memory, blocks, types: &layout, layout: &graph, marks: &marks, registry: &registry };
     let mut parts = passes.draw(py, source, progress)?;
     parts.extend(outside(source, &roots));
     let (edges, kinds) =
@@ -146,14 +145,18 @@ struct Passes<'a> {
 }
 
 impl<'a> Passes<'a> {
-    fn mark(&'a self, py: Python<'_>, used: &'a SharedBits, progress: Option<Py<PyAny>>) -> PyResult<Vec<Vec<Claimed>>> {
+    fn mark(
+        &'a self,
+        py: Python<'_>,
+        used: &'a SharedBits,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Vec<Vec<Claimed>>> {
         let init = || {
             let types = Types::new(self.heaps.space, self.heaps.chunks, self.layout);
             (Walk::new(self.heaps), Marker::new(types, self.graph.keys.as_ref(), used))
         };
-        let work = |(walk, marker): &mut (Walk<'a>, Marker<'a>), job: &Job, control: &Control| {
-            walk.run(job, control, marker)
-        };
+        let work =
+            |(walk, marker): &mut (Walk<'a>, Marker<'a>), job: &Job, control: &Control| walk.run(job, control, marker);
         let states = work::run(py, self.heaps.space, progress, self.total, self.jobs, init, work)?;
         Ok(states.into_iter().map(|(_, marker)| marker.claimed).collect())
     }
@@ -197,6 +200,8 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
 
 /// What a number stands for: `(place, address, size, type address, kind)`; see `Graph.node`.
 type NodeRow = (&'static str, u64, u64, u64, &'static str);
+/// Blocks, their bytes, their buffers', and some of their addresses.
+type Lost = (u64, u64, u64, Vec<u64>);
 /// `(type address, size of a block, blocks, bytes, buffers, some of their addresses)`.
 type GarbageRow = (u64, u64, u64, u64, u64, Vec<u64>);
 
@@ -263,9 +268,9 @@ impl Graph {
         let mut sizes = Vec::with_capacity(self.ids.count());
         let (pools, chunks) = (self.pools.get(), self.chunks.get());
         let per_pool = pools.pool_size / pools.alignment;
-        sizes.extend(self.ids.pools.members().map(|index| {
-            pools.pools[(index / per_pool) as usize].block_size(pools.alignment)
-        }));
+        sizes.extend(
+            self.ids.pools.members().map(|index| pools.pools[(index / per_pool) as usize].block_size(pools.alignment)),
+        );
         for region in &chunks.regions {
             let used = region.all().filter(|(_, _, state)| *state == crate::chunks::State::Used);
             sizes.extend(used.map(|(start, end, _)| end - start));
@@ -410,7 +415,8 @@ impl Graph {
     fn retained_by_type(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
         let found = self.dominators(py)?;
         let sizes = self.sizes();
-        Ok(py.detach(|| by_type(found, &self.kinds, &sizes, self.types.len()))
+        Ok(py
+            .detach(|| by_type(found, &self.kinds, &sizes, self.types.len()))
             .into_iter()
             .zip(&self.types)
             .map(|((count, bytes, retained), address)| (*address, count, bytes, retained))
@@ -453,7 +459,7 @@ impl Graph {
             garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, control)
         })?;
         let blocks = self.blocks();
-        let mut rows: HashMap<(u64, u64), (u64, u64, u64, Vec<u64>)> = HashMap::new();
+        let mut rows: HashMap<(u64, u64), Lost> = HashMap::new();
         let owned: HashSet<u32> = found.buffers.iter().copied().collect();
         for id in found.objects.iter().chain(&found.blocks) {
             let Node::Block { address, size, .. } = blocks.node(*id) else { continue };

@@ -147,7 +147,7 @@ pub fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u3
         form: found.map(|(form, _)| form),
         from,
         to: basic,
-        certain: if closed { 16 } else { kind.extent },
+        certain: if closed { 0 } else { kind.extent },
         skipped,
         item: if closed { 0 } else { word(kind.address, known.tp_itemsize) },
         dict_before_end: if dict < 0 && !managed { dict.unsigned_abs() } else { 0 },
