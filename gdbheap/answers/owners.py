@@ -48,8 +48,8 @@ def _held(paths: Paths, node: Node) -> Held:
     owner = node if node.kind == "object" else next((one for one in reversed(above) if one.type), None)
     path = paths.path(numbers)
     what = paths.type_name(node) if node.kind == "object" else "buffer" if node.kind == "buffer" else "block"
-    kind = paths.type_name(owner) if owner is not None else None
-    return Held(node.block, node.size, what, owner and owner.address, kind, path.expression, in_words(path))
+    address, kind = (None, None) if owner is None else (owner.address, paths.type_name(owner))
+    return Held(node.block, node.size, what, address, kind, path.expression, in_words(path))
 
 
 def in_words(path: Path) -> str:

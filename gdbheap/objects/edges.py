@@ -148,7 +148,7 @@ class EdgeNames:
         return of_list if family == "list" else of_tuple
 
     def _bases(self, kind: int) -> list[str]:
-        found = []
+        found: list[str] = []
         while kind and len(found) < MOST_BASES:
             found.append(self._texts.names.name(kind))
             kind = self._space.u64(kind + TP_BASE)
@@ -167,7 +167,10 @@ class EdgeNames:
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
         for offset, name in fields.items():
             if self._space.u64(holder + offset) == target:
-                yield _attribute(name, lambda other, at=offset: self._space.u64(other + at))
+                yield _attribute(name, self._follow_field(offset))
+
+    def _follow_field(self, offset: int) -> Follow:
+        return lambda other: self._space.u64(other + offset)
 
     def _members(self, kind: int) -> Iterator[tuple[int, str]]:
         """(offset, name) of each member that is an object, of the type and its bases."""

@@ -167,6 +167,15 @@ def frame_layout(release: Release) -> FrameLayout:
 def _keys(release: Release) -> KeysLayout | None:
     if release.get("ma_table") is not None:
         return None
-    kind, log2_bytes, size = (release.get(name) for name in ("dk_kind", "dk_log2_index_bytes", "dk_size"))
-    optional = [NONE if offset is None else offset for offset in (kind, log2_bytes, size)]
-    return KeysLayout(*optional, entries=release["dk_nentries"], indices=release["dk_indices"])
+
+    def optional(name: str) -> int:
+        offset = release.get(name)
+        return NONE if offset is None else offset
+
+    return KeysLayout(
+        kind=optional("dk_kind"),
+        log2_index_bytes=optional("dk_log2_index_bytes"),
+        size=optional("dk_size"),
+        entries=release["dk_nentries"],
+        indices=release["dk_indices"],
+    )

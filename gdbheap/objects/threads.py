@@ -125,10 +125,8 @@ class Threads:
 
     def _modules_of(self, interpreter: int) -> int | None:
         raw = self._space.read_available(interpreter, INTERPRETER_BYTES)
-        for word in struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8]):
-            if word > 4096 and word % 8 == 0 and self._is_modules(word):
-                return word
-        return None
+        words: tuple[int, ...] = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
+        return next((word for word in words if word > 4096 and word % 8 == 0 and self._is_modules(word)), None)
 
     def _is_modules(self, address: int) -> bool:
         try:
