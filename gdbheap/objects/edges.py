@@ -23,7 +23,7 @@ from gdbheap.layout.cpython import (
 from gdbheap.objects.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
 from gdbheap.objects.contents import dict_items
 from gdbheap.objects.repr import Limits, Repr
-from gdbheap.objects.shapes import GENERATORS, WEAK
+from gdbheap.objects.shapes import GENERATORS, WEAK, set_key
 from gdbheap.objects.threads import Threads
 
 WINDOW = 1 << 20
@@ -35,6 +35,7 @@ MODULE_DICT = 16
 WEAK_CALLBACK = 24
 BLOCK_ITEMS = 64
 DEQUE_LEFT, DEQUE_INDEX = 24, 40
+NO_HASH = (1 << 64) - 1
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
 
 # Fields of built-in types that no table of members names: (name of the attribute, offset).
@@ -229,8 +230,10 @@ class EdgeNames:
         slots = self._space.u64(holder + SET_MASK) + 1
         table, index = self._space.u64(holder + self._release["set_table"]), 0
         for at in range(0, 16 * slots, WINDOW):
-            for key, found in struct.iter_unpack("<Qq", self._space.read(table + at, min(WINDOW, 16 * slots - at))):
-                if key and found != -1:
+            raw = self._space.read(table + at, min(WINDOW, 16 * slots - at))
+            for words in struct.iter_unpack("<QQ", raw):
+                key, found = words if set_key(self._release) == 0 else words[::-1]
+                if key and found != NO_HASH:
                     if key == target:
                         yield Edge(f" has it as item {index}", f"list({{}})[{index}]")
                     index += 1

@@ -93,6 +93,7 @@ class GraphLayout:
     keys: KeysLayout | None
     managed_dict: int
     flag_inline_values: int
+    set_key: int
     ob_size: int = cpython.OB_SIZE
     tp_weaklistoffset: int = cpython.TP_WEAKLISTOFFSET
     tp_dictoffset: int = cpython.TP_DICTOFFSET
@@ -111,17 +112,23 @@ def graph_layout(release: Release) -> GraphLayout:
         keys=_keys(release),
         managed_dict=release.get("managed_dict") or 0,
         flag_inline_values=release.get("flag_inline_values") or 0,
+        set_key=set_key(release),
     )
 
 
+def set_key(release: Release) -> int:
+    """Where the key lies in an entry of a set's table: Python 2 has the hash before it."""
+    return 8 if release.major == 2 else 0
+
+
 def _forms(release: Release) -> list[Form]:
-    small = {"2.7": 56}.get(f"{release.major}.{release.minor}", 64)
+    small = 56 if release.major == 2 else 64
     forms = [
         Form(["unicode"], fields=[UNICODE_DEFENC]),
         Form(PLAIN),
         Form(["tuple"], items=release["tuple_items"]),
         Form(["list"]),
-        Form(["set", "frozenset"], table=small, table_pointer=release["set_table"]),
+        Form(["set", "frozenset"], table=small, table_pointer=release["set_table"], table_first=set_key(release)),
         Form(WEAK, fields=[WEAK_CALLBACK]),
         _dict_form(release),
     ]

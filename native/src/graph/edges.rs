@@ -224,7 +224,7 @@ impl<'a> Drawer<'a> {
                 let capacity = self.field(bytes, 0) & 0xFF;
                 self.references(bytes, 8, capacity);
             }
-            shapes::SET => self.table(bytes, 0, number, 16, 0, 1),
+            shapes::SET => self.table(bytes, 0, number, 16, self.source.layout.set_key, 1),
             shapes::TABLE => self.table(bytes, 0, number, 24, 8, 2),
             shapes::DEQUE => {
                 let (low, high) = (number & 0xFF, number >> 8);

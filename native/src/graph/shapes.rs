@@ -60,6 +60,8 @@ pub struct KeysLayout {
 #[derive(Clone, FromPyObject)]
 pub struct GraphLayout {
     pub ob_size: u64,
+    /// Where the key lies in an entry of a set's table.
+    pub set_key: u64,
     pub tp_weaklistoffset: u64,
     pub tp_dictoffset: u64,
     pub sizeof_type: u64,
