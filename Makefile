@@ -2,7 +2,9 @@
 # make test   set up, build, all checks and all tests
 # make build  the package in .venv, rebuilt when a source changed
 # make bench  gdbheap against the time to read the heap once
-# make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md
+# make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md,
+#             then docs/naming.md as make named does
+# make named  how much of real programs' memory has a name; writes docs/naming.md (NAMED=--stops=3: only prints)
 # make lint   the checks without the tests
 # make setup  only install what is missing; make clean: remove all that was built
 
@@ -13,7 +15,7 @@ SOURCES := $(shell find gdbheap commands native -path native/target -prune -o \
     -name __pycache__ -prune -o -type f -print 2>/dev/null) \
     setup.py pyproject.toml README.md scripts/build.sh scripts/common.sh scripts/requirements.py
 
-.PHONY: all setup build demo test lint bench matrix clean
+.PHONY: all setup build demo test lint bench named matrix clean
 all: build
 
 setup:
@@ -36,8 +38,13 @@ lint: build
 bench: build
 	@$(PY) benchmarks/bench.py $(BENCH)
 
+named: build
+	@scripts/packages.sh many
+	@$(PY) tests/named.py $(or $(NAMED),--write)
+
 matrix: build
 	@scripts/matrix.sh
+	@$(MAKE) named
 
 clean:
 	rm -rf build dist $(VENV) native/target *.egg-info .hypothesis .ruff_cache

@@ -46,6 +46,7 @@ ON_PYTHON: dict[str, Answer] = {
     "heap holes --min=1M": partial(holes.holes, minimum=MIB, top=None),
 }
 WALKED, WALK = "heap pyobjects", "heap pyobjects: its walk over every block"
+OWNERS = "heap pyobjects: of its walk, following pointers to owners"
 CHUNK_WALK = "the walk over every chunk"
 ON_C: dict[str, Answer] = {
     CHUNK_WALK: lambda heap: heap.chunks,
@@ -86,11 +87,16 @@ def measure(target: Target, answers: dict[str, Answer], rounds: int) -> Measured
     ranges = heap_ranges(target)
     limit = partial(_native.read_once, target.space, ranges)
     things: dict[str, Callable[[], object]] = {}
+    following: list[float] = []
     if WALKED in answers:
-        things[WALK] = Heap(target).objects.census
+        census = Heap(target).objects.census
+        things[WALK] = lambda: following.append(census().following)
     things.update((name, partial(_answered, target, answer)) for name, answer in answers.items())
     size = limit()
-    return Measured(size, alternate(limit, things, rounds))
+    measured = Measured(size, alternate(limit, things, rounds))
+    if following:
+        measured.series[OWNERS] = Series(following, measured.series[WALK].limits)
+    return measured
 
 
 def _answered(target: Target, answer: Answer) -> object:

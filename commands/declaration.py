@@ -56,6 +56,13 @@ class Options:
     listing: bool = False
     by: str = "object"
     path: bool = False
+    yes: bool = False
+    dry_run: bool = False
+    pad: int = 0
+    svg: str | None = None
+    cell: int = 0
+    buffers: bool = False
+    allocator: str | None = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +175,10 @@ COMMON = (
     Option("--bytes", "exact", "", "print sizes in bytes with thousands separators, not in KiB, MiB and GiB"),
 )
 LEAST = "leave out what is smaller (the default is 1M; K, M, G and T are powers of 1024)"
+SECCOMP = Option(
+    "--seccomp", "seccomp", "",
+    "make the calls although the process runs under a seccomp filter, which may refuse them or kill it",
+)  # fmt: skip
 MINIMUM = Option("--min", "minimum", "SIZE", LEAST, parse_size)
 
 

@@ -17,15 +17,18 @@ from typing import Any
 import gdb
 
 from gdbheap.answers.arenas import arenas
-from gdbheap.answers.stats import compare
+from gdbheap.answers.stats import Stats, compare
+from gdbheap.answers.trim import Trim, compared, trim
 from gdbheap.commands.answering import About, Told, ask, present, status_of, told
-from gdbheap.commands.calling import find_libc, malloc_stats, prove_safe
+from gdbheap.commands.calling import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
+from gdbheap.commands.capturing import malloc_stats, prove_stream
 from gdbheap.commands.declaration import Command, Options, help_text, parse, wants_help
 from gdbheap.commands.gdb_target import CORE, GdbCaller, Place, attach, build, core_place, place
 from gdbheap.commands.gdb_words import completions, own_session, split
 from gdbheap.commands.keeping import Keeper
 from gdbheap.commands.nouns import COMMANDS
 from gdbheap.commands.progress import shown_for
+from gdbheap.commands.trim import NOT_LIVE, wants_call
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.style import Style, encodable, style_for
@@ -186,7 +189,7 @@ def _ask(command: Command[Any], options: Options) -> Told:
     heap = _heap(where)
     try:
         with shown_for(heap):
-            answered = _stats(command, where, heap, options) if command.noun == "stats" else ask(command, heap, options)
+            answered = _computed(command, where, heap, options)
     except BaseException:
         KEEPER.drop(where.inferior)
         raise
@@ -197,17 +200,43 @@ def _ask(command: Command[Any], options: Options) -> Told:
     return answered
 
 
-def _stats(command: Command[Any], where: Place, heap: Heap, options: Options) -> Told:
+def _computed(command: Command[Any], where: Place, heap: Heap, options: Options) -> Told:
+    """The answer; of a command that calls into the process, after the call."""
+    if command.noun == "stats":
+        return told(command, options, _stats(where, heap, options), heap)
+    if command.noun == "trim" and wants_call(options):
+        return told(command, options, _trim(where, heap, options), heap)
+    return ask(command, heap, options)
+
+
+@contextlib.contextmanager
+def _safe(where: Place, heap: Heap, options: Options, purpose: Purpose) -> Iterator[tuple[Libc, GdbCaller]]:
+    """Inside the block the function can be called without hanging."""
+    libc = find_libc(heap.target, purpose)
+    caller = GdbCaller(where, heap.target, purpose)
+    caller.check(libc.loaded, options.seccomp)
+    with caller.ready():
+        prove_safe(libc, [arena.address for arena in heap.glibc.arenas], caller)
+        yield libc, caller
+
+
+def _stats(where: Place, heap: Heap, options: Options) -> Stats:
     if where.kind == CORE:
         raise UsageError("heap stats: a core cannot be asked: 'heap arenas' gives the same figures without asking")
     ours = arenas(heap)
-    libc = find_libc(heap.target)
-    caller = GdbCaller(where, heap.target)
-    caller.check(libc.loaded, options.seccomp)
-    with caller.ready():
-        prove_safe(libc, ours, caller)
+    with _safe(where, heap, options, STATS) as (libc, caller):
+        prove_stream(libc, caller)
         text = malloc_stats(libc, caller)
-    return told(command, options, compare(ours, text), heap)
+    return compare(ours, text)
+
+
+def _trim(where: Place, heap: Heap, options: Options) -> Trim:
+    if where.kind == CORE:
+        raise UsageError(f"heap trim: {NOT_LIVE}")
+    asked = trim(heap, options.pad)
+    with _safe(where, heap, options, TRIM) as (libc, caller), errno_kept(libc, caller):
+        released = caller.call(libc.address(TRIM.function), options.pad) & 0xFFFFFFFF != 0
+    return compared(asked, heap, build(where), released)
 
 
 def _address(text: str) -> int:
@@ -232,7 +261,7 @@ def _style(options: Options, about: About) -> Style:
     """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.session.batch else None
-    whole = style_for(stream, options.exact, about.rss, about.private)
+    whole = style_for(stream, options.exact, about.rss, about.private, _charset())
     if not width or whole.width is None:
         return whole
     assert isinstance(width, int)

@@ -19,7 +19,7 @@ from typing import Any
 
 import gdb
 
-from gdbheap.commands.calling import Stack
+from gdbheap.commands.calling import Purpose, Stack
 from gdbheap.commands.remote_files import RemoteFiles
 from gdbheap.commands.remote_target import RemoteProcess
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
@@ -27,14 +27,14 @@ from gdbheap.target import procfs, refusal
 from gdbheap.target.core import Core
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, parse_maps
-from gdbheap.target.process import Process
+from gdbheap.target.process import Process, Registers
 from gdbheap.target.target import Target
 
 __all__ = ["GdbCaller", "Place", "attach", "build", "core_place", "place", "registers", "selection_kept", "settings"]
 
 LIVE, CORE, REMOTE = "live", "core", "remote"
 KINDS = {"native": LIVE, "core": CORE, "remote": REMOTE, "extended-remote": REMOTE}
-Registers = tuple[int, int, int, int]
+GENERAL = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15".split()
 ADDRESS_MASK = (1 << 64) - 1
 FRAME_LIMIT = 64
 CODE_LOOK = 1 << 20
@@ -123,14 +123,15 @@ def selection_kept() -> Iterator[None]:
 
 
 def registers() -> list[Registers]:
-    """(tid, thread pointer, sp, pc) of every thread of the selected inferior, in gdb's order."""
-    found = []
+    """Those of every thread of the selected inferior, in gdb's order."""
+    found: list[Registers] = []
     with selection_kept():
         for thread in reversed(gdb.selected_inferior().threads()):
             thread.switch()
             frame = gdb.newest_frame()
             fs_base, sp, pc = (_register(frame, name) for name in ("fs_base", "sp", "pc"))
-            found.append((thread.ptid[1] or thread.ptid[0], fs_base, sp, pc))
+            general = [_register(frame, name) for name in GENERAL]
+            found.append((thread.ptid[1] or thread.ptid[0], fs_base, sp, pc, general))
     return found
 
 
@@ -228,22 +229,24 @@ def _stop_signal_ignored() -> Iterator[None]:
 class GdbCaller:
     """What calling.Caller asks for, by gdb, in the selected thread. Calls are made inside ``ready()``."""
 
-    def __init__(self, where: Place, target: Target) -> None:
+    def __init__(self, where: Place, target: Target, purpose: Purpose) -> None:
         self._where = where
         self._target = target
+        self._purpose = purpose
 
     def check(self, libc: LoadedObject, allow_seccomp: bool) -> None:
         """Raise GdbheapError when gdb cannot follow the stacks of this process, or a filter may kill it for a call."""
         known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
         if libc.build_id not in known:
             raise GdbheapError(
-                f"heap stats: gdb has not read the process's own {os.path.basename(libc.path)}, so that it cannot be "
-                "proven that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a container"
+                f"{self._purpose.command}: gdb has not read the process's own {os.path.basename(libc.path)}, so that "
+                "it cannot be proven that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a "
+                "container"
             )
         if self._seccomp() and not allow_seccomp:
             raise GdbheapError(
-                "heap stats: the process runs under a seccomp filter, which may kill it for an unexpected call: "
-                "use 'heap arenas', which asks nobody, or --seccomp to call all the same"
+                f"{self._purpose.command}: the process runs under a seccomp filter, which may kill it for an "
+                f"unexpected call: {self._purpose.instead}, or --seccomp to call all the same"
             )
 
     def _seccomp(self) -> bool:
@@ -289,7 +292,7 @@ class GdbCaller:
             found = self._target.space.read_available(mapping.start, CODE_LOOK).find(b"\x90")
             if found >= 0:
                 return mapping.start + found
-        raise GdbheapError("heap stats: no code of the process can be read, which a call through a server needs")
+        raise self._purpose.error("no code of the process can be read, which a call through a server needs")
 
     def stacks(self) -> list[Stack]:
         """The stack of every thread of the selected inferior."""
@@ -307,21 +310,21 @@ class GdbCaller:
         try:
             return int(gdb.parse_and_eval(text))
         except gdb.error as error:
-            raise GdbheapError(f"heap stats: a call into the process failed: {one_line(error)}") from None
+            raise GdbheapError(f"{self._purpose.command}: a call into the process failed: {one_line(error)}") from None
 
     def read(self, address: int, size: int) -> bytes:
         """Memory as gdb sees it now."""
         try:
             return gdb.selected_inferior().read_memory(address, size).tobytes()
         except gdb.error as error:
-            raise GdbheapError(f"heap stats: {one_line(error)}") from None
+            raise GdbheapError(f"{self._purpose.command}: {one_line(error)}") from None
 
     def write(self, address: int, data: bytes) -> None:
         """Change memory of the process."""
         try:
             gdb.selected_inferior().write_memory(address, data)
         except gdb.error as error:
-            raise GdbheapError(f"heap stats: {one_line(error)}") from None
+            raise GdbheapError(f"{self._purpose.command}: {one_line(error)}") from None
 
     def read_file(self, descriptor: int) -> bytes | None:
         """The whole of an open file of a process on this machine; None for one elsewhere."""

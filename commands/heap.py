@@ -6,7 +6,7 @@ import dataclasses
 
 from gdbheap.answers import ledger
 from gdbheap.commands.answering import order
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.declaration import Command, Option, Options, Shown
 from gdbheap.heap import Heap
 from gdbheap.report.ledger import render
 
@@ -21,7 +21,7 @@ SORTS = {
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
-    whole = ledger.ledger(heap)
+    whole = ledger.ledger(heap, options.detail)
     findings = sorted(whole.findings, key=lambda finding: -finding.bytes)
     return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
 
@@ -42,17 +42,26 @@ def _render(shown: Shown[ledger.Ledger]) -> str:
     return render(shown.answer, shown.style)
 
 
+ABOUT = "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory"
+DETAIL = Option("--detail", "detail", "", ABOUT)
+
 COMMAND = Command(
     noun="",
     question="Where did the memory go, and what should I do?",
     text="""The ledger of the whole address space: every mapping has one owner, children add up to their parent and the
     roots to what the kernel says. A resident page that several touch counts once: for the blocks in use on it before
     anything else, so that what is resident under "free" are whole pages that nobody holds, and blocks in use may keep
-    more than their own bytes. What cannot be explained is a line of its own. Below it stand the findings: what
-    could be given back or avoided, largest first. --sort orders lines that have the same parent.""",
+    more than their own bytes. What cannot be explained is a line of its own. Below it stand the findings: what could be
+    given back or avoided, largest first. --sort orders lines that have the same parent.
+
+    In JSON each line also has pages, the bytes of the whole pages that belong to it, resident or not: of free memory
+    the most that could go back; zero, for how many of these the kernel's zero page stands in (they are not resident);
+    huge, how many of the resident ones are mapped by huge pages (null where the kernel does not say, before Linux 6.7).
+    trim is what malloc_trim(0) would give back, as heap trim says.""",
     example="heap --sort=virtual",
     answer=_answer,
     render=_render,
+    options=(DETAIL,),
     listed="findings",
     sorts=SORTS,
 )

@@ -33,8 +33,17 @@ COMMAND = Command(
     arenas are filled to 1, 10, 25, 50, 75 and 100 %, and the five arenas with the fewest used bytes, with what holds
     the most of each: an arena stays until the last of its blocks is freed.
 
+    The figures are sums over all interpreters with pools of their own: subinterpreters of CPython 3.12 and later may
+    have them. Where pymalloc is not in use (PYTHONMALLOC=malloc) there are no rows, and the answer says so.
+
+    In free-threaded builds, and with PYTHONMALLOC=mimalloc, blocks are CPython's own mimalloc's: a row is a block size,
+    its pools are pages, and free blocks are those for which its pages have room. A second table says what they are for,
+    which free-threaded builds keep apart, and which pages belong to no thread any more.
+
     In JSON each class also has arenas, alone, alone_blocks, and with --detail told, asked and wasted; fill is a list of
-    {percent, arenas, used}, emptiest one of {index, address, blocks, bytes, classes, pins}.""",
+    {percent, arenas, used}, emptiest one of {index, address, blocks, bytes, classes, pins}, interpreters one of
+    {usedpools, arenas, blocks, bytes}, the main one first; it is empty, and arena_size and pool_size are null, where
+    pymalloc is not in use. mimalloc is null, or {segments, reserved, free_spans, heaps}.""",
     example="heap pools --sort=free",
     answer=_answer,
     render=_render,

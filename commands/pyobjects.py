@@ -4,35 +4,49 @@ from __future__ import annotations
 
 from typing import Union
 
-from gdbheap.answers import instances, pyobjects
+from gdbheap.answers import buffers, instances, pyobjects
 from gdbheap.commands.declaration import Command, Option, Options, Shown
 from gdbheap.errors import UsageError
-from gdbheap.heap import Heap
+from gdbheap.heap import LISTED, Heap
+from gdbheap.report.buffers import render as render_buffers
 from gdbheap.report.instances import render as render_list
 from gdbheap.report.pyobjects import render
 
 __all__ = ["COMMAND"]
 
-Answer = Union[pyobjects.PyObjects, instances.Instances]
+TYPE_ORDERS = ("together", "bytes", "buffers", "count", "type")
+# So many blocks of which nothing is known stand below the table.
+SHOWN = 5
+
+Answer = Union[pyobjects.PyObjects, instances.Instances, buffers.Buffers]
+# The orders of a table of types and the same of a table of buffers, where it is another.
+OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
 
 
 def _answer(heap: Heap, options: Options) -> Answer:
-    if not options.listing:
-        if options.sort == "address":
-            raise UsageError("heap pyobjects: a type has no address; --sort=address goes with --list")
-        return pyobjects.pyobjects(heap, options.type)
-    if options.sort not in instances.ORDERS:
-        raise UsageError(f"heap pyobjects: --list cannot be sorted by {options.sort}, but by {_words()}")
-    return instances.instances(heap, options.type, options.sort, options.top)
+    if options.listing and options.buffers:
+        raise UsageError("heap pyobjects: --list and --buffers are two tables; ask for one")
+    if options.listing:
+        _check_order(options.sort, "--list", tuple(instances.ORDERS))
+        return instances.instances(heap, options.type, options.sort, options.top)
+    if options.buffers:
+        _check_order(options.sort, "--buffers", ("bytes", "count", "type", "role", *OF_BUFFERS))
+        return buffers.buffers(heap, options.type, OF_BUFFERS.get(options.sort, options.sort), options.top)
+    _check_order(options.sort, "a table of types", TYPE_ORDERS)
+    most = (options.top or LISTED) if options.json else SHOWN
+    return pyobjects.pyobjects(heap, options.type, most)
 
 
-def _words() -> str:
-    return ", ".join(instances.ORDERS)
+def _check_order(order: str, what: str, orders: tuple[str, ...]) -> None:
+    if order not in orders:
+        raise UsageError(f"heap pyobjects: {what} cannot be sorted by {order}, but by {', '.join(orders)}")
 
 
 def _render(shown: Shown[Answer]) -> str:
     if isinstance(shown.answer, instances.Instances):
         return render_list(shown.answer, shown.style)
+    if isinstance(shown.answer, buffers.Buffers):
+        return render_buffers(shown.answer, shown.style)
     return render(shown.answer, shown.style, shown.left_out, shown.options.type is not None)
 
 
@@ -41,6 +55,7 @@ OPTIONS = (
         "--type", "type", "GLOB", "only types whose whole name matches, with *, ? and [...]; the totals are theirs then"
     ),
     Option("--list", "listing", "", "a row an object, not a row a type"),
+    Option("--buffers", "buffers", "", "a row for each kind of buffer of each type: a dict's keys, an ndarray's data"),
 )
 
 COMMAND = Command(
@@ -49,7 +64,13 @@ COMMAND = Command(
     text="""A row a type: how many objects, the bytes of their own blocks with all headers, and the buffers that they
     own (a dict's keys, a list's items, a set's table). Blocks that no known field names belong to the object, the
     library or the thread whose pointers lead there (in JSON: reached, roots). The order is by both together unless
-    --sort says otherwise. The totals are those of all types, also when --top cuts the list.
+    --sort says otherwise. The totals are those of all types, also when --top cuts the list. Below the table stand the
+    largest used blocks of which nothing is known, with what their bytes look like: zeros, text, pointers, data, or a
+    C++ object of a class (in JSON: unknown, a list of {address, size, looks}, the largest 10,000 or as --top says).
+
+    With --buffers a row for each kind of buffer: how many, their bytes, what they are to their owner, and its type.
+    They add up to the column buffers. In JSON that is buffers, a list of {type, role, count, bytes, reached}, with
+    count, bytes and reached over all that match; the role structure, where reached is true, is what pointers lead to.
 
     With --list a row an object: its address, its own block, the blocks that its fields own, its type, and a short text
     read from memory, of the first 10,000. A block that several objects share counts for each there. In JSON that is
@@ -59,7 +80,7 @@ COMMAND = Command(
     render=_render,
     options=OPTIONS,
     rows="types",
-    listed="types, or objects,",
+    listed="types, objects or kinds of buffers",
     sorts={
         "together": lambda row: row.bytes + row.buffers,
         "bytes": lambda row: row.bytes,
@@ -67,6 +88,7 @@ COMMAND = Command(
         "count": lambda row: row.count,
         "type": lambda row: row.type,
         "address": lambda row: 0,
+        "role": lambda row: 0,
     },
     top=20,
 )

@@ -15,12 +15,11 @@ from gdbheap.commands.remote_files import RemoteFiles
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.target import procfs
 from gdbheap.target.elf import ElfFiles, find_objects
-from gdbheap.target.mappings import Mapping, Mappings, parse_maps, parse_smaps
-from gdbheap.target.process import is_readable
+from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
+from gdbheap.target.process import Registers, is_readable
 from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
 
 if TYPE_CHECKING:
-    Registers = tuple[int, int, int, int]
     Read = Callable[[int, int], bytes]
     FileReader = Callable[[str, int], bytes]
 
@@ -55,7 +54,8 @@ class RemoteProcess(Target):
 
     def _read_mappings(self) -> None:
         try:
-            self.mappings = parse_smaps(self._file("smaps", TABLE_LIMIT))
+            text = self._file("smaps", TABLE_LIMIT)
+            self.mappings, self.locked = parse_smaps(text), parse_locked(text)
             self.rss = self._read_rss()
         except OSError:
             with contextlib.suppress(OSError):
@@ -67,9 +67,9 @@ class RemoteProcess(Target):
 
     def _read_rss(self) -> Rss:
         with contextlib.suppress(OSError):
-            fields = procfs.parse_status(self._file("smaps_rollup", TEXT_LIMIT))
-            if procfs.kib(fields.get("Rss")) is not None:
-                return Rss(procfs.kib(fields["Rss"]), procfs.kib(fields.get("Swap")), "smaps_rollup")
+            found = procfs.parse_rollup(self._file("smaps_rollup", TEXT_LIMIT))
+            if found is not None:
+                return found
         rss = sum(mapping.rss or 0 for mapping in self.mappings)
         return Rss(rss, sum(mapping.swap or 0 for mapping in self.mappings), "smaps")
 
@@ -99,7 +99,10 @@ class RemoteProcess(Target):
         with contextlib.suppress(OSError):
             self.auxv = procfs.parse_auxv(self._file("auxv", TEXT_LIMIT))
         self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
-        self.threads = [Thread(*registers, name=self._thread_name(registers[0])) for registers in threads]
+        self.threads = [
+            Thread(tid, fs_base, sp, pc, self._thread_name(tid), registers=general)
+            for tid, fs_base, sp, pc, general in threads
+        ]
         self.objects = find_objects(self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
         self.exe = self._executable()
 

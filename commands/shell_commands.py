@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdbheap import __version__
-from gdbheap.commands import through_gdb
 from gdbheap.commands.answering import Told, ask, present, status_of
 from gdbheap.commands.declaration import Command, Option, Options, help_text, parse, wants_help
 from gdbheap.commands.install import install, remove
 from gdbheap.commands.nouns import COMMANDS, HEAP
 from gdbheap.commands.progress import shown_for
+from gdbheap.commands.through_gdb import through_gdb
+from gdbheap.commands.trim import NOT_LIVE, wants_call
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.loader import SCRIPT
@@ -31,6 +32,7 @@ EXTRA = (
     Option("--verbose", "verbose", "", "say for how long the process was stopped, also if that is no terminal"),
 )  # fmt: skip
 INSTALL = "install"
+NOT_ASKED = "only a live one can be asked itself"
 
 
 def run(words: Sequence[str]) -> tuple[str, int]:
@@ -106,7 +108,10 @@ def _answer(command: Command[Any], words: list[str]) -> tuple[str, int]:
     options, extra, left = parse(command, words, _prog(command), extra=EXTRA)
     where, is_path = _target(command, left, options)
     if command.noun == "stats":
-        answered = through_gdb.stats(command, options, where, is_path)
+        answered = _called(command, [], options, where, f"{where} is no process: {NOT_ASKED}" if is_path else "")
+    elif command.noun == "trim" and wants_call(options):
+        words = ["--yes", f"--pad={options.pad}"]
+        answered = _called(command, words, options, where, NOT_LIVE if is_path else "")
     elif is_path:
         answered = _of_core(command, options, where, extra["exe"])
     else:
@@ -144,6 +149,13 @@ def _address(prog: str, text: str) -> int:
         return parse_address(text)
     except ValueError as error:
         raise UsageError(f"{prog}: {error}") from None
+
+
+def _called(command: Command[Any], words: list[str], options: Options, target: str, refused: str) -> Told:
+    """The answer of a command that calls into the process. ``refused``: why that is not possible, or ""."""
+    if refused:
+        raise UsageError(f"{_prog(command)}: {refused}")
+    return through_gdb(command, words, options, target)
 
 
 def _of_core(command: Command[Any], options: Options, path: str, exe: str | None) -> Told:

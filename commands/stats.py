@@ -1,14 +1,14 @@
 """``heap stats``: what does the process itself say?
 
-The call of malloc_stats() needs gdb: gdb_register makes it by calling.py's rules, and a shell starts gdb for it
-(through_gdb). What is here is the declaration that both sides share."""
+The call of malloc_stats() needs gdb: gdb_register makes it by the rules of calling.py and capturing.py, and a shell
+starts gdb for it (through_gdb). What is here is the declaration that both sides share."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gdbheap.answers import stats
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.declaration import SECCOMP, Command, Options, Shown
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.stats import render
@@ -29,11 +29,6 @@ def rebuilt(content: dict[str, Any]) -> stats.Stats:
     rows = [stats.StatsRow(**row) for row in content["rows"]]
     return stats.Stats(text=content["text"], agrees=content["agrees"], rows=rows)
 
-
-SECCOMP = Option(
-    "--seccomp", "seccomp", "",
-    "make the calls although the process runs under a seccomp filter, which may refuse them or kill it",
-)  # fmt: skip
 
 COMMAND = Command(
     noun="stats",

@@ -1,4 +1,5 @@
-"""``gdbheap stats PID``: gdb makes the call into the process, the shell prints what came of it."""
+"""``gdbheap stats PID``, ``gdbheap trim PID --yes``: gdb makes the call into the process, the shell prints what came of
+it."""
 
 from __future__ import annotations
 
@@ -6,35 +7,40 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
+from gdbheap.commands import stats, trim
 from gdbheap.commands.answering import About, Told
 from gdbheap.commands.declaration import Command, Options
-from gdbheap.commands.stats import rebuilt
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.loader import SCRIPT
 from gdbheap.target.target import Damage
 
-__all__ = ["stats"]
+__all__ = ["through_gdb"]
+
+REBUILT = {"stats": stats.rebuilt, "trim": trim.rebuilt}
 
 ERRORS: dict[int, type[GdbheapError]] = {2: UsageError, 3: NotPermitted, 4: NoTarget, 5: Unsupported}
 
 
-def stats(command: Command[Any], options: Options, target: str, is_path: bool) -> Told:
-    """Have gdb attach, ask and detach. Raises what gdb's side failed with, in one line."""
-    if is_path:
-        raise UsageError(f"gdbheap stats: {target} is no process: only a live one can be asked itself")
-    line = ["heap", "stats", "--json", f"--sort={options.sort}", f"--top={options.top or 0}"]
+def through_gdb(command: Command[Any], words: Sequence[str], options: Options, target: str) -> Told:
+    """Have gdb attach, call and detach. ``words``: the command's own options, as they are typed. Raises what gdb's side
+    failed with, in one line."""
+    line = [*command.name.split(), "--json", f"--sort={options.sort}", f"--top={options.top or 0}", *words]
     if options.seccomp:
         line.append("--seccomp")
-    output, errors, status = _gdb(["-p", target, "-x", str(SCRIPT), "-ex", " ".join(line)])
+    output, errors, status = _gdb(command, ["-p", target, "-x", str(SCRIPT), "-ex", " ".join(line)])
     content = _document(output)
     if content is None:
         raise ERRORS.get(status, GdbheapError)(_last_line(errors) or f"gdb ended with status {status} and said nothing")
-    return _told(command, options, content)
+    damage = [Damage(**record) for record in content["damage"]]
+    about = About(content["target"], content["warnings"], damage, False, None)
+    answer = REBUILT[command.noun](content)
+    return Told(command, options, about, answer, answer)
 
 
-def _gdb(arguments: list[str]) -> tuple[str, str, int]:
+def _gdb(command: Command[Any], arguments: list[str]) -> tuple[str, str, int]:
     """Run gdb in its own session: a Ctrl-C that hits it during a call into the process would do harm."""
     environment = {name: value for name, value in os.environ.items() if name != "DEBUGINFOD_URLS"}
     environment.update(PYTHONIOENCODING="utf-8")
@@ -45,7 +51,8 @@ def _gdb(arguments: list[str]) -> tuple[str, str, int]:
             start_new_session=True, env=environment, text=True, encoding="utf-8", errors="replace",
         )  # fmt: skip
     except FileNotFoundError:
-        raise GdbheapError("heap stats needs gdb, which is not on the path: install it (apt-get install gdb)") from None
+        reason = f"{command.name} needs gdb, which is not on the path: install it (apt-get install gdb)"
+        raise GdbheapError(reason) from None
     except OSError as error:
         raise GdbheapError(f"gdb cannot be started: {error.strerror}") from None
     output, errors = _wait(process)
@@ -80,10 +87,3 @@ def _document(output: str) -> dict[str, Any] | None:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return one_line(lines[-1]) if lines else ""
-
-
-def _told(command: Command[Any], options: Options, content: dict[str, Any]) -> Told:
-    answer = rebuilt(content)
-    damage = [Damage(**record) for record in content["damage"]]
-    about = About(content["target"], content["warnings"], damage, False, None)
-    return Told(command, options, about, answer, answer)

@@ -10,7 +10,9 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.allocators.bins import Bins, list_names
 from gdbheap.allocators.glibc import Glibc, MappedChunk
+from gdbheap.allocators.held import Held, find_held
 from gdbheap.allocators.inside import Changes
+from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.other import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.allocators.stacks import Stack, find_stacks
@@ -22,7 +24,7 @@ from gdbheap.objects.paths import Paths
 from gdbheap.objects.references import References
 from gdbheap.objects.roots import Roots
 from gdbheap.objects.threads import Threads
-from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
@@ -78,8 +80,17 @@ class Heap:
     @property
     def python(self) -> Pymalloc:
         """CPython's pymalloc. Raises NotAPython, or Unsupported."""
-        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts))
+        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts, self._outside_of_glibc))
         return found
+
+    def _outside_of_glibc(self, ranges: Ranges) -> Ranges:
+        """The parts of ``ranges`` that are no stack and that glibc's malloc, if there is one, does not own."""
+        ranges = subtract(ranges, [(stack.start, stack.end) for stack in self.stacks])
+        try:
+            rest = subtract(ranges, self.glibc.owned_ranges())
+            return subtract(rest, self.glibc.likely_mapped(rest))
+        except GdbheapError:
+            return ranges
 
     @property
     def python_or_none(self) -> Pymalloc | None:
@@ -87,6 +98,20 @@ class Heap:
         try:
             return self.python
         except GdbheapError:
+            return None
+
+    @property
+    def mimalloc(self) -> Mimalloc | None:
+        """CPython's own mimalloc; None when it is not in use."""
+        return self._part("mimalloc", self._make_mimalloc) if self.target.refusal is None else None
+
+    def _make_mimalloc(self) -> Mimalloc | None:
+        python = self.python_or_none
+        if python is None or python.in_use:
+            return None
+        try:
+            return Mimalloc(self.target, self.facts)
+        except Unsupported:
             return None
 
     @property
@@ -149,8 +174,13 @@ class Heap:
     @property
     def release(self) -> Release:
         """The interpreter's release. Raises NotAPython, or Unsupported."""
-        found: Release = self._part("release", lambda: find_release(self.target, self.python.module, self.facts))
+        found: Release = self._part("release", self._make_release)
         return found
+
+    def _make_release(self) -> Release:
+        mimalloc = self.mimalloc
+        free_threaded = mimalloc is not None and mimalloc.is_free_threaded
+        return find_release(self.target, self.python.module, self.facts, free_threaded)
 
     @property
     def objects(self) -> Objects:
@@ -160,8 +190,14 @@ class Heap:
         return found
 
     def _make_objects(self) -> Objects:
+        other = self.other_allocator
+        if other is not None and not self.python.in_use and self.glibc.idle:
+            raise Unsupported(
+                f"Python's objects lie in blocks of {other.kind.name}, which are not walked: pymalloc is not in use "
+                f"and malloc is {other.kind.name}'s ({one_line(other.path)}, {other.evidence})"
+            )
         roots = Roots(self.target, self.python.module, self.stacks)
-        return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts)
+        return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts, self.mimalloc)
 
     @property
     def objects_or_none(self) -> Objects | None:
@@ -208,17 +244,37 @@ class Heap:
         return report
 
     def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie."""
+        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie.
+
+        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so).
+        """
         owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
         owned += [pair for loaded in self.target.objects for pair in loaded.bss]
         python = self.python_or_none
         owned += python.ranges() if python else []
+        owned += self.mimalloc.ranges() if self.mimalloc else []
         candidates = [
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
-        return subtract(candidates, sorted(owned))
+        return subtract(joined(candidates), sorted(owned))
+
+    @property
+    def held(self) -> list[Held]:
+        """Memory that is no heap, by the library whose static data lead there; none where another allocator is known,
+        or glibc's is not."""
+        found: list[Held] = self._part("held", self._find_held)
+        return found
+
+    def _find_held(self) -> list[Held]:
+        try:
+            chunks = [(chunk.base, chunk.end) for chunk in self.mapped]
+        except GdbheapError:
+            return []
+        if self.other_allocator is not None:
+            return []
+        return find_held(self.target, subtract(self.unowned_ranges(), sorted(chunks)))
 
     @property
     def versions(self) -> dict[str, str | None]:
@@ -245,7 +301,7 @@ class Heap:
         """All damage met so far. What a thread that stands inside malloc may have left half done is named so."""
         parts = [self._parts[name] for name in ("glibc", "bins") if name in self._parts]
         found = [damage for part in parts for damage in part.damage]
-        python = self._parts["pymalloc"].damage if "pymalloc" in self._parts else []
+        python = [damage for name in ("pymalloc", "mimalloc") for damage in _damage_of(self._parts.get(name))]
         return self.target.damage + (self._excused(found) if found else []) + python
 
     def _excused(self, found: list[Damage]) -> list[Damage]:
@@ -263,3 +319,7 @@ class Heap:
     def partial(self) -> bool:
         """Whether an answer may lack something: then the exit status is 1."""
         return self.target.partial or any(not damage.what.startswith(CAUGHT) for damage in self.damage)
+
+
+def _damage_of(part: Any) -> list[Damage]:
+    return part.damage if part is not None else []

@@ -35,8 +35,8 @@ stage_for_mypy() {
 
 check_types() {
     stage_for_mypy
-    (cd build/lint && "$BIN/mypy" --strict --config-file ../../pyproject.toml --cache-dir ../mypy-cache -p gdbheap)
-    MYPYPATH=build/lint "$BIN/mypy" --strict scripts examples benchmarks
+    (cd build/lint && "$BIN/mypy" --strict --config-file ../../pyproject.toml --cache-dir ../mypy-cache -p gdbheap) &&
+        MYPYPATH=build/lint "$BIN/mypy" --strict scripts examples benchmarks
 }
 
 # The crate's tests are a program of their own, which needs libpython: gdb brings it, but not the name that the linker

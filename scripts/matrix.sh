@@ -1,7 +1,7 @@
 #!/bin/bash
-# gdbheap against glibc's own figures on Debian's suites, each in a root folder: writes docs/support.md.
+# gdbheap against the figures of glibc and of CPython itself on Debian's suites, each in a root folder: writes docs/support.md.
 #
-# Usage, as root: make matrix [SUITES="bullseye trixie"] [FOLDER=/var/tmp/matrix]
+# Usage, as root: make matrix [SUITES="bullseye trixie"] [FOLDER=/var/tmp/matrix] [PARTS="glibc interpreters"]
 # SUITES, the oldest glibc first: its compiler builds the C program, and its libc is what the native module is linked with,
 # because what is linked with a newer one does not load there. "experimental" is sid with experimental's glibc.
 # FOLDER keeps the root folders for the next run; without it they are removed. With other SUITES the table is only printed.
@@ -11,8 +11,11 @@ cd "$(dirname "$0")/.."
 . scripts/common.sh
 . scripts/folders.sh
 ALL="bullseye bookworm trixie sid experimental"
+# Interpreters beside the suite's default one, as far as it has them.
+declare -A PYTHONS=([bullseye]="python2.7" [sid]="python3.15")
 VENV=${VENV:-.venv}
 read -ra suites <<< "${SUITES:-$ALL}"
+PARTS=${PARTS:-glibc interpreters}
 need_root_folders
 [ -n "${FOLDER:-}" ] && keep=yes || keep=
 folder=${FOLDER:-$(mktemp -d /var/tmp/gdbheap-matrix.XXXXXX)}
@@ -42,6 +45,9 @@ prepare() {
     else
         mount_into "$root"
     fi
+    for python in ${PYTHONS[$1]:-}; do
+        [ -e "$root/usr/bin/$python" ] || add_packages "$root" "$python" >/dev/null || say "$1: no $python"
+    done
 }
 
 add_newer_libc() {
@@ -90,12 +96,19 @@ install_into() {
 for suite in "${suites[@]}"; do
     prepare "$suite" >&2
 done
-say "one program and one wheel, for the glibc of ${suites[0]} and later"
-build_program >&2
-build_wheel >&2
-for suite in "${suites[@]}"; do
-    install_into "$suite" >&2
-done
 output=/dev/stdout
 [ "${suites[*]}" != "$ALL" ] || output=docs/support.md
-"$VENV/bin/python" tests/matrix.py --folder="$folder" --output="$output" "${suites[@]}"
+failed=0
+if [[ $PARTS == *glibc* ]]; then
+    say "one program and one wheel, for the glibc of ${suites[0]} and later"
+    build_program >&2
+    build_wheel >&2
+    for suite in "${suites[@]}"; do
+        install_into "$suite" >&2
+    done
+    "$VENV/bin/python" tests/matrix.py --folder="$folder" --output="$output" "${suites[@]}" || failed=1
+fi
+if [[ $PARTS == *interpreters* ]]; then
+    "$VENV/bin/python" tests/matrix_interpreters.py --folder="$folder" --output="$output" "${suites[@]}" || failed=1
+fi
+exit "$failed"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from conftest import ROOT, SEED
 from library import heap_of
-from programs import RELEASES, Interpreter, ask, interpreters, running
+from programs import RELEASES, Interpreter, ask, entered, interpreters, running
 from tabulate import tabulate
 from test_oracle_pools import answered, told
 from test_oracle_pyobjects import Heaps, census, closure, same
@@ -26,7 +27,8 @@ MARK = "<!-- the table: python tests/interpreters.py --write -->\n"
 HEADERS = ["CPython", "build", "size classes", "objects reached", "right type", "wrong type", "missed"]
 VERSION = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
 SOURCES = Path(__file__).resolve().parent / "programs"
-HOOKS = {"PYTHONMALLOC": "pymalloc_debug"}
+MODES = {"with debug hooks": "pymalloc_debug", "without pymalloc": "malloc"}
+HEADERS += MODES
 
 
 def program(interpreter: Interpreter, name: str, *arguments: object) -> list[str]:
@@ -65,15 +67,16 @@ def row(interpreter: Interpreter, release: str, rng: random.Random) -> list[obje
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         reached, right, wrong, none = objects(interpreter, rng, folder, {})
-        hooked = objects(interpreter, rng, folder, HOOKS) if release != "2.7" else None
+        others = [] if release == "2.7" else [{"PYTHONMALLOC": mode} for mode in MODES.values()]
+        found = [objects(interpreter, rng, folder, environment) for environment in others]
         classes = pools(interpreter, rng, folder)
-    share = "does not exist" if hooked is None else f"{hooked[1]:,} of {hooked[0]:,}"
-    return [version(interpreter), interpreter.kind, classes, f"{reached:,}", f"{right:,}", wrong, none, share]
+    shares = [f"{right:,} of {reached:,}" for reached, right, _wrong, _none in found] or ["does not exist"] * len(MODES)
+    return [version(interpreter), interpreter.kind, classes, f"{reached:,}", f"{right:,}", wrong, none, *shares]
 
 
 def version(interpreter: Interpreter) -> str:
     """Return the interpreter's own words."""
-    command = [interpreter.executable, "-c", VERSION]
+    command = entered([interpreter.executable, "-c", VERSION])
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -81,11 +84,15 @@ def main() -> None:
     """Print the table, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print a list of {header: cell}")
     options = parser.parse_args()
     rng = random.Random(SEED)
     rows = [row(found, release, rng) for release in RELEASES for found in interpreters(release)]
-    align = ["left", "left"] + ["right"] * (len(HEADERS) - 1)
-    text = tabulate(rows, [*HEADERS, "with debug hooks"], tablefmt="github", disable_numparse=True, colalign=align)
+    if options.json:
+        print(json.dumps([dict(zip(HEADERS, map(str, cells))) for cells in rows]))
+        return
+    align = ["left", "left"] + ["right"] * (len(HEADERS) - 2)
+    text = tabulate(rows, HEADERS, tablefmt="github", disable_numparse=True, colalign=align)
     if not options.write:
         print(text)
         return

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 PAGE = 4096
 PRESENT, SWAPPED = 1 << 63, 1 << 62
@@ -33,10 +36,7 @@ def maps(pid: int) -> list[Mapped]:
 
 def rollup(pid: int) -> tuple[int, int]:
     """Return (Rss, Swap) of /proc/PID/smaps_rollup in bytes."""
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    rss, swap = (re.search(rf"^{key}:\s+(\d+) kB$", text, re.MULTILINE) for key in ("Rss", "Swap"))
-    assert rss and swap, text
-    return int(rss[1]) * 1024, int(swap[1]) * 1024
+    return in_rollup(pid, "Rss"), in_rollup(pid, "Swap")
 
 
 def resident_inside(pid: int, start: int, size: int) -> int:
@@ -90,3 +90,54 @@ def data_bytes(core: Path, offset: int, size: int) -> int:
             place = os.lseek(file.fileno(), start, os.SEEK_HOLE)
             total += max(0, min(place, end) - start)
     return total
+
+
+def anonymous(pid: int) -> int:
+    """Return Anonymous of /proc/PID/smaps_rollup in bytes: RssAnon, counted page by page."""
+    return in_rollup(pid, "Anonymous")
+
+
+def in_rollup(pid: int, key: str) -> int:
+    """Return a figure of /proc/PID/smaps_rollup in bytes."""
+    found = re.search(rf"^{key}:\s+(\d+) kB$", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    assert found, key
+    return int(found[1]) * 1024
+
+
+FRAME = (1 << 55) - 1
+ZERO_FLAG = 1 << 24
+
+
+@dataclass(frozen=True)
+class Page:
+    """What pagemap says of one page, and kpageflags of its frame."""
+
+    is_there: bool
+    is_swapped: bool
+    is_zero: bool
+
+
+def pages(pid: int, start: int, end: int) -> list[Page]:
+    """Return the pages of [start, end), entry by entry. Skips the test where frames are hidden (not root)."""
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
+        entries = os.pread(file.fileno(), (end - start) // PAGE * 8, start // PAGE * 8)
+    return [_page(entry) for (entry,) in struct.iter_unpack("<Q", entries)]
+
+
+def _page(entry: int) -> Page:
+    flags = frame_flags(entry & FRAME) if entry & PRESENT else 0
+    is_zero = bool(flags & ZERO_FLAG)
+    return Page(bool(entry & PRESENT) and not is_zero, bool(entry & SWAPPED), is_zero)
+
+
+@functools.lru_cache(1 << 20)
+def frame_flags(frame: int) -> int:
+    """Return /proc/kpageflags of a frame."""
+    try:
+        with open("/proc/kpageflags", "rb", buffering=0) as file:
+            data = os.pread(file.fileno(), 8, frame * 8)
+    except OSError:
+        data = b""
+    if not frame or len(data) != 8:
+        pytest.skip("the kernel does not show frames of memory here (that takes root)")
+    return int(struct.unpack("<Q", data)[0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from programs import program_of
+
 from gdbheap.heap import Heap
 from gdbheap.target.core import Core
 from gdbheap.target.process import stopped
@@ -17,7 +19,7 @@ def heap_of(target: str) -> Iterator[Heap]:
         with stopped(int(target)) as process:
             yield Heap(process)
     else:
-        yield Heap(Core(target))
+        yield Heap(Core(target, program_of(target)))
 
 
 def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str | None]]:

@@ -34,6 +34,8 @@ OUTSIDE, INSIDE = "gdb outside", "its own gdb"
 FORMS = (PROCESS, OUTSIDE, INSIDE, GCORE, KERNEL_CORE)
 LARGE_TCACHE = "glibc.malloc.tcache_max=1048576:glibc.malloc.tcache_count=50:glibc.malloc.mmap_threshold=65536"
 PLACE = "srv/runs"
+# What follows in the page is written by matrix_interpreters.py.
+INTERPRETERS = "## What was compared with the interpreters of these suites\n"
 
 
 @dataclass(frozen=True)
@@ -303,7 +305,9 @@ def main() -> int:
         for name in options.mode or MODES:
             compare(suite, name, results)
     if not options.mode:
-        options.output.write_text(page(suites, results), encoding="utf-8")
+        rest = options.output.read_text(encoding="utf-8") if options.output.is_file() else ""
+        text = "\n".join([page(suites, results), *[INTERPRETERS + part for part in rest.split(INTERPRETERS)[1:]]])
+        options.output.write_text(text, encoding="utf-8")
     return int("failed" in results.cells.values())
 
 

@@ -33,7 +33,21 @@ PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
 # x86-64: pause(2) is system call 34, read(2) of descriptor 0 is "0 0x0".
 RESTING = ("34 ", "0 0x0 ")
 PATIENCE = 120
+_programs: dict[str, str] = {}
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-programs-")
+# A root folder whose interpreters are tried, in the place of this system's. GDBHEAP_RELEASE is the one that is tried.
+ROOT_FOLDER = os.environ.get("GDBHEAP_ROOT", "")
+# In mounts of its own, which end with the program: the folders that it names are the same inside and outside.
+_ENTER = """root=$1 sources=$2 temporary=$3
+shift 3
+for folder in "$sources" "$temporary"; do
+    mkdir -p "$root$folder"
+    mount --bind "$folder" "$root$folder"
+done
+mount -t proc proc "$root/proc"
+program=${1#"$root"}
+shift
+exec chroot "$root" env -C "$PWD" "$program" "$@\""""
 
 
 @functools.cache
@@ -54,6 +68,7 @@ class Running:
 
     process: subprocess.Popen[bytes]
     directory: Path
+    program: str = ""
 
     @property
     def pid(self) -> int:
@@ -128,7 +143,10 @@ class Running:
         self.process.wait(PATIENCE)
         cores = set(self.directory.iterdir()) - before
         assert len(cores) == 1, f"core files: {cores}"
-        return cores.pop()
+        core = cores.pop()
+        if _is_inside(self.program):
+            _programs[str(core)] = self.program
+        return core
 
     def close(self) -> None:
         """End the program."""
@@ -163,6 +181,7 @@ def running(
     folder = Path(tempfile.mkdtemp(dir=directory))
     if root is not None:
         command = ["chroot", str(root), "env", "-C", f"/{folder.relative_to(root)}", *command]
+    program, command = command[0], entered(command)
     with (folder / "stderr").open("wb") as errors:
         process = subprocess.Popen(
             command,
@@ -170,10 +189,10 @@ def running(
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**_environment(), **(environment or {})},
+            env={**plain_environment(), **(environment or {})},
             preexec_fn=_before_exec,
         )
-    target = Running(process, folder)
+    target = Running(process, folder, program)
     try:
         target.rest()
         yield target
@@ -181,7 +200,24 @@ def running(
         target.close()
 
 
-def _environment() -> dict[str, str]:
+def program_of(target: str) -> str | None:
+    """Return the program of a core whose files are in ROOT_FOLDER: what ``--exe`` is for; None for others."""
+    return _programs.get(target)
+
+
+def _is_inside(program: str) -> bool:
+    return bool(ROOT_FOLDER) and program.startswith(ROOT_FOLDER)
+
+
+def entered(command: list[str]) -> list[str]:
+    """Return a command, of a program in ROOT_FOLDER one that runs it in there; the process is the same."""
+    if not _is_inside(command[0]):
+        return command
+    enter = ["unshare", "--mount", "sh", "-ec", _ENTER, "sh", ROOT_FOLDER, str(SOURCES), tempfile.gettempdir()]
+    return [*enter, *command]
+
+
+def plain_environment() -> dict[str, str]:
     """Return this process's environment without what changes how a target allocates."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MALLOC", "GLIBC", "LD_"))}
 
@@ -197,55 +233,78 @@ class Interpreter:
 
 
 KINDS = ("unstripped", "stripped")
-RELEASE = "3.11"
-RELEASES = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", RELEASE, "3.12", "3.13", "3.14", "3.15")
+EXTRA = "GDBHEAP_PYTHONS"
+FREE_THREADED = ("3.13t", "3.14t")
+# The release that every test tries, also those that try one only.
+ONLY = os.environ.get("GDBHEAP_RELEASE", "")
+RELEASE = ONLY or "3.11"
+ALL_RELEASES = ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+RELEASES = (ONLY,) if ONLY else ALL_RELEASES
+
+
+def since(first: str) -> list[str]:
+    """Return those RELEASES that are this one or later."""
+    return [release for release in RELEASES if ALL_RELEASES.index(release) >= ALL_RELEASES.index(first)]
+
+
 _ASK = """import os, sys, sysconfig
-shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
+# Debian's has its code in itself, also where its library is installed.
+shared = "/libpython" in open("/proc/self/maps").read()
 library = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
-print("%d.%d" % sys.version_info[:2] if "PyPy" not in sys.version else "other")
+threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
+print("%d.%d%s" % (sys.version_info[:2] + (threaded,)) if "PyPy" not in sys.version else "other")
 print(os.readlink("/proc/self/exe"))
 print(library if shared and os.path.exists(library) else os.readlink("/proc/self/exe"))"""
 
 
 @functools.cache
 def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
-    """Return each CPython of a release on the path, in /usr/bin and below ~/.pyenv, once."""
-    python = f"python{release}"
-    names = [shutil.which(python), shutil.which("python3"), f"/usr/bin/{python}"]
-    names += sorted(str(path) for path in Path.home().glob(f".pyenv/versions/*/bin/{python}"))
-    examined = (_examine(name, release) for name in names if name)
+    """Return each CPython of a release on the path, in /usr/bin, below ~/.pyenv and named by GDBHEAP_PYTHONS, once; or
+    that of ROOT_FOLDER.
+
+    A debug build is "3.11-dbg", as Debian names it, a free-threaded one "3.13t"."""
+    python, number = f"python{release}", release.split("-")[0]
+    names = [f"{ROOT_FOLDER}/usr/bin/{python}"]
+    if not ROOT_FOLDER:
+        others = (python, "python3") if number == release else (python,)
+        names += [path for path in map(shutil.which, others) if path]
+        names += sorted(str(path) for path in Path.home().glob(f".pyenv/versions/*/bin/{python}"))
+        names += filter(None, os.environ.get(EXTRA, "").split(os.pathsep))
+    examined = (_examine(name, number) for name in names)
     found = {interpreter.executable: interpreter for interpreter in examined if interpreter}
     return tuple(found.values())
 
 
 def _examine(executable: str, release: str) -> Interpreter | None:
     try:
+        command = entered([executable, "-c", _ASK])
         answer = subprocess.run(
-            [executable, "-c", _ASK], capture_output=True, text=True, env=_environment(), timeout=PATIENCE
+            command, capture_output=True, text=True, env=plain_environment(), timeout=PATIENCE
         )
     except OSError:
         return None
     lines = answer.stdout.splitlines()
     if answer.returncode or len(lines) != 3 or lines[0] != release:
         return None
-    with open(lines[2], "rb") as file:
+    path, library = (ROOT_FOLDER + line for line in lines[1:])
+    with open(library, "rb") as file:
         unstripped = ELFFile(file).get_section_by_name(".symtab") is not None
-    return Interpreter(lines[1], KINDS[0] if unstripped else KINDS[1], lines[2])
+    return Interpreter(path, KINDS[0] if unstripped else KINDS[1], library)
 
 
 def interpreter_of(kind: str) -> str:
-    """Return a CPython 3.11 of that kind; skip the test where there is none."""
+    """Return a CPython RELEASE of that kind; skip the test where there is none."""
     for interpreter in interpreters():
         if interpreter.kind == kind:
             return interpreter.executable
-    pytest.skip(f"no {kind} CPython 3.11 on the path, in /usr/bin or below ~/.pyenv")
+    pytest.skip(f"no {kind} CPython {RELEASE} on the path, in /usr/bin or below ~/.pyenv")
 
 
 def interpreter_of_release(release: str) -> Interpreter:
     """Return a CPython of that release; skip the test where there is none."""
     for interpreter in interpreters(release):
         return interpreter
-    pytest.skip(f"no CPython {release} on the path, in /usr/bin or below ~/.pyenv")
+    pytest.skip(f"no CPython {release} on the path, in /usr/bin, below ~/.pyenv or in {EXTRA}")
 
 
 @functools.cache
@@ -261,7 +320,7 @@ def stripped_library(interpreter: Interpreter) -> Path:
 
 
 def python_program(kind: str, name: str, *arguments: object) -> list[str]:
-    """Return the command that runs tests/programs/NAME.py with a CPython 3.11 of that kind."""
+    """Return the command that runs tests/programs/NAME.py with a CPython RELEASE of that kind."""
     return [interpreter_of(kind), "-I", str(SOURCES / f"{name}.py"), *map(str, arguments)]
 
 
@@ -284,7 +343,8 @@ def gdbheap(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
     """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``; the exit status must be ``status``."""
-    done = gdbheap(*filter(None, [noun]), target, *options, "--json")
+    program = program_of(target)
+    done = gdbheap(*filter(None, [noun]), target, *options, *(["--exe", program] if program else []), "--json")
     assert done.returncode == status, f"exit status {done.returncode}\n{done.stderr}\n{done.stdout[-2000:]}"
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)

@@ -23,7 +23,7 @@ import pytest
 from programs import gdbheap
 
 WRONG_USAGE, NOT_PERMITTED, NO_TARGET, UNSUPPORTED = 2, 3, 4, 5
-OF_CORES = ("", "arenas", "holes", "sizes", "chunks", "pools", "pyobjects", "check", "info")
+OF_CORES = ("", "arenas", "holes", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
 NOUNS = (*OF_CORES, "stats")
 NOBODY = 65534
 PF_KTHREAD = 0x00200000

@@ -36,7 +36,8 @@ def test_each_object_by_its_class(form: str, tmp_path: Path) -> None:
     ("mangled", "name"),
     [
         (b"5Plain", "Plain"), (b"N6shapes6CircleE", "shapes::Circle"), (b"6vectorIiE", "6vectorIiE"),
-        (b"", None), (b"99Short", None), (b"hello", None), (b"N0E", None),
+        (b"St9exception", "std::exception"), (b"NSt6locale5facetE", "std::locale::facet"), (b"St", None),
+        (b"St6vectorIiE", "St6vectorIiE"), (b"", None), (b"99Short", None), (b"hello", None), (b"N0E", None),
     ],
 )  # fmt: skip
 def test_names(mangled: bytes, name: str | None) -> None:

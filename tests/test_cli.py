@@ -20,7 +20,7 @@ import pytest
 from gdb_side import runs
 from programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
 
-NOUNS = ("arenas", "stats", "holes", "sizes", "chunks", "pools", "pyobjects", "at", "check", "info")
+NOUNS = ("arenas", "stats", "holes", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "at", "check", "info")
 
 
 @pytest.fixture(scope="module")

@@ -130,3 +130,26 @@ def test_one_word(kind: str, round_: int, rng: random.Random, tmp_path: Path, co
     told = any(place in near or header <= place <= back for place in places)
     assert answer["ok"] is False
     assert told or state == "tcache", f"{header:#x} {old:#x} -> {new:#x}: {answer['damage']}"
+
+
+FIELDS = ("top", "next", "mutex", "flags")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_an_arena_itself(field: str, rng: random.Random, tmp_path: Path, core: Core) -> None:
+    """A word of an arena's own: told there, and every other arena keeps its figures."""
+    memory = Memory(Path(shutil.copy(core.path, tmp_path / "damaged")))
+    arenas = ask("arenas", str(core.path))["arenas"]
+    hit = rng.choice([row for row in arenas if row["index"] or field != "next"])
+    with heap_of(str(core.path)) as heap:
+        layout = heap.glibc.arenas[0].layout
+    # The mutex and the flags are the two halves of the first word.
+    place = hit["address"] + {"mutex": 0, "flags": 0}.get(field, layout.get(field, 0))
+    mask = {"mutex": 0x7FFFFFF8, "flags": 0x7FFFFFF8 << 32}.get(field, 0x7F_FFFF_FFF0)
+    memory.put(place, other_word(memory.word(place), mask, rng, lambda word: word in core.starts))
+    answer = ask("check", str(memory.path), status=1)
+    assert place in [row["address"] for row in answer["damage"]], answer["damage"][:10]
+    found = {row["address"]: row for row in ask("arenas", str(memory.path), status=1)["arenas"]}
+    for row in arenas:
+        same = {key: value for key, value in row.items() if key != "index"}
+        assert row is hit or same == {key: found[row["address"]][key] for key in same}

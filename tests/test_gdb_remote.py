@@ -19,7 +19,7 @@ from gdbheap.commands.remote_files import RemoteFiles
 from gdbheap.commands.remote_target import _filled
 
 needs_server = pytest.mark.skipif(shutil.which("gdbserver") is None, reason="no gdbserver")
-ASKED = ("arenas", "holes --min=64K", "pools", "pyobjects --top=50", "check", "")
+ASKED = ("arenas", "holes --min=64K", "pools", "pyobjects --top=50", "trim", "map", "check", "")
 
 
 @contextlib.contextmanager
@@ -63,8 +63,11 @@ def test_same_answers(kind: str, rng: random.Random, tmp_path: Path) -> None:
             theirs = ask(noun, str(started.pid), *options)
             assert {**ours, "warnings": []} == {**theirs, "warnings": []}, line
         with served(started) as address:
-            words = documents(batch(connected(address), ["heap stats --json"], environment))
-        assert [answer["agrees"] for answer in words] == [True]
+            lines = ["heap stats --json", "heap trim --yes --json"]
+            said, done_to = documents(batch(connected(address), lines, environment))
+        assert said["agrees"] is True
+        assert abs(done_to["predicted"] - done_to["actual"]) <= max(64 << 10, done_to["actual"] // 50), done_to
+        assert done_to["predicted"] > 0
         assert runs(started.pid)
         started.rest()
 

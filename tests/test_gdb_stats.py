@@ -177,8 +177,9 @@ OUTSIDE = ("pause", "read", "poll", "nanosleep", "memcpy", "printf", "pthread_co
 LOOK = """python
 import gdb
 import gdbheap.commands.gdb_register as register
+from gdbheap.allocators.inside import malloc_range
 from gdbheap.commands.calling import find_libc
-start, end = find_libc(register._heap(register._place()).target).malloc_range()
+start, end = malloc_range(find_libc(register._heap(register._place()).target).loaded)
 for name in {names!r}:
     try:
         address = int(gdb.parse_and_eval("(long) &" + name))

@@ -17,6 +17,7 @@ from gdbheap.answers.refs import refs
 from gdbheap.answers.unreachable import unreachable
 from gdbheap.answers.why import Why, why
 from gdbheap.heap import Heap
+from gdbheap.objects.references import BY_REMAINS
 
 MANY, SIZE = 1_000_000, 3_000
 # A deque of Python 2 has blocks of another size: its items are reached, but not named.
@@ -112,20 +113,25 @@ def targets_of(heap: Heap, number: int) -> list[Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_nothing_keeps_alive(kind: str, rng: random.Random, tmp_path: Path) -> None:
-    """The planted cycles and the planted leaks, all of them and nothing else."""
+    """The planted cycles and the planted leaks to which no word leads, all of them and nothing else."""
     command = python_program(kind, "garbage", rng.getrandbits(32), tmp_path / "truth")
     with running(command, tmp_path) as target:
         text = (tmp_path / "truth").read_text()
         with heap_of(str(target.pid)) as heap:
             rows = unreachable(heap, 1 << 30).rows
+            graph = heap.references.graph
+            lost = {int(address) - 1 for address in text.splitlines()[1].split()}
+            numbers = {address: graph.find(address) or 0 for address in lost}
+            left_over = {address for address in lost if graph.phases([numbers[address]])[0] == BY_REMAINS}
         answer = ask("unreachable", str(target.pid))
     objects = {address for row in rows if row.type is not None for address in row.addresses}
     blocks = {address for row in rows if row.type is None for address in row.addresses}
-    planted, lost = (set(map(int, line.split())) for line in text.splitlines())
+    planted = set(map(int, text.splitlines()[0].split()))
     assert objects == planted, (len(objects - planted), len(planted - objects))
-    assert blocks == {address - 1 for address in lost}
+    # A word that is left over on a stack may still lead to one or two.
+    assert blocks == lost - left_over and len(left_over) < 3
     assert answer["objects"]["count"] == len(planted)
-    assert answer["blocks"]["count"] == len(lost)
+    assert answer["blocks"]["count"] == len(lost - left_over)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,7 +18,7 @@ import pytest
 from conftest import SEED
 from programs import KINDS, c_program, gdbheap, interpreters, python_program, running
 
-COMMANDS = ("", "arenas", "holes", "sizes", "chunks", "pools", "pyobjects", "check", "info")
+COMMANDS = ("", "arenas", "holes", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
 ADDRESS_SPACE = 3 << 30
 SECONDS = 60
 POOL = 16 * 1024

@@ -180,3 +180,73 @@ def test_at_names_the_kernels_mappings(rng: random.Random, tmp_path: Path) -> No
         own = [mapped for mapped in kernel.maps(target.pid) if mapped.path.startswith("[v")]
         owners = {mapped.path: ask("at", str(target.pid), hex(mapped.start))["mapping"]["owner"] for mapped in own}
     assert owners and owners == {name: f"the kernel's {name.strip('[]')}" for name in owners}
+
+
+ZERO, HUGE, CHILD_WRITES, PARENT_WRITES = 1, 2, 4, 8
+
+
+@pytest.mark.parametrize("where", [0, ZERO, HUGE, ZERO + HUGE, CHILD_WRITES, PARENT_WRITES, 15])
+def test_pages_in_every_state(where: int, rng: random.Random, tmp_path: Path) -> None:
+    """Zero pages, huge pages, pages shared after fork(): the roots are the kernel's sums, entry by entry."""
+    command = c_program("held", rng.getrandbits(30), 800, 200_000, where)
+    with running(command, tmp_path) as target:
+        before = kernel.rollup(target.pid)
+        answer = ask("", str(target.pid))
+        found = [page for m in kernel.maps(target.pid) for page in kernel.pages(target.pid, m.start, m.end)]
+        virtual, after = virtual_size(target), kernel.rollup(target.pid)
+        huge = sum(kernel.in_rollup(target.pid, kind) for kind in ("AnonHugePages", "FilePmdMapped"))
+    lines = answer["ledger"]
+    check_families(lines)
+    assert before == after, "the target moved"
+    assert (roots(lines, "resident"), roots(lines, "swapped")) == before
+    assert before[0] == kernel.PAGE * sum(page.is_there for page in found)
+    assert roots(lines, "zero") == kernel.PAGE * sum(page.is_zero for page in found)
+    assert roots(lines, "huge") == huge
+    assert roots(lines, "pages") == roots(lines, "virtual") == virtual
+    assert line_of(answer, "unexplained")["resident"] == 0
+    assert where & ZERO == 0 or roots(lines, "zero") > 1 << 20
+
+
+@by_program
+def test_ledger_in_detail(program: Any, rng: random.Random, tmp_path: Path) -> None:
+    """The parts of the parts add up, and the rest of the ledger is the same; each arena has its own lines."""
+    with start(program, rng, tmp_path) as target:
+        answer, detailed = ask("", str(target.pid)), ask("", str(target.pid), "--detail")
+        arenas = ask("arenas", str(target.pid))["arenas"]
+        mapped = kernel.maps(target.pid)
+    check_families(detailed["ledger"])
+    ids = {line["id"] for line in answer["ledger"]}
+    assert [line for line in detailed["ledger"] if line["id"] in ids] == sorted_as(answer["ledger"], detailed["ledger"])
+    by_id = {line["id"]: line["virtual"] for line in detailed["ledger"]}
+    for row in arenas:
+        free = row["free"] + row["fast"] + row["tcache"]
+        assert by_id.get(f"glibc.top.{row['index']}", 0) == row["top"]
+        assert by_id.get(f"glibc.free.{row['index']}", 0) == free
+    code = sum(m.end - m.start for m in mapped if m.perms == "r-xp" and m.path.startswith("/"))
+    assert by_id["file.text"] == code
+
+
+def sorted_as(lines: list[dict[str, Any]], order: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return ``lines`` in the order in which their ids stand in ``order``."""
+    places = [line["id"] for line in order]
+    return sorted(lines, key=lambda line: places.index(line["id"]))
+
+
+@pytest.mark.parametrize("program", [leaving_holes, threaded, fragmented_python], ids=lambda program: program.__name__)
+def test_free_lines_page_for_page(program: Any, rng: random.Random, tmp_path: Path) -> None:
+    """A page is under "free" if and only if every byte of it is free: by the listed chunks and pagemap's entries."""
+    with start(program, rng, tmp_path) as target:
+        lines = {line["id"]: line for line in ask("", str(target.pid))["ledger"]}
+        holes = ask("holes", str(target.pid), "--min=16")["holes"]
+        spans = [hole_span(hole) for hole in holes if hole["allocator"] == "glibc"]
+        found = [page for start, end in spans for page in kernel.pages(target.pid, start, end)]
+    whole = sum(end - start for start, end in spans)
+    assert lines["glibc.free"]["pages"] == whole
+    assert lines["glibc.free"]["resident"] == kernel.PAGE * sum(page.is_there for page in found)
+
+
+def hole_span(hole: dict[str, Any]) -> tuple[int, int]:
+    """Return the whole pages inside a hole, (start, end); a hole begins 16 bytes below its address."""
+    first, end = hole["address"] - 16, hole["address"] - 16 + hole["size"]
+    low, high = -(-first // kernel.PAGE) * kernel.PAGE, end // kernel.PAGE * kernel.PAGE
+    return low, max(low, high)

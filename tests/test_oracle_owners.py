@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import python_with
 from library import heap_of
 from programs import FORMS, KINDS, SOURCES, ask, gdbheap, interpreter_of, running
 
-THIS = "with numpy"
+NUMPY = "with numpy"
 LEAST_NAMED = 0.97
 MOST_UNCLASSIFIED = 0.005
 
 
 def interpreter(kind: str) -> str:
-    """Return an interpreter of that kind, or the tests' own where it has numpy."""
-    if kind != THIS:
-        return interpreter_of(kind)
-    if importlib.util.find_spec("numpy") is None:
-        pytest.skip("numpy is not installed beside the tests")
-    return sys.executable
+    """Return an interpreter of that kind, or one that has numpy."""
+    return python_with("numpy") if kind == NUMPY else interpreter_of(kind)
 
 
 def program(kind: str, name: str, *arguments: object) -> list[str]:
@@ -43,7 +38,7 @@ def in_chunks(size: int) -> int:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", [*KINDS, THIS])
+@pytest.mark.parametrize("kind", [*KINDS, NUMPY])
 def test_as_many_bytes_as_getsizeof_says(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None:
     """Random populations: counts are equal, and buffers are what ``__sizeof__`` counts, as the allocators round it."""
     command = program(kind, "owners", rng.getrandbits(32), 1500, tmp_path / "truth")
@@ -59,7 +54,7 @@ def test_as_many_bytes_as_getsizeof_says(kind: str, form: str, rng: random.Rando
         assert 0 <= row["buffers"] - least <= 16 * chunks, (name, row, least)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, THIS])
+@pytest.mark.parametrize("kind", [*KINDS, NUMPY])
 def test_owners_are_those_that_point_there(kind: str, rng: random.Random, tmp_path: Path) -> None:
     """Each block of each object of the population has this object as its owner."""
     command = program(kind, "owners", rng.getrandbits(32), 1500, tmp_path / "truth")
@@ -95,3 +90,16 @@ def test_little_is_left_over(kind: str, form: str, rng: random.Random, tmp_path:
     unknown = answer["unclassified"]["bytes"] + answer["other_chunks"]["bytes"]
     assert unknown <= (1 - LEAST_NAMED) * answer["used"]["bytes"]
     assert answer["unclassified"]["count"] <= MOST_UNCLASSIFIED * sum(row["used"] for row in pools["classes"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_free_has_no_owner(kind: str, rng: random.Random, tmp_path: Path) -> None:
+    """Fields that lead to blocks which were given back own nothing: the books balance, and lists have no such items."""
+    count = rng.randrange(50, 500)
+    with running(program(kind, "given_back", rng.getrandbits(32), count), tmp_path) as target:
+        answer = ask("pyobjects", str(target.pid), "--top=1000000")
+    assert balance(answer) == 0
+    with running([interpreter(kind), "-c", "import os, ctypes, random; os.read(0, 1)"], tmp_path) as target:
+        plain = ask("pyobjects", str(target.pid), "--top=1000000")
+    items, others = (next(row["buffers"] for row in one["types"] if row["type"] == "list") for one in (answer, plain))
+    assert items - others < count * 400 / 2

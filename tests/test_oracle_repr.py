@@ -11,24 +11,14 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 from library import heap_of
-from programs import FORMS, SOURCES, ask, running
+from programs import FORMS, SOURCES, ask, interpreters, running, since
 
 from gdbheap.objects.repr import BRIEF, Limits
 
 CUT = "…"
 WIDE = Limits(length=100_000, value=20_000, items=1000, depth=30, reads=100_000)
 LONGEST = 50_000
-SUPPORTED = range(8, 14)
-
-
-def _found() -> list[str]:
-    """Every CPython 3.8 to 3.13 below ~/.pyenv and in /usr/bin."""
-    paths = [*Path.home().glob(".pyenv/versions/*/bin/python3.*"), *Path("/usr/bin").glob("python3.*")]
-    named = {str(path): re.fullmatch(r"python3\.(\d+)", path.name) for path in paths}
-    return sorted(path for path, match in named.items() if match and int(match[1]) in SUPPORTED)
-
-
-PYTHONS = _found()
+PYTHONS = [found.executable for release in since("3.8") for found in interpreters(release)]
 every_python = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.replace("/bin/", " ").split("/")[-1])
 
 

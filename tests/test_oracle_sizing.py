@@ -40,7 +40,7 @@ def test_arenas_by_size_class(kind: str, rng: random.Random, tmp_path: Path) -> 
     """How many arenas have blocks of a class, or of no other; how full they are; which are the emptiest."""
     with running(python_program(kind, "pools", rng.getrandbits(32), 100_000), tmp_path) as target:
         answer = ask("pools", str(target.pid))
-        found = list(pymalloc.pools(target.pid))
+        found = list(pymalloc.pools(target.pid, answer["pool_size"]))
         with heap_of(str(target.pid)) as heap:
             starts = [arena.address for arena in heap.python.arenas]
     size = answer["arena_size"]

@@ -16,10 +16,10 @@ from programs import (
     RELEASES,
     Running,
     ask,
-    gdbheap,
     interpreter_of_release,
     release_program,
     running,
+    since,
     stripped_library,
 )
 from reference import pymalloc
@@ -33,7 +33,7 @@ from gdbheap.answers.at import at
 DICT_OR_VALUES = -24
 SAMPLE = 1000
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
-HOOKED = RELEASES[1:]
+HOOKED = since("3.6")
 
 
 def without_symbols(release: str, kind: str) -> dict[str, str]:
@@ -158,13 +158,3 @@ def test_debug_hooks(release: str, rng: random.Random, tmp_path: Path) -> None:
         reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
         assert "debug hooks" in {fact["fact"] for fact in ask("info", str(target.pid))["facts"]}
         check_objects(str(target.pid), reached, rng.sample(sorted(reached), min(len(reached), SAMPLE)))
-
-
-@pytest.mark.parametrize("release", HOOKED)
-def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """PYTHONMALLOC=malloc: the pools are empty, and the line that says so names what was looked for, and where."""
-    program = release_program(release, "pools", rng.getrandbits(32), 100)
-    with running(program, tmp_path, {"PYTHONMALLOC": "malloc"}) as target:
-        done = gdbheap("pools", str(target.pid))
-    assert (done.returncode, len(done.stderr.splitlines())) == (5, 1), done.stderr
-    assert "usedpools" in done.stderr and "python" in done.stderr and "PYTHONMALLOC=malloc" in done.stderr

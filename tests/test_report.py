@@ -12,15 +12,17 @@ import pytest
 
 from gdbheap.answers.arenas import Arena, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
 from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+from gdbheap.answers.buffers import Buffer, Buffers
 from gdbheap.answers.check import Check
 from gdbheap.answers.chunks import Chunk, Chunks
+from gdbheap.answers.findings import Finding
 from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
-from gdbheap.answers.ledger import Finding, Ledger, Line, Rss
-from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, Pin, PoolClass, Pools
-from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow
+from gdbheap.answers.ledger import Ledger, Line, Rss
+from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, InterpreterPools, Pin, PoolClass, Pools
+from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
 from gdbheap.commands.answering import About, Told, present
@@ -31,6 +33,7 @@ from gdbheap.layout.facts import Fact
 from gdbheap.report import (
     arenas,
     at,
+    buffers,
     check,
     chunks,
     holes,
@@ -298,7 +301,7 @@ def test_no_holes() -> None:
 def test_pools_add_up(shown: int, rng: random.Random) -> None:
     """Pools and bytes, the free pools and what is not listed included."""
     classes = [PoolClass(16 * i, rng.randrange(1, 99), rng.randrange(999), rng.randrange(99)) for i in range(1, 21)]
-    whole = Pools(1 << 20, 1 << 14, 7, rng.randrange(1, 60), classes)
+    whole = Pools(1 << 20, 1 << 14, 7, rng.randrange(1, 60), classes, interpreters=[InterpreterPools(4096, 7, 9, 99)])
     text = pools.render(dataclasses.replace(whole, classes=classes[:shown]), whole, EXACT)
     for title in ("pools", "blocks used", "blocks free", "used bytes", "free bytes", "held"):
         adds_up(text, title)
@@ -309,7 +312,8 @@ def test_details_of_pools() -> None:
     classes = [PoolClass(16, 3, 9, 5, 2, 1, 4, 6, 90, 6), PoolClass(32, 1, 1, 2, 1)]
     pin = Pin("str", 4, 64, 0x1030, "'a  b'")
     use = ArenaUse(0, 0x1000, 4, 64, [ClassShare(16, 1, 4)], [pin])
-    whole = Pools(1 << 20, 1 << 14, 2, 3, classes, [Fill(1, 2, 176), Fill(100, 0, 0)], [use])
+    fill, own = [Fill(1, 2, 176), Fill(100, 0, 0)], [InterpreterPools(4096, 2, 10, 176)]
+    whole = Pools(1 << 20, 1 << 14, 2, 3, classes, fill, [use], own)
     plain, text = pools.render(whole, whole, EXACT), pools.render(whole, whole, EXACT, detail=True)
     assert text.startswith(plain) and "2 arenas are at most 25 % full and held by 176 bytes" in " ".join(plain.split())
     lines = [line.split() for line in text[len(plain) :].splitlines()]
@@ -332,10 +336,25 @@ def test_instances_add_up(shown: int, rng: random.Random) -> None:
     assert ("T(1)" in text) == bool(shown) and "30 objects hold" in text
 
 
+@pytest.mark.parametrize("shown", [30, 7, 0])
+def test_buffers_add_up(shown: int, rng: random.Random) -> None:
+    """Counts and sizes, what is not listed included; what was reached is said, if anything was."""
+    rows = [Buffer("m.T", f"role {i}", rng.randrange(1, 999), rng.randrange(1 << 30), i == 3) for i in range(30)]
+    count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))
+    for reached in (0, rows[3].bytes):
+        text = buffers.render(Buffers(rows[:shown], 30, count, size, reached), EXACT)
+        for title in ("count", "size"):
+            adds_up(text, title)
+        assert ("is called structure" in text) == bool(reached)
+        assert (f"({30 - shown:,} more kinds)" in text) == (shown < 30)
+    assert buffers.render(Buffers([], 0, 0, 0, 0), Style()).startswith("No object of a type")
+
+
 def test_no_instances() -> None:
     """A sentence, and no empty table."""
     assert instances.render(Instances([], 0, 0, 0), Style()).startswith("No object is of a type")
-    empty = PyObjects([], Count(0, 0, 0), Tally(5, 500), Tally(0, 0), Tally(7, 700))
+    none = Tally(0, 0)
+    empty = PyObjects([], Count(0, 0, 0, 0), Tally(9, 900), none, none, [], Tally(5, 500), none, [])
     assert pyobjects.render(empty, Style(), 0, some=True).startswith("No type's name matches")
 
 
@@ -353,10 +372,14 @@ def test_pyobjects_add_up(shown: int, rng: random.Random) -> None:
     total = Count(*(sum(getattr(row, key) for row in rows) for key in ("count", "bytes", "buffers", "reached")))
     roots = [Root("libx.so", 3, 300)]
     beside = (Tally(5, 500), Tally(2, 200), roots, Tally(0, 0), Tally(7, 700))
-    answer = PyObjects(rows[:shown], total, Tally(99, 9900), *beside)
+    unknown = [Unknown(64, 300, "text"), Unknown(16, 100, "C++ object of class a::B")]
+    answer = PyObjects(rows[:shown], total, Tally(99, 9900), *beside, unknown)
     text = pyobjects.render(answer, EXACT, 30 - shown)
+    table, below = text.split("not known", 1)
     for title in ("count", "objects", "buffers", "together"):
-        adds_up(text, title)
+        adds_up(table, title)
+    adds_up("not known" + below, "size")
+    assert "5 more" in below and "C++ object of class a::B" in below
     assert "500 bytes in 5 objects" in text and "700 bytes in 7" in text
 
 
@@ -380,7 +403,7 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
     cells = [int(cell.replace(",", "")) for cell in column(text, "resident")]
     by_name = {line.id: line.resident for line in answer.ledger}
     assert cells == [by_name[n] for n in ("file", "glibc", "glibc.used", "glibc.free")] + [answer.rss.bytes]
-    assert "\n  glibc.used" in text and "1. " in text and "do something" in text
+    assert "\n  glibc.used" in text and "1. " in text and "Do something." in text
     assert column(text, "%RSS")[-1] == "100.0"
 
 
@@ -477,7 +500,8 @@ def test_declarations(noun: str, rng: random.Random) -> None:
     assert text.splitlines()[0] == command.question and "Example:" in text
     values: dict[str, Any] = {
         "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
-        "--state": "used,free", "--arena": "1", "--type": "m.*",
+        "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
+        "--allocator": "glibc",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import kernel
 import programs
 import pytest
 
-NOUNS = ("", "arenas", "holes", "pools", "pyobjects", "check")
+NOUNS = ("", "arenas", "holes", "pools", "pyobjects", "trim", "map", "check")
 LIBRARY = """
 import sys
 from gdbheap.target.process import stopped
@@ -263,3 +264,16 @@ def test_the_target_dies_in_the_middle(counting: Counting) -> None:
     counting.process.kill()
     _, errors = process.communicate(timeout=programs.PATIENCE)
     assert process.returncode in (0, 1, 4, 5) and "Traceback" not in errors and len(errors.splitlines()) <= 1, errors
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_forked_processes_still_share(noun: str, rng: random.Random, tmp_path: Path) -> None:
+    """Reading what a fork left shared copies no page: what is shared stays so, here and in the child."""
+    command = programs.c_program("held", rng.getrandbits(30), 400, 200_000, 8)
+    with programs.running(command, tmp_path) as target:
+        before = [kernel.in_rollup(target.pid, key) for key in ("Shared_Dirty", "Private_Dirty", "Pss")]
+        answer = programs.gdbheap(*filter(None, [noun]), str(target.pid))
+        after = [kernel.in_rollup(target.pid, key) for key in ("Shared_Dirty", "Private_Dirty", "Pss")]
+    assert before[0] > 1 << 20, "nothing is shared"
+    assert answer.returncode in (0, 5), answer.stderr
+    assert abs(before[2] - after[2]) < 64 * 1024 and before[:2] == after[:2]

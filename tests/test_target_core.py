@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import struct
+import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -174,6 +175,28 @@ def test_a_changed_library_is_not_read(tmp_path: Path) -> None:
     assert not other.space.contains(code.start, 1) and "build-id" in other.warnings[0]
     with pytest.raises(UsageError):
         Core(str(path), exe=str(tmp_path / "program.c"))
+
+
+def test_libraries_of_another_root_folder(tmp_path: Path) -> None:
+    """With the program named in a copy of its root folder, the libraries are found in there, by their build-ids."""
+    old, root = tmp_path / "old", tmp_path / "copy"
+    old.mkdir()
+    source = tmp_path / "library.c"
+    source.write_text("int answer(void) { return 42; }\n")
+    library = old / "libanswer.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,--build-id", str(source), "-o", str(library)], check=True)
+    program = compile_program(old, "-Wl,--no-as-needed", str(library))
+    with programs.running([str(program)], tmp_path) as running:
+        path = running.kernel_core()
+    moved = Path(f"{root}{old}")
+    moved.parent.mkdir(parents=True)
+    old.rename(moved)
+    lost = {loaded.path: loaded.file for loaded in Core(str(path)).objects}
+    assert (lost[str(program)], lost[str(library)]) == (None, None)
+    kept = Core(str(path), exe=str(moved / program.name))
+    found = {loaded.path: loaded.file for loaded in kept.objects}
+    assert (found[str(program)], found[str(library)]) == (str(moved / program.name), str(moved / library.name))
+    assert not kept.warnings
 
 
 @pytest.mark.parametrize("form", ["gcore", "kernel core"])

@@ -167,9 +167,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_a_process_that_stands_already(spread: programs.Running) -> None:
     """Process itself stops nothing: within gdb the threads come from gdb."""
-    process = Process(spread.pid, [(spread.pid, 1, 2, 3)])
+    process = Process(spread.pid, [(spread.pid, 1, 2, 3, [4, 5])])
     assert tracer(spread.pid) == 0 and process.stopped_seconds is None
-    assert [(t.tid, t.fs_base, t.sp, t.pc) for t in process.threads] == [(spread.pid, 1, 2, 3)]
+    assert [(t.tid, t.fs_base, t.sp, t.pc, t.registers) for t in process.threads] == [(spread.pid, 1, 2, 3, [4, 5])]
     assert process.space.read(addresses(spread)[2], 5) == b"there"
 
 

@@ -12,6 +12,8 @@ from typing import Callable
 from gdbheap import _native
 from gdbheap.allocators.glibc_extents import MainExtents
 from gdbheap.allocators.glibc_locate import (
+    LARGEST_FLAGS,
+    LARGEST_LOCK,
     SMALL_TCACHE_BINS,
     ArenaTest,
     MallocPar,
@@ -20,6 +22,7 @@ from gdbheap.allocators.glibc_locate import (
     find_main_arena,
     find_mp,
     find_tcaches,
+    read_state,
 )
 from gdbheap.errors import Fault
 from gdbheap.layout.facts import Facts
@@ -32,6 +35,7 @@ HUGE_HEAP_PAGES = 4
 MOST_HEAPS = 65536
 PAGE = 4096
 HEADER = 16
+TOP = _native.STATES.index("top")
 SMALLEST = 32
 VERSION_MARK = b"stable release version "
 
@@ -129,6 +133,7 @@ class Glibc:
         self.arenas, self.libc = find_main_arena(target, facts)
         self.par: MallocPar = find_mp(target, self.main, self.libc, facts)
         self.damage: list[Damage] = []
+        self._check_ring()
         self.warnings: list[str] = []
         self.heaps: list[HeapRange] = []
         self.stretches = self._stretches()
@@ -179,6 +184,32 @@ class Glibc:
         except Fault:
             return None
 
+    def _check_ring(self) -> None:
+        """Arenas behind a ``next`` that leads astray are found by the heaps that say whose they are."""
+        last = self.arenas[-1]
+        if last.next != self.main.address:
+            what = f"next of arena {len(self.arenas) - 1}"
+            self._report(last.address + last.layout["next"], what, "another arena, or the first", f"{last.next:#x}")
+            known = {state.address for state in self.arenas}
+            lost = sorted({owner for _heap, owner in self._owned_heaps if owner not in known})
+            self.arenas += [read_state(self.target, owner, last.layout) for owner in lost]
+        for index, state in enumerate(self.arenas):
+            if state.lock > LARGEST_LOCK or state.flags > LARGEST_FLAGS:
+                what, found = f"mutex and flags of arena {index}", f"{state.lock:#x} and {state.flags:#x}"
+                self._report(state.address, what, f"at most {LARGEST_LOCK} and {LARGEST_FLAGS}", found)
+
+    @cached_property
+    def _owned_heaps(self) -> list[tuple[int, int]]:
+        """(heap, arena) of what looks like a heap of a thread's arena: the search that damage makes necessary."""
+        found = []
+        for mapping in self.target.mappings:
+            span = self.heap_span
+            for heap in range(-(-mapping.start // span) * span, mapping.end, span):
+                owner = self._word(heap) if mapping.writable and mapping.anonymous else None
+                if owner and self._word(owner // span * span) == owner and owner % span < PAGE:
+                    found.append((heap, owner))
+        return found
+
     # Where the arenas' memory lies.
 
     def _stretches(self) -> list[Stretch]:
@@ -212,6 +243,10 @@ class Glibc:
         span = self.heap_span
         first = state.address // span * span
         heap = state.top // span * span
+        if self._word(heap) != state.address:
+            own = [heap for heap, owner in self._owned_heaps if owner == state.address]
+            ends = [heap + (self._word(heap + 16) or 0) for heap in own]
+            return [self._stretch_of_heap(index, state, *pair, pair[0] == first) for pair in zip(own, ends)]
         stretches: list[Stretch] = []
         seen: set[int] = set()
         while heap and heap not in seen and len(seen) < MOST_HEAPS:
@@ -253,11 +288,15 @@ class Glibc:
 
     def _leads_on(self, at: int, safe: bool) -> bool:
         try:
-            link = self.target.space.u64(at)
+            following = self._link(at, safe)
         except Fault:
             return False
-        following = link ^ (at >> 12) if safe else link
         return following == 0 or (following % HEADER == 0 and self.is_arena(following))
+
+    def _link(self, at: int, safe: bool) -> int:
+        """The entry that the link at ``at`` leads to. Raises Fault."""
+        link = self.target.space.u64(at)
+        return link ^ (at >> 12) if safe else link
 
     # The walk.
 
@@ -305,8 +344,11 @@ class Glibc:
                 self._report(entry, "list of a thread cache", f"{count} entries", f"a link to {at:#x}")
                 return
             yield at
-            link = self.target.space.u64(at)
-            at = link ^ (at >> 12) if self.safe_linking else link
+            try:
+                at = self._link(at, self.safe_linking)
+            except Fault as fault:
+                self._report(entry, "list of a thread cache", f"{count} entries", str(fault))
+                return
 
     def _check_caches(self, lists: list[CacheList], taken: list[tuple[int, int]]) -> None:
         """A list that leads astray, ends before its count, or goes on behind it."""
@@ -322,9 +364,19 @@ class Glibc:
         for totals in self.totals():
             walked = sum(end - start for arena, start, end, _ in regions if arena == totals.index)
             walked += self.unwalked(totals.index)
+            self._check_top(totals.index)
             if walked != totals.system:
                 what = f"bytes of arena {totals.index}"
                 self._report(totals.address, what, str(totals.system), f"{walked} were walked")
+
+    def _check_top(self, index: int) -> None:
+        """``top`` must be the start of the last chunk of one of the arena's stretches, once there are any."""
+        state = self.arenas[index]
+        tops = sum(tallies[TOP][0] for arena, _start, _end, tallies in self.regions() if arena == index)
+        initial = state.address + state.layout["bins"] - HEADER
+        if not tops and state.system_mem and state.top != initial:
+            place = state.address + state.layout["top"]
+            self._report(place, f"top of arena {index}", "the start of its last chunk", f"{state.top:#x}")
 
     def unwalked(self, index: int) -> int:
         """Bytes of an arena in front of its first chunks: headers of heaps, a first break that is not 16-aligned."""
@@ -372,6 +424,11 @@ class Glibc:
                     f"found were {len(found)} of {sum(size for _, _, size in found)}"
                 )
         return self._mapped
+
+    def likely_mapped(self, ranges: Ranges) -> Ranges:
+        """What looks like mmapped chunks in ``ranges``, before it is known who else owns memory there."""
+        found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
+        return [(base, base + size) for base, _chunk, size in found]
 
     def check_mapped(self) -> None:
         """Adds to the damage what ``mp_`` counts and was not found; more than it counts may be look-alikes."""

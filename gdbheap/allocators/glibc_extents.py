@@ -37,17 +37,19 @@ class MainExtents:
 
     def find(self) -> Ranges:
         """(start, end) of each stretch, ascending. Damage is reported."""
+        return self._scattered() if self._main.noncontiguous else self._contiguous()
+
+    def _contiguous(self) -> Ranges:
+        """Up to where the books say, else to the end of the top chunk."""
+        start, limit = self._start, self._run_end(self._start)
+        by_books = self._par.sbrk_base + self._main.system_mem
+        if not start <= self._main.top < limit and start < by_books <= limit:
+            return [(start, by_books)]
         try:
             end = self._main.top + (self._target.space.u64(self._main.top + 8) & ~7)
         except Fault as fault:
             self._report(fault.args[0], "top chunk of the main arena", "bytes that can be read", "absent bytes")
             return []
-        return self._scattered() if self._main.noncontiguous else self._contiguous(end)
-
-    def _contiguous(self, end: int) -> Ranges:
-        """Up to where the books say, else to the end of the top chunk."""
-        start, limit = self._start, self._run_end(self._start)
-        by_books = self._par.sbrk_base + self._main.system_mem
         end = by_books if self._main.top < by_books <= limit else end
         if not start <= self._main.top < end <= limit:
             self._report(self._main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")

@@ -12,7 +12,10 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
 from gdbheap import _native
@@ -42,6 +45,9 @@ MOST_TORN = 8
 # Of a cache's lists, one in so many may be damaged; beyond that it is none.
 MOST_DAMAGED = 4
 FAST_BINS = 10
+LARGEST_LOCK, LARGEST_FLAGS = 2, 7
+# Of struct heap_info: up to 2.34 and later.
+HEAP_INFO_SIZES = (0x20, 0x30)
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class MallocState:
 class MallocPar:
     """``mp_`` as read: its address, the layout that fits and the fields used.
 
+    ``dynamic``: mmap_threshold and trim_threshold rise with each mmapped chunk that is freed; nobody has set them.
     ``torn``: its books of mmapped chunks do not agree, as while a thread changes them one after the other.
     """
 
@@ -86,6 +93,7 @@ class MallocPar:
     hp_pagesize: int
     tcache_bins: int
     tcache_count: int
+    dynamic: bool
 
 
 @dataclass(frozen=True)
@@ -115,8 +123,8 @@ def read_state(target: Target, address: int, layout: dict[str, Any]) -> MallocSt
     )  # fmt: skip
 
 
-def ring(target: Target, address: int, layout: dict[str, Any]) -> list[MallocState] | None:
-    """All arenas from the one at ``address`` along ``next`` until it closes; None when it does not."""
+def ring(target: Target, address: int, layout: dict[str, Any]) -> tuple[list[MallocState], bool]:
+    """The arenas from the one at ``address`` along ``next``, and whether the ring closes."""
     states: list[MallocState] = []
     seen: set[int] = set()
     at = address
@@ -125,9 +133,9 @@ def ring(target: Target, address: int, layout: dict[str, Any]) -> list[MallocSta
         try:
             states.append(read_state(target, at, layout))
         except Fault:
-            return None
+            break
         at = states[-1].next
-    return states if at == address else None
+    return states, at == address
 
 
 def libc_first(target: Target) -> list[LoadedObject]:
@@ -136,22 +144,15 @@ def libc_first(target: Target) -> list[LoadedObject]:
 
 
 def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], LoadedObject]:
-    """All arenas, ``main_arena`` first, and the object whose data it lies in. Raises Unsupported."""
-    for loaded in libc_first(target):
-        for start, end in loaded.writable_ranges():
-            for bins, _count in _native.find_list_heads(target.space, start, end, BINS - MOST_BROKEN_ENDS):
-                # The first bins may be damaged, and other list heads may stand before them.
-                shifts = sorted(range(-MOST_BROKEN_ENDS, MOST_BROKEN_ENDS + 1), key=abs)
-                states = next(filter(None, (_fitting_ring(target, bins + 16 * shift) for shift in shifts)), None)
-                if states:
-                    confirmed = confirm(loaded, "main_arena", states[0].address)
-                    facts.add(
-                        "main_arena", states[0].address, "the shape of its bins and its ring of arenas", confirmed
-                    )
-                    facts.add(
-                        "malloc_state", f"as since glibc {states[0].layout['since']}", "which layout closes the ring"
-                    )
-                    return states, loaded
+    """All arenas, ``main_arena`` first, and the object whose data it lies in; where others than that are damaged, those
+    that can be told. Raises Unsupported."""
+    found = _fitting_ring(target) or _damaged_ring(target)
+    if found:
+        (main, *_), loaded = found
+        confirmed = confirm(loaded, "main_arena", main.address)
+        facts.add("main_arena", main.address, "the shape of its bins and its ring of arenas", confirmed)
+        facts.add("malloc_state", f"as since glibc {main.layout['since']}", "which layout closes the ring")
+        return found
     for loaded in libc_first(target):
         unused = _find_unused(target, loaded)
         if unused is not None:
@@ -199,12 +200,49 @@ def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
     return "symbol" if known == address else f"the symbol says {known:#x}"
 
 
-def _fitting_ring(target: Target, bins: int) -> list[MallocState] | None:
-    for layout in variants("glibc", "malloc_state"):
-        states = ring(target, bins - layout["bins"], layout)
-        if states and all(_is_plausible(target, state) for state in states):
-            return states
+def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
+    """Where an arena's bins may begin, and in whose data."""
+    # The first bins may be damaged, and other list heads may stand before them.
+    shifts = sorted(range(-MOST_BROKEN_ENDS, MOST_BROKEN_ENDS + 1), key=abs)
+    for loaded in libc_first(target):
+        for start, end in loaded.writable_ranges():
+            for bins, _count in _native.find_list_heads(target.space, start, end, BINS - MOST_BROKEN_ENDS):
+                yield from ((loaded, bins + 16 * shift) for shift in shifts)
+
+
+def _rings(target: Target) -> Iterator[tuple[list[MallocState], bool, LoadedObject]]:
+    """Every ring of arenas there may be, whether it closes, and in whose data its first lies."""
+    for loaded, bins in _candidates(target):
+        for layout in variants("glibc", "malloc_state"):
+            states, closed = ring(target, bins - layout["bins"], layout)
+            if states:
+                yield states, closed, loaded
+
+
+def _fitting_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
+    for states, closed, loaded in _rings(target):
+        if closed and all(_is_plausible(target, state) for state in states):
+            return states, loaded
     return None
+
+
+def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
+    """The most arenas whose heaps say that they are some, where one word of one arena may be wrong: the ring closes, or
+    all are sound, and ``main_arena`` is or all others are."""
+    found: list[tuple[tuple[bool, int], list[MallocState], LoadedObject]] = []
+    for states, closed, loaded in _rings(target):
+        others = list(takewhile(lambda state: _has_heap(target, state), states[1:]))
+        sound = [_is_plausible(target, state) for state in (states[0], *others)]
+        if others and (closed or all(sound)) and (sound[0] or all(sound[1:])):
+            found.append(((closed, len(others)), [states[0], *others], loaded))
+    return max(found, key=itemgetter(0))[1:] if found else None
+
+
+def _has_heap(target: Target, state: MallocState) -> bool:
+    """Whether a ``heap_info``, whose first field is the arena, stands right before it."""
+    with suppress(Fault):
+        return state.address in (target.space.u64(state.address - size) for size in HEAP_INFO_SIZES)
+    return False
 
 
 def _is_plausible(target: Target, state: MallocState) -> bool:
@@ -212,7 +250,7 @@ def _is_plausible(target: Target, state: MallocState) -> bool:
     initial = state.address + state.layout["bins"] - 16
     sane_top = state.top == initial or (state.top % 16 == 0 and state.top > PAGE)
     few_threads = state.attached_threads < max(PAGE, len(target.threads) + 1)
-    return sane_top and state.lock <= 2 and state.flags < 8 and few_threads
+    return sane_top and state.lock <= LARGEST_LOCK and state.flags <= LARGEST_FLAGS and few_threads
 
 
 def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Facts) -> MallocPar:
@@ -243,7 +281,7 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
 
 
 def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) -> MallocPar | None:
-    n_mmaps, n_max, max_n = struct.unpack_from("<iii", raw, offset + layout["n_mmaps"])
+    n_mmaps, n_max, max_n, no_dynamic = struct.unpack_from("<iiii", raw, offset + layout["n_mmaps"])
     if not 0 <= n_mmaps <= max_n + MOST_TORN or n_max < 0:
         return None
 
@@ -259,7 +297,7 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
     return MallocPar(
         address, layout, torn, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
         word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
-        word(layout["tcache_bins"]), word(layout["tcache_count"]),
+        word(layout["tcache_bins"]), word(layout["tcache_count"]), not no_dynamic,
     )  # fmt: skip
 
 

@@ -10,17 +10,21 @@ thread has failed inside malloc, by a fault or by abort(), nothing is excused: t
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 from gdbheap.allocators.glibc import Glibc
+from gdbheap.allocators.glibc_locate import LARGEST_LOCK
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Damage, Target, Thread
 
 EXPORTED = (
-    "malloc", "free", "calloc", "realloc", "memalign", "aligned_alloc", "posix_memalign", "valloc", "pvalloc",
-    "malloc_trim", "malloc_usable_size", "malloc_stats", "malloc_info", "mallinfo", "mallopt",
+    "aligned_alloc", "calloc", "cfree", "free", "mallinfo", "mallinfo2", "malloc", "malloc_info", "malloc_stats",
+    "malloc_trim", "malloc_usable_size", "mallopt", "memalign", "posix_memalign", "pvalloc", "realloc", "valloc",
+    "__default_morecore", "__libc_calloc", "__libc_free", "__libc_mallinfo", "__libc_malloc", "__libc_memalign",
+    "__libc_pvalloc", "__libc_realloc", "__libc_valloc",
 )  # fmt: skip
+# malloc.o has about 20 KiB of code; what is farther from malloc() belongs to another section or object.
+REACH = 64 << 10
 # What malloc calls has small frames; what runs between a failure inside malloc and the signal has large ones.
 STACK_WORDS, STACK_WORDS_OF_FAILED = 64, 1024
 # Of x86-64: those that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise, futex, getrandom), and none.
@@ -36,7 +40,7 @@ class Changes:
     def __init__(self, target: Target, glibc: Glibc) -> None:
         place = malloc_range(glibc.libc)
         self._arenas = [(state.address, state.address + state.layout["size"]) for state in glibc.arenas]
-        self._locked = {index for index, state in enumerate(glibc.arenas) if state.lock}
+        self._locked = {index for index, state in enumerate(glibc.arenas) if 0 < state.lock <= LARGEST_LOCK}
         self._alone = len(target.threads) <= 1
         standing = [thread for thread in target.threads if place and _stands(target, thread, glibc.libc, place)]
         self.inside = [thread for thread in standing if not thread.failed]
@@ -60,17 +64,20 @@ class Changes:
 
 
 def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
-    """Where malloc.c's functions lie in the target: [start, end); None when the symbols are not known."""
-    symbols = {name: found for name, found in libc.symbols().items() if libc.exported(name)}
-    spans = sorted((address, address + size) for address, size in symbols.values() if size)
-    own = sorted(symbols[name] for name in EXPORTED if name in symbols)
-    if not own:
+    """A superset of the code of malloc.c, [start, end); None where malloc() is not known.
+
+    From the end of the exported symbol below the lowest of its functions to the start of the one above its highest:
+    what is static in malloc.o lies among them, because the linker keeps an object's code together."""
+    symbols = {name: place for name, place in libc.symbols().items() if libc.exported(name)}
+    if "malloc" not in symbols:
         return None
-    first, last = own[0][0], max(address + size for address, size in own)
-    before = bisect_left(spans, (first, 0)) - 1
-    behind = bisect_right(spans, (last, 0))
-    start = spans[before][1] if before >= 0 else first
-    return start, spans[behind][0] if behind < len(spans) else last
+    door = symbols["malloc"][0]
+    places = [symbols[name][0] for name in EXPORTED if name in symbols]
+    own = [address for address in places if abs(address - door) < REACH]
+    lowest, highest = min(own), max(own)
+    below = [address + size for address, size in symbols.values() if address + size <= lowest]
+    above = [address for address, _ in symbols.values() if address > highest]
+    return max(below, default=libc.base), min(above, default=libc.end)
 
 
 def _system_call(target: Target, pc: int) -> int | None:

@@ -1,41 +1,27 @@
 """CPython's pymalloc at one stop, found without symbols and without knowing the version.
 
 ``usedpools`` is an array of list heads, one for each size class; the pools on its lists tell the pool size, and the
-table ``arenas`` is the one that fits every pool's ``arenaindex``. The same search finds it in 2.7 to 3.15.
+table ``arenas`` is the one that fits every pool's ``arenaindex``. An interpreter may also do without
+(``PYTHONMALLOC=malloc``): then every list is empty. Since 3.12 subinterpreters may have pools and arenas of their own.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 from gdbheap import _native
 from gdbheap.allocators.glibc_locate import confirm
-from gdbheap.errors import Fault, NotAPython, Unsupported
+from gdbheap.allocators.usedpools import LEAST_CLASSES, MOST_CLASSES, ListHeads, PoolState
+from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import Damage, Target
 
-LEAST_CLASSES = 32
-POOL_SIZES = (4096, 16384)
-LARGEST_ARENA = 2 << 20
-ARENA_OBJECT = struct.Struct("<QQIIQQQ")
-MOST_ARENAS = 1 << 22
-MOST_ARENA_POOLS = 512
-SLOTS_AT_ONCE = 4096
-SAMPLES = 64
-HEADER = 48
-
-
-@dataclass(frozen=True)
-class ArenaObject:
-    """``struct arena_object`` of an arena that is there."""
-
-    index: int
-    address: int
-    pool_address: int
-    nfreepools: int
-    ntotalpools: int
+# Of an allocator that holds nothing: any will do.
+NO_POOL_SIZE = 4096
+# So many places that pools point to are looked at, those first to which most do.
+MOST_INTERPRETERS = 4096
 
 
 def python_first(target: Target) -> list[LoadedObject]:
@@ -54,9 +40,14 @@ def has_python(target: Target) -> bool:
 
 
 class Pymalloc:
-    """pymalloc in one target. Raises NotAPython or Unsupported at construction."""
+    """pymalloc in one target. Raises NotAPython or Unsupported at construction.
 
-    def __init__(self, target: Target, facts: Facts) -> None:
+    ``states``: one for each interpreter that has pools of its own, the main one first; empty when pymalloc is not in
+    use, and then ``pool_size`` and ``arena_size`` are None. ``outside``: tells which
+    parts of some ranges malloc does not own.
+    """
+
+    def __init__(self, target: Target, facts: Facts, outside: Callable[[Ranges], Ranges]) -> None:
         self.target = target
         self.facts = facts
         self.damage: list[Damage] = []
@@ -64,150 +55,110 @@ class Pymalloc:
             raise NotAPython(
                 "there is no Python in this process: no loaded object is named python or exports PyType_Type"
             )
-        self.usedpools, self.class_count, self.module = self._find_usedpools()
-        self.alignment = 512 // self.class_count
-        samples = self._sample_pools()
-        self.pool_size = self._find_pool_size(samples)
-        self.table, self.table_pointer = self._find_table(samples)
-        self.arenas = self._read_arenas()
-        most = max((arena.ntotalpools for arena in self.arenas), default=0)
-        self.arena_size = 1 << max(0, (most * self.pool_size - 1).bit_length())
-        facts.add("pymalloc pool size", self.pool_size, "nextoffset limits of the pools in use", "every pool sampled")
-        facts.add("pymalloc alignment", self.alignment, f"usedpools has {self.class_count} classes")
-        facts.add("pymalloc arena size", self.arena_size, "ntotalpools of its arenas")
+        heads = self._find_usedpools()
+        self.module, self.alignment = heads.module, heads.alignment
+        self.states: list[PoolState] = self._find_states(heads, outside) if heads.has_pools(target) else []
+        self.arenas = [arena for state in self.states for arena in state.arenas]
+        self.pool_size: int | None = None
+        self.arena_size: int | None = None
+        if self.states:
+            self._learn_sizes()
         self.pools = self._read_pools()
 
-    def _find_usedpools(self) -> tuple[int, int, LoadedObject]:
+    def _find_usedpools(self) -> ListHeads:
+        """The first that has pools, else one that is empty."""
         tried: list[str] = []
+        idle: ListHeads | None = None
         for loaded in python_first(self.target):
             tried.append(loaded.path.rsplit("/", 1)[-1])
-            for start, end in loaded.writable_ranges():
-                for address, count in _native.find_list_heads(self.target.space, start, end, LEAST_CLASSES):
-                    if self._is_usedpools(address, count):
-                        classes = 64 if count >= 64 else LEAST_CLASSES
-                        confirmed = confirm(loaded, "usedpools", address)
-                        self.facts.add(
-                            "usedpools", address, f"{count} list heads in a row, with pools on them", confirmed
-                        )
-                        return address, classes, loaded
-        raise Unsupported(
-            f"no pymalloc with pools in use was found (looked for usedpools in {', '.join(tried[:6])}): "
-            "PYTHONMALLOC=malloc, another allocator, or an interpreter that is not known"
-        )
+            for heads, count in self._list_heads(loaded):
+                if heads.has_pools(self.target):
+                    confirmed = confirm(loaded, "usedpools", heads.address)
+                    text = f"{count} list heads in a row, with pools on them"
+                    self.facts.add("usedpools", heads.address, text, confirmed)
+                    return heads
+                if idle is None and count == heads.classes and self._is_empty(heads):
+                    idle = heads
+        if idle is None:
+            raise Unsupported(
+                f"no pymalloc was found (looked for usedpools in {', '.join(tried[:6])}): another allocator, or an "
+                "interpreter that is not known"
+            )
+        confirmed = confirm(idle.module, "usedpools", idle.address)
+        self.facts.add("usedpools", idle.address, f"{idle.classes} list heads in a row, all empty", confirmed)
+        return idle
 
-    def _is_usedpools(self, address: int, count: int) -> bool:
-        """glibc's bins look alike: here every pool on a list says its own class, and there is at least one."""
-        pools = list(self._listed_pools(address, min(count, 64), 4))
-        return bool(pools) and all(szidx == index for index, _pool, szidx in pools)
+    def _list_heads(self, loaded: LoadedObject) -> Iterator[tuple[ListHeads, int]]:
+        for start, end in loaded.writable_ranges():
+            for address, count in _native.find_list_heads(self.target.space, start, end, LEAST_CLASSES):
+                yield ListHeads(address, MOST_CLASSES if count >= MOST_CLASSES else LEAST_CLASSES, loaded), count
 
-    def _listed_pools(self, address: int, classes: int, most: int) -> list[tuple[int, int, int]]:
-        """(class, pool, szidx) of up to ``most`` pools on each list."""
-        found: list[tuple[int, int, int]] = []
-        for index in range(classes):
-            head = address + 16 * index - 16
+    def _is_empty(self, heads: ListHeads) -> bool:
+        """Every list is its own head. Another array of 32 or 64 heads would lie in no object that carries CPython."""
+        words = self.target.space.read(heads.address, 16 * heads.classes)
+        own = b"".join((heads.address + 16 * index - 16).to_bytes(8, "little") * 2 for index in range(heads.classes))
+        return words == own and heads.module in _carriers(self.target)
+
+    def _find_states(self, heads: ListHeads, outside: Callable[[Ranges], Ranges]) -> list[PoolState]:
+        main = PoolState(self.target, heads, self.facts)
+        if not main.is_struct:
+            return [main]
+        states = [main]
+        for other in self._other_heads(main, outside):
             try:
-                pool = self.target.space.u64(head + 16)
-                for _ in range(most):
-                    if pool == head or pool % POOL_SIZES[0]:
-                        break
-                    found.append((index, pool, self.target.space.u32(pool + 36)))
-                    pool = self.target.space.u64(pool + 16)
-            except Fault:
+                states.append(PoolState(self.target, other, Facts(), sum(state.slots for state in states)))
+            except GdbheapError:
                 continue
-        return found
+        self.facts.add("interpreters with pools of their own", len(states), "pools whose lists end at other heads")
+        return states
 
-    def _sample_pools(self) -> list[tuple[int, int]]:
-        """(pool, arenaindex) of some pools in use."""
-        listed = self._listed_pools(self.usedpools, self.class_count, SAMPLES // self.class_count + 1)
-        return [(pool, self.target.space.u32(pool + 32)) for _, pool, _ in listed][:SAMPLES]
+    def _other_heads(self, main: PoolState, outside: Callable[[Ranges], Ranges]) -> list[ListHeads]:
+        """The list heads to which pools lead that are not the main interpreter's."""
+        own = [pair for loaded in self.target.objects for pair in loaded.writable_ranges()]
+        size = main.arena_size
+        own += [(arena.address, arena.address + size) for arena in main.arenas]
+        candidates = [
+            (mapping.start, mapping.end)
+            for mapping in self.target.mappings
+            if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
+        ]
+        ranges = outside(subtract(candidates, sorted(own)))
+        found = _native.find_list_ends(self.target.space, ranges, main.pool_size, main.heads.alignment)
+        likely = sorted(found, key=lambda address: (-found[address], address))[:MOST_INTERPRETERS]
+        heads = (ListHeads(address, main.heads.classes, main.heads.module) for address in sorted(likely))
+        return [other for other in heads if other.address != main.heads.address and other.has_pools(self.target)]
 
-    def _find_pool_size(self, samples: list[tuple[int, int]]) -> int:
-        """``maxnextoffset`` is the last offset at which a block still fits: the pool ends one block later."""
-        sizes = {self._pool_end(pool) for pool, _ in samples}
-        if len(sizes) != 1 or not sizes <= set(POOL_SIZES):
-            raise Unsupported(f"the pools of pymalloc disagree on their size: {sorted(sizes)}")
-        return sizes.pop()
-
-    def _pool_end(self, pool: int) -> int:
-        szidx, _next, most = struct.unpack("<III", self.target.space.read(pool + 36, 12))
-        return int(most + (szidx + 1) * self.alignment)
-
-    def _find_table(self, samples: list[tuple[int, int]]) -> tuple[int, int]:
-        """The table of arenas and the address of the pointer to it."""
-        state = self.usedpools + 512
-        ranges = [(state, state + 8)] + self.module.writable_ranges()
-        homes = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
-        for start, end in ranges:
-            found = _native.find_arena_tables(self.target.space, start, end, samples, homes, LARGEST_ARENA)
-            tables = {table for _, table in found}
-            if len(tables) == 1:
-                confirmed = confirm(self.module, "arenas", found[0][0])
-                self.facts.add("arenas", found[0][0], f"fits the arenaindex of {len(samples)} pools", confirmed)
-                return found[0][1], found[0][0]
-        raise Unsupported(
-            "pymalloc's table of arenas was not found: no pointer in the interpreter's data fits its pools"
-        )
-
-    def _count(self) -> int:
-        """``maxarenas``: right before ``arenas`` in 3.11 and older, right behind it since 3.12."""
-        for offset in (-8, 8):
-            try:
-                count = self.target.space.u32(self.table_pointer + offset)
-            except Fault:
-                continue
-            if 0 < count <= MOST_ARENAS and self._fits(count):
-                self.facts.add(
-                    "maxarenas",
-                    count,
-                    f"the word {offset:+d} bytes from arenas",
-                    confirm(self.module, "maxarenas", self.table_pointer + offset),
-                )
-                return count
-        return self._plausible_count()
-
-    def _fits(self, count: int) -> bool:
-        if not self.target.space.contains(self.table, count * ARENA_OBJECT.size):
-            return False
-        return count == self._plausible_count(count) and (count & (count - 1) == 0 or count % 16 == 0)
-
-    def _plausible_count(self, most: int = MOST_ARENAS) -> int:
-        """How many slots in a row look like arenas; one too many does no harm: an empty slot has no address."""
-        count = 0
-        while count < most:
-            block = min(SLOTS_AT_ONCE, most - count)
-            raw = self.target.space.read_available(self.table + count * ARENA_OBJECT.size, block * ARENA_OBJECT.size)
-            slots = list(ARENA_OBJECT.iter_unpack(raw[: len(raw) // ARENA_OBJECT.size * ARENA_OBJECT.size]))
-            good = next((index for index, slot in enumerate(slots) if not _is_slot(slot)), len(slots))
-            count += good
-            if good < block:
-                break
-        return count
-
-    def _read_arenas(self) -> list[ArenaObject]:
-        raw = self.target.space.read(self.table, self._count() * ARENA_OBJECT.size)
-        slots = (ArenaObject(index, *slot[:4]) for index, slot in enumerate(ARENA_OBJECT.iter_unpack(raw)))
-        return [slot for slot in slots if slot.address]
+    def _learn_sizes(self) -> None:
+        main = self.states[0]
+        self.pool_size, self.arena_size = main.pool_size, max(state.arena_size for state in self.states)
+        facts, classes = self.facts, main.heads.classes
+        facts.add("pymalloc pool size", self.pool_size, "nextoffset limits of the pools in use", "every pool sampled")
+        facts.add("pymalloc alignment", self.alignment, f"usedpools has {classes} classes")
+        facts.add("pymalloc arena size", self.arena_size, "ntotalpools of its arenas")
 
     def _read_pools(self) -> _native.Pools:
-        rows = [(arena.index, arena.address, arena.pool_address, self.arena_size) for arena in self.arenas]
-        pools = _native.read_pools(self.target.space, rows, self.pool_size, self.alignment)
+        size = self.arena_size or 0
+        rows = [(arena.number, arena.index, arena.address, arena.pool_address, size) for arena in self.arenas]
+        pools = _native.read_pools(self.target.space, rows, self.pool_size or NO_POOL_SIZE, self.alignment)
         self.damage.extend(Damage(*row) for row in pools.damage)
         return pools
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it has ever handed out a block that is still held."""
+        return bool(self.states)
 
     @property
     def free_pools(self) -> int:
         """``unused pools`` of ``sys._debugmallocstats()``: the sum of ``nfreepools``, carved or not."""
         return sum(arena.nfreepools for arena in self.arenas)
 
-    def ranges(self) -> list[tuple[int, int]]:
+    def ranges(self) -> Ranges:
         """(start, end) of every arena, ascending."""
         return self.pools.arena_ranges()
 
 
-def _is_slot(slot: tuple[int, ...]) -> bool:
-    address, pool_address, free, total = slot[:4]
-    if address == 0:
-        return True
-    return (
-        address % 4096 == 0 and free <= total <= MOST_ARENA_POOLS and address <= pool_address <= address + LARGEST_ARENA
-    )
+def _carriers(target: Target) -> list[LoadedObject]:
+    """The loaded objects that carry CPython."""
+    exporting = [loaded for loaded in target.objects if loaded.exported("PyType_Type")]
+    return exporting or [loaded for loaded in python_first(target) if "python" in loaded.path.rsplit("/", 1)[-1]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.held import held_at
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.owners import in_words
 from gdbheap.errors import GdbheapError, UsageError
@@ -88,12 +89,15 @@ def _path(heap: Heap, address: int) -> str | None:
 
 
 def find_block(heap: Heap, address: int) -> Block | None:
-    """The allocator's block at ``address``: pymalloc's first, its arenas lie inside nobody else's."""
+    """The allocator's block at ``address``: pymalloc's and mimalloc's first, their arenas lie inside nobody else's."""
     python = heap.python_or_none
     row = python.pools.find(heap.target.space, address) if python else None
     if python is not None and row is not None:
-        arena = next((a.index for a in python.arenas if a.address <= address < a.address + python.arena_size), None)
+        arena = next((a.number for a in python.arenas if 0 <= address - a.address < (python.arena_size or 0)), None)
         return Block(row[0], row[1], row[2], "pymalloc", arena, None)
+    found = heap.mimalloc.blocks.find(heap.target.space, address) if heap.mimalloc else None
+    if found is not None:
+        return Block(found[0], found[1], found[2], "mimalloc", None, found[3])
     try:
         return _glibc_block(heap, address)
     except GdbheapError:
@@ -135,10 +139,14 @@ def _owner(heap: Heap, block: Block) -> Owner | None:
 
 def _whose(heap: Heap, address: int, block: Block | None) -> str:
     """Whose memory an address is, in words."""
+    if block is not None and block.allocator == "mimalloc":
+        return "mimalloc"
     if block is not None:
         return (
             f"{block.allocator} arena {block.arena}" if block.arena is not None else f"{block.allocator} {block.list}"
         )
+    if heap.mimalloc is not None and any(start <= address < end for start, end in heap.mimalloc.reserved()):
+        return "reserve of mimalloc"
     arena = _arena_own(heap, address)
     if arena is not None:
         return arena
@@ -149,16 +157,19 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
     if loaded is not None:
         return loaded.path
     mapping = heap.target.mappings.find(address)
-    return "other" if mapping is None else _whose_mapping(heap, mapping)
+    return "other" if mapping is None else _whose_mapping(heap, mapping, address)
 
 
-def _whose_mapping(heap: Heap, mapping: Mapping) -> str:
+def _whose_mapping(heap: Heap, mapping: Mapping, address: int) -> str:
     if mapping.path.startswith(KERNELS):
         return f"the kernel's {mapping.path.strip('[]')}"
     if not mapping.private:
         return "shared memory"
     other = heap.other_allocator if heap.target.refusal is None else None
-    return other.title if other is not None and other.owns(mapping) else "other"
+    if other is not None and other.owns(mapping):
+        return other.title
+    held = held_at(heap.held, address) if heap.target.refusal is None and mapping.anonymous else None
+    return "other" if held is None else f"other, led to from {held.name}"
 
 
 def _arena_own(heap: Heap, address: int) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import GdbheapError, NotAPython
-from gdbheap.heap import Heap
+from gdbheap.heap import CAUGHT, Heap
 from gdbheap.target.target import Damage
 
 MOST = 1000
@@ -17,7 +17,8 @@ UNEXPLAINED = _native.STATES.index("unexplained")
 class Check:
     """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's.
 
-    ``unexplained``: bytes of arenas between a damaged chunk and the next one that the walk could go on from.
+    ``pages``: those of CPython's mimalloc. ``unexplained``: bytes of arenas between a damaged chunk and the next one
+    that the walk could go on from.
     """
 
     ok: bool
@@ -25,6 +26,7 @@ class Check:
     chunks: int
     pools: int
     unexplained: int
+    pages: int = 0
 
 
 def check(heap: Heap) -> Check:
@@ -35,7 +37,8 @@ def check(heap: Heap) -> Check:
     pools = _check_pools(heap)
     _count_mapped(heap)
     unexplained = sum(tallies[UNEXPLAINED][1] for _, _, _, tallies in totals)
-    return Check(not heap.partial, len(totals), chunks, pools, unexplained)
+    pages = _check_pages(heap)
+    return Check(not heap.partial, len(totals), chunks, pools, unexplained, pages)
 
 
 def _follow_bins(heap: Heap) -> None:
@@ -61,3 +64,15 @@ def _check_pools(heap: Heap) -> int:
     rows = python.pools.verify(heap.target.space, MOST)
     python.damage.extend(Damage(*row) for row in rows if row[0] not in known)
     return python.pools.pool_count
+
+
+def _check_pages(heap: Heap) -> int:
+    """Each page's lists were followed when it was read; one block more or less is a thread's that stands inside."""
+    mimalloc = heap.mimalloc
+    if mimalloc is None:
+        return 0
+    known = {damage.address for damage in mimalloc.damage}
+    for (address, what, expected, found), is_one in mimalloc.blocks.miscounted:
+        if address not in known:
+            mimalloc.damage.append(Damage(address, f"{CAUGHT}: {what}" if is_one else what, expected, found))
+    return mimalloc.blocks.page_count

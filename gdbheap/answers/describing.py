@@ -9,6 +9,8 @@ from gdbheap.heap import Heap
 from gdbheap.objects.census import Owner
 from gdbheap.objects.classes import class_name
 
+PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
+
 
 def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, str]:
     """A few words for each used block (user address, size), by user address."""
@@ -24,10 +26,20 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
             if owner is not None:
                 words[address] = owner_text(owner)
     rest = [block for block in unknown if block[0] not in words]
-    for (address, _size), look in zip(rest, _native.look_at(heap.target.space, rest, heap.target.mappings.ranges())):
-        name = class_name(heap.target, address) if look == "pointers" else None
-        words[address] = f"unknown ({look})" if name is None else f"C++ object of class {name}"
+    for (address, _size), look in zip(rest, looks(heap, rest)):
+        words[address] = f"unknown ({look})" if look in PLAIN_LOOKS else look
     return {address: words[address] for address, _size in blocks}
+
+
+def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
+    """What the bytes of each block (user address, size) look like: one of PLAIN_LOOKS, or a C++ object of a class."""
+    found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
+    return [_look(heap, address, look) for (address, _size), look in zip(blocks, found)]
+
+
+def _look(heap: Heap, address: int, look: str) -> str:
+    name = class_name(heap.target, address) if look in ("pointers", "data") else None
+    return look if name is None else f"C++ object of class {name}"
 
 
 def owner_text(owner: Owner) -> str:
@@ -42,5 +54,5 @@ def _structures(heap: Heap) -> dict[int, str]:
     known = {tcache.address: f"thread cache of thread {tcache.tid}" for tcache in heap.glibc.tcaches}
     python = heap.python_or_none
     if python is not None:
-        known[python.table] = "pymalloc's table of arenas"
+        known.update((state.table, "pymalloc's table of arenas") for state in python.states)
     return known

@@ -62,7 +62,7 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
     """Every hole of at least ``minimum`` bytes, and whether ``request`` bytes would fit.
 
     Raises Unsupported without glibc's malloc, UsageError for a request that malloc refuses."""
-    found = _glibc_holes(heap, minimum) + _pymalloc_holes(heap, minimum)
+    found = _glibc_holes(heap, minimum) + _pymalloc_holes(heap, minimum) + _mimalloc_holes(heap, minimum)
     found.sort(key=lambda hole: (-hole.size, hole.address))
     residents = [hole.resident for hole in found]
     resident = None if None in residents or heap.target.pages is None else sum(r or 0 for r in residents)
@@ -84,7 +84,7 @@ def _glibc_holes(heap: Heap, minimum: int) -> list[Hole]:
 
 def _pymalloc_holes(heap: Heap, minimum: int) -> list[Hole]:
     python = heap.python_or_none
-    if python is None or minimum > python.arena_size:
+    if python is None or minimum > (python.arena_size or 0):
         return []
     return [
         Hole(
@@ -97,6 +97,24 @@ def _pymalloc_holes(heap: Heap, minimum: int) -> list[Hole]:
             _neighbour(behind, 0),
         )
         for start, end, arena, before, behind in python.pools.holes(heap.target.space, max(minimum, 1))
+    ]
+
+
+def _mimalloc_holes(heap: Heap, minimum: int) -> list[Hole]:
+    """Inside of segments; what is reserved beside them belongs to no arena's blocks."""
+    if heap.mimalloc is None:
+        return []
+    return [
+        Hole(
+            start,
+            end - start,
+            _resident(heap, start, end),
+            None,
+            "mimalloc",
+            _neighbour(before, 0),
+            _neighbour(behind, 0),
+        )
+        for start, end, before, behind in heap.mimalloc.blocks.holes(max(minimum, 1))
     ]
 
 

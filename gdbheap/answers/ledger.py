@@ -1,50 +1,17 @@
 """Where did the memory go? Every byte of the address space, and every resident page, in exactly one line.
 
-A resident page that several owners touch belongs to one of them, in this order (the last wins): free memory, top,
-an allocator's own overhead, other memory, shared memory, stacks, files, mmapped chunks, blocks in use. So what is
-resident under "free" are whole pages that nobody holds.
+Which owner gets a page that several touch is said in ``partition``: what is resident under "free" are whole pages that
+nobody holds.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 
-from gdbheap import _native
-from gdbheap.allocators.other import OtherAllocator
-from gdbheap.errors import GdbheapError
+from gdbheap.answers.findings import Evidence, Finding, findings
+from gdbheap.answers.partition import Sum, Sums, other_allocator, partition, total
 from gdbheap.heap import Heap
-from gdbheap.target.mappings import Mapping
-from gdbheap.target.ranges import subtract
 
-# Ascending rank: the later owner gets a page that both touch.
-OWNERS = (
-    "glibc.free",
-    "pymalloc.free",
-    "glibc.top",
-    "glibc.overhead",
-    "pymalloc.overhead",
-    "other",
-    "other.allocator",
-    "shared",
-    "stacks",
-    "file",
-    "glibc.mmapped",
-    "glibc.used",
-    "pymalloc.used",
-    "unexplained",
-)
-RANK = {owner: rank for rank, owner in enumerate(OWNERS)}
-STATES = {
-    "used": "glibc.used",
-    "free": "glibc.free",
-    "tcache": "glibc.free",
-    "fast": "glibc.free",
-    "top": "glibc.top",
-    "fencepost": "glibc.overhead",
-    "foreign": "other",
-    "unexplained": "unexplained",
-}
 NAMES = (
     ("file", None, "files: programs, libraries, mapped files"),
     ("stacks", None, "stacks of threads"),
@@ -59,9 +26,28 @@ NAMES = (
     ("pymalloc.used", "pymalloc", "blocks in use"),
     ("pymalloc.free", "pymalloc", "free blocks and pools"),
     ("pymalloc.overhead", "pymalloc", "pool headers and padding"),
+    ("mimalloc", None, "Python's mimalloc"),
+    ("mimalloc.used", "mimalloc", "blocks in use"),
+    ("mimalloc.free", "mimalloc", "free blocks, pages and segments, and address space reserved for them"),
+    ("mimalloc.overhead", "mimalloc", "segment headers and padding"),
     ("other", None, "other memory that a program or library mapped"),
     ("unexplained", None, "unexplained"),
 )
+DETAILS = {
+    "file.text": "code of files",
+    "file.data": "data of files that may be written, .bss",
+    "file.readonly": "data of files that is only read",
+    "glibc.free.mmapped": "chunks with a mapping of their own, in a thread's cache",
+    "pymalloc.free.blocks": "free blocks in pools in use",
+    "pymalloc.free.pools": "free pools",
+    "mimalloc.free.blocks": "free blocks of pages",
+    "mimalloc.free.spans": "spans without a page",
+    "mimalloc.free.reserve": "reserved beside the segments",
+    "other.break": "other users' part of the break",
+    "other.kernel": "the kernel's vdso and its data",
+    "other.rest": "the rest",
+}
+REST = "other.rest"
 
 
 @dataclass(frozen=True)
@@ -75,7 +61,11 @@ class Rss:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the ledger; sizes in bytes, None where residency is not known."""
+    """One line of the ledger; sizes in bytes, None where residency is not known.
+
+    ``pages``: the whole pages that belong to this line; of those the resident ones, the swapped ones, and ``zero``, for
+    which the kernel's zero page stands in and which are not resident. ``huge``: of the resident ones those
+    mapped by huge pages, None also where the kernel does not say."""
 
     id: str
     parent: str | None
@@ -83,170 +73,75 @@ class Line:
     virtual: int
     resident: int | None
     swapped: int | None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something worth knowing, with the bytes it is about and what to do next."""
-
-    id: str
-    bytes: int
-    text: str
-    advice: str
+    pages: int = 0
+    zero: int | None = None
+    huge: int | None = None
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The answer of ``heap``."""
+    """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known."""
 
     rss: Rss
     ledger: list[Line]
     findings: list[Finding]
+    trim: int | None = None
 
 
-# Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
-USER_END = 1 << 63
+def ledger(heap: Heap, detail: bool = False) -> Ledger:
+    """The whole address space. What cannot be looked into (no glibc, no memory) stays under files, stacks and other.
 
-REST = "other.rest"
-
-Sums = dict[str, tuple[int, int, int]]
-
-
-def ledger(heap: Heap) -> Ledger:
-    """The whole address space. What cannot be looked into (no glibc, no memory) stays under files, stacks and other."""
-    sums = _settle(heap, _sweep(heap))
-    known = heap.target.pages is not None
-    lines = [_line(name, parent, text, sums, known) for name, parent, text in _names(heap)]
+    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory."""
+    (sums,) = partition(heap)
+    evidence = Evidence(heap, _settle(heap, sums))
+    sums = _renamed(heap, evidence.sums, detail)
+    lines = [_line(heap, name, parent, text, sums) for name, parent, text in _names(heap, sums, detail)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
-    found = findings(lines) + _other_finding(heap, lines)
-    return Ledger(rss, [line for line in lines if line.virtual or not line.parent], found)
+    shown = [line for line in lines if line.virtual or not line.parent]
+    return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None)
 
 
-def _names(heap: Heap) -> list[tuple[str, str | None, str]]:
-    """``NAMES``; the other memory is told apart where an allocator is known to be in it."""
-    other = _other_allocator(heap)
-    if other is None:
-        return list(NAMES)
-    place = [name for name, _parent, _text in NAMES].index("other") + 1
-    children = ((f"other.{other.id}", "other", other.title), (REST, "other", "the rest"))
-    return [*NAMES[:place], *children, *NAMES[place:]]
-
-
-def _other_allocator(heap: Heap) -> OtherAllocator | None:
-    return heap.other_allocator if heap.target.refusal is None else None
-
-
-def _line(name: str, parent: str | None, text: str, sums: Sums, known: bool) -> Line:
-    if parent == "other":
-        members = [sums["other" if name == REST else "other.allocator"]]
-    else:
-        members = [values for owner, values in sums.items() if owner == name or owner.startswith(name + ".")]
-    virtual, resident, swapped = (sum(values[place] for values in members) for place in range(3))
-    return Line(name, parent, text, virtual, resident if known else None, swapped if known else None)
-
-
-def findings(lines: list[Line]) -> list[Finding]:
-    """Free memory that malloc keeps resident, if it is a tenth of what it holds or more."""
-    by_id = {line.id: line for line in lines}
-    kept, whole = by_id["glibc.free"].resident or 0, by_id["glibc"].resident or 0
-    if not whole or kept * 10 < whole:
-        return []
-    text = f"{100 * kept / whole:.0f} % of what glibc's malloc keeps resident are free pages"
-    return [Finding("glibc-free", kept, text, "heap holes shows the largest holes and what pins them")]
-
-
-def _other_finding(heap: Heap, lines: list[Line]) -> list[Finding]:
-    """Another allocator's memory, of which no more is known here."""
-    other = _other_allocator(heap)
-    line = next((line for line in lines if line.parent == "other" and line.id != REST), None)
-    if other is None or line is None:
-        return []
-    text = f"{other.title}: what {other.kind.name} holds free in there is not known here"
-    return [Finding("other-allocator", line.resident or 0, text, other.kind.advice)]
-
-
-class _Layout:
-    """The address space as ascending pieces, each with an owner or with blocks that say theirs."""
-
-    def __init__(self, heap: Heap) -> None:
-        self._heap = heap
-        self.pieces: list[tuple[int, int, str]] = []
-        self.regions: set[int] = set()
-        self.arenas: set[int] = set()
-
-    def build(self) -> None:
-        """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
-        heap = self._heap
-        self.pieces = [(stack.start, stack.end, "stacks") for stack in heap.stacks]
-        try:
-            self._add_glibc()
-        except GdbheapError as error:
-            heap.note(str(error))
-        python = heap.python_or_none
-        if python is not None:
-            self.arenas = {start for start, _end in python.ranges()}
-            self.pieces += [(start, end, "arena") for start, end in python.ranges()]
-        for loaded in heap.target.objects:
-            self.pieces += [(start, end, "file") for start, end in loaded.bss]
-        self._add_rest()
-
-    def _add_glibc(self) -> None:
-        heap = self._heap
-        _chunks, glibc = heap.chunks, heap.glibc
-        stretches = sorted((stretch.start, stretch.end) for stretch in glibc.stretches)
-        self.regions = {start for start, _end in stretches}
-        self.pieces += [(start, end, "region") for start, end in stretches]
-        reserved = subtract(sorted(glibc.owned_ranges()), stretches)
-        self.pieces += [(start, end, "glibc.overhead") for start, end in reserved]
-        owners = {True: "glibc.free", False: "glibc.mmapped"}
-        self.pieces += [(chunk.base, chunk.end, owners[chunk.cached]) for chunk in heap.mapped]
-
-    def _add_rest(self) -> None:
-        self.pieces.sort()
-        taken = [(start, end) for start, end, _owner in self.pieces]
-        mappings = list(self._heap.target.mappings)
-        whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < USER_END]
-        starts = [mapping.start for mapping in mappings]
-        other = _other_allocator(self._heap)
-        for start, end in subtract(whole, taken):
-            mapping = mappings[bisect_right(starts, start) - 1]
-            self.pieces.append((start, end, _owner_of(mapping, other)))
-        self.pieces.sort()
-
-
-def _owner_of(mapping: Mapping, other: OtherAllocator | None) -> str:
-    if not mapping.private:
-        return "shared"
-    if not mapping.anonymous:
-        return "file"
-    return "other.allocator" if other is not None and other.owns(mapping) else "other"
-
-
-def _sweep(heap: Heap) -> Sums:
-    layout = _Layout(heap)
-    if heap.target.refusal is None:
-        layout.build()
-    else:
-        heap.note(str(heap.target.refusal))
-        layout._add_rest()
-    sweep = _native.Sweep(heap.target.pages, len(OWNERS))
-    states = {state: RANK[owner] for state, owner in STATES.items()}
-    parts = (RANK["pymalloc.used"], RANK["pymalloc.free"], RANK["pymalloc.overhead"])
-    at = 0
-    for start, end, owner in layout.pieces:
-        if start < at:
-            heap.note(f"two owners claim the bytes at {start:#x} ({owner} is the second)")
-            start = at
-        if start >= end:
+def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, str]]:
+    """``NAMES``, and the children that there are beyond them: in detail of every line, else of the other memory where
+    an allocator is known to be in it."""
+    other = other_allocator(heap)
+    titles = {**DETAILS, f"other.{other.id}": other.title} if other else DETAILS
+    known = {name for name, _parent, _text in NAMES}
+    names: list[tuple[str, str | None, str]] = []
+    for row in NAMES:
+        # mimalloc has its lines only where it is in use.
+        if row[0].startswith("mimalloc") and heap.mimalloc is None:
             continue
-        if owner == "region" and start in layout.regions:
-            at = sweep.add_chunks(heap.chunks, start, states)
-        elif owner == "arena" and start in layout.arenas:
-            at = sweep.add_arena(heap.target.space, heap.python.pools, start, parts)
-        else:
-            sweep.add(start, end, RANK.get(owner, RANK["unexplained"]))
-            at = end
-    return dict(zip(OWNERS, sweep.finish()))
+        names.append(row)
+        if detail or (row[0] == "other" and other is not None):
+            below = [owner for owner in sums if owner.rpartition(".")[0] == row[0] and owner not in known]
+            names += [(owner, row[0], titles.get(owner) or _arena(owner)) for owner in below]
+    return names
+
+
+def _arena(owner: str) -> str:
+    index = owner.rpartition(".")[2]
+    return f"arena {index}" if index != "0" else "the main arena"
+
+
+def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
+    """The allocator in the other memory by its name; what is other besides in one line, unless in ``detail``."""
+    other = other_allocator(heap)
+    found = dict(sums)
+    if "other.allocator" in found and other is not None:
+        found[f"other.{other.id}"] = found.pop("other.allocator")
+    if not detail:
+        rest = [found.pop(owner, Sum()) for owner in ("other.break", "other.kernel")]
+        found[REST] = sum(rest, found.get(REST, Sum()))
+    return found
+
+
+def _line(heap: Heap, name: str, parent: str | None, text: str, sums: Sums) -> Line:
+    pages, found = heap.target.pages, total(sums, name)
+    if pages is None:
+        return Line(name, parent, text, found.virtual, None, None, found.pages)
+    huge = found.huge if pages.knows_huge else None
+    return Line(name, parent, text, found.virtual, found.resident, found.swapped, found.pages, found.zero, huge)
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:
@@ -254,11 +149,12 @@ def _settle(heap: Heap, sums: Sums) -> Sums:
     rss = heap.target.rss
     if heap.target.pages is None or rss.bytes is None:
         return sums
-    missing = rss.bytes - sum(resident for _, resident, _ in sums.values())
-    swapped = (rss.swap or 0) - sum(swap for _, _, swap in sums.values())
+    found = total(sums)
+    missing = rss.bytes - found.resident
+    swapped = (rss.swap or 0) - found.swapped
     if missing < 0:
         heap.note(
             f"the pages found are {-missing} bytes more than the kernel's Rss (zero pages that cannot be told apart)"
         )
-    virtual, resident, swap = sums["unexplained"]
-    return {**sums, "unexplained": (virtual, resident + max(0, missing), swap + max(0, swapped))}
+    beyond = Sum(resident=max(0, missing), swapped=max(0, swapped))
+    return {**sums, "unexplained": sums.get("unexplained", Sum()) + beyond}

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
+from gdbheap.allocators.mimalloc import Mimalloc
+from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.heap import Heap
 from gdbheap.objects.repr import BRIEF
@@ -82,17 +84,56 @@ class ArenaUse:
 
 
 @dataclass(frozen=True)
+class InterpreterPools:
+    """What an interpreter with pools of its own holds: where its ``usedpools`` are, arenas, used ``blocks`` and
+    ``bytes``."""
+
+    usedpools: int
+    arenas: int
+    blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PageHeap:
+    """What the heaps of all threads with one purpose hold of mimalloc: pages, used ``blocks`` and ``bytes``; of the
+    pages, ``abandoned`` are those whose thread is gone."""
+
+    name: str
+    pages: int
+    blocks: int
+    bytes: int
+    abandoned: int
+
+
+@dataclass(frozen=True)
+class MimallocUse:
+    """CPython's mimalloc: ``segments`` of 32 MiB and more, ``reserved`` bytes beside them, ``free_spans``: bytes inside
+    them that no page has; its ``heaps`` by purpose, which only free-threaded builds tell apart."""
+
+    segments: int
+    reserved: int
+    free_spans: int
+    heaps: list[PageHeap]
+
+
+@dataclass(frozen=True)
 class Pools:
     """The answer of ``heap pools``; ``free_pools`` are ``sys._debugmallocstats()``' "unused pools". ``emptiest`` are
-    the arenas with the fewest used bytes."""
+    the arenas with the fewest used bytes. ``interpreters``: those with pools of their own, the main one first, and the
+    other figures are their sums; none when pymalloc is not in use, and then nobody knows the two sizes.
 
-    arena_size: int
-    pool_size: int
+    ``mimalloc``: where that takes pymalloc's place; then ``classes`` are its block sizes, and their pools its pages."""
+
+    arena_size: int | None
+    pool_size: int | None
     arenas: int
     free_pools: int
     classes: list[PoolClass]
     fill: list[Fill] = field(default_factory=list)
     emptiest: list[ArenaUse] = field(default_factory=list)
+    interpreters: list[InterpreterPools] = field(default_factory=list)
+    mimalloc: MimallocUse | None = None
 
 
 def pools(heap: Heap, detail: bool = False) -> Pools:
@@ -100,6 +141,10 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
 
     Raises NotAPython or Unsupported."""
     python = heap.python
+    if heap.mimalloc is not None:
+        return _pages(heap, heap.mimalloc, detail)
+    if not python.in_use:
+        return Pools(None, None, 0, 0, [])
     spread, fill, emptiest = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)
     spreads = {size: rest for size, *rest in spread}
     asked = _asked(heap) if detail else {}
@@ -108,7 +153,27 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
     if detail:
         uses = _with_pins(heap, uses)
     fills = [Fill(*row) for row in fill]
-    return Pools(python.arena_size, python.pool_size, len(python.arenas), python.free_pools, rows, fills, uses)
+    sizes, free = (python.arena_size, python.pool_size), python.free_pools
+    return Pools(*sizes, len(python.arenas), free, rows, fills, uses, _interpreters(python))
+
+
+def _pages(heap: Heap, mimalloc: Mimalloc, detail: bool) -> Pools:
+    asked = _asked(heap) if detail else {}
+    rows = [PoolClass(*row, 0, 0, 0, *asked.get(row[0], _unknown(asked))) for row in mimalloc.blocks.classes()]
+    heaps = [PageHeap(mimalloc.purpose(tag), *rest) for tag, *rest in mimalloc.blocks.heaps()]
+    reserved = sum(end - start for start, end in mimalloc.reserved())
+    use = MimallocUse(len(mimalloc.segments), reserved, mimalloc.blocks.free_spans, heaps)
+    return Pools(None, None, 0, 0, rows, mimalloc=use)
+
+
+def _interpreters(python: Pymalloc) -> list[InterpreterPools]:
+    used = {number: (blocks, size) for number, blocks, size in python.pools.used_of_arenas()}
+    found = []
+    for state in python.states:
+        own = [used[arena.number] for arena in state.arenas if arena.number in used]
+        blocks, size = (sum(column) for column in zip(*own)) if own else (0, 0)
+        found.append(InterpreterPools(state.heads.address, len(state.arenas), blocks, size))
+    return found
 
 
 def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:

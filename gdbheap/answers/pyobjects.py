@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from gdbheap.heap import Heap
+from gdbheap.answers.describing import looks
+from gdbheap.heap import LISTED, Heap
+from gdbheap.objects.owned import REACHED
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,23 @@ class Root:
 
 
 @dataclass(frozen=True)
+class Unknown:
+    """A used block of which nothing is known: malloc's pointer, its size with all headers, what its bytes look like."""
+
+    address: int
+    size: int
+    looks: str
+
+
+@dataclass(frozen=True)
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``used``: all used blocks of pymalloc and glibc's malloc; ``total`` (objects and buffers), ``free_lists``,
-    ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``: objects that the
-    interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``: blocks to which data
-    of others lead. ``unclassified``: used pymalloc blocks of which nothing is known. ``other_chunks``: the same of
-    glibc's chunks.
+    ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc; ``total`` (objects and buffers),
+    ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``:
+    objects that the interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``:
+    blocks to which data of others lead. ``unclassified``: used blocks of pymalloc and of CPython's mimalloc of which
+    nothing is known. ``other_chunks``: the same of glibc's chunks. ``unknown``: the largest of both.
     """
 
     types: list[TypeRow]
@@ -68,26 +79,33 @@ class PyObjects:
     roots: list[Root]
     unclassified: Tally
     other_chunks: Tally
+    unknown: list[Unknown]
 
 
-def pyobjects(heap: Heap, pattern: str | None = None) -> PyObjects:
-    """A row for each type name that matches ``pattern``, and the total of those. Raises NotAPython or Unsupported."""
+def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyObjects:
+    """A row for each type name that matches ``pattern``, and the total of those; ``most`` (up to LISTED): how many of
+    the unknown blocks are listed. Raises NotAPython or Unsupported."""
     names = heap.objects.names
     census = heap.census()
     sums: dict[str, list[int]] = {}
     idle = [0, 0]
     for address, _flags, (count, size, idle_count, idle_size), owned in census.rows:
         row = sums.setdefault(names.name(address), [0, 0, 0, 0])
-        for place, value in enumerate((count, size, owned[1], owned[3])):
+        reached = sum(held for role, _blocks, held in owned if role == REACHED)
+        for place, value in enumerate((count, size, sum(held for *_role, held in owned), reached)):
             row[place] += value
         idle = [idle[0] + idle_count, idle[1] + idle_size]
     types = [TypeRow(name, *row) for name, row in sums.items() if row[0] or row[2]]
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
     total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers", "reached")))
-    in_pools, in_chunks, in_mapped = census.unclassified
+    in_pools, in_chunks, in_mapped, in_mimalloc = census.unclassified
     other = Tally(in_chunks[0] + in_mapped[0], in_chunks[1] + in_mapped[1])
     used = Tally(*map(sum, zip(*census.used)))
     roots = [Root(name, *row) for name, row in zip(heap.objects.roots.names[1:], census.roots[1:]) if row[0]]
     roots.sort(key=lambda root: (-root.bytes, root.name))
-    return PyObjects(types, total, used, Tally(*idle), Tally(*census.roots[0]), roots, Tally(*in_pools), other)
+    unclassified = Tally(*map(sum, zip(in_pools, in_mimalloc)))
+    unknown = [
+        Unknown(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))
+    ]
+    return PyObjects(types, total, used, Tally(*idle), Tally(*census.roots[0]), roots, unclassified, other, unknown)

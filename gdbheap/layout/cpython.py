@@ -48,12 +48,30 @@ _NAME = re.compile(r"python(\d)\.(\d+)")
 
 @dataclass(frozen=True)
 class Release:
-    """An interpreter's release: ``text`` is like ``3.11.2`` (or ``3.11``), ``fields`` the offsets of its objects."""
+    """An interpreter's release: ``text`` is like ``3.11.2`` (or ``3.11``), ``fields`` the offsets of its objects,
+    ``added`` the bytes that the head of its objects has beyond ``ob_refcnt`` and ``ob_type``; ``traced``: those are two
+    links before both (Py_TRACE_REFS)."""
 
     text: str
     major: int
     minor: int
     fields: dict[str, Any]
+    added: int = 0
+    traced: bool = False
+
+    @property
+    def is_free_threaded(self) -> bool:
+        """Whether it was built to run without the interpreter's lock."""
+        return bool(self.added) and not self.traced
+
+    @property
+    def ob_refcnt(self) -> int:
+        """Where an object's count is, unless it has two (free-threaded builds)."""
+        return self.added if self.traced else 0
+
+    def at(self, offset: int) -> int:
+        """The place of a field behind the head of an object: some builds have a larger one."""
+        return offset + self.added
 
     def __getitem__(self, name: str) -> int:
         """The offset or size called ``name``. Raises Unsupported when this release has no such field."""
@@ -68,7 +86,7 @@ class Release:
         return None if offset is None else int(offset)
 
 
-def find_release(target: Target, module: LoadedObject, facts: Facts) -> Release:
+def find_release(target: Target, module: LoadedObject, facts: Facts, free_threaded: bool = False) -> Release:
     """The release of the interpreter in ``module``: ``Py_Version`` if it is exported, else the file's name.
 
     Raises Unsupported when neither tells, or the release is in no table.
@@ -91,7 +109,49 @@ def find_release(target: Target, module: LoadedObject, facts: Facts) -> Release:
         known = ", ".join(table("cpython")["releases"])
         raise Unsupported(f"the objects of Python {text} are not known (known are {known})")
     facts.add("object layouts", f"as of {major}.{minor}", "shipped table, from DWARF of a build of that release")
+    if free_threaded:
+        return _without_lock(text, major, minor, facts)
+    if _is_traced(target, module):
+        facts.add("Py_TRACE_REFS", "yes", "PyType_Type is its own type 16 bytes further in")
+        return _with_links(text, major, minor, fields)
     return Release(text, major, minor, fields)
+
+
+def _is_traced(target: Target, module: LoadedObject) -> bool:
+    """Whether two links stand before ``ob_refcnt``: the type of ``type`` is ``type``."""
+    address = module.symbol("PyType_Type")
+    if address is None:
+        return False
+    try:
+        return target.space.u64(address + OB_TYPE + table("cpython")["traced"]["added"]) == address
+    except Fault:
+        return False
+
+
+def _with_links(text: str, major: int, minor: int, fields: dict[str, Any]) -> Release:
+    """The release as a build with Py_TRACE_REFS lays its objects out."""
+    changes = table("cpython")["traced"]
+    own = changes["releases"].get(f"{major}.{minor}", {})
+    return Release(text, major, minor, {**_moved(fields, changes["added"]), **own}, changes["added"], traced=True)
+
+
+def _moved(fields: dict[str, Any], added: int) -> dict[str, Any]:
+    """The fields with those that are counted from an object's start so much further in."""
+    counted = set(table("cpython")["counted_from_objects"])
+    return {name: at + added if name in counted and at is not None else at for name, at in fields.items()}
+
+
+def _without_lock(text: str, major: int, minor: int, facts: Facts) -> Release:
+    """The release as a free-threaded build lays its objects out. Raises Unsupported."""
+    tables = table("cpython")
+    changes = tables["free_threaded"]
+    own = changes["releases"].get(f"{major}.{minor}")
+    if own is None:
+        raise Unsupported(f"a free-threaded Python {text} is not known (known are {', '.join(changes['releases'])})")
+    added = int(changes["added"])
+    fields = _moved(tables["releases"][f"{major}.{minor}"], added)
+    facts.add("free-threaded", "yes", "mimalloc keeps objects, and each page's tag tells which")
+    return Release(text, major, minor, {**fields, **own}, added)
 
 
 def _exported_version(target: Target) -> str | None:

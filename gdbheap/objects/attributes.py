@@ -94,7 +94,7 @@ class Attributes:
                 return values + (header or 0) if values else 0
 
             return managed
-        inside = _dict_place(memory, address, kind) - address
+        inside = _dict_place(memory, self._release, address, kind) - address
         if before is None or header or inside <= 0:
             return None
         keys = memory.u64(kind + release["ht_cached_keys"])
@@ -109,7 +109,7 @@ class Attributes:
         """The address of the instance's dict; 0 where there is none, or none yet. Raises Fault."""
         where = self._release.get("managed_dict")
         if where is None or not memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
-            place = _dict_place(memory, address, kind)
+            place = _dict_place(memory, self._release, address, kind)
             return memory.u64(place) if place else 0
         word = memory.u64(address + where)
         return 0 if word & 1 else word
@@ -118,8 +118,8 @@ class Attributes:
         """(key, value) of what is in the instance's dict, or will be when somebody asks for it."""
         release = self._release
         where = release.get("managed_dict")
-        if where is None or not memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
-            return self._in_dict(memory, _dict_place(memory, address, kind))
+        if where is None or not memory.u64(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
+            return self._in_dict(memory, _dict_place(memory, release, address, kind))
         word = memory.u64(address + where)
         keys = memory.u64(kind + release["ht_cached_keys"])
         values = self._values(memory, address, kind, word)
@@ -136,9 +136,9 @@ class Attributes:
         dict's points to (3.11) or the dict's own word, marked (3.12); 0 when there is a dict."""
         inline, before = self._release.get("flag_inline_values"), self._release.get("managed_values")
         if inline is not None:
-            values = address + memory.u64(kind + TP_BASICSIZE)
+            values = address + memory.u64(kind + self._release.at(TP_BASICSIZE))
             # struct PyDictValues {uint8_t capacity, size, embedded, valid; PyObject *values[];}
-            usable = not word and memory.u64(kind + TP_FLAGS) & inline and memory.read(values, 4)[3]
+            usable = not word and memory.u64(kind + self._release.at(TP_FLAGS)) & inline and memory.read(values, 4)[3]
             return values if usable else 0
         if before is not None:
             return 0 if word else memory.u64(address + before)
@@ -154,8 +154,8 @@ class Attributes:
         found: list[list[Slot]] = []
         while kind and len(found) < MOST_BASES:
             try:
-                found.append(list(self._members(self._space.u64(kind + TP_MEMBERS))))
-                kind = self._space.u64(kind + TP_BASE)
+                found.append(list(self._members(self._space.u64(kind + self._release.at(TP_MEMBERS)))))
+                kind = self._space.u64(kind + self._release.at(TP_BASE))
             except Fault:
                 break
         return list({offset: (name, offset) for slots in reversed(found) for name, offset in slots}.values())
@@ -173,13 +173,14 @@ class Attributes:
                 yield text, offset
 
 
-def _dict_place(memory: Memory, address: int, kind: int) -> int:
+def _dict_place(memory: Memory, release: Release, address: int, kind: int) -> int:
     """Where the pointer to the instance's dict lies, 0 when the class has none; counted from the end of an object of
     variable size."""
     offset, basic, item = (
-        struct.unpack("<q", memory.read(kind + field, 8))[0] for field in (TP_DICTOFFSET, TP_BASICSIZE, TP_ITEMSIZE)
+        struct.unpack("<q", memory.read(kind + release.at(field), 8))[0]
+        for field in (TP_DICTOFFSET, TP_BASICSIZE, TP_ITEMSIZE)
     )
     if offset >= 0:
         return address + offset if offset else 0
-    (size,) = struct.unpack("<q", memory.read(address + OB_SIZE, 8))
+    (size,) = struct.unpack("<q", memory.read(address + release.at(OB_SIZE), 8))
     return int(address + -(-(basic + abs(size) * item) // 8) * 8 + offset)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.glibc import MappedChunk
+from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
+from gdbheap.objects.lost_names import like_modules, lost_names
 from gdbheap.objects.names import TypeNames
-from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families
+from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families, state_size
 from gdbheap.objects.repr import Limits, Repr
 from gdbheap.objects.roots import Roots
 from gdbheap.objects.sizing import sizing
@@ -25,6 +27,7 @@ TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
+NO_GC_HEAD = (0,)
 # The size of the request and its domain (Objects/obmalloc.c, _PyMem_DebugRawAlloc).
 HOOK = 16
 # Without a tzinfo these are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
@@ -45,10 +48,14 @@ class TypeLayout:
     families: list[Family]
     slab: Slab | None
     shortened: list[tuple[str, int]]
+    state_size: list[int]
     class_dealloc: int = 0
     closed: tuple[str, ...] = CLOSED
     reached_role: int = REACHED
     pre_header: int = PRE_HEADER
+    mimalloc: _native.Mimalloc | None = None
+    names: list[tuple[int, str]] = field(default_factory=list)
+    ob_refcnt: int = 0
     ob_type: int = cpython.OB_TYPE
     tp_name: int = cpython.TP_NAME
     tp_basicsize: int = cpython.TP_BASICSIZE
@@ -76,6 +83,7 @@ class Question:
     """What a census is told beside the heaps; see native/src/census.rs."""
 
     roots: list[tuple[int, int, int]]
+    registers: list[tuple[int, int]]
     last: int
     watched: list[int]
     unknown: int
@@ -95,7 +103,8 @@ class Owner:
 
 
 class Objects:
-    """The Python objects of one target, in pymalloc's pools, glibc's ``chunks`` and its ``mapped`` chunks.
+    """The Python objects of one target, in pymalloc's pools, mimalloc's pages, glibc's ``chunks`` and its ``mapped``
+    chunks.
 
     Raises Unsupported when the layout cannot be proven.
     """
@@ -108,18 +117,27 @@ class Objects:
         mapped: Sequence[MappedChunk],
         roots: Roots,
         facts: Facts,
+        mimalloc: Mimalloc | None = None,
     ) -> None:
         self.target = python.target
         self.roots = roots
         self.python = python
+        self.mimalloc = mimalloc
         self.release = release
         self.chunks = chunks
         self.mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
-        blank = TypeLayout(data, heap_type, 0, 0, flags, families(release), slab(release), SHORTENED)
+        own, short = families(release), [(name, release.at(least)) for name, least in SHORTENED]
+        blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), short, state_size(release))
+        if mimalloc is not None:
+            blank = replace(blank, mimalloc=mimalloc.blocks)
+        blank = _with_head(blank, release)
         self.layout = self._prove(blank, facts)
-        self.names = TypeNames(self.target.space, release)
+        lost = self._lost_names(facts)
+        if lost:
+            self.layout = replace(self.layout, names=list(lost.items()))
+        self.names = TypeNames(self.target.space, release, lost)
         self.repr = Repr(self.target.space, release, self.names)
         self._owners: dict[int, Owner | None] = {}
 
@@ -127,30 +145,55 @@ class Objects:
         """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
         # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
-        votes = _native.vote_distances(self.target.space, self.chunks, self.python.pools, layout, mask, SAMPLED_POOLS)
-        hook = _winner(votes, 0, (0, HOOK))
-        head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in GC_HEADS))
-        if hook is None or head is None:
-            raise Unsupported(
-                f"the objects of Python {self.release.text} were not recognised: no distance between blocks and "
-                "objects prevails (tried the types' own flags on a sample of pools); a debug build?"
-            )
-        source = f"{sum(votes.values())} objects in a sample of pools"
-        if hook:
-            facts.add("debug hooks", f"{hook} bytes before each block", source)
-        facts.add("PyGC_Head", head - hook, source)
-        self._confirm_pre_header(votes, head, layout, facts)
-        return replace(layout, hook=hook, gc_head=head - hook, class_dealloc=self._class_dealloc(layout))
+        for where, pools in self._sampled.items():
+            votes = _native.vote_distances(self.target.space, self.chunks, pools, layout, mask, SAMPLED_POOLS)
+            hook = _winner(votes, 0, (0, HOOK))
+            heads = NO_GC_HEAD if self.release.is_free_threaded else GC_HEADS
+            head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in heads))
+            if hook is not None and head is not None:
+                source = f"{sum(votes.values())} objects in a sample of {where}"
+                if hook:
+                    facts.add("debug hooks", f"{hook} bytes before each block", source)
+                facts.add("PyGC_Head", head - hook, source)
+                self._confirm_pre_header(votes, head, layout, facts)
+                dealloc = self._class_dealloc(layout, pools)
+                return replace(layout, hook=hook, gc_head=head - hook, class_dealloc=dealloc)
+        raise Unsupported(
+            f"the objects of Python {self.release.text} were not recognised: no distance between blocks and objects "
+            f"prevails (tried the types' own flags on a sample of {' and of '.join(self._sampled)}); a debug build?"
+        )
 
-    def _class_dealloc(self, layout: TypeLayout) -> int:
+    @property
+    def _sampled(self) -> dict[str, _native.Pools | None]:
+        """Where small objects may lie: in pools, or without them in chunks of malloc."""
+        chunks: dict[str, _native.Pools | None] = {"chunks" if self.mimalloc is None else "pages of mimalloc": None}
+        return {"pools": self.python.pools, **chunks} if self.python.in_use else chunks
+
+    def _class_dealloc(self, layout: TypeLayout, pools: _native.Pools | None) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
-        sample = _native.sample_types(self.target.space, self.chunks, self.python.pools, layout, TYPES_IN_POOLS)
+        sample = _native.sample_types(self.target.space, self.chunks, pools, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
         for address in heap_types:
             with suppress(Fault):
-                votes[self.target.space.u64(address + cpython.TP_DEALLOC)] += 1
+                votes[self.target.space.u64(address + layout.tp_dealloc)] += 1
         return votes.most_common(1)[0][0] if votes else 0
+
+    def _lost_names(self, facts: Facts) -> dict[int, str]:
+        """Names of static types whose own are in no file at hand: what modules call them; none where none is lost."""
+        space, layout = self.target.space, self.layout
+        if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
+            return {}
+        types: set[int] = set()
+        for pools in self._sampled.values():
+            types.update(_native.sample_types(space, self.chunks, pools, layout, SAMPLED_POOLS))
+        if all(_is_readable(space, self.release, address) for address in types):
+            return {}
+        found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None)[3]
+        names = lost_names(space, self.release, [row[0] for row in found], layout.data)
+        lost = {address: name for address, name in names.items() if not _is_readable(space, self.release, address)}
+        facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
+        return lost
 
     def _confirm_pre_header(
         self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
@@ -162,12 +205,12 @@ class Objects:
             return
         if not ballots.get(head + PRE_HEADER):
             raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
-        facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in a sample of pools")
+        facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in the same sample")
 
     def census(self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
         ``unknown`` largest blocks that nobody leads to are listed."""
-        question = Question(self.roots.ranges, self.roots.last, list(watched), unknown)
+        question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
         census = _native.take_census(
             self.target.space, self.chunks, self.python.pools, self.mapped, self.layout, question, progress
         )
@@ -233,6 +276,29 @@ class Objects:
     def text(self, found: Found, limits: Limits | None = None) -> str | None:
         """A bounded repr of an object; None when no more than its type is known of it."""
         return self.repr.text(found.address, limits or Limits())
+
+
+def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
+    """The same with the fields of types and objects where this build has them."""
+    return replace(
+        layout,
+        ob_refcnt=release.ob_refcnt,
+        ob_type=release.at(layout.ob_type),
+        tp_name=release.at(layout.tp_name),
+        tp_basicsize=release.at(layout.tp_basicsize),
+        tp_itemsize=release.at(layout.tp_itemsize),
+        tp_flags=release.at(layout.tp_flags),
+        tp_base=release.at(layout.tp_base),
+        tp_dealloc=release.at(layout.tp_dealloc),
+    )
+
+
+def _is_readable(space: _native.Space, release: cpython.Release, address: int) -> bool:
+    """Whether a type's name is in memory, or in a file at hand."""
+    try:
+        return bool(space.cstring(space.u64(address + release.at(cpython.TP_NAME)), 1))
+    except Fault:
+        return False
 
 
 def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:

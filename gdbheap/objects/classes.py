@@ -31,13 +31,16 @@ def class_name(target: Target, address: int) -> str | None:
 
 
 def plain_name(mangled: bytes) -> str | None:
-    """``arrow::Buffer`` for ``N5arrow6BufferE``; the mangled name where it has template arguments; None for others."""
+    """``arrow::Buffer`` for ``N5arrow6BufferE``, ``std::exception`` for ``St9exception``; the mangled name where it has
+    template arguments; None for others."""
     text = mangled.lstrip(b"*")
     if not re.fullmatch(rb"(N|St|\d)[\w$.]+", text):
         return None
     nested = text.startswith(b"N") and text.endswith(b"E")
     parts: list[str] = []
     rest = text[1:-1] if nested else text
+    if rest.startswith(b"St"):
+        parts, rest = ["std"], rest[2:]
     while rest:
         digits = _PART.match(rest)
         if digits is None or not 0 < int(digits[1]) <= len(rest) - digits.end():
@@ -45,4 +48,4 @@ def plain_name(mangled: bytes) -> str | None:
         end = digits.end() + int(digits[1])
         parts.append(rest[digits.end() : end].decode("ascii", "replace"))
         rest = rest[end:]
-    return "::".join(parts)
+    return "::".join(parts) if parts != ["std"] else None

@@ -56,7 +56,8 @@ def _characters(space: Memory, release: Release, address: int) -> tuple[int, int
     Compact strings carry them behind the header, others point to them; up to 3.11 one that was not made ready has
     wide characters only."""
     length = space.u64(address + release["unicode_length"])
-    state = space.u32(address + release["unicode_state"])
+    # Since 3.14 free-threaded builds have a byte before the bits that others have from the third on.
+    state = space.u32(address + release["unicode_state"]) >> (release.get("unicode_state_shift") or 0)
     width = state >> 2 & 7
     wide = release.get("unicode_wstr")
     if width == 0 and wide is not None and not state & COMPACT:

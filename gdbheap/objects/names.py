@@ -21,24 +21,25 @@ LONGEST = 500
 
 
 class TypeNames:
-    """Names of types by address; each is read once."""
+    """Names of types by address; each is read once. ``lost``: names of those that are not in memory."""
 
-    def __init__(self, space: Space, release: Release) -> None:
+    def __init__(self, space: Space, release: Release, lost: dict[int, str] | None = None) -> None:
         self._space = space
         self._release = release
+        self._lost = lost or {}
         self._names: dict[int, str] = {}
         self._module_keys: set[int] = set()
 
     def name(self, address: int) -> str:
         """The name of the type at ``address``; ``type at 0x…`` when its name is not in memory nor in a file at hand."""
         if address not in self._names:
-            self._names[address] = self._read(address) or f"type at {address:#x}"
+            self._names[address] = self._read(address) or self._lost.get(address) or f"type at {address:#x}"
         return self._names[address]
 
     def flags(self, address: int) -> int:
         """``tp_flags`` of the type at ``address``; 0 when it cannot be read."""
         try:
-            return self._space.u64(address + TP_FLAGS)
+            return self._space.u64(address + self._release.at(TP_FLAGS))
         except Fault:
             return 0
 
@@ -53,7 +54,8 @@ class TypeNames:
     def _static_name(self, address: int) -> str | None:
         """``tp_name``: dotted for types of extension modules, plain for builtins."""
         try:
-            name = self._space.cstring(self._space.u64(address + TP_NAME), LONGEST).decode("utf-8", "replace")
+            field = self._space.u64(address + self._release.at(TP_NAME))
+            name = self._space.cstring(field, LONGEST).decode("utf-8", "replace")
         except Fault:
             return None
         module, _dot, rest = name.partition(".")
@@ -70,9 +72,8 @@ class TypeNames:
     def _module(self, address: int) -> str | None:
         """``__module__`` in the type's dictionary, when it is a string."""
         try:
-            found = dict_lookup(
-                self._space, self._release, self._space.u64(address + TP_DICT), "__module__", self._module_keys
-            )
+            held = self._space.u64(address + self._release.at(TP_DICT))
+            found = dict_lookup(self._space, self._release, held, "__module__", self._module_keys)
         except (Fault, Unsupported):
             return None
         return None if found is None else self._str(found)
@@ -80,7 +81,7 @@ class TypeNames:
     def _str(self, address: int) -> str | None:
         try:
             text = FLAG_UNICODE if self._release.get("unicode_state") is not None else FLAG_BYTES
-            if not self.flags(self._space.u64(address + OB_TYPE)) & text:
+            if not self.flags(self._space.u64(address + self._release.at(OB_TYPE))) & text:
                 return None
         except Fault:
             return None

@@ -32,16 +32,23 @@ ROLES = (
     "nodes",
     "dimensions",
     "structure",
+    "documentation",
+    "definition",
 )
 REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 SET_MASK = 32
+# struct PyModuleDef, all releases since 3.0.
+M_SIZE = 56
+TP_DOC = 176
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 # What references a claimed block holds; see native/src/graph/shapes.rs.
 LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING = range(1, 11)
 
+# What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
+DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
 # Types whose fields hold objects and plain values only, beside what the families say.
@@ -105,6 +112,7 @@ def _claim(
 
 def families(release: Release) -> list[Family]:
     """What objects of this release own."""
+    at = release.at
     found = [
         Family(FLAG_LIST, [], [_claim(release["ob_item"], "items", contents=ITEMS, count_at=OB_SIZE)]),
         Family(FLAG_DICT, [], _dict_claims(release)),
@@ -112,38 +120,46 @@ def families(release: Release) -> list[Family]:
         Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=SET_MASK)]),
         Family(FLAG_TYPE, [], _type_claims(release)),
         Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING)),
-        Family(0, ["array.array"], [_claim(24, "items")]),
-        Family(0, ["collections.deque"], _deque_claims() if release.major > 2 else []),
-        Family(0, ["collections.OrderedDict"], _ordered_claims()),
-        Family(0, ["_io.StringIO"], [_claim(16, "data")]),
-        Family(0, BUFFERED, [_claim(56, "data")]),
-        Family(0, ["_ctypes._CData"], _ctypes_claims()),
-        Family(0, ["numpy.ndarray"], _ndarray_claims()),
+        Family(0, ["array.array"], [_claim(at(24), "items")]),
+        Family(0, ["collections.deque"], _deque_claims(release)),
+        Family(0, ["collections.OrderedDict"], _ordered_claims(release)),
+        Family(0, ["_io.StringIO"], [_claim(at(16), "data")]),
+        Family(0, BUFFERED, [_claim(at(56), "data")]),
+        Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
+        Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
+        Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
+        Family(0, DESCRIPTORS, [_claim(at(40 if release.major > 2 else 32), "definition", follow=CLAIM)]),
+        # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.
+        Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]),
     ]
-    if release.get("bytearray_data") is not None:
-        # Since 3.15 a bytearray's data is a bytes object.
-        found.append(Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]))
     return found + _managed_values(release)
 
 
-def _deque_claims() -> list[Claim]:
+def _deque_claims(release: Release) -> list[Claim]:
     """A deque's blocks: 64 items between two links. The last block, rightblock, has an old link."""
-    return [_claim(24, "items", follow=8 * 65, last=32, contents=DEQUE, count_at=24)]
+    left, last = release.at(24), release.at(32)
+    contents, count_at = (DEQUE, left) if release.major > 2 else (ANYTHING, -1)
+    return [_claim(left, "items", follow=8 * 65, last=last, contents=contents, count_at=count_at)]
 
 
-def _ordered_claims() -> list[Claim]:
+def _ordered_claims(release: Release) -> list[Claim]:
     """A node holds its key; the table leads to the nodes once more."""
-    return [_claim(48, "nodes", follow=16, contents=ANYTHING), _claim(64, "table")]
+    nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING)
+    return [nodes, _claim(release.at(64), "table")]
 
 
-def _ctypes_claims() -> list[Claim]:
+def _ctypes_claims(release: Release) -> list[Claim]:
     """CDataObject: b_ptr belongs to the object where b_needsfree is not 0."""
-    return [_claim(16, "data", test=24, mask=ANY_WORD, value=0, equal=False, contents=ANYTHING)]
+    needs_free = release.at(24)
+    return [_claim(release.at(16), "data", needs_free, ANY_WORD, 0, equal=False, contents=ANYTHING)]
 
 
-def _ndarray_claims() -> list[Claim]:
+def _ndarray_claims(release: Release) -> list[Claim]:
     """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
-    return [_claim(16, "data", test=64, mask=OWNDATA, value=OWNDATA, contents=ANYTHING), _claim(32, "dimensions")]
+    return [
+        _claim(release.at(16), "data", test=release.at(64), mask=OWNDATA, value=OWNDATA, contents=ANYTHING),
+        _claim(release.at(32), "dimensions"),
+    ]
 
 
 def _dict_claims(release: Release) -> list[Claim]:
@@ -164,16 +180,26 @@ def _str_claims(release: Release) -> list[Claim]:
     state = release.get("unicode_state")
     if state is None:
         return [_claim(release["unicode_data"], "data")]
+    compact, ascii_only = (bit << (release.get("unicode_state_shift") or 0) for bit in (COMPACT, ASCII))
     claims = [
-        _claim(release["unicode_utf8"], "utf-8", state, COMPACT | ASCII, COMPACT | ASCII, equal=False),
-        _claim(release["unicode_data"], "data", state, COMPACT, 0),
+        _claim(release["unicode_utf8"], "utf-8", state, compact | ascii_only, compact | ascii_only, equal=False),
+        _claim(release["unicode_data"], "data", state, compact, 0),
     ]
     return claims + _optional(release, "unicode_wstr", "wide characters")
 
 
 def _type_claims(release: Release) -> list[Claim]:
-    names = [_claim(176, "name"), *_optional(release, "_ht_tpname", "name")]
-    return names + _optional(release, "ht_cached_keys", "shared keys", contents=KEYS)
+    keys = _optional(release, "ht_cached_keys", "shared keys", contents=KEYS)
+    found = keys + _optional(release, "_ht_tpname", "name")
+    return [_claim(release.at(TP_DOC), "documentation"), *found]
+
+
+def state_size(release: Release) -> list[int]:
+    """Where a module says how large its state is: offsets to follow from the module, the last one that of the size; a
+    block is larger, and what its last user left there leads anywhere."""
+    if release.get("md_state_size") is not None:
+        return [release["md_state_size"]]
+    return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
 
 
 def _optional(release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF) -> list[Claim]:

@@ -14,7 +14,7 @@ MOST_CHARACTERS = 1 << 40
 
 def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
     """The first ``limit`` bytes of the byte string at ``address`` as text; None when it is none. Raises Fault."""
-    size = space.u64(address + OB_SIZE)
+    size = space.u64(address + release.at(OB_SIZE))
     if size > MOST_CHARACTERS:
         return None
     return space.read(address + release["bytes_data"], min(size, limit)).decode("utf-8", "replace")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gdbheap import _native
+from gdbheap.errors import Unsupported
 from gdbheap.objects.census import Objects
 from gdbheap.objects.roots import INTERPRETER, THREADS
 from gdbheap.objects.shapes import graph_layout
@@ -52,6 +53,12 @@ class References:
     def __init__(
         self, objects: Objects, threads: Threads, progress: Callable[[int, int], object] | None = None
     ) -> None:
+        """Raises Unsupported for builds whose objects have other heads."""
+        if objects.mimalloc is not None or objects.release.added:
+            raise Unsupported(
+                f"the references of this build of Python {objects.release.text} are not followed: its objects lie in "
+                "mimalloc's pages, or have other heads than those of release builds"
+            )
         self.objects = objects
         self.threads = threads
         space = objects.target.space
@@ -110,7 +117,9 @@ def _of_memory(objects: Objects) -> list[Root]:
     for number, start, end in objects.roots.ranges:
         ranges.setdefault(objects.roots.names[number], []).append((start, end))
     late = (INTERPRETER, THREADS)
-    return [
+    registers = [value for _pointer, value in objects.roots.registers]
+    found = [
         Root(name, BY_REMAINS if name in late else BY_OTHERS, ranges=parts)
         for name, parts in sorted(ranges.items(), key=lambda item: item[0] in late)
     ]
+    return [*found, Root("registers", BY_REMAINS, registers)]

@@ -136,7 +136,7 @@ class Repr:
         it."""
         budget = Budget(self.space, limits.reads)
         try:
-            kind = self.kind(budget.u64(address + OB_TYPE))
+            kind = self.kind(budget.u64(address + self.release.at(OB_TYPE)))
         except (Fault, Spent, OverflowError):
             return None
         if kind is None:
@@ -147,7 +147,7 @@ class Repr:
     def kind(self, address: int) -> Kind | None:
         """What the type at ``address`` is; None when no type is there. Raises Fault."""
         if address not in self._kinds:
-            is_type = self.names.flags(self.space.u64(address + OB_TYPE)) & FLAG_TYPE
+            is_type = self.names.flags(self.space.u64(address + self.release.at(OB_TYPE))) & FLAG_TYPE
             self._kinds[address] = self._read_kind(address) if is_type else None
         return self._kinds[address]
 
@@ -162,7 +162,7 @@ class Repr:
             if name in NAMED or name in CONSTANTS:
                 return name
             try:
-                address = self.space.u64(address + TP_BASE)
+                address = self.space.u64(address + self.release.at(TP_BASE))
             except Fault:
                 break
             if not address:
@@ -175,10 +175,11 @@ class Repr:
         for _ in range(MOST_BASES):
             if not address or not self.names.flags(address) & FLAG_HEAP_TYPE:
                 break
-            found = dict_lookup(self.space, self.release, self.space.u64(address + TP_DICT), "_fields", self.keys)
+            held = self.space.u64(address + self.release.at(TP_DICT))
+            found = dict_lookup(self.space, self.release, held, "_fields", self.keys)
             if found is not None:
                 return found
-            address = self.space.u64(address + TP_BASE)
+            address = self.space.u64(address + self.release.at(TP_BASE))
         return None
 
 
@@ -208,7 +209,7 @@ class _Text:
         kind: Kind | None = None
         self.nested += 1
         try:
-            kind = self.target.kind(self.memory.u64(address + OB_TYPE))
+            kind = self.target.kind(self.memory.u64(address + self.release.at(OB_TYPE)))
             text = f"<no object at {address:#x}>" if kind is None else self._typed(address, kind)
         except (Fault, Damaged, OverflowError):
             text = f"<unreadable at {address:#x}>"
@@ -249,8 +250,8 @@ class _Text:
             "str": lambda: scalars.str_text(memory, release, address, limit),
             "bytes": lambda: scalars.bytes_text(memory, release, address, limit),
             "bytearray": lambda: scalars.bytearray_text(memory, release, address, limit),
-            "float": lambda: scalars.float_text(memory, address),
-            "complex": lambda: scalars.complex_text(memory, address),
+            "float": lambda: scalars.float_text(memory, release, address),
+            "complex": lambda: scalars.complex_text(memory, release, address),
             "list": lambda: self._sequence(address, "list"),
             "tuple": lambda: self._sequence(address, "tuple"),
             "dict": lambda: self._dict(address),
@@ -267,7 +268,7 @@ class _Text:
         return simple[family]()
 
     def _sequence(self, address: int, family: str) -> str:
-        count = self.memory.u64(address + OB_SIZE)
+        count = self.memory.u64(address + self.release.at(OB_SIZE))
         if count >> 48:
             raise Damaged
         if family == "tuple":
@@ -283,7 +284,7 @@ class _Text:
         return iter(struct.unpack(f"<{shown}Q", self.memory.read(start, 8 * shown)) if shown else ())
 
     def _dict(self, address: int) -> str:
-        used = self.release.get("ma_used") or OB_SIZE
+        used = self.release.get("ma_used") or self.release.at(OB_SIZE)
         return self._container(address, "dict", lambda: self._pairs(address), self.memory.u64(address + used))
 
     def _pairs(self, address: int) -> Iterator[str]:
@@ -302,11 +303,11 @@ class _Text:
         return text if kind.name != family or family == "set" else f"frozenset({text})"
 
     def _set_size(self, address: int) -> int:
-        return self.memory.u64(address + SET_USED)
+        return self.memory.u64(address + self.release.at(SET_USED))
 
     def _keys(self, address: int) -> Iterator[int]:
         """The items of a set: a slot that once had one has the hash -1, which no object has."""
-        slots = self.memory.u64(address + SET_MASK) + 1
+        slots = self.memory.u64(address + self.release.at(SET_MASK)) + 1
         table = self.memory.u64(address + self.release["set_table"])
         if slots > MOST_SLOTS:
             raise Damaged
@@ -353,9 +354,11 @@ class _Text:
 
     def _namedtuple(self, address: int, kind: Kind) -> str | None:
         fields = self.target.fields(kind)
-        count = self.memory.u64(address + OB_SIZE)
+        count = self.memory.u64(address + self.release.at(OB_SIZE))
         items = self.release["tuple_items"]
-        if fields is None or self.memory.u64(fields + OB_SIZE) != count or self.depth > self.limits.depth:
+        if fields is None or self.depth > self.limits.depth:
+            return None
+        if self.memory.u64(fields + self.release.at(OB_SIZE)) != count:
             return None
         names = [read_str(self.memory, self.release, name) for name in self._pointers(fields + items, count)]
         values = self._pointers(address + items, count)
@@ -396,7 +399,7 @@ class _Text:
 
     def _exception(self, address: int, kind: Kind) -> str:
         """The name and the arguments, as repr() says it since 3.7; then the attributes."""
-        arguments = self.value(self.memory.u64(address + EXCEPTION_ARGS))
+        arguments = self.value(self.memory.u64(address + self.release.at(EXCEPTION_ARGS)))
         text = f"{kind.short_name}{arguments[:-2]})" if arguments.endswith(",)") else f"{kind.short_name}{arguments}"
         attributes = self._attributes(address, kind) if kind.is_class else []
         return f"<{text}: {', '.join(attributes)}>" if attributes else text
@@ -410,7 +413,7 @@ class _Text:
 
     def _module(self, address: int) -> str:
         entries = {"__name__": "", "__file__": ""}
-        items = dict_items(self.memory, self.release, self.memory.u64(address + MODULE_DICT))
+        items = dict_items(self.memory, self.release, self.memory.u64(address + self.release.at(MODULE_DICT)))
         for key, value in islice(items, FIRST_ENTRIES):
             name = read_str(self.memory, self.release, key, LONGEST_FIELD)
             if name is not None and name in entries:
@@ -432,18 +435,18 @@ class _Text:
         return f"<function {name} at {address:#x}, {place}>"
 
     def _method(self, address: int) -> str:
-        function = self.memory.u64(address + METHOD_FUNCTION)
-        kind = self.target.kind(self.memory.u64(function + OB_TYPE))
+        function = self.memory.u64(address + self.release.at(METHOD_FUNCTION))
+        kind = self.target.kind(self.memory.u64(function + self.release.at(OB_TYPE)))
         if kind is None or kind.name != "function":
             raise Damaged
         name = self._str_field(function + self.release["func_qualname"])
-        return f"<bound method {name} of {self.value(self.memory.u64(address + METHOD_SELF))}>"
+        return f"<bound method {name} of {self.value(self.memory.u64(address + self.release.at(METHOD_SELF)))}>"
 
     def _builtin_function(self, address: int) -> str:
-        definition = self.memory.u64(address + BUILTIN_DEFINITION)
+        definition = self.memory.u64(address + self.release.at(BUILTIN_DEFINITION))
         name = self.target.space.cstring(self.memory.u64(definition), LONGEST_FIELD).decode("utf-8", "replace")
-        bound = self.memory.u64(address + BUILTIN_SELF)
-        kind = self.target.kind(self.memory.u64(bound + OB_TYPE)) if bound else None
+        bound = self.memory.u64(address + self.release.at(BUILTIN_SELF))
+        kind = self.target.kind(self.memory.u64(bound + self.release.at(OB_TYPE))) if bound else None
         if kind is None or kind.family == "module":
             return f"<built-in function {name}>"
         return f"<built-in method {name} of {kind.short_name if kind.is_class else kind.name} object at {bound:#x}>"

@@ -14,9 +14,14 @@ THREADS = "threads"
 THREAD_DATA = (16 << 10, 4 << 10)
 
 
+# What a function that calls no other may use below the stack pointer (System V ABI, x86-64).
+RED_ZONE = 128
+
+
 class Roots:
     """``names``: who the roots are, the interpreter first; ``ranges``: (number of the name, start, end); ``last``: the
-    number of the threads, whose stacks hold many pointers that are left over."""
+    number of the threads, whose stacks hold many pointers that are left over; ``registers``: (stack pointer, value) of
+    each of their registers: in the middle of a function nothing else may lead to a block."""
 
     def __init__(self, target: Target, interpreter: LoadedObject, stacks: Sequence[Stack]) -> None:
         self.names = [INTERPRETER]
@@ -27,6 +32,7 @@ class Roots:
         self._add(THREADS, [pair for stack in stacks if (pair := _live(target, stack))])
         self._add(THREADS, _thread_data(target))
         self.last = self.names.index(THREADS)
+        self.registers = [(thread.sp, value) for thread in target.threads for value in thread.registers]
 
     def _add(self, name: str, ranges: Sequence[tuple[int, int]]) -> None:
         if name not in self.names:
@@ -38,7 +44,7 @@ class Roots:
 def _live(target: Target, stack: Stack) -> tuple[int, int] | None:
     """The part of a stack that is in use: what lies below the stack pointer is left over."""
     pointers = [thread.sp for thread in target.threads if stack.start <= thread.sp < stack.end]
-    return (min(pointers), stack.end) if pointers else None
+    return (max(stack.start, min(pointers) - RED_ZONE), stack.end) if pointers else None
 
 
 def _thread_data(target: Target) -> list[tuple[int, int]]:

@@ -28,19 +28,22 @@ def str_text(memory: Memory, release: Release, address: int, limit: int) -> str:
 
 def bytes_text(memory: Memory, release: Release, address: int, limit: int) -> str:
     """The bytes object at ``address``. Raises Fault."""
-    data, size = _bytes(memory, address, address + release["bytes_data"], limit)
+    data, size = _bytes(memory, release, address, address + release["bytes_data"], limit)
     return _cut(repr(data), size, limit)
 
 
 def bytearray_text(memory: Memory, release: Release, address: int, limit: int) -> str:
     """The bytearray at ``address``: what lies from ``ob_start`` on. Raises Fault."""
-    data, size = _bytes(memory, address, memory.u64(address + release["bytearray_start"]), limit)
-    return _cut(repr(bytearray(data)), size, limit)
+    data, size = _bytes(memory, release, address, memory.u64(address + release["bytearray_start"]), limit)
+    text = repr(data)
+    if release.get("bytearray_escapes") and text[1] == '"':
+        text = text.replace("'", "\\'")
+    return _cut(f"bytearray({text})", size, limit)
 
 
-def _bytes(memory: Memory, address: int, start: int, limit: int) -> tuple[bytes, int]:
+def _bytes(memory: Memory, release: Release, address: int, start: int, limit: int) -> tuple[bytes, int]:
     """The first bytes, and how many there are."""
-    size = memory.u64(address + OB_SIZE)
+    size = memory.u64(address + release.at(OB_SIZE))
     return memory.read(start, min(size, limit)) if size else b"", size
 
 
@@ -69,7 +72,7 @@ def bool_text(memory: Memory, release: Release, address: int) -> str:
 
 def _digits(memory: Memory, release: Release, address: int) -> tuple[int, int]:
     """How many digits of 30 bits an int has, and its sign: in ob_size up to 3.11, in lv_tag since 3.12."""
-    (tag,) = struct.unpack("<q", memory.read(address + OB_SIZE, 8))
+    (tag,) = struct.unpack("<q", memory.read(address + release.at(OB_SIZE), 8))
     if release.get("lv_tag") is None:
         return abs(tag), -1 if tag < 0 else 1
     if tag < 0 or tag & 3 == 3:
@@ -84,11 +87,11 @@ def _number(memory: Memory, start: int, count: int) -> int:
     return sum(digit << (DIGIT_BITS * place) for place, digit in enumerate(digits))
 
 
-def float_text(memory: Memory, address: int) -> str:
+def float_text(memory: Memory, release: Release, address: int) -> str:
     """The float at ``address``. Raises Fault."""
-    return repr(struct.unpack("<d", memory.read(address + FIRST_FIELD, 8))[0])
+    return repr(struct.unpack("<d", memory.read(address + release.at(FIRST_FIELD), 8))[0])
 
 
-def complex_text(memory: Memory, address: int) -> str:
+def complex_text(memory: Memory, release: Release, address: int) -> str:
     """The complex at ``address``. Raises Fault."""
-    return repr(complex(*struct.unpack("<dd", memory.read(address + FIRST_FIELD, 16))))
+    return repr(complex(*struct.unpack("<dd", memory.read(address + release.at(FIRST_FIELD), 16))))

@@ -17,6 +17,7 @@ class Sizing:
     flag_str: int
     str_length: int
     str_state: int
+    str_state_shift: int
     sizeof_ascii: int
     sizeof_compact: int
     flag_inline: int
@@ -28,12 +29,13 @@ def sizing(release: Release) -> Sizing:
     known = [release.get(name) for name in fields]
     length, state, ascii_header, compact_header = (number or 0 for number in known)
     return Sizing(
-        ob_size=OB_SIZE,
+        ob_size=release.at(OB_SIZE),
         tagged=release.get("lv_tag") is not None,
         flag_int=FLAG_INT,
         flag_str=FLAG_UNICODE if None not in known else 0,
         str_length=length,
         str_state=state,
+        str_state_shift=release.get("unicode_state_shift") or 0,
         sizeof_ascii=ascii_header,
         sizeof_compact=compact_header,
         flag_inline=release.get("flag_inline_values") or 0,

@@ -8,7 +8,8 @@ from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.ledger import Finding, Ledger, Line
+    from gdbheap.answers.findings import Finding
+    from gdbheap.answers.ledger import Ledger, Line
 
 __all__ = ["render"]
 
@@ -23,6 +24,7 @@ def render(answer: Ledger, style: Style) -> str:
     return join(
         style.filled(_headline(answer, style)),
         table(COLUMNS, rows, style, _total(answer.ledger, style)),
+        style.filled(_decision(answer, style)),
         _findings(answer.findings, style),
     )
 
@@ -75,10 +77,22 @@ def _headline(answer: Ledger, style: Style) -> str:
     return f"RSS is {style.bytes(rss.bytes)} ({rss.source}){swap}.{_largest(answer.ledger, style)}"
 
 
+def _decision(answer: Ledger, style: Style) -> str:
+    """A leak, or memory that the allocators keep? What is in use and what is free, and what of that could go back."""
+    by_id = {line.id: line.resident or 0 for line in answer.ledger}
+    used = sum(by_id.get(name, 0) for name in ("glibc.used", "glibc.mmapped", "pymalloc.used"))
+    free = sum(by_id.get(name, 0) for name in ("glibc.free", "glibc.top", "pymalloc.free"))
+    if not used + free:
+        return ""
+    back = "" if answer.trim is None else f", of which malloc_trim(0) would give back {style.bytes(answer.trim)}"
+    return f"Of what is resident, {style.bytes(used)} is in use and {style.bytes(free)} is free and kept{back}."
+
+
 def _largest(lines: list[Line], style: Style) -> str:
-    """The largest line that has no children."""
-    parents = {line.parent for line in lines}
-    leaves = [line for line in lines if line.id not in parents and line.resident]
+    """The largest line that has no children; the parts of a part do not count."""
+    shown = [line for line in lines if line.parent is None or "." not in line.parent]
+    parents = {line.parent for line in shown}
+    leaves = [line for line in shown if line.id not in parents and line.resident]
     if not leaves:
         return ""
     most = max(leaves, key=lambda line: line.resident or 0)
@@ -90,7 +104,8 @@ def _findings(findings: list[Finding], style: Style) -> str:
         return "Findings: none. Nothing here stands out as memory that could be given back."
     lines = [style.heading("Findings, largest first")]
     for number, finding in enumerate(findings, 1):
-        lines.append(f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {finding.text}")
+        text = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {finding.text}."
+        lines.append(style.filled(text))
         if finding.advice:
-            lines.append(f"   {finding.advice}")
+            lines.append(style.filled(f"   {finding.advice[0].upper()}{finding.advice[1:]}."))
     return "\n".join(lines)

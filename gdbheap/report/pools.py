@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.report.mimalloc import render_pages
 from gdbheap.report.numbers import address_text, count_text, share_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -28,17 +29,27 @@ PINS = (
     Column("arena"), Column("blocks"), Column("bytes"), Column("first at"), Column("what", True),
 )  # fmt: skip
 NEARLY_EMPTY = 25
+NOT_IN_USE = (
+    "pymalloc is not in use here: it holds no arena, and every list of its pools is empty (PYTHONMALLOC=malloc, or "
+    "another allocator). Python's objects lie where that allocator puts them; 'heap pyobjects' counts those in the "
+    "chunks of malloc."
+)
 
 
 def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> str:
     """A row a size class and the free pools; ``whole`` is the answer before size classes were left out. ``detail``:
     what objects asked for, how full the arenas are, and what is in the emptiest."""
-    rows = [_row(row, answer.pool_size, style) for row in answer.classes]
+    if whole.mimalloc is not None:
+        return render_pages(answer, whole, style, whole.mimalloc, detail)
+    if not whole.interpreters:
+        return style.filled(NOT_IN_USE)
+    rows = [_row(row, answer.pool_size or 0, style) for row in answer.classes]
     if len(whole.classes) > len(answer.classes):
         rows.append(_rest(answer, whole, style))
     rows.append(_free_pools(whole, style))
     details = (_asked(answer, style), _fill(whole, style), _emptiest(whole, style), _pins(whole, style))
-    sentence = style.filled(f"{_sentence(whole, style)} {_sparse(whole, style)}".strip())
+    parts = (_sentence(whole, style), _interpreters(whole, style), _sparse(whole, style))
+    sentence = style.filled(" ".join(filter(None, parts)))
     return join(table(COLUMNS, rows, style, _total(whole, style)), sentence, *(details if detail else ()))
 
 
@@ -62,30 +73,41 @@ def _row(row: PoolClass, pool_size: int, style: Style) -> list[str]:
 def _rest(answer: Pools, whole: Pools, style: Style) -> list[str]:
     listed = {row.size for row in answer.classes}
     others = [row for row in whole.classes if row.size not in listed]
-    return _cells(f"{len(others)} more", others, answer.pool_size, style)
+    return _cells(f"{len(others)} more", others, answer.pool_size or 0, style)
 
 
 def _free_pools(answer: Pools, style: Style) -> list[str]:
-    size = answer.free_pools * answer.pool_size
+    size = answer.free_pools * (answer.pool_size or 0)
     return ["free pools", count_text(answer.free_pools), "-", "-", "-", "-", style.size(size), style.share(size)]
 
 
 def _total(answer: Pools, style: Style) -> list[str]:
-    cells = _cells("total", answer.classes, answer.pool_size, style)
+    cells = _cells("total", answer.classes, answer.pool_size or 0, style)
     pools = sum(row.pools for row in answer.classes) + answer.free_pools
     cells[1] = count_text(pools)
-    return [*cells[:-2], style.size(pools * answer.pool_size), style.share(pools * answer.pool_size)]
+    return [*cells[:-2], style.size(pools * (answer.pool_size or 0)), style.share(pools * (answer.pool_size or 0))]
 
 
 def _sentence(answer: Pools, style: Style) -> str:
     used = sum(row.size * row.used for row in answer.classes)
     free = sum(row.size * row.free for row in answer.classes)
     arenas = "1 arena" if answer.arenas == 1 else f"{answer.arenas:,} arenas"
-    empty = answer.free_pools * answer.pool_size
+    empty = answer.free_pools * (answer.pool_size or 0)
     return (
-        f"pymalloc holds {arenas} of {style.bytes(answer.arena_size)}: {style.bytes(used)} in used blocks, "
+        f"pymalloc holds {arenas} of {style.bytes(answer.arena_size or 0)}: {style.bytes(used)} in used blocks, "
         f"{style.bytes(free)} in free blocks of pools that are partly used, {style.bytes(empty)} in free pools. "
         "An arena goes back to the kernel only when every one of its pools is free."
+    )
+
+
+def _interpreters(answer: Pools, style: Style) -> str:
+    """Who holds it, where there is more than one interpreter with pools of its own."""
+    if len(answer.interpreters) < 2:
+        return ""
+    shares = [f"{style.bytes(row.bytes)} in {count_text(row.arenas)}" for row in answer.interpreters]
+    return (
+        f"{len(answer.interpreters)} interpreters have pools of their own, and these are their sums: the main one has "
+        f"{shares[0]} of the arenas in use, the others {', '.join(shares[1:])}."
     )
 
 
@@ -120,14 +142,14 @@ def _asked_row(row: PoolClass, style: Style) -> list[str]:
 def _fill(answer: Pools, style: Style) -> str:
     rows = [
         [f"{row.percent} %", count_text(row.arenas), style.size(row.used),
-         style.size(row.arenas * answer.arena_size - row.used)]
+         style.size(row.arenas * (answer.arena_size or 0) - row.used)]
         for row in answer.fill
     ]  # fmt: skip
     return table(FILL, rows, style)
 
 
 def _emptiest(answer: Pools, style: Style) -> str:
-    return table(EMPTIEST, [_emptiest_row(use, answer.arena_size, style) for use in answer.emptiest], style)
+    return table(EMPTIEST, [_emptiest_row(use, answer.arena_size or 0, style) for use in answer.emptiest], style)
 
 
 def _emptiest_row(use: ArenaUse, arena_size: int, style: Style) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.pyobjects import Tally
-from gdbheap.report.numbers import count_text
+from gdbheap.report.numbers import address_text, count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 NAMED = 3
+UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
 COLUMNS = (
     Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
 )  # fmt: skip
@@ -30,7 +31,8 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
         rows.append(_rest(answer, cut, style))
     total = _cells(answer.total.count, answer.total.bytes, answer.total.buffers, "total", style)
     sentences = (_sentence(answer, style), "" if some else _beside(answer, style))
-    return join(table(COLUMNS, rows, style, total), *map(style.filled, sentences))
+    parts = [table(COLUMNS, rows, style, total), *map(style.filled, sentences)]
+    return join(*parts, "" if some else _unknown(answer, style))
 
 
 def _cells(count: int, size: int, buffers: int, name: str, style: Style) -> list[str]:
@@ -64,6 +66,19 @@ def _sentence(answer: PyObjects, style: Style) -> str:
     most = max(answer.types, key=lambda row: row.bytes + row.buffers)
     share = 100 * (most.bytes + most.buffers) / both
     return f"{start} The most is held by {most.type}: {share:.1f} % of that, in {most.count:,} objects."
+
+
+def _unknown(answer: PyObjects, style: Style) -> str:
+    """The largest blocks whose contents are not known, the rest of them as one row, their total."""
+    if not answer.unknown:
+        return ""
+    rows = [[address_text(block.address), style.size(block.size), block.looks] for block in answer.unknown]
+    count = answer.unclassified.count + answer.other_chunks.count
+    size = answer.unclassified.bytes + answer.other_chunks.bytes
+    if count > len(rows):
+        rest = size - sum(block.size for block in answer.unknown)
+        rows.append([f"{count - len(rows):,} more", style.size(rest), ""])
+    return table(UNKNOWN, rows, style, ["total", style.size(size), ""])
 
 
 def _others(answer: PyObjects) -> Tally:

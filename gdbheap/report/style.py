@@ -10,24 +10,26 @@ from typing import TextIO
 
 from gdbheap.report.numbers import share_text, size_text
 
-__all__ = ["Style", "encodable", "style_for"]
+__all__ = ["PLAIN", "Style", "encodable", "style_for"]
 
 BOLD = "\033[1m"
 PLAIN = "\033[0m"
 NARROWEST = 20
+BLOCK = "█"
 
 
 @dataclass(frozen=True)
 class Style:
     """``exact``: sizes in bytes with separators; ``width``: columns of the terminal or None (not cut); ``bold``:
     whether the terminal takes it; ``rss``: the target's RSS in bytes, or None when it is not known; ``private``: that
-    is not all of it, but the resident private memory in a core."""
+    is not all of it, but the resident private memory in a core; ``ascii``: whether it takes no block characters."""
 
     exact: bool = False
     width: int | None = None
     bold: bool = False
     rss: int | None = None
     private: bool = False
+    ascii: bool = False
 
     def size(self, size: int | None) -> str:
         """A size for a table's cell or a sentence."""
@@ -55,12 +57,16 @@ class Style:
         return f"{BOLD}{text}{PLAIN}" if self.bold else text
 
 
-def style_for(stream: TextIO | None, exact: bool, rss: int | None, private: bool = False) -> Style:
-    """The style for what ``stream`` is: a terminal's width and bold headings, or whole and plain when it is none."""
+def style_for(
+    stream: TextIO | None, exact: bool, rss: int | None, private: bool = False, encoding: str | None = None
+) -> Style:
+    """The style for what ``stream`` is: a terminal's width and bold headings, or whole and plain when it is none.
+    ``encoding``: what is written in, the stream's own unless it is given."""
+    plain = encodable(BLOCK, encoding or getattr(stream, "encoding", None)) != BLOCK
     if not _is_terminal(stream):
-        return Style(exact=exact, rss=rss, private=private)
+        return Style(exact=exact, rss=rss, private=private, ascii=plain)
     assert stream is not None
-    return Style(exact, _columns(stream), _takes_colour(), rss, private)
+    return Style(exact, _columns(stream), _takes_colour(), rss, private, plain)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

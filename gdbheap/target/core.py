@@ -62,7 +62,8 @@ class Part(NamedTuple):
 
 
 class Core(Target):
-    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when its build-id is the same.
+    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when its build-id is the same,
+    and where it lies in a copy of the process's root folder, the libraries in there are too.
 
     Raises NoTarget (not a core), Unsupported (another architecture), NotPermitted, UsageError (no such ``exe``).
     """
@@ -148,7 +149,8 @@ class Core(Target):
         self.exe = (program.path if program else "") or self._notes.name or None
         own = [(part.start, part.start + part.available, 0, part.offset) for part in self._parts if part.available]
         self.space = Space.for_core(own, [self._own_path])
-        self.objects = find_objects(self.mappings, self.space, self._files, lambda first: candidates(first, exe))
+        root = root_folder(exe, self.exe) if exe else ""
+        self.objects = find_objects(self.mappings, self.space, self._files, lambda first: candidates(first, exe, root))
         self._add_files(own)
         if exe is not None:
             self._check_exe(exe)
@@ -279,9 +281,18 @@ def _left_out_files(parts: list[Part], files: list[MappedFile]) -> Iterator[Mapp
             yield Mapping(file.start, file.end, "r--p", file.offset, "00:00", 0, file.path)
 
 
-def candidates(first: Mapping, exe: str | None) -> list[str]:
+def root_folder(exe: str, program: str | None) -> str:
+    """The folder that was the process's root, if ``exe`` is its ``program`` in there; else an empty string."""
+    path = os.path.realpath(exe)
+    if not program or not program.startswith("/") or not path.endswith(program):
+        return ""
+    return path.removesuffix(program)
+
+
+def candidates(first: Mapping, exe: str | None, root: str = "") -> list[str]:
     """Files on this machine that may be the one behind a mapping of a core; their build-ids decide."""
-    return [first.path.removesuffix(" (deleted)")] + ([exe] if exe else [])
+    path = first.path.removesuffix(" (deleted)")
+    return [path] + ([root + path] if root else []) + ([exe] if exe else [])
 
 
 def _left_out(owner: LoadedObject, stored: dict[int, int], index: int, size: int) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gdbheap.errors import one_line
-from gdbheap.target.ranges import joined
+from gdbheap.target.ranges import Ranges, joined
 
 KIB = 1024
 HUGE_PAGES = "/anon_hugepage (deleted)"
@@ -26,6 +26,7 @@ HUGE_PAGES = "/anon_hugepage (deleted)"
 _HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+)[ \t]*([^\n]*)"
 _MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
 _SMAPS_LINE = re.compile(rb"^(?:" + _HEADER + rb"|(Rss|Swap):\s+(\d+) kB)$", re.MULTILINE)
+_FLAGS_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |VmFlags:(.*)$)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
@@ -62,6 +63,11 @@ class Mapping:
     def writable(self) -> bool:
         """Whether the program itself may write it."""
         return self.perms[1] == "w"
+
+    @property
+    def executable(self) -> bool:
+        """Whether the program may run code in it."""
+        return self.perms[2] == "x"
 
     @property
     def private(self) -> bool:
@@ -135,6 +141,18 @@ def parse_smaps(text: bytes) -> Mappings:
         elif found:
             found[-1][1].setdefault(groups[7], int(groups[8]) * KIB)
     return Mappings(_mapping(header, sizes.get(b"Rss"), sizes.get(b"Swap")) for header, sizes in found)
+
+
+def parse_locked(text: bytes) -> Ranges:
+    """The ranges of ``/proc/PID/smaps`` that are locked into memory (``lo`` in ``VmFlags``), ascending."""
+    found: Ranges = []
+    place = (0, 0)
+    for match in _FLAGS_LINE.finditer(text):
+        if match[1] is not None:
+            place = (int(match[1], 16), int(match[2], 16))
+        elif b"lo" in match[3].split():
+            found.append(place)
+    return joined(found)
 
 
 def _mapping(header: tuple[bytes | None, ...], rss: int | None = None, swap: int | None = None) -> Mapping:

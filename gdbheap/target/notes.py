@@ -25,6 +25,8 @@ NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
 THREAD_LIMIT = 1 << 20
+# r15 to rdi; behind them are orig_rax, rip and so on.
+GENERAL = 15
 
 _PRSTATUS_SIZE = 336
 _REGISTERS = struct.Struct("<27Q")
@@ -88,7 +90,8 @@ def _add_core_note(found: CoreNotes, kind: int, data: bytes) -> None:
 
 def _thread(data: bytes) -> Thread:
     registers = _REGISTERS.unpack_from(data, 112)
-    return Thread(int.from_bytes(data[32:36], "little"), fs_base=registers[21], sp=registers[19], pc=registers[16])
+    tid = int.from_bytes(data[32:36], "little")
+    return Thread(tid, registers[21], sp=registers[19], pc=registers[16], registers=registers[:GENERAL])
 
 
 def parse_files(data: bytes) -> list[MappedFile]:

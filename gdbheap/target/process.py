@@ -13,14 +13,14 @@ import os
 import resource
 import signal
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from gdbheap._native import Pages, Space, Stop
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, one_line
 from gdbheap.target import procfs, refusal
 from gdbheap.target.elf import ElfFiles, find_objects
-from gdbheap.target.mappings import Mapping, parse_maps, parse_smaps
+from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
@@ -33,7 +33,8 @@ DELETED = " (deleted)"
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 USER_ADDRESSES = 1 << 63
 UNREADABLE = ("[vvar", "[vsyscall]")
-Registers = tuple[int, int, int, int]
+Registers = tuple[int, int, int, int, Sequence[int]]
+"""A thread's id, thread pointer, sp, pc and general registers."""
 
 _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
@@ -92,23 +93,30 @@ class Process(Target):
             raise NoTarget(f"process {pid} has no memory any more: it is ending; give a core if it leaves one")
         self.rss = self._read_rss()
         self._read_pages()
+        self._read_locked()
         self._open_space()
         self._read_rest(threads)
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
         with suppress(OSError):
-            fields = procfs.parse_status(self._folder.read("smaps_rollup"))
-            if procfs.kib(fields.get("Rss")) is not None:
-                return Rss(procfs.kib(fields["Rss"]), procfs.kib(fields.get("Swap")), "smaps_rollup")
+            found = procfs.parse_rollup(self._folder.read("smaps_rollup"))
+            if found is not None:
+                return found
         self._read_smaps()
         sizes = [(mapping.rss, mapping.swap) for mapping in self.mappings if mapping.rss is not None]
         if sizes:
             return Rss(sum(rss or 0 for rss, _ in sizes), sum(swap or 0 for _, swap in sizes), "smaps")
         with suppress(OSError):
             fields = self._folder.status()
-            return Rss(procfs.kib(fields.get("VmRSS")), procfs.kib(fields.get("VmSwap")), "status")
+            rss, swap, anonymous = (procfs.kib(fields.get(name)) for name in ("VmRSS", "VmSwap", "RssAnon"))
+            return Rss(rss, swap, "status", anonymous=anonymous)
         return Rss(None, None, "unknown")
+
+    def _read_locked(self) -> None:
+        with suppress(OSError):
+            if procfs.kib(self._folder.status().get("VmLck")):
+                self.locked = parse_locked(self._folder.read("smaps", procfs.TABLE_LIMIT))
 
     def _read_smaps(self) -> None:
         """Each mapping's own figures. The kernel walks all pages for them, 35 ms for each GiB, so only when needed."""
@@ -166,7 +174,7 @@ class Process(Target):
             return
         files = MappedFiles(self._folder)
         rows = [self._row(mapping, files) for mapping in self.mappings if is_readable(mapping)]
-        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths)
+        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths, self.rss.shared)
 
     def _row(self, mapping: Mapping, files: MappedFiles) -> tuple[int, int, int, int, int]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
@@ -186,9 +194,10 @@ class Process(Target):
         if self.rss.swap and self.refusal is None:
             self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
 
-    def _thread(self, tid: int, fs_base: int, sp: int, pc: int) -> Thread:
+    def _thread(self, tid: int, fs_base: int, sp: int, pc: int, general: Sequence[int]) -> Thread:
         name = self._ready.thread_names.get(tid)
-        return Thread(tid, fs_base, sp, pc, self._folder.thread_name(tid) if name is None else name)
+        known = self._folder.thread_name(tid) if name is None else name
+        return Thread(tid, fs_base, sp, pc, known, registers=general)
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self._folder, self.exe, mapping)

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+from gdbheap.target.target import Rss
+
 PROC = "/proc"
 TEXT_LIMIT = 1 << 20
 TABLE_LIMIT = 1 << 30
@@ -89,6 +91,14 @@ def parse_status(text: bytes) -> dict[str, str]:
         if colon:
             fields.setdefault(name, value.strip())
     return fields
+
+
+def parse_rollup(text: bytes) -> Rss | None:
+    """Rss, Swap and Anonymous of ``smaps_rollup``; None when they are not in it."""
+    fields = parse_status(text)
+    sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous", "Pss_Anon")]
+    shared = kib(fields.get("Shared_Dirty")) != 0
+    return None if sizes[0] is None else Rss(sizes[0], sizes[1], "smaps_rollup", False, sizes[2], shared, sizes[3])
 
 
 def parse_flags(stat: bytes) -> int:

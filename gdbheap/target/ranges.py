@@ -18,6 +18,12 @@ def joined(ranges: Ranges) -> Ranges:
     return result
 
 
+def holds(ranges: Ranges, address: int) -> bool:
+    """Whether one of ``ranges`` (disjoint) holds the address."""
+    index = bisect_right(ranges, (address, 1 << 64)) - 1
+    return index >= 0 and ranges[index][0] <= address < ranges[index][1]
+
+
 def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
     """The parts of ``ranges`` (disjoint) that are in none of ``holes`` (which may overlap)."""
     holes = joined(holes)

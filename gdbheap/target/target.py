@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from gdbheap._native import Pages, Space
 from gdbheap.errors import GdbheapError
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, Mappings
+from gdbheap.target.ranges import Ranges
 
 AT_PHDR = 3
 AT_PAGESZ = 6
@@ -23,7 +25,8 @@ PAGE_SIZE = 4096
 @dataclass(frozen=True)
 class Thread:
     """A thread when the target stood still. ``fs_base`` is its thread pointer (where glibc keeps thread-local data),
-    ``failed`` whether it was killed by a fault of its own, or aborts."""
+    ``registers`` are the general ones as far as they are known, ``failed`` whether it was killed by a fault of its own,
+    or aborts."""
 
     tid: int
     fs_base: int
@@ -31,6 +34,7 @@ class Thread:
     pc: int
     name: str = ""
     failed: bool = False
+    registers: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,18 @@ class Rss:
     """Resident and swapped bytes of the whole target, None when nobody knows, and who says so.
 
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
+    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``proportional``: its
+    share of these, each page divided by the number of processes that have it (Pss_Anon). ``shared``: whether other
+    processes may have some of its changed pages too, as after fork().
     """
 
     bytes: int | None
     swap: int | None
     source: str
     private: bool = False
+    anonymous: int | None = None
+    shared: bool = True
+    proportional: int | None = None
 
 
 @dataclass(eq=False)
@@ -62,6 +72,7 @@ class Target:
 
     ``pages`` is None when residency is unknown. ``space`` raises ``Fault`` for what cannot be read. ``refusal`` is
     the reason why no memory at all can be read (mappings and residency are then still true), None otherwise.
+    ``locked`` are the ranges that are locked into memory (mlock), as far as that is known.
     ``partial`` means that an answer may lack what was cut off (a truncated core, refused memory).
     """
 
@@ -82,6 +93,7 @@ class Target:
     damage: list[Damage] = field(default_factory=list)
     partial: bool = False
     refusal: GdbheapError | None = None
+    locked: Ranges = field(default_factory=list)
     stopped_seconds: float | None = None
 
     @property

@@ -130,6 +130,35 @@ fn collect(space: &Space, chunks: &Chunks, slice: &Slice, control: &Control) -> 
     Ok(found)
 }
 
+/// One way round a bin.
+#[derive(Clone, Copy)]
+struct Direction {
+    on: fn(&Free) -> u64,
+    back: fn(&Free) -> u64,
+    /// Of the link in a chunk, or in the bin's head as if that were one.
+    offset: u64,
+    leads_astray: &'static str,
+    not_back: &'static str,
+    is_second: bool,
+}
+
+const FORWARD: Direction = Direction {
+    on: |chunk| chunk.fd,
+    back: |chunk| chunk.bk,
+    offset: 16,
+    leads_astray: "fd in a bin",
+    not_back: "bk of a free chunk",
+    is_second: false,
+};
+const BACKWARD: Direction = Direction {
+    on: |chunk| chunk.bk,
+    back: |chunk| chunk.fd,
+    offset: 24,
+    leads_astray: "bk in a bin",
+    not_back: "fd of a free chunk",
+    is_second: true,
+};
+
 /// Which arena has its bins where: the address of `malloc_state.bins`.
 #[derive(Clone, Copy)]
 struct Ring {
@@ -156,26 +185,23 @@ impl Rings<'_> {
         let (Ok(first), Ok(last)) = (self.space.word(ring.head + 16), self.space.word(ring.head + 24)) else {
             return Ok(vec![damage(ring.head, "head of a bin", "bytes that can be read", "absent bytes")]);
         };
-        let end = self.go(ring, first, |chunk| chunk.fd, |chunk| chunk.bk, ("fd", "bk"), &mut found, control)?;
+        let end = self.go(ring, first, FORWARD, &mut found, control)?;
         if let Some(end) = end {
             if last != end {
                 found.push(damage(ring.head + 24, "bk of a bin", hex(end), hex(last)));
             }
             return Ok(found);
         }
-        self.go(ring, last, |chunk| chunk.bk, |chunk| chunk.fd, ("bk", "fd"), &mut found, control)?;
+        self.go(ring, last, BACKWARD, &mut found, control)?;
         Ok(found)
     }
 
     /// Follows the links one way from the head; returns the last chunk if they lead back to the head.
-    #[allow(clippy::too_many_arguments)]
     fn go(
         &self,
         ring: Ring,
         first: u64,
-        on: impl Fn(&Free) -> u64,
-        back: impl Fn(&Free) -> u64,
-        names: (&'static str, &'static str),
+        way: Direction,
         found: &mut Vec<Damage>,
         control: &Control,
     ) -> Result<Option<u64>, Cancelled> {
@@ -183,25 +209,24 @@ impl Rings<'_> {
         let mut steps = 0u64;
         while at != ring.head {
             let Some(chunk) = self.find(ring.arena, at) else {
-                let (what, offset) = if names.0 == "fd" { ("fd in a bin", 16) } else { ("bk in a bin", 24) };
-                found.push(damage(before + offset, what, "a free chunk of this arena", hex(at)));
+                found.push(damage(before + way.offset, way.leads_astray, "a free chunk of this arena", hex(at)));
                 return Ok(None);
             };
             if chunk.bin.swap(ring.bin as u8, Ordering::Relaxed) != NO_BIN {
-                if names.0 == "fd" {
+                // Going back ends where going forward did.
+                if !way.is_second {
                     found.push(damage(at, "free chunk", "in one bin, once", format!("again in bin {}", ring.bin)));
                 }
                 return Ok(None);
             }
-            if back(chunk) != before {
-                let what = if names.1 == "bk" { "bk of a free chunk" } else { "fd of a free chunk" };
-                found.push(damage(at, what, hex(before), hex(back(chunk))));
+            if (way.back)(chunk) != before {
+                found.push(damage(at, way.not_back, hex(before), hex((way.back)(chunk))));
             }
             if ring.bin != UNSORTED && bin_of(chunk.size) != ring.bin {
                 let expected = format!("bin {}", bin_of(chunk.size));
                 found.push(damage(at, "bin of a free chunk", expected, format!("bin {}", ring.bin)));
             }
-            (before, at) = (at, on(chunk));
+            (before, at) = (at, (way.on)(chunk));
             steps += 1;
             if steps % 4096 == 0 {
                 control.advance(0)?;

@@ -48,6 +48,11 @@ impl Bits {
         Bits { words: vec![0; size.div_ceil(64) as usize] }
     }
 
+    /// The members as words, 64 bits each.
+    pub fn of(words: Vec<u64>) -> Bits {
+        Bits { words }
+    }
+
     /// Whether there is a member in [from, to).
     pub fn any(&self, from: u64, to: u64) -> bool {
         (from..to).any(|index| self.get(index))
@@ -145,6 +150,20 @@ impl SharedBits {
     /// The members that the other set lacks.
     pub fn without<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
         self.joined(other, |one, two| one & !two)
+    }
+
+    /// The members that neither of the other sets has.
+    pub fn in_neither(&self, one: &SharedBits, other: &SharedBits) -> Vec<u64> {
+        let mut found = Vec::new();
+        let load = |set: &SharedBits, index: usize| set.words.get(index).map_or(0, |word| word.load(Ordering::Relaxed));
+        for index in 0..self.words.len() {
+            let mut left = load(self, index) & !(load(one, index) | load(other, index));
+            while left != 0 {
+                found.push(index as u64 * 64 + u64::from(left.trailing_zeros()));
+                left &= left - 1;
+            }
+        }
+        found
     }
 
     fn joined<'a>(&'a self, other: &'a SharedBits, join: fn(u64, u64) -> u64) -> impl Iterator<Item = u64> + 'a {

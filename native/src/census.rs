@@ -5,38 +5,38 @@
 //! looks like. What is left after it is claimed by whoever leads to it (reach.rs). The count of a block, in this order:
 //! free; claimed; live object; object on a free list; unclassified.
 
-use crate::bits;
 use crate::chunks::{Chunks, Tally, HEAD_BYTES};
-use crate::heaps::{Heaps, Place, Visitor, Walk, IN_CHUNK, IN_MAPPED, IN_POOL};
+use crate::heaps::{Heaps, Place, Visitor, Walk, DOMAINS, IN_CHUNK, IN_MAPPED, IN_MIMALLOC, IN_POOL};
 use crate::marks::Marks;
-use crate::pools::{BlockBits, Pools, HEADER, MOST_BLOCKS};
+use crate::mimalloc::Mimalloc;
+use crate::pools::{BlockBits, Pools};
 use crate::reach::{Lead, Owner, Reach};
 use crate::space::Space;
-use crate::types::{ByAddress, Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING, SMALL_COUNT};
+use crate::types::{ByAddress, Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING};
 use crate::work::{self, Control};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// So much of a chunk is looked at.
 const HEAD: usize = HEAD_BYTES;
+/// So many different things a buffer can be to its owner.
+pub const MOST_ROLES: usize = 32;
+
 #[derive(Clone, Copy, Default)]
 struct Row {
     live: Tally,
     idle: Tally,
-    buffers: Tally,
-    /// Of the buffers, those that were reached by following pointers.
-    reached: Tally,
+    /// By what they are to the object.
+    buffers: [Tally; MOST_ROLES],
 }
 
 impl Row {
     fn absorb(&mut self, other: &Row) {
-        for (mine, theirs) in
-            [(&mut self.live, other.live), (&mut self.idle, other.idle), (&mut self.buffers, other.buffers)]
-        {
-            mine.count += theirs.count;
-            mine.bytes += theirs.bytes;
-        }
+        let mine = [&mut self.live, &mut self.idle].into_iter().chain(&mut self.buffers);
+        let theirs = [&other.live, &other.idle].into_iter().chain(&other.buffers);
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
     }
 }
 
@@ -57,26 +57,23 @@ struct Worker<'a> {
     followed: Vec<Lead>,
 }
 
-/// By domain (pools, chunks, mmapped chunks): used blocks, those that look like objects, those that are claimed.
+/// By domain (pools, chunks, mmapped chunks, mimalloc): used blocks, those that look like objects, those that are claimed.
 #[derive(Clone, Copy, Default)]
 struct Domains {
-    used: [Tally; 3],
-    objects: [Tally; 3],
-    claimed: [Tally; 3],
+    used: [Tally; DOMAINS],
+    objects: [Tally; DOMAINS],
+    claimed: [Tally; DOMAINS],
 }
 
 impl Domains {
     fn absorb(&mut self, other: &Domains) {
         let mine = self.used.iter_mut().chain(&mut self.objects).chain(&mut self.claimed);
         let theirs = other.used.iter().chain(&other.objects).chain(&other.claimed);
-        for (mine, theirs) in mine.zip(theirs) {
-            mine.count += theirs.count;
-            mine.bytes += theirs.bytes;
-        }
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
     }
 
     /// Used blocks less those that are objects or claimed.
-    fn unclassified(&self) -> [Tally; 3] {
+    fn unclassified(&self) -> [Tally; DOMAINS] {
         let mut rest = self.used;
         for (domain, left) in rest.iter_mut().enumerate() {
             for part in [self.objects[domain], self.claimed[domain]] {
@@ -166,7 +163,7 @@ impl<'a> Worker<'a> {
         }
         row.live.add(size);
         let kind = &self.types.kinds[number];
-        if kind.extent > OBJECT_HEAD {
+        if kind.extent > self.types.layout.ob_type + 8 {
             self.open.push((address, number as u32));
         }
         if !kind.claims.is_empty() {
@@ -211,6 +208,17 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Where what may hold pointers ends in a buffer whose block ends at `end`: a module's state may be smaller.
+    fn end_of(&self, wanted: &Wanted, end: u64) -> u64 {
+        let path = &self.types.layout.state_size;
+        if wanted.follow != ALL || path.is_empty() {
+            return end;
+        }
+        let step = |at: u64, offset: &u64| self.heaps.space.word(at.wrapping_add(*offset)).ok();
+        let size = path.iter().try_fold(wanted.owner, step);
+        size.and_then(|size| wanted.pointer.checked_add(size)).map_or(end, |own| own.min(end))
+    }
+
     /// Two short loops over many claims rather than one long chain for each: every claim waits for memory twice, and
     /// so the waits of many overlap.
     #[inline(never)]
@@ -223,9 +231,9 @@ impl<'a> Worker<'a> {
             if !marks.claim(place) {
                 continue;
             }
-            self.rows[wanted.number as usize].buffers.add(size);
+            self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(size);
             if wanted.follow != NOTHING && wanted.last != block {
-                let (owner, end) = (Owner::Type(wanted.number), place.end(block, size));
+                let (owner, end) = (Owner::Type(wanted.number), self.end_of(wanted, place.end(block, size)));
                 let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
                 let lead = Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role));
                 self.followed.push(Lead { last: wanted.last, ..lead });
@@ -250,8 +258,6 @@ struct Wanted {
     last: u64,
 }
 
-/// ob_refcnt and ob_type.
-const OBJECT_HEAD: u64 = 16;
 const CLAIMS_AT_ONCE: usize = 512;
 
 /// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
@@ -270,18 +276,18 @@ pub fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u
 }
 
 type Four = (u64, u64, u64, u64);
-/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers and their
-/// bytes, and of these the ones that were reached by following pointers.
-type FlatRow = (u64, u64, Four, Four);
+/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers, as
+/// `(role, count, bytes)`.
+type FlatRow = (u64, u64, Four, Vec<(u8, u64, u64)>);
 
 /// The answer of a census; sizes in bytes.
 #[pyclass(frozen, get_all)]
 pub struct Census {
     /// One for each type that has objects.
     rows: Vec<FlatRow>,
-    /// Used blocks `(count, bytes)` in pools, chunks and mmapped chunks.
+    /// Used blocks `(count, bytes)` in pools, chunks, mmapped chunks and mimalloc.
     used: Vec<(u64, u64)>,
-    /// Used blocks that are neither objects nor claimed, the same three.
+    /// Used blocks that are neither objects nor claimed, the same four.
     unclassified: Vec<(u64, u64)>,
     /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
     /// type is 0, the role is the root's number, and the address is that of a word in the root.
@@ -292,15 +298,19 @@ pub struct Census {
     unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
+    /// How long the pointers were followed that lead to the rest, in seconds.
+    following: f64,
 }
 
 /// What a census is told beside the heaps: `roots`, ranges of memory outside of them that hold pointers into them,
 /// `(number, start, end)`, those of the interpreter with number 0; `last`, the number of those that are followed when all
-/// others have been: a stack holds many pointers that are left over; `watched`, blocks whose owner is wanted, by user
+/// others have been: a stack holds many pointers that are left over; `registers`, `(stack pointer, value)` of the threads',
+/// which are followed before their stacks; `watched`, blocks whose owner is wanted, by user
 /// address; `unknown`, how many of the blocks that nobody leads to are listed.
 #[derive(FromPyObject)]
 pub struct Question {
     roots: Vec<(u32, u64, u64)>,
+    registers: Vec<(u64, u64)>,
     last: u32,
     watched: Vec<u64>,
     unknown: usize,
@@ -322,22 +332,20 @@ pub fn take_census(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Census> {
     mapped.sort_unstable();
-    let heaps = Heaps { space, chunks, pools, mapped: &mapped };
-    let marks =
-        Marks::new(heaps).ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
+    let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc() };
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
-    let (jobs, total) = heaps.jobs();
-    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, &watched, &layout));
-    let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
-        let done = walk.run(job, control, worker);
-        worker.settle_claims();
-        done
-    };
-    let workers = work::run(py, space, progress, total, &jobs, init, work)?;
-    let mut sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
+    let take = |free: &[u64]| classify(py, heaps, free, &watched, &layout, &question, progress.as_ref());
+    let (mut marks, mut sums) = take(&[])?;
+    let free = marks.claimed_but_free();
+    if !free.is_empty() {
+        (marks, sums) = take(&free)?;
+    }
     sums.tallies.used[IN_CHUNK] = chunks.map_or_else(Tally::default, Chunks::used);
+    sums.tallies.used[IN_MIMALLOC] = layout.mimalloc().map_or_else(Tally::default, Mimalloc::used);
     mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
+    let walked = Instant::now();
     sums.follow(&heaps, &marks, &watched, &question);
+    let following = walked.elapsed().as_secs_f64();
     let contested = marks.contested();
     settle_contested(&heaps, &contested, &layout, &mut sums);
     let contested = contested.into_iter().map(|(_, address, _)| address).collect();
@@ -354,7 +362,34 @@ pub fn take_census(
             false => Vec::new(),
         },
         contested,
+        following,
     })
+}
+
+/// One pass over all used blocks. `free`: numbers of blocks in pools that nobody may claim.
+fn classify<'a>(
+    py: Python<'_>,
+    heaps: Heaps<'a>,
+    free: &[u64],
+    watched: &ByAddress<()>,
+    layout: &TypeLayout,
+    question: &Question,
+    progress: Option<&Py<PyAny>>,
+) -> PyResult<(Marks<'a>, Sums)> {
+    let marks =
+        Marks::new(heaps).ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
+    free.iter().for_each(|number| _ = marks.claim(Place::Pool(*number)));
+    let (jobs, total) = heaps.jobs();
+    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, watched, layout));
+    let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
+        let done = walk.run(job, control, worker);
+        worker.settle_claims();
+        done
+    };
+    let progress = progress.map(|progress| progress.clone_ref(py));
+    let workers = work::run(py, heaps.space, progress, total, &jobs, init, work)?;
+    let sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
+    Ok((marks, sums))
 }
 
 /// A type as all workers know it.
@@ -406,11 +441,12 @@ impl Sums {
         self.tallies.absorb(&worker.tallies);
         self.owners.append(&mut worker.owners);
         let (types, reached_role) = (&self.types, worker.types.layout.reached_role);
+        let object_head = worker.types.layout.ob_type + 8;
         let objects = worker.open.iter().map(|(block, number)| {
             let number = numbers[*number as usize];
             let (pre, extent) = (types[number as usize].pre, types[number as usize].extent);
             let holder = block + pre;
-            Lead::from_block(holder + OBJECT_HEAD, holder + extent, Owner::Type(number), holder, (ALL, reached_role))
+            Lead::from_block(holder + object_head, holder + extent, Owner::Type(number), holder, (ALL, reached_role))
         });
         self.objects.extend(objects);
         self.buffers.extend(worker.followed.iter().map(|lead| lead.renumbered(&numbers)));
@@ -440,6 +476,7 @@ impl Sums {
         let mut reach = Reach::new(*heaps, marks);
         reach.run(chains);
         reach.run(interpreter.into_iter().chain(objects).chain(states).chain(others).collect());
+        question.registers.iter().for_each(|(at, value)| reach.point_from_register(*value, *at, question.last));
         reach.run(of(&|root| root == question.last));
         for reached in &reach.reached {
             let (type_address, role) = match reached.owner {
@@ -447,13 +484,7 @@ impl Sums {
                 Owner::Root(number) => (0, number),
             };
             match reached.owner {
-                Owner::Type(number) => {
-                    self.rows[number as usize].buffers.add(reached.size);
-                    // A chain is as known as the field that leads to it.
-                    if !reached.is_linked() {
-                        self.rows[number as usize].reached.add(reached.size);
-                    }
-                }
+                Owner::Type(number) => self.rows[number as usize].buffers[usize::from(reached.role)].add(reached.size),
                 Owner::Root(number) => self.roots[number as usize].add(reached.size),
             }
             self.tallies.claimed[reached.place.domain()].add(reached.size);
@@ -465,9 +496,10 @@ impl Sums {
 }
 
 fn flat((kind, row): (&SharedKind, &Row)) -> FlatRow {
-    let Row { live, idle, buffers, reached } = row;
+    let Row { live, idle, buffers } = row;
     let own = (live.count, live.bytes, idle.count, idle.bytes);
-    (kind.address, kind.flags, own, (buffers.count, buffers.bytes, reached.count, reached.bytes))
+    let owned = buffers.iter().zip(0..).filter(|(tally, _)| tally.count > 0);
+    (kind.address, kind.flags, own, owned.map(|(tally, role)| (role, tally.count, tally.bytes)).collect())
 }
 
 /// What looked like an object but is a buffer stops being one.
@@ -497,7 +529,7 @@ pub fn objects_in(
     let mut types = Types::new(space, chunks, &layout);
     let look = |(address, size, inside): &(u64, u64, u64)| {
         if let (Some(slab), Some(filled)) = (&layout.slab, types.slab_at(*address, *size)) {
-            let (object, alive) = filled.object(slab, *address, *inside);
+            let (object, alive) = filled.object(slab, *inside);
             return Some((object, types.kinds[filled.number as usize].address, alive));
         }
         let mut head = vec![0; HEAD.min(*size as usize)];
@@ -508,67 +540,6 @@ pub fn objects_in(
         Some((address.wrapping_add(before), kind.address, alive))
     };
     blocks.iter().map(look).collect()
-}
-
-/// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over up to `most` pools of each size class. The layout's own distances are not used.
-#[pyfunction]
-pub fn vote_distances(
-    py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: &Pools,
-    layout: TypeLayout,
-    mask: u64,
-    most: usize,
-) -> PyResult<HashMap<(u64, u64), u64>> {
-    let mut types = Types::new(space, chunks, &layout);
-    let mut votes = HashMap::new();
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.sample(most) {
-        py.check_signals()?;
-        let got = space.fill(pool.address, &mut bytes);
-        bytes[got..].fill(0);
-        let size = pool.block_size(pools.alignment);
-        let used = pools.used_blocks(pool, &bytes);
-        for number in (0..MOST_BLOCKS as u64).filter(|number| bits::get(&used, *number)) {
-            let start = (HEADER + number * size) as usize;
-            vote_in_block(&mut types, &bytes[start..][..size.min(80) as usize], mask, &mut votes);
-        }
-    }
-    Ok(votes)
-}
-
-/// The types of the objects in up to `most` pools of each size class: `{address: tp_flags}`.
-#[pyfunction]
-pub fn sample_types(
-    py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: &Pools,
-    layout: TypeLayout,
-    most: usize,
-) -> PyResult<HashMap<u64, u64>> {
-    let mut types = Types::new(space, chunks, &layout);
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for pool in pools.sample(most) {
-        py.check_signals()?;
-        let got = space.fill(pool.address, &mut bytes);
-        for word in bytes[..got].chunks_exact(8) {
-            types.lookup(crate::u64_at(word, 0));
-        }
-    }
-    Ok(types.kinds.iter().map(|kind| (kind.address, kind.flags)).collect())
-}
-
-fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
-    for distance in (0..head.len().saturating_sub(15)).step_by(8) {
-        let Some(kind) = types.lookup(crate::u64_at(head, distance + 8)) else { continue };
-        // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
-        if (1..SMALL_COUNT).contains(&crate::u64_at(head, distance)) {
-            *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
-        }
-    }
 }
 
 /// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.

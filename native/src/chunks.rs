@@ -174,6 +174,37 @@ impl Region {
         })
     }
 
+    /// Maximal runs of neighbours that are free in bins or fast bins, `(start, end, whether one is in a fast bin)`: what
+    /// malloc_consolidate() makes one chunk of. Looks at the bits of 64 possible blocks at a time.
+    pub fn consolidated(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let first = self.low.first_from(next)?;
+            let (mut index, mut fast) = (first, false);
+            let size = (self.stretch.end - self.stretch.start) / GRAIN;
+            while index < size && self.low.get(index) {
+                fast |= self.high.get(index);
+                index = self.starts.first_from(index + 1).unwrap_or(size);
+            }
+            next = index;
+            Some((self.stretch.start + first * GRAIN, self.stretch.start + index * GRAIN, fast))
+        })
+    }
+
+    /// Where the top chunk starts once malloc_consolidate() has merged it with what is free below it, 0 without a top. A
+    /// neighbour of the top is free without being part of it only in a fast bin.
+    pub fn top_after_consolidation(&self) -> u64 {
+        let (mut at, mut fast) = (self.stretch.top, false);
+        while let Some((start, _, state @ (State::Free | State::Fast))) = self.find(at.wrapping_sub(1)) {
+            (at, fast) = (start, fast || state == State::Fast);
+        }
+        if fast {
+            at
+        } else {
+            self.stretch.top
+        }
+    }
+
     fn size_at(&self, index: u64) -> u64 {
         self.end_of(index) - self.address(index)
     }
@@ -248,15 +279,22 @@ impl Head {
         &self.bytes[..self.size as usize]
     }
 
-    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in.
+    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in, or further
+    /// in where the block begins with a debug hook.
     #[inline]
     pub fn may_be_object(known: &[u8]) -> bool {
         let pointer = |at| {
             let word = crate::u64_at(known, at);
             word % 8 == 0 && (0x10000..1 << 47).contains(&word)
         };
-        pointer(8) || pointer(24) || pointer(40)
+        pointer(8) || pointer(24) || pointer(40) || is_padding(crate::u64_at(known, 8))
     }
+}
+
+/// Whether a word is the second one of a debug hook: a letter, and the same byte seven times.
+#[inline]
+pub fn is_padding(word: u64) -> bool {
+    matches!(word as u8, b'o' | b'm' | b'r') && word >> 16 == (word << 8) >> 16
 }
 
 /// Every block of every arena of a target.

@@ -1,6 +1,7 @@
 //! All that hands out blocks of one target, and the one walk over the used ones, on all cores.
 
 use crate::chunks::{Chunks, State, CHUNK_HEADER, HEAD_BYTES};
+use crate::mimalloc::Mimalloc;
 use crate::pools::{BlockBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
 use crate::window::Window;
@@ -9,8 +10,11 @@ use crate::work::{Cancelled, Control};
 pub const IN_POOL: usize = 0;
 pub const IN_CHUNK: usize = 1;
 pub const IN_MAPPED: usize = 2;
+pub const IN_MIMALLOC: usize = 3;
+pub const DOMAINS: usize = 4;
 const SLICE: u64 = 64 << 20;
 const ARENAS_IN_JOB: usize = 8;
+const PAGES_IN_JOB: usize = 64;
 const WINDOW: u64 = 256 << 10;
 
 /// All that hands out blocks of one target.
@@ -21,6 +25,7 @@ pub struct Heaps<'a> {
     pub pools: Option<&'a Pools>,
     /// mmapped chunks, ascending: (chunk, end).
     pub mapped: &'a [(u64, u64)],
+    pub mimalloc: Option<&'a Mimalloc>,
 }
 
 /// A block by who handed it out, with its number there.
@@ -29,6 +34,7 @@ pub enum Place {
     Pool(u64),
     Chunk(usize, u64),
     Mapped(u64),
+    Mimalloc(u64),
 }
 
 impl Place {
@@ -37,13 +43,14 @@ impl Place {
             Place::Pool(_) => IN_POOL,
             Place::Chunk(..) => IN_CHUNK,
             Place::Mapped(_) => IN_MAPPED,
+            Place::Mimalloc(_) => IN_MIMALLOC,
         }
     }
 
     /// Where the bytes of a block of `size` at `address` end: a chunk reaches eight bytes into the next header.
     pub fn end(&self, address: u64, size: u64) -> u64 {
         match self {
-            Place::Pool(_) => address + size,
+            Place::Pool(_) | Place::Mimalloc(_) => address + size,
             Place::Chunk(..) => address + size - 8,
             Place::Mapped(_) => address + size - CHUNK_HEADER,
         }
@@ -57,6 +64,8 @@ pub enum Job {
     /// The chunks of a region that start in [from, to).
     Chunks(usize, u64, u64),
     Mapped,
+    /// Pages of mimalloc, from one index to another.
+    Pages(usize, usize),
 }
 
 impl<'a> Heaps<'a> {
@@ -66,6 +75,9 @@ impl<'a> Heaps<'a> {
             if let Some(block) = pools.block_at(address) {
                 return Some((Place::Pool(block.number), block.address, block.size));
             }
+        }
+        if let Some((number, block, size)) = self.mimalloc.and_then(|mimalloc| mimalloc.block_at(address)) {
+            return Some((Place::Mimalloc(number), block, size));
         }
         if let Some((region, (start, end, State::Used))) = self.chunk_at(address) {
             return Some((self.chunk_place(region, start)?, start + CHUNK_HEADER, end - start));
@@ -90,7 +102,9 @@ impl<'a> Heaps<'a> {
         let arenas = self.pools.iter().flat_map(|pools| &pools.arenas).map(|arena| (arena.address, arena.end));
         let regions = self.chunks.iter().flat_map(|chunks| &chunks.regions);
         let stretches = regions.map(|region| (region.stretch.start, region.stretch.end));
-        let all = arenas.chain(stretches).chain(self.mapped.iter().copied());
+        let segments = self.mimalloc.iter().flat_map(|mimalloc| &mimalloc.segments);
+        let segments = segments.map(|segment| (segment.address, segment.end));
+        let all = arenas.chain(stretches).chain(self.mapped.iter().copied()).chain(segments);
         all.fold((u64::MAX, 0), |(low, high), (start, end)| (low.min(start), high.max(end)))
     }
 
@@ -110,6 +124,12 @@ impl<'a> Heaps<'a> {
             total += end - start;
         }
         jobs.push(Job::Mapped);
+        if let Some(mimalloc) = self.mimalloc {
+            let pages = mimalloc.pages.len();
+            let starts = (0..pages).step_by(PAGES_IN_JOB);
+            jobs.extend(starts.map(|from| Job::Pages(from, (from + PAGES_IN_JOB).min(pages))));
+            total += mimalloc.bytes_shown();
+        }
         (jobs, total)
     }
 }
@@ -152,6 +172,7 @@ impl<'a> Walk<'a> {
             Job::Arenas(from, to) => (*from..*to).try_for_each(|arena| self.arena(arena, control, visitor)),
             Job::Chunks(region, from, to) => self.chunks(*region, *from, *to, control, visitor),
             Job::Mapped => self.mapped(control, visitor),
+            Job::Pages(from, to) => self.pages(*from, *to, control, visitor),
         }
     }
 
@@ -167,7 +188,7 @@ impl<'a> Walk<'a> {
             let first = arena.first_pool + batch * in_window;
             for (place, bytes) in window.chunks(pools.pool_size as usize).enumerate() {
                 if !group[place].is_free() {
-                    show_pool(pools, pools.block_number(first + place, 0), &group[place], bytes, visitor);
+                    show_pool(pools, pools.first_block(first + place), &group[place], bytes, visitor);
                 }
             }
             control.advance(got as u64)?;
@@ -219,6 +240,38 @@ impl<'a> Walk<'a> {
             let got = self.heaps.space.fill(chunk + CHUNK_HEADER, &mut head);
             visitor.block(Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk, &head[..got]);
             control.advance(0)?;
+        }
+        Ok(())
+    }
+}
+
+impl Walk<'_> {
+    fn pages(
+        &mut self,
+        from: usize,
+        to: usize,
+        control: &Control,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), Cancelled> {
+        let Some(mimalloc) = self.heaps.mimalloc else { return Ok(()) };
+        for page in mimalloc.pages[from..to].iter().filter(|page| mimalloc.may_hold_objects(page)) {
+            let in_window = (WINDOW / page.size).max(1);
+            // Of what is larger than a window the first bytes.
+            let each = page.size.min(WINDOW);
+            self.bytes.resize((in_window * each) as usize, 0);
+            let (mut first, mut end) = (0, 0);
+            for number in mimalloc.used_of(page) {
+                if number >= end {
+                    (first, end) = (number, (number + in_window).min(page.capacity));
+                    let window = &mut self.bytes[..((end - first) * each) as usize];
+                    let got = self.heaps.space.fill(page.block(first), window);
+                    window[got..].fill(0);
+                }
+                let at = ((number - first) * page.size) as usize;
+                let head = &self.bytes[at..at + each as usize];
+                visitor.block(Place::Mimalloc(page.first + number), page.block(number), page.size, head);
+            }
+            control.advance(page.size * page.capacity)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::chunks::Chunks;
 use crate::heaps::{Heaps, Place, Visitor, Walk};
 use crate::pools::Pools;
 use crate::space::Space;
-use crate::types::{Kind, TypeLayout, Types};
+use crate::types::{Kind, TypeLayout, Types, CLAIM};
 use crate::work::{self, Control};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,10 +23,10 @@ fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8])
     for claim in &kind.claims {
         let pointer = claimed_pointer(heaps.space, claim, address, size, head);
         let outside = pointer.filter(|pointer| pointer.wrapping_sub(address) >= size);
-        if let Some((_, block, size)) = outside.and_then(|pointer| heaps.block_at(pointer)) {
-            if !blocks.contains(&(block, size)) {
-                blocks.push((block, size));
-            }
+        let Some((_, block, size)) = outside.and_then(|pointer| heaps.block_at(pointer)) else { continue };
+        let holds = claim.follow != CLAIM || pointer == Some(block);
+        if holds && !blocks.contains(&(block, size)) {
+            blocks.push((block, size));
         }
     }
     blocks.iter().map(|(_, size)| size).sum()
@@ -126,7 +126,7 @@ pub fn list_instances(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u64, u64, Vec<Instance>)> {
     let (order, top) = (Order::parse(order)?, top.unwrap_or(usize::MAX));
-    let heaps = Heaps { space, chunks: Some(chunks), pools: Some(pools), mapped: &mapped };
+    let heaps = Heaps { space, chunks: Some(chunks), pools: Some(pools), mapped: &mapped, mimalloc: layout.mimalloc() };
     let (jobs, total) = heaps.jobs();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);
@@ -158,6 +158,8 @@ pub struct Sizing {
     pub flag_str: u64,
     pub str_length: u64,
     pub str_state: u64,
+    /// Bits before those that tell the kind of a str, beyond the two of most builds.
+    pub str_state_shift: u32,
     pub sizeof_ascii: u64,
     pub sizeof_compact: u64,
     /// Types whose objects carry the values of their attributes behind them; 0 if none do.
@@ -214,7 +216,7 @@ impl Visitor for Asker<'_> {
 fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
     let word = |offset: u64| crate::u64_at(head, (kind.pre + offset) as usize);
     if kind.flags & sizing.flag_str != 0 {
-        let state = crate::u32_at(head, (kind.pre + sizing.str_state) as usize);
+        let state = crate::u32_at(head, (kind.pre + sizing.str_state) as usize) >> sizing.str_state_shift.min(31);
         let characters = word(sizing.str_length).checked_add(1)?;
         let own = match (state & STR_COMPACT != 0, state & STR_ASCII != 0) {
             (false, _) => measure.basic,
@@ -254,7 +256,7 @@ pub fn asked_sizes(
     without: HashSet<u64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<(u64, u64, u64)>> {
-    let heaps = Heaps { space, chunks: None, pools: Some(pools), mapped: &[] };
+    let heaps = Heaps { space, chunks: None, pools: Some(pools), mapped: &[], mimalloc: layout.mimalloc() };
     let (jobs, total) = heaps.jobs();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);

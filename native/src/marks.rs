@@ -2,7 +2,8 @@
 
 use crate::bits::SharedBits;
 use crate::chunks::{State, CHUNK_HEADER};
-use crate::heaps::{Heaps, Place, IN_CHUNK, IN_MAPPED, IN_POOL};
+use crate::heaps::{Heaps, Place, IN_CHUNK, IN_MAPPED, IN_MIMALLOC, IN_POOL};
+use crate::mimalloc::Mimalloc;
 use crate::pools::{BlockBits, Pools};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,6 +19,8 @@ pub struct Marks<'a> {
     chunk_objects: Vec<SharedBits>,
     mapped_claims: SharedBits,
     mapped_objects: SharedBits,
+    mimalloc_claims: SharedBits,
+    mimalloc_objects: SharedBits,
 }
 
 impl<'a> Marks<'a> {
@@ -29,6 +32,7 @@ impl<'a> Marks<'a> {
         };
         let blocks = heaps.pools.map_or(0, Pools::block_numbers);
         let count = heaps.mapped.len() as u64;
+        let numbers = heaps.mimalloc.map_or(0, Mimalloc::block_numbers);
         Some(Marks {
             heaps,
             pool_claims: SharedBits::new(blocks)?,
@@ -38,6 +42,8 @@ impl<'a> Marks<'a> {
             chunk_objects: regions()?,
             mapped_claims: SharedBits::new(count)?,
             mapped_objects: SharedBits::new(count)?,
+            mimalloc_claims: SharedBits::new(numbers)?,
+            mimalloc_objects: SharedBits::new(numbers)?,
         })
     }
 
@@ -47,7 +53,14 @@ impl<'a> Marks<'a> {
             Place::Pool(number) => self.pool_claims.claim(number),
             Place::Chunk(region, number) => self.chunk_claims[region].claim(number),
             Place::Mapped(number) => self.mapped_claims.claim(number),
+            Place::Mimalloc(number) => self.mimalloc_claims.claim(number),
         }
+    }
+
+    /// Blocks of pools, by number, that somebody claims although they are free: a field may still lead to what it has
+    /// just given back.
+    pub fn claimed_but_free(&self) -> Vec<u64> {
+        self.pool_claims.in_neither(&self.pool_objects, &self.pool_others)
     }
 
     pub fn is_claimed(&self, place: Place) -> bool {
@@ -55,6 +68,7 @@ impl<'a> Marks<'a> {
             Place::Pool(number) => self.pool_claims.get(number),
             Place::Chunk(region, number) => self.chunk_claims[region].get(number),
             Place::Mapped(number) => self.mapped_claims.get(number),
+            Place::Mimalloc(number) => self.mimalloc_claims.get(number),
         }
     }
 
@@ -64,6 +78,7 @@ impl<'a> Marks<'a> {
             Place::Pool(number) => self.pool_objects.claim(number),
             Place::Chunk(region, number) => self.chunk_objects[region].claim(number),
             Place::Mapped(number) => self.mapped_objects.claim(number),
+            Place::Mimalloc(number) => self.mimalloc_objects.claim(number),
         };
     }
 
@@ -82,6 +97,7 @@ impl<'a> Marks<'a> {
             Place::Pool(number) => self.pool_others.get(number),
             Place::Chunk(region, number) => !self.chunk_objects[region].get(number),
             Place::Mapped(number) => !self.mapped_objects.get(number),
+            Place::Mimalloc(number) => !self.mimalloc_objects.get(number),
         };
         other && !self.is_claimed(place)
     }
@@ -106,6 +122,11 @@ impl<'a> Marks<'a> {
                 kept.offer(chunk + CHUNK_HEADER, end - chunk);
             }
         }
+        for (number, address, size) in self.heaps.mimalloc.iter().flat_map(|mimalloc| mimalloc.used_blocks()) {
+            if self.is_unknown(Place::Mimalloc(number)) {
+                kept.offer(address, size);
+            }
+        }
         kept.heap.into_sorted_vec().into_iter().map(|Reverse((size, Reverse(address)))| (address, size)).collect()
     }
 
@@ -123,6 +144,11 @@ impl<'a> Marks<'a> {
         }
         let mapped = self.mapped_objects.common(&self.mapped_claims).map(|number| self.heaps.mapped[number as usize]);
         found.extend(mapped.map(|(chunk, end)| (IN_MAPPED, chunk + CHUNK_HEADER, end - chunk)));
+        if let Some(mimalloc) = self.heaps.mimalloc {
+            let common = self.mimalloc_objects.common(&self.mimalloc_claims);
+            let blocks = common.map(|number| mimalloc.block_of_number(number));
+            found.extend(blocks.map(|(address, size)| (IN_MIMALLOC, address, size)));
+        }
         found
     }
 }

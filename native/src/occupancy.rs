@@ -59,7 +59,7 @@ pub fn occupancy(
         }
         let at = emptiest.partition_point(|(_, address, other, _)| (*other, *address) < (used, arena.address));
         if at < most {
-            emptiest.insert(at, (arena.index, arena.address, used, shares));
+            emptiest.insert(at, (arena.number, arena.address, used, shares));
             emptiest.truncate(most);
         }
     }

@@ -25,6 +25,51 @@ pub struct Run {
 #[pyclass(frozen)]
 pub struct Pages {
     pub runs: Vec<Run>,
+    /// The parts of them that the kernel maps by huge pages, ascending; None where it does not say.
+    pub huge: Option<Vec<(u64, u64)>>,
+}
+
+/// What of a stretch is whole pages, and in which state these are; all in bytes.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Released {
+    pub whole: u64,
+    pub resident: u64,
+    pub swapped: u64,
+}
+
+impl Released {
+    pub fn add(&mut self, other: Released) {
+        self.whole += other.whole;
+        self.resident += other.resident;
+        self.swapped += other.swapped;
+    }
+}
+
+/// `struct malloc_chunk`: glibc keeps so much of a free chunk for its header and its links.
+pub const CHUNK_HEAD: u64 = 48;
+
+/// The whole pages of a free chunk [start, end) that hold nothing which malloc needs, as its `mtrim` cuts them.
+pub fn whole_pages(start: u64, end: u64) -> Option<(u64, u64)> {
+    let first = start.checked_add(CHUNK_HEAD)?.checked_next_multiple_of(PAGE)?;
+    let last = end / PAGE * PAGE;
+    (first < last).then_some((first, last))
+}
+
+/// The parts of [start, end) that are in none of the ranges.
+pub fn outside(start: u64, end: u64, ranges: &[(u64, u64)], mut visit: impl FnMut(u64, u64)) {
+    let mut at = start;
+    for (from, to) in &ranges[ranges.partition_point(|range| range.1 <= start)..] {
+        if *from >= end {
+            break;
+        }
+        if at < *from {
+            visit(at, *from);
+        }
+        at = *to;
+    }
+    if at < end {
+        visit(at, end);
+    }
 }
 
 /// `struct pm_scan_arg` of `<linux/fs.h>` (Linux 6.7).
@@ -56,14 +101,17 @@ struct PageRegion {
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
+const PAGE_IS_HUGE: u64 = 1 << 6;
 const PAGEMAP_SCAN: u64 = (3 << 30) | ((std::mem::size_of::<PmScanArg>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
 const ENTRY_PRESENT: u64 = 1 << 63;
 const ENTRY_SWAPPED: u64 = 1 << 62;
 const ENTRY_PFN: u64 = (1 << 55) - 1;
 
+#[derive(Default)]
 struct Collector {
     runs: Vec<Run>,
+    huge: Vec<(u64, u64)>,
 }
 
 impl Collector {
@@ -77,6 +125,15 @@ impl Collector {
         match self.runs.last_mut() {
             Some(last) if last.end == start && last.state == state => last.end = end,
             _ => self.runs.push(Run { start, end, state }),
+        }
+    }
+
+    fn add_huge(&mut self, start: u64, end: u64) {
+        let start = self.huge.last().map_or(start, |last| start.max(last.1));
+        match self.huge.last_mut() {
+            _ if start >= end => {}
+            Some(last) if last.1 == start => last.1 = end,
+            _ => self.huge.push((start, end)),
         }
     }
 
@@ -113,7 +170,7 @@ impl Collector {
                 vec: found.as_mut_ptr() as u64,
                 vec_len: found.len() as u64,
                 category_anyof_mask: wanted,
-                return_mask: wanted | PAGE_IS_PFNZERO,
+                return_mask: wanted | PAGE_IS_PFNZERO | PAGE_IS_HUGE,
                 ..Default::default()
             };
             // SAFETY: the argument and the vector that it points to live across the call, with the lengths given.
@@ -134,6 +191,9 @@ impl Collector {
                     SWAPPED
                 };
                 self.add(region.start, region.end, state);
+                if state == PRESENT && region.categories & PAGE_IS_HUGE != 0 {
+                    self.add_huge(region.start, region.end);
+                }
             }
             if argument.walk_end <= at {
                 break;
@@ -204,7 +264,7 @@ impl Pages {
     #[pyo3(signature = (path, ranges, scan=true))]
     fn from_pagemap(py: Python<'_>, path: &str, ranges: Vec<(u64, u64)>, scan: bool) -> PyResult<Pages> {
         let file = File::open(path)?;
-        let mut collector = Collector { runs: Vec::new() };
+        let mut collector = Collector::default();
         py.detach(|| -> std::io::Result<()> {
             let zero = zero_pfn();
             for (start, end) in ranges {
@@ -219,23 +279,23 @@ impl Pages {
             py.check_signals()?;
             Err(PyOSError::new_err((error.raw_os_error(), error.to_string())))
         })?;
-        Pages::checked(collector.runs)
+        Pages::checked(collector.runs, scan.then_some(collector.huge))
     }
 
     /// Page states from raw pagemap entries (u64, little endian), each part with the address where it starts.
     #[staticmethod]
     fn from_entries(parts: Vec<(u64, Vec<u8>)>) -> PyResult<Pages> {
-        let mut collector = Collector { runs: Vec::new() };
+        let mut collector = Collector::default();
         for (start, bytes) in parts {
             collector.entries(start, &bytes, None);
         }
-        Pages::checked(collector.runs)
+        Pages::checked(collector.runs, None)
     }
 
     /// Page states from runs `(start, end, state)`, ascending and disjoint. Raises ValueError.
     #[staticmethod]
     fn from_runs(runs: Vec<(u64, u64, u8)>) -> PyResult<Pages> {
-        Pages::checked(runs.into_iter().map(|(start, end, state)| Run { start, end, state }).collect())
+        Pages::checked(runs.into_iter().map(|(start, end, state)| Run { start, end, state }).collect(), None)
     }
 
     /// `(resident, swapped)` bytes of [start, end).
@@ -252,6 +312,19 @@ impl Pages {
         (resident, swapped)
     }
 
+    /// `(whole, resident, swapped)` bytes of what malloc_trim() would release of a free chunk [start, end), header
+    /// included: its whole pages, and how much of them is there.
+    fn released(&self, start: u64, end: u64) -> (u64, u64, u64) {
+        let found = self.released_by(start, end);
+        (found.whole, found.resident, found.swapped)
+    }
+
+    /// Whether the kernel says which pages are huge.
+    #[getter]
+    fn knows_huge(&self) -> bool {
+        self.huge.is_some()
+    }
+
     /// The runs inside [start, end), cut to it, as `(start, end, state)`.
     fn runs(&self, start: u64, end: u64) -> Vec<(u64, u64, u8)> {
         self.runs[self.first_after(start)..]
@@ -263,11 +336,17 @@ impl Pages {
 }
 
 impl Pages {
-    fn checked(runs: Vec<Run>) -> PyResult<Pages> {
+    pub fn released_by(&self, start: u64, end: u64) -> Released {
+        let Some((first, last)) = whole_pages(start, end) else { return Released::default() };
+        let (resident, swapped) = self.count(first, last);
+        Released { whole: last - first, resident, swapped }
+    }
+
+    fn checked(runs: Vec<Run>, huge: Option<Vec<(u64, u64)>>) -> PyResult<Pages> {
         let ordered = runs.windows(2).all(|pair| pair[0].end <= pair[1].start);
         if !ordered || runs.iter().any(|run| run.start >= run.end) {
             return Err(PyValueError::new_err("runs of pages must be ascending and disjoint"));
         }
-        Ok(Pages { runs })
+        Ok(Pages { runs, huge })
     }
 }

@@ -41,7 +41,7 @@ pub struct Arena {
     /// The address up to which pools were carved.
     pub carved: u64,
     pub end: u64,
-    pub index: u32,
+    pub number: u32,
     pub first_pool: usize,
 }
 
@@ -55,9 +55,18 @@ pub struct Pools {
     damage: Vec<(u64, &'static str, String, String)>,
     /// For each MiB from the first arena on: the first arena that ends behind its start.
     by_mib: Vec<u32>,
-    /// For each pool its size class plus one and, above 8 bits, `nextoffset`; 0 for a free one: what a look-up needs, in
-    /// an eighth of the memory.
-    brief: Vec<u32>,
+    brief: Vec<Brief>,
+    /// How many words of 64 bits the blocks take.
+    words: u32,
+}
+
+/// What a look-up needs of a pool, in a sixth of the memory.
+#[derive(Clone, Copy)]
+struct Brief {
+    /// Its size class plus one and, above 8 bits, `nextoffset`; 0 for a free one.
+    shape: u32,
+    /// The number of its first block, in words of 64: blocks are numbered without large gaps, as they are noted in bits.
+    first: u32,
 }
 
 const MIB: u64 = 1 << 20;
@@ -121,11 +130,17 @@ impl Pools {
     }
 
     fn index(&mut self) {
-        let brief = |pool: &Pool| match pool.is_free() {
-            true => 0,
-            false => pool.next_offset << 8 | (pool.size_class + 1),
+        let mut first = 0;
+        let brief = |pool: &Pool| {
+            let mut brief = Brief { shape: 0, first };
+            if !pool.is_free() {
+                brief.shape = pool.next_offset << 8 | (pool.size_class + 1);
+                first += pool.carved(self.alignment).div_ceil(64);
+            }
+            brief
         };
         self.brief = self.pools.iter().map(brief).collect();
+        self.words = first;
         let (Some(first), Some(last)) = (self.arenas.first(), self.arenas.last()) else { return };
         let (base, granules) = (first.address, (last.end - first.address).div_ceil(MIB));
         if granules <= MOST_MIB {
@@ -138,18 +153,18 @@ impl Pools {
     #[inline]
     pub fn block_at(&self, address: u64) -> Option<Block> {
         let ordinal = self.pool_at(address)?;
-        let brief = self.brief[ordinal];
+        let Brief { shape, first } = self.brief[ordinal];
         // Pools are aligned to their size.
         let pool = address & !(self.pool_size - 1);
         let offset = (address - pool).checked_sub(HEADER)?;
-        let size = u64::from(brief & 255) * self.alignment;
-        if brief == 0 {
+        let size = u64::from(shape & 255) * self.alignment;
+        if shape == 0 {
             return None;
         }
         // Both are small: 32-bit division is several times faster.
         let place = u64::from(offset as u32 / size as u32);
-        let number = self.block_number(ordinal, place as u32);
-        let handed_out = HEADER + (place + 1) * size <= u64::from(brief >> 8);
+        let number = u64::from(first) * 64 + place;
+        let handed_out = HEADER + (place + 1) * size <= u64::from(shape >> 8);
         handed_out.then_some(Block { number, address: pool + HEADER + place * size, size })
     }
 
@@ -163,25 +178,24 @@ impl Pools {
         classes.iter().flat_map(|pools| pools.iter().copied().step_by(step(pools))).collect()
     }
 
-    /// How many bits a number for each possible block takes.
+    /// The numbers of blocks are below this.
     pub fn block_numbers(&self) -> u64 {
-        self.pools.len() as u64 * self.blocks_per_pool()
+        u64::from(self.words) * 64
     }
 
-    fn blocks_per_pool(&self) -> u64 {
-        self.pool_size / self.alignment
-    }
-
+    /// The number of a pool's first block, a multiple of 64.
     #[inline]
-    pub fn block_number(&self, ordinal: usize, number: u32) -> u64 {
-        ordinal as u64 * self.blocks_per_pool() + u64::from(number)
+    pub fn first_block(&self, ordinal: usize) -> u64 {
+        u64::from(self.brief[ordinal].first) * 64
     }
 
+    /// The block of a number: its address and size.
     pub fn block_of_number(&self, number: u64) -> (u64, u64) {
-        let per_pool = self.blocks_per_pool();
-        let pool = &self.pools[(number / per_pool) as usize];
+        // Free pools before a pool have the same first number.
+        let ordinal = self.brief.partition_point(|brief| u64::from(brief.first) * 64 <= number) - 1;
+        let pool = &self.pools[ordinal];
         let size = pool.block_size(self.alignment);
-        (pool.address + HEADER + number % per_pool * size, size)
+        (pool.address + HEADER + (number - self.first_block(ordinal)) * size, size)
     }
 
     /// The blocks of a pool that are in use.
@@ -257,10 +271,11 @@ fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(
     (pool.used > carved).then(|| ("ref.count of a pool", format!("at most {carved}"), pool.used.to_string()))
 }
 
-/// Index, address, `pool_address` and size of an arena.
-type ArenaRow = (u32, u64, u64, u64);
+/// Number, index in its table of arenas, address, `pool_address` and size of an arena.
+type ArenaRow = (u32, u32, u64, u64, u64);
 
-/// Reads the headers of every pool. `arenas`: `(index, address, pool_address, arena size)`, any order.
+/// Reads the headers of every pool. `arenas`: `(number, index, address, pool_address, arena size)`, any order; the index
+/// is what its pools must say, the number is what it is called: interpreters may have tables of their own.
 #[pyfunction]
 pub fn read_pools(
     py: Python<'_>,
@@ -269,7 +284,7 @@ pub fn read_pools(
     pool_size: u64,
     alignment: u64,
 ) -> PyResult<Pools> {
-    arenas.sort_by_key(|(_, address, ..)| *address);
+    arenas.sort_by_key(|(_, _, address, ..)| *address);
     let groups: Vec<(usize, &[ArenaRow])> = arenas.chunks(64).enumerate().collect();
     let work = |parts: &mut Vec<(usize, Pools)>, (place, group): &(usize, &[ArenaRow]), control: &Control| {
         let mut part = Pools::empty(pool_size, alignment);
@@ -288,7 +303,7 @@ pub fn read_pools(
 impl Pools {
     fn empty(pool_size: u64, alignment: u64) -> Pools {
         let (pools, arenas, damage, by_mib, brief) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Pools { pools, arenas, pool_size, alignment, damage, by_mib, brief }
+        Pools { pools, arenas, pool_size, alignment, damage, by_mib, brief, words: 0 }
     }
 
     /// Adds the arenas of another part, all of which lie behind the ones here unless the target is damaged.
@@ -309,10 +324,10 @@ impl Pools {
         self.report(address, "address of an arena", "apart from the others".into(), format!("{address:#x}"));
     }
 
-    fn add_arenas(&mut self, space: &Space, arenas: &[(u32, u64, u64, u64)]) {
+    fn add_arenas(&mut self, space: &Space, arenas: &[ArenaRow]) {
         let mut addresses = Vec::new();
         let mut indices = Vec::new();
-        for (index, address, carved, size) in arenas {
+        for (number, index, address, carved, size) in arenas {
             let end = address.saturating_add(*size);
             let overlaps = self.arenas.last().is_some_and(|last| last.end > *address);
             if overlaps || *size > MOST_POOLS_IN_ARENA * self.pool_size {
@@ -326,7 +341,7 @@ impl Pools {
             }
             let carved = (*carved).min(end);
             let first_pool = self.pools.len() + addresses.len();
-            let arena = Arena { address: *address, carved, end, index: *index, first_pool };
+            let arena = Arena { address: *address, carved, end, number: *number, first_pool };
             self.arenas.push(arena);
             let count = carved.saturating_sub(self.first_pool_address(&arena)) / self.pool_size;
             addresses.extend((0..count).map(|pool| self.first_pool_address(&arena) + pool * self.pool_size));
@@ -378,6 +393,17 @@ impl Pools {
     /// `(address, end)` of every arena, by address.
     fn arena_ranges(&self) -> Vec<(u64, u64)> {
         self.arenas.iter().map(|arena| (arena.address, arena.end)).collect()
+    }
+
+    /// `(number, used blocks, their bytes)` of every arena, by address.
+    fn used_of_arenas(&self) -> Vec<(u32, u64, u64)> {
+        let row = |arena: &Arena| {
+            let used = self.pools_of(arena).iter().map(|pool| (u64::from(pool.used), pool.block_size(self.alignment)));
+            let sum = |(blocks, bytes): (u64, u64), (used, size): (u64, u64)| (blocks + used, bytes + used * size);
+            let (blocks, bytes) = used.fold((0, 0), sum);
+            (arena.number, blocks, bytes)
+        };
+        self.arenas.iter().map(row).collect()
     }
 
     #[getter]
@@ -432,7 +458,7 @@ impl Pools {
     }
 
     /// Maximal runs of bytes that nobody holds, of at least `minimum`: free pools together, free blocks of one pool
-    /// together. `(start, end, arena index, before, behind)`, the neighbours as `(address, size, what)`.
+    /// together. `(start, end, number of the arena, before, behind)`, the neighbours as `(address, size, what)`.
     #[allow(clippy::type_complexity)]
     fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<PoolHole>> {
         let mut holes = Vec::new();
@@ -531,7 +557,7 @@ impl Pools {
         let mut before: Neighbour = None;
         let mut close = |open: Option<(u64, u64, &'static str)>, before: Neighbour, behind: Neighbour| {
             if let Some((start, end, _)) = open.filter(|(start, end, _)| end - start >= minimum) {
-                holes.push((start, end, arena.index, before, behind));
+                holes.push((start, end, arena.number, before, behind));
             }
         };
         self.parts_of_arena(space, arena, |start, end, kind| {

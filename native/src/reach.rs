@@ -78,13 +78,6 @@ pub struct Reached {
     last: u64,
 }
 
-impl Reached {
-    /// Whether it hangs in a chain of known links.
-    pub fn is_linked(&self) -> bool {
-        self.follow != ALL
-    }
-}
-
 pub struct Reach<'a> {
     heaps: Heaps<'a>,
     marks: &'a Marks<'a>,
@@ -147,6 +140,14 @@ impl<'a> Reach<'a> {
             }
         }
         self.bytes = bytes;
+    }
+
+    /// Follows what a register of a thread of the root `number` holds, whose stack pointer is `at`.
+    pub fn point_from_register(&mut self, value: u64, at: u64, number: u32) {
+        if value >= self.bounds.0 && value < self.bounds.1 {
+            let lead = Lead::from_block(at, at, Owner::Root(number), at, (ALL, 0));
+            self.point(value, &lead, at, false);
+        }
     }
 
     fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {

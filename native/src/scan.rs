@@ -1,8 +1,10 @@
 //! Finding structures by their shape: circular lists' heads, tables of arenas, headers of mmapped chunks, plain words.
 
+use crate::pools::HEADER;
 use crate::space::Space;
 use crate::window::Window;
 use pyo3::prelude::*;
+use std::collections::HashMap;
 
 /// More than any module's data: what is scanned at once.
 const MOST_BYTES: u64 = 64 << 20;
@@ -95,6 +97,62 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
 /// Lists of a run that may be broken: by damage, or one half linked in a process that was stopped inside malloc.
 const MOST_BROKEN: usize = 24;
 const MOST_BROKEN_TOGETHER: usize = 4;
+
+/// Heads of the lists of pools that lie in the ranges: `{usedpools: lists that end at its heads}`. A pool that is the last
+/// of its list points to the head, 16 bytes before the pair of its size class. Looks at the pools' headers only.
+#[pyfunction]
+pub fn find_list_ends(
+    py: Python<'_>,
+    space: &Space,
+    ranges: Vec<(u64, u64)>,
+    pool_size: u64,
+    alignment: u64,
+) -> PyResult<HashMap<u64, u32>> {
+    let mut found = HashMap::new();
+    for (start, end) in ranges {
+        let mut at = start.next_multiple_of(pool_size);
+        while at < end {
+            py.check_signals()?;
+            let mut addresses = Vec::new();
+            while at < end && addresses.len() < HEADERS_AT_ONCE {
+                let Some(next) = space.next_backed(at) else { break };
+                at = next.next_multiple_of(pool_size);
+                if at < end {
+                    addresses.push(at);
+                }
+                at = at.saturating_add(pool_size);
+            }
+            if addresses.is_empty() {
+                break;
+            }
+            let mut headers = vec![0; addresses.len() * HEADER as usize];
+            let good = space.many(&addresses, HEADER as usize, &mut headers);
+            for (place, address) in addresses.iter().enumerate().filter(|(place, _)| good[*place]) {
+                let header = &headers[place * HEADER as usize..(place + 1) * HEADER as usize];
+                if let Some(usedpools) = ended_list(space, *address, header, pool_size, alignment) {
+                    *found.entry(usedpools).or_insert(0) += 1;
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+const HEADERS_AT_ONCE: usize = 4096;
+
+/// Where `usedpools` is by the pool at `address`, if that is one in use and the last of its list: what it points to is
+/// no pool. (A head that lies where one could be is one of many.)
+fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignment: u64) -> Option<u64> {
+    let (used, next) = (crate::u32_at(header, 0), crate::u64_at(header, 16));
+    let (class, carved, furthest) =
+        (u64::from(crate::u32_at(header, 36)), crate::u32_at(header, 40), crate::u32_at(header, 44));
+    let size = (class + 1) * alignment;
+    let sound = used > 0 && size <= 512 && u64::from(furthest) + size == pool_size && u64::from(carved) <= pool_size;
+    if !sound || next % 8 != 0 || next % pool_size == 0 || space.word(next.checked_add(24)?).ok()? != address {
+        return None;
+    }
+    (next + 16).checked_sub(16 * class)
+}
 
 /// Addresses of words in [start, end) that point to a table of `struct arena_object` (48 bytes each) which fits every
 /// sample `(pool address, arenaindex)`; `homes` are the ranges in which the table may lie, ascending.
@@ -255,6 +313,28 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
     let (shift, total) = mapped_total(words, style);
     let sound = words.1 & 7 == 2 && words.1 > 0x20 && total % style.page == 0 && total > shift;
     sound.then_some((shift, total))
+}
+
+/// How many words of the `sources`, `(start, end, number)`, point into each of the `targets`, which ascend and are
+/// disjoint: `{(number, place of the target): words}`, without zeros.
+#[pyfunction]
+pub fn count_pointers(
+    py: Python<'_>,
+    space: &Space,
+    sources: Vec<(u64, u64, u32)>,
+    targets: Vec<(u64, u64)>,
+) -> PyResult<HashMap<(u32, usize), u64>> {
+    let mut found = HashMap::new();
+    for (start, end, number) in sources {
+        py.check_signals()?;
+        for word in Words::read(space, start, end).words {
+            let place = targets.partition_point(|(_, end)| *end <= word);
+            if targets.get(place).is_some_and(|(start, _)| *start <= word) {
+                *found.entry((number, place)).or_insert(0) += 1;
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing

@@ -20,11 +20,14 @@ pub struct Slab {
 /// What one block holds: the number of its type, which places are alive, and how many places there are.
 #[derive(Clone, Copy)]
 pub struct Filled {
+    first: u64,
     pub number: u32,
     pub alive: u64,
     pub places: u64,
 }
 
+/// What debug hooks add to a request, where there are such blocks.
+const HOOKS: u64 = 32;
 const MOST_PLACES: u64 = 64;
 
 impl Types<'_> {
@@ -32,20 +35,22 @@ impl Types<'_> {
     pub fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<Filled> {
         let slab = self.layout.slab.as_ref()?;
         // A chunk is up to 16 bytes larger than it need be, when the rest would be too small for one of its own.
-        let least = (slab.block + 8).next_multiple_of(16);
+        let (hook, hooks) = if self.layout.hook == 0 { (0, 0) } else { (self.layout.hook, HOOKS) };
+        let least = (slab.block + hooks + 8).next_multiple_of(16);
         if chunk_size < least || chunk_size > least + CHUNK_HEADER || slab.item < 24 {
             return None;
         }
         let (header, item) = (slab.header as usize, slab.item as usize);
         let places = (slab.block.checked_sub(slab.header)? / slab.item).min(MOST_PLACES);
         let mut bytes = vec![0; slab.block as usize];
-        if self.space.fill(address, &mut bytes) < bytes.len() || !self.is_link(crate::u64_at(&bytes, 0)) {
+        if self.space.fill(address + hook, &mut bytes) < bytes.len() || !self.is_link(crate::u64_at(&bytes, 0)) {
             return None;
         }
         let (mut alive, mut number) = (0, None);
         for place in 0..places {
             let at = header + place as usize * item;
-            let (count, word) = (crate::u64_at(&bytes, at), crate::u64_at(&bytes, at + 8));
+            let count = crate::u64_at(&bytes, at + self.layout.ob_refcnt as usize);
+            let word = crate::u64_at(&bytes, at + self.layout.ob_type as usize);
             match self.lookup(word) {
                 Some(found) if !self.kinds[found as usize].in_slabs || *number.get_or_insert(found) != found => {
                     return None;
@@ -56,7 +61,7 @@ impl Types<'_> {
                 None => return None,
             }
         }
-        number.map(|number| Filled { number, alive, places })
+        number.map(|number| Filled { first: address + hook + slab.header, number, alive, places })
     }
 
     fn is_link(&self, word: u64) -> bool {
@@ -70,10 +75,10 @@ impl Filled {
     }
 
     /// The object at `address`, or where that is in none the first living one: its address and whether it is alive.
-    pub fn object(&self, slab: &Slab, block: u64, address: u64) -> (u64, bool) {
-        let first = block + slab.header;
-        let place = address.checked_sub(first).map(|inside| inside / slab.item).filter(|place| *place < self.places);
+    pub fn object(&self, slab: &Slab, address: u64) -> (u64, bool) {
+        let place =
+            address.checked_sub(self.first).map(|inside| inside / slab.item).filter(|place| *place < self.places);
         let place = place.unwrap_or(u64::from(self.alive.trailing_zeros()));
-        (first + place * slab.item, self.alive >> place & 1 == 1)
+        (self.first + place * slab.item, self.alive >> place & 1 == 1)
     }
 }

@@ -35,7 +35,13 @@ pub struct Segment {
 
 enum Origin {
     Nothing,
-    Process { pid: i32, mem: Option<File> },
+    /// `shared`: other processes have some of its private pages too, as after fork(). process_vm_readv pins what it
+    /// reads, for which the kernel (5.19 and later) makes the process a copy of its own; /proc/PID/mem does not.
+    Process {
+        pid: i32,
+        mem: Option<File>,
+        shared: bool,
+    },
     Remote(Py<PyAny>),
 }
 
@@ -103,7 +109,8 @@ impl Space {
     fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         match &self.origin {
             Origin::Nothing => 0,
-            Origin::Process { pid, mem } => {
+            Origin::Process { mem: Some(file), shared: true, .. } => read_file(file, address, buffer),
+            Origin::Process { pid, mem, .. } => {
                 let got = read_process(*pid, address, buffer);
                 match mem {
                     // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
@@ -150,7 +157,7 @@ impl Space {
         for (batch, addresses) in addresses.chunks(512).enumerate() {
             let base = batch * 512;
             let part = &mut out[base * size..(base + addresses.len()) * size];
-            let direct = matches!(self.origin, Origin::Process { .. })
+            let direct = matches!(self.origin, Origin::Process { shared: false, .. })
                 && addresses.iter().all(|address| self.all_from_process(*address, size));
             if direct && self.many_from_process(addresses, size, part) {
                 good[base..base + addresses.len()].fill(true);
@@ -285,13 +292,15 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Address {
 #[pymethods]
 impl Space {
     /// The space of a live process. `mappings`: `(start, end, kind, file_index, file_offset)`, kind 0 private
-    /// anonymous, 1 private file-backed, 2 always read from the process.
+    /// anonymous, 1 private file-backed, 2 always read from the process. `shared`: other processes have some of its
+    /// private pages too.
     #[staticmethod]
     fn for_process(
         pid: i32,
         mappings: Vec<(u64, u64, u8, i64, u64)>,
         pages: Option<&Pages>,
         files: Vec<String>,
+        shared: bool,
     ) -> PyResult<Space> {
         let mut segments = Vec::new();
         for (start, end, kind, file, offset) in mappings {
@@ -305,7 +314,7 @@ impl Space {
             }
         }
         let mem = File::open(format!("/proc/{pid}/mem")).ok();
-        Space::build(segments, files, Origin::Process { pid, mem })
+        Space::build(segments, files, Origin::Process { pid, mem, shared })
     }
 
     /// The space of a core. `segments`: `(start, end, file_index, file_offset)`; index -1: zeros by definition.

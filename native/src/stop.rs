@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 const PTRACE_EVENT_STOP: i32 = 128;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Registers of one stopped thread: the thread pointer, the stack pointer and the program counter.
+/// Registers of one stopped thread: the thread pointer, the stack pointer, the program counter, the general ones.
 #[derive(Clone, Copy, Default)]
 struct Registers {
     thread_pointer: u64,
     stack_pointer: u64,
     program_counter: u64,
+    general: [u64; GENERAL],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -53,11 +54,17 @@ fn register_set<const N: usize>(tid: i32, kind: i32) -> Option<[u64; N]> {
     (answer == 0).then_some(words)
 }
 
-/// `struct user_regs_struct`: rip is word 16, rsp 19, fs_base 21.
+#[cfg(target_arch = "x86_64")]
+const GENERAL: usize = 15;
+#[cfg(target_arch = "aarch64")]
+const GENERAL: usize = 31;
+
+/// `struct user_regs_struct`: the general ones are words 0 to 14, rip is 16, rsp 19, fs_base 21.
 #[cfg(target_arch = "x86_64")]
 fn registers(tid: i32) -> Option<Registers> {
     let words = register_set::<27>(tid, 1)?;
-    Some(Registers { program_counter: words[16], stack_pointer: words[19], thread_pointer: words[21] })
+    let general = std::array::from_fn(|number| words[number]);
+    Some(Registers { program_counter: words[16], stack_pointer: words[19], thread_pointer: words[21], general })
 }
 
 /// `struct user_pt_regs`: sp is word 31, pc 32; tpidr_el0 is in NT_ARM_TLS.
@@ -65,7 +72,8 @@ fn registers(tid: i32) -> Option<Registers> {
 fn registers(tid: i32) -> Option<Registers> {
     let words = register_set::<34>(tid, 1)?;
     let tls = register_set::<1>(tid, 0x401)?;
-    Some(Registers { program_counter: words[32], stack_pointer: words[31], thread_pointer: tls[0] })
+    let general = std::array::from_fn(|number| words[number]);
+    Some(Registers { program_counter: words[32], stack_pointer: words[31], thread_pointer: tls[0], general })
 }
 
 impl Stop {
@@ -174,12 +182,12 @@ impl Stop {
         Ok(stop)
     }
 
-    /// `(tid, thread pointer, stack pointer, program counter)` of each thread, by tid.
+    /// `(tid, thread pointer, stack pointer, program counter, general registers)` of each thread, by tid.
     #[getter]
-    fn threads(&self) -> Vec<(i32, u64, u64, u64)> {
+    fn threads(&self) -> Vec<(i32, u64, u64, u64, Vec<u64>)> {
         let row = |(tid, thread): (&i32, &Thread)| {
-            let registers = thread.registers;
-            (*tid, registers.thread_pointer, registers.stack_pointer, registers.program_counter)
+            let Registers { thread_pointer, stack_pointer, program_counter, general } = thread.registers;
+            (*tid, thread_pointer, stack_pointer, program_counter, general.to_vec())
         };
         self.threads.iter().map(row).collect()
     }

@@ -4,6 +4,7 @@
 //! with the highest rank (a used block keeps the whole page).
 
 use crate::chunks::{Chunks, State, STATES};
+use crate::mimalloc::Mimalloc;
 use crate::pages::{Pages, Run, PAGE, PRESENT, SWAPPED};
 use crate::pools::Pools;
 use crate::space::Space;
@@ -14,33 +15,78 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Default)]
 struct Sum {
     bytes: u64,
+    /// Whole pages that belong to the owner, whether they are there or not.
+    pages: u64,
     resident: u64,
     swapped: u64,
+    /// Mapped to the kernel's zero page: not resident.
+    zero: u64,
+    /// Of the resident bytes, those in huge pages.
+    huge: u64,
 }
 
-/// A sweep over ascending stretches; each has an owner, a small number that is its rank too.
+/// A sweep over ascending stretches; each has an owner, a small number that is its rank too. The sums are kept apart for
+/// each cell: what lies below the first cut is cell 0, from the first cut on cell 1, and so on. Cuts are whole pages.
 #[pyclass]
 pub struct Sweep {
     pages: Option<Py<Pages>>,
+    owners: usize,
+    cuts: Vec<u64>,
     sums: Vec<Sum>,
+    /// The cell at hand: its number, where its sums begin, and where it ends.
+    cell: usize,
+    base: usize,
+    limit: u64,
     cursor: usize,
+    huge: usize,
     page: u64,
     owner: u32,
     last: u64,
 }
 
+/// An owner, and its bytes: all, in pages of its own, and of these resident, swapped, zero, huge.
+type Row = (u32, (u64, u64, u64, u64, u64, u64));
+
 /// The part of a sweep that needs the pages at hand.
 struct Sweeper<'a> {
     sweep: &'a mut Sweep,
     runs: &'a [Run],
+    huge: &'a [(u64, u64)],
 }
 
 impl Sweeper<'_> {
+    #[inline]
     fn add(&mut self, start: u64, end: u64, owner: u32) {
-        if start >= end {
-            return;
+        match end <= self.sweep.limit {
+            true if start < end => self.add_inside(start, end, owner),
+            true => {}
+            false => self.add_across(start, end, owner),
         }
-        self.sweep.sums[owner as usize].bytes += end - start;
+    }
+
+    /// Adds a stretch that reaches beyond the cell at hand, cell by cell.
+    #[cold]
+    fn add_across(&mut self, start: u64, end: u64, owner: u32) {
+        let mut at = start;
+        while at < end {
+            while self.sweep.limit <= at {
+                self.settle();
+                self.sweep.next_cell();
+            }
+            let stop = end.min(self.sweep.limit);
+            self.add_inside(at, stop, owner);
+            at = stop;
+        }
+    }
+
+    #[inline]
+    fn sum(&mut self, owner: u32) -> &mut Sum {
+        &mut self.sweep.sums[self.sweep.base + owner as usize]
+    }
+
+    #[inline]
+    fn add_inside(&mut self, start: u64, end: u64, owner: u32) {
+        self.sum(owner).bytes += end - start;
         let (first, last) = (start / PAGE, (end - 1) / PAGE);
         if first != self.sweep.page {
             self.settle();
@@ -70,30 +116,49 @@ impl Sweeper<'_> {
         while self.runs.get(self.sweep.cursor).is_some_and(|run| run.end <= start) {
             self.sweep.cursor += 1;
         }
-        let sum = &mut self.sweep.sums[owner as usize];
-        for run in self.runs[self.sweep.cursor..].iter().take_while(|run| run.start < end) {
+        let huge = if self.huge.is_empty() { 0 } else { self.count_huge(start, end) };
+        let runs = &self.runs[self.sweep.cursor..];
+        let sum = self.sum(owner);
+        sum.pages += end - start;
+        sum.huge += huge;
+        for run in runs.iter().take_while(|run| run.start < end) {
             let size = run.end.min(end) - run.start.max(start);
             match run.state {
                 PRESENT => sum.resident += size,
                 SWAPPED => sum.swapped += size,
-                _ => {}
+                _ => sum.zero += size,
             }
         }
+    }
+
+    fn count_huge(&mut self, start: u64, end: u64) -> u64 {
+        while self.huge.get(self.sweep.huge).is_some_and(|range| range.1 <= start) {
+            self.sweep.huge += 1;
+        }
+        let ranges = self.huge[self.sweep.huge..].iter().take_while(|range| range.0 < end);
+        ranges.map(|range| range.1.min(end) - range.0.max(start)).sum()
     }
 }
 
 impl Sweep {
+    fn next_cell(&mut self) {
+        self.cell += 1;
+        self.base += self.owners;
+        self.limit = self.cuts.get(self.cell).copied().unwrap_or(u64::MAX);
+    }
+
     fn with<R>(&mut self, py: Python<'_>, start: u64, act: impl FnOnce(&mut Sweeper<'_>) -> R) -> PyResult<R> {
         if start < self.last {
             return Err(PyValueError::new_err(format!("stretches must ascend: {start:#x} after {:#x}", self.last)));
         }
         let pages = self.pages.as_ref().map(|pages| pages.clone_ref(py));
         let runs = pages.as_ref().map_or(&[][..], |pages| &pages.get().runs);
-        Ok(act(&mut Sweeper { sweep: self, runs }))
+        let huge = pages.as_ref().and_then(|pages| pages.get().huge.as_deref()).unwrap_or_default();
+        Ok(act(&mut Sweeper { sweep: self, runs, huge }))
     }
 
     fn check(&self, owner: u32) -> PyResult<u32> {
-        if owner as usize >= self.sums.len() {
+        if owner as usize >= self.owners {
             return Err(PyValueError::new_err("no such owner"));
         }
         Ok(owner)
@@ -102,9 +167,17 @@ impl Sweep {
 
 #[pymethods]
 impl Sweep {
+    /// `cuts`: ascending addresses of whole pages where a new cell begins. Raises ValueError.
     #[new]
-    fn new(pages: Option<Py<Pages>>, owners: usize) -> Sweep {
-        Sweep { pages, sums: vec![Sum::default(); owners], cursor: 0, page: u64::MAX, owner: 0, last: 0 }
+    #[pyo3(signature = (pages, owners, cuts=Vec::new()))]
+    fn new(pages: Option<Py<Pages>>, owners: usize, cuts: Vec<u64>) -> PyResult<Sweep> {
+        if cuts.windows(2).any(|pair| pair[0] >= pair[1]) || cuts.iter().any(|cut| cut % PAGE != 0) {
+            return Err(PyValueError::new_err("cuts must ascend and be whole pages"));
+        }
+        let sums = vec![Sum::default(); owners * (cuts.len() + 1)];
+        let limit = cuts.first().copied().unwrap_or(u64::MAX);
+        let (page, cell, base, cursor, huge, owner, last) = (u64::MAX, 0, 0, 0, 0, 0, 0);
+        Ok(Sweep { pages, owners, cuts, sums, cell, base, limit, cursor, huge, page, owner, last })
     }
 
     /// One stretch [start, end) of one owner.
@@ -139,23 +212,26 @@ impl Sweep {
         })
     }
 
-    /// The parts of the pymalloc arena at `start`; owners for used, free and overhead. Returns the arena's end.
+    /// The parts of the pymalloc arena at `start`; owners for used and free blocks, free pools and
+    /// overhead. Returns the arena's end.
     fn add_arena(
         &mut self,
         py: Python<'_>,
         space: &Space,
         pools: &Pools,
         start: u64,
-        owners: (u32, u32, u32),
+        owners: (u32, u32, u32, u32),
     ) -> PyResult<u64> {
-        let (used, free, overhead) = (self.check(owners.0)?, self.check(owners.1)?, self.check(owners.2)?);
+        let (used, free) = (self.check(owners.0)?, self.check(owners.1)?);
+        let (pool, overhead) = (self.check(owners.2)?, self.check(owners.3)?);
         let place = pools.arenas.binary_search_by_key(&start, |arena| arena.address);
         let arena = &pools.arenas[place.map_err(|_| PyValueError::new_err("no arena starts there"))?];
         self.with(py, start, |sweeper| {
             pools.parts_of_arena(space, arena, |from, to, kind| {
                 let owner = match kind {
                     "used" => used,
-                    "free" | "free pool" => free,
+                    "free" => free,
+                    "free pool" => pool,
                     _ => overhead,
                 };
                 sweeper.add(from, to, owner);
@@ -164,9 +240,42 @@ impl Sweep {
         })
     }
 
-    /// `(bytes, resident, swapped)` by owner.
-    fn finish(&mut self, py: Python<'_>) -> PyResult<Vec<(u64, u64, u64)>> {
+    /// The parts of mimalloc's segment at `start`; owners for used and free blocks, free spans, overhead
+    /// and unexplained. Returns the end.
+    fn add_segment(
+        &mut self,
+        py: Python<'_>,
+        mimalloc: &Mimalloc,
+        start: u64,
+        owners: (u32, u32, u32, u32, u32),
+    ) -> PyResult<u64> {
+        let (used, free, span) = (self.check(owners.0)?, self.check(owners.1)?, self.check(owners.2)?);
+        let (overhead, unexplained) = (self.check(owners.3)?, self.check(owners.4)?);
+        let place = mimalloc.segments.binary_search_by_key(&start, |segment| segment.address);
+        let segment = &mimalloc.segments[place.map_err(|_| PyValueError::new_err("no segment starts there"))?];
+        self.with(py, start, |sweeper| {
+            mimalloc.parts_of(segment, |from, to, kind| {
+                let owner = match kind {
+                    "used" => used,
+                    "free" => free,
+                    "free span" => span,
+                    "unexplained" => unexplained,
+                    _ => overhead,
+                };
+                sweeper.add(from, to, owner);
+            });
+            segment.end
+        })
+    }
+
+    /// `(owner, (bytes, pages, resident, swapped, zero, huge))` of each cell's owners, all in bytes.
+    fn finish(&mut self, py: Python<'_>) -> PyResult<Vec<Vec<Row>>> {
         self.with(py, self.last, |sweeper| sweeper.settle())?;
-        Ok(self.sums.iter().map(|sum| (sum.bytes, sum.resident, sum.swapped)).collect())
+        let row = |(owner, sum): (usize, &Sum)| {
+            (owner as u32, (sum.bytes, sum.pages, sum.resident, sum.swapped, sum.zero, sum.huge))
+        };
+        let some = |(_, sum): &(usize, &Sum)| sum.bytes | sum.pages != 0;
+        let cells = self.sums.chunks(self.owners.max(1));
+        Ok(cells.map(|cell| cell.iter().enumerate().filter(some).map(row).collect()).collect())
     }
 }

@@ -5,6 +5,7 @@
 //! objects, and used chunks that are large enough for one.
 
 use crate::chunks::Chunks;
+use crate::mimalloc::Mimalloc;
 use crate::slabs::Slab;
 use crate::space::Space;
 use pyo3::prelude::*;
@@ -65,8 +66,10 @@ pub struct Family {
 }
 
 /// What the Python side knows of `PyTypeObject` and of what precedes an object in its block.
-#[derive(Clone, FromPyObject)]
+#[derive(FromPyObject)]
 pub struct TypeLayout {
+    /// 0; 16 where two links stand before it (Py_TRACE_REFS).
+    pub ob_refcnt: u64,
     pub ob_type: u64,
     pub tp_name: u64,
     pub tp_basicsize: u64,
@@ -88,6 +91,8 @@ pub struct TypeLayout {
     pub flag_no_minimum: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least bytes).
     pub shortened: Vec<(String, u64)>,
+    /// Where a module says how large its state is: offsets to follow from the module, the last one that of the size.
+    pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
@@ -97,11 +102,32 @@ pub struct TypeLayout {
     pub closed: Vec<String>,
     /// The role of a block that was reached by following pointers.
     pub reached_role: u8,
+    /// Names of types whose own cannot be read.
+    pub names: Vec<(u64, String)>,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
+    /// The interpreter's mimalloc, if it is in use: blocks and types lie in it.
+    pub mimalloc: Option<Py<Mimalloc>>,
 }
 
 impl TypeLayout {
+    pub fn mimalloc(&self) -> Option<&Mimalloc> {
+        self.mimalloc.as_ref().map(|mimalloc| mimalloc.get())
+    }
+
+    /// Whether objects begin with their count and their type, and nothing else.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.ob_type == PLAIN_TYPE
+    }
+
+    /// Whether objects have the head of free-threaded builds: `ob_tid@0, ob_mutex@10, ob_ref_local@12, ob_ref_shared@16,
+    /// ob_type@24`.
+    #[inline(always)]
+    pub fn is_free_threaded(&self) -> bool {
+        self.ob_type != self.ob_refcnt + 8
+    }
+
     /// Bytes before the debug hook of an object: a request beyond 512 bytes goes on to malloc, which has a hook too. A
     /// hook is the size, a letter for the domain (r is malloc's), and the same byte seven times.
     #[inline(always)]
@@ -208,6 +234,8 @@ impl<'a> Types<'a> {
         layout.data.iter().for_each(|(start, end)| types.add_home(*start, *end));
         let regions = chunks.iter().flat_map(|chunks| &chunks.regions);
         regions.for_each(|region| types.add_home(region.stretch.start, region.stretch.end));
+        let segments = layout.mimalloc().into_iter().flat_map(|mimalloc| &mimalloc.segments);
+        segments.for_each(|segment| types.add_home(segment.address, segment.end));
         types
     }
 
@@ -256,7 +284,9 @@ impl<'a> Types<'a> {
         if self.is_data(address) {
             return true;
         }
-        self.chunks.is_some_and(|chunks| chunks.holds_object(address, self.layout.smallest_heap_type))
+        let least = self.layout.smallest_heap_type;
+        self.chunks.is_some_and(|chunks| chunks.holds_object(address, least))
+            || self.layout.mimalloc().is_some_and(|mimalloc| mimalloc.holds_object(address, least))
     }
 
     #[cold]
@@ -346,10 +376,11 @@ impl<'a> Types<'a> {
         self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
     }
 
-    /// tp_name; empty where it cannot be read.
+    /// tp_name, or what else is known where it cannot be read; else empty.
     fn name_of(&self, address: u64) -> Vec<u8> {
         let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
-        name.unwrap_or_default()
+        let known = || self.layout.names.iter().find(|(own, _)| *own == address).map(|(_, name)| name.clone().into());
+        name.or_else(known).unwrap_or_default()
     }
 
     /// The type and its bases along tp_base, with their names.
@@ -367,7 +398,7 @@ impl<'a> Types<'a> {
     /// An object on a free list has its type still, and a reference count of zero.
     #[inline(always)]
     pub fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
-        if self.layout.hook != 0 {
+        if self.layout.hook != 0 || !self.layout.is_plain() {
             let outer = self.layout.outer_hook(head);
             return self.search_object(&head[outer..], size.saturating_sub(outer as u64));
         }
@@ -405,15 +436,55 @@ impl<'a> Types<'a> {
     }
 
     fn object_at(&mut self, head: &[u8], distance: usize, size: u64) -> Option<(u32, bool)> {
-        let words = head.get(distance..distance + 16)?;
-        let number = self.lookup(crate::u64_at(words, 8))?;
+        let (type_at, count_at) = (self.layout.ob_type as usize, self.layout.ob_refcnt as usize);
+        let words = head.get(distance..distance + type_at + 8)?;
+        let number = self.lookup(crate::u64_at(words, type_at))?;
         let kind = &self.kinds[number as usize];
-        let count = crate::u64_at(words, 0);
-        let fits = kind.pre == distance as u64 && kind.least <= size;
-        let counts = count < LARGEST_COUNT && !(count > SMALL_COUNT && self.is_data(count));
-        (fits && counts).then_some((number, count != 0))
+        if kind.pre != distance as u64 || kind.least > size {
+            return None;
+        }
+        let alive = match self.layout.is_free_threaded() {
+            true => shared_count(words)?,
+            false => self.is_alive(crate::u64_at(words, count_at), kind.address)?,
+        };
+        Some((number, alive))
+    }
+
+    /// Whether the object of a type that begins with this word is alive; None where it can be no object's. A free list
+    /// puts zero in the place of the count, or since 3.14 a link to the next object of the type.
+    fn is_alive(&self, word: u64, type_address: u64) -> Option<bool> {
+        if word <= SMALL_COUNT {
+            return Some(word != 0);
+        }
+        if is_immortal(word) {
+            return Some(true);
+        }
+        if word % 8 == 0 && self.field(word, self.layout.ob_type) == Some(type_address) {
+            return Some(false);
+        }
+        (word < LARGEST_COUNT && !self.is_data(word)).then_some(true)
     }
 }
+
+/// Whether the object whose head is `words` has references, of its own thread's and of others'; None where they cannot
+/// be counts. One without any is on a free list, unless its thread has yet to free it.
+pub fn shared_count(words: &[u8]) -> Option<bool> {
+    let (thread, local, shared) = (crate::u64_at(words, 0), crate::u32_at(words, 12), crate::u64_at(words, 16) as i64);
+    let others = shared >> SHARED_FLAGS;
+    let is_count = |count: i64| count.unsigned_abs() < LARGEST_COUNT;
+    // Deferred counting adds so much (PY_SSIZE_T_MAX / 8), since 3.14.
+    let plausible = is_count(others) || is_count(others - i64::MAX / 8);
+    let fits = thread < 1 << 47 && words.get(10).is_some_and(|mutex| *mutex <= MOST_MUTEX) && plausible;
+    let alive = local == LOCAL_IMMORTAL || i64::from(local) + others > 0 || shared & QUEUED_FLAGS == QUEUED;
+    fits.then_some(alive)
+}
+
+const PLAIN_TYPE: u64 = 8;
+const SHARED_FLAGS: i64 = 2;
+const QUEUED_FLAGS: i64 = 3;
+const QUEUED: i64 = 2;
+const MOST_MUTEX: u8 = 3;
+const LOCAL_IMMORTAL: u32 = u32::MAX;
 
 #[inline(always)]
 fn slot_of(address: u64) -> usize {
@@ -425,3 +496,12 @@ pub const SMALL_COUNT: u64 = 1 << 20;
 /// More references than memory can hold. A pointer in the place of the count is larger, unless the program lies in the
 /// lowest 4 GiB: then it points into the program's data.
 pub const LARGEST_COUNT: u64 = 1 << 32;
+/// Include/refcount.h since 3.14: ob_refcnt (u32), ob_overflow (u16), ob_flags (u16); a count from here on is immortal.
+const IMMORTAL: u32 = 1 << 31;
+const MOST_FLAGS: u64 = 1 << 4;
+
+/// Whether a word is the count of an immortal object with flags.
+fn is_immortal(word: u64) -> bool {
+    let (overflow, flags) = (word >> 32 & 0xFFFF, word >> 48);
+    word as u32 >= IMMORTAL && overflow == 0 && (1..MOST_FLAGS).contains(&flags)
+}

@@ -112,7 +112,7 @@ def makers(rng: random.Random) -> dict[type, tuple[Callable[[], Any], Callable[[
         Deque: (lambda: Deque(range(size(600))), of_deque),
         Ordered: (lambda: Ordered.fromkeys(range(1, 1 + size(1, 60))), of_ordered),
         Array: (lambda: Array("d", bytes(8 * size(400))), at_offset(24)),
-        Bytes: (lambda: Bytes(size(3000)), at_offset(32)),
+        Bytes: (lambda: Bytes(size(3000)), at_offset(56 if sys.version_info >= (3, 15) else 32)),
         List: (lambda: List(range(size(1, 300))), at_offset(24)),
         Dict: (lambda: Dict.fromkeys(range(size(1, 300))), at_offset(32)),
         Set: (lambda: Set(range(size(6, 300))), at_offset(40)),

@@ -90,6 +90,13 @@ def local_class():
 Local = local_class()
 # Since 3.13 an object's attributes may lie behind it in its own block.
 INLINE_VALUES = 1 << 2 if sys.version_info >= (3, 13) else 0
+# In 3.6 "debug" is "malloc_debug", and a debug build is "debug" by itself. A hook is a size and two words of padding,
+# and up to 3.7 a number.
+MODE = os.environ.get("PYTHONMALLOC") or ("debug" if hasattr(sys, "gettotalrefcount") else "")
+WITHOUT_PYMALLOC = MODE.startswith("malloc") or (MODE == "debug" and (3, 6) <= sys.version_info < (3, 7))
+HOOKS = 0 if "debug" not in MODE else 24 if sys.version_info >= (3, 8) else 32
+FREE_THREADED = "t" in getattr(sys, "abiflags", "")
+MIMALLOC = FREE_THREADED or MODE.startswith("mimalloc")
 SIZES = (0, 1, 3, 7, 8, 20, 60, 64, 100, 400, 500, 513, 900, 3000, 20000)
 
 
@@ -145,12 +152,33 @@ def fill(holders, make, pairs):
 
 def is_chunk(size, of_malloc):
     """Return whether a request of ``size`` bytes is malloc's: beyond 512 bytes, and where Python 2 asks it itself."""
-    return size > 512 or of_malloc
+    return not MIMALLOC and (size + HOOKS > 512 or of_malloc or WITHOUT_PYMALLOC)
 
 
 def allocated(size, of_malloc=False):
-    """Return what a request of ``size`` bytes takes: pymalloc's block, or glibc's chunk."""
-    return max(32, (size + 8 + 15) & ~15) if is_chunk(size, of_malloc) else (size + 15) & ~15
+    """Return what a request of ``size`` bytes takes: pymalloc's block, or glibc's chunk.
+
+    pymalloc asks malloc for what is too large for it; since 3.6 malloc has hooks of its own.
+    """
+    if MIMALLOC:
+        return block_of_mimalloc(size + HOOKS)
+    if not is_chunk(size, of_malloc):
+        return (size + HOOKS + 15) & ~15
+    hooks = HOOKS if OLD or WITHOUT_PYMALLOC else 2 * HOOKS
+    return max(32, (size + hooks + 8 + 15) & ~15)
+
+
+def block_of_mimalloc(size):
+    """Return mimalloc's block for a request: multiples of 16 up to 64 bytes, then four sizes to each power of two; from
+    128 KiB on whole slices of 64 KiB."""
+    if size <= 8:
+        return 8
+    if size <= 64:
+        return (size + 15) & ~15
+    if size > 128 << 10:
+        return (size + 65535) & ~65535
+    step = 1 << ((size - 1).bit_length() - 3)
+    return (size + step - 1) // step * step
 
 
 def inside(thing):
@@ -170,6 +198,9 @@ def inside(thing):
 
 def outside(thing):
     """Return the bytes requested for the block that an object owns, 0 if it has none."""
+    if isinstance(thing, list) and FREE_THREADED and int(thing.__sizeof__()) > type(thing).__basicsize__:
+        # The array says itself for how many items it has room.
+        return int(thing.__sizeof__()) - type(thing).__basicsize__ + 8
     if isinstance(thing, (list, dict, bytearray, set)):
         return int(thing.__sizeof__()) - type(thing).__basicsize__
     if OLD and isinstance(thing, Unicode):
@@ -186,7 +217,7 @@ def truth(holder):
     # Python 2 puts 41 numbers into one block, and has the tables of lists, dicts and sets from malloc itself.
     place = (lambda size: size) if OLD and type(holder[0]) is float else allocated
     of_malloc = OLD and not isinstance(holder[0], Unicode)
-    chunks = sum(size > 512 for size in own) + sum(is_chunk(size, of_malloc) for size in owned)
+    chunks = sum(is_chunk(size, False) for size in own) + sum(is_chunk(size, of_malloc) for size in owned)
     return [len(holder), sum(map(place, own)), sum(allocated(size, of_malloc) for size in owned), chunks]
 
 
@@ -225,7 +256,8 @@ def tell(holders, pairs, path):
         own = dicts_of(holders)
         if own:
             types["dict"] = [one + more for one, more in zip(types["dict"], truth(own))]
-        types["__main__.Leaked"] = [2 * pairs, 2 * pairs * allocated(inside(Leaked())), 0, 0]
+        own = inside(Leaked())
+        types["__main__.Leaked"] = [2 * pairs, 2 * pairs * allocated(own), 0, 2 * pairs * is_chunk(own, False)]
         with open(path + ".part", "w") as file:
             json.dump({"types": types, "managed": managed(holders)}, file)
         os.rename(path + ".part", path)

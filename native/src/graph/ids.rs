@@ -54,18 +54,6 @@ impl Ranked {
         }
     }
 
-    /// The places of all blocks, in order.
-    pub fn members(&self) -> impl Iterator<Item = u64> + '_ {
-        self.words.iter().enumerate().flat_map(|(place, word)| {
-            let mut bits = word.bits;
-            std::iter::from_fn(move || {
-                let bit = (bits != 0).then(|| u64::from(bits.trailing_zeros()))?;
-                bits &= bits - 1;
-                Some(place as u64 * 64 + bit)
-            })
-        })
-    }
-
     /// The place of the block with this number.
     pub fn index(&self, id: u32) -> Option<u64> {
         let rank = id.checked_sub(self.first).filter(|rank| *rank < self.count)?;
@@ -153,6 +141,7 @@ impl Ids {
             Place::Pool(number) => self.pools.id(number),
             Place::Chunk(region, number) => self.regions[region].id(number),
             Place::Mapped(index) => Some(self.first_mapped + index as u32),
+            Place::Mimalloc(_) => None,
         }
     }
 
@@ -160,7 +149,9 @@ impl Ids {
     pub fn first_of(&self, job: &Job, heaps: &Heaps<'_>) -> u32 {
         match (job, heaps.pools, heaps.chunks) {
             (Job::Arenas(from, _), Some(pools), _) => {
-                self.pools.id_from(pools.block_number(pools.arenas[*from].first_pool, 0))
+                let ordinal = pools.arenas[*from].first_pool;
+                let is_there = ordinal < pools.pools.len();
+                self.pools.id_from(if is_there { pools.first_block(ordinal) } else { pools.block_numbers() })
             }
             (Job::Chunks(region, from, _), _, Some(chunks)) => {
                 let start = chunks.regions[*region].stretch.start;

@@ -100,7 +100,7 @@ pub fn draw_graph(
         return Err(PyValueError::new_err("there are four phases"));
     }
     let (memory, handed, pooled) = (space.get(), chunks.get(), pools.get());
-    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped };
+    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc: None };
     let used = SharedBits::new(pooled.block_numbers())
         .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let (jobs, total) = heaps.jobs();
@@ -212,6 +212,7 @@ impl Graph {
             chunks: Some(self.chunks.get()),
             pools: Some(self.pools.get()),
             mapped: &self.ids.mapped,
+            mimalloc: None,
         };
         Blocks { heaps, ids: &self.ids }
     }
@@ -267,10 +268,12 @@ impl Graph {
     fn sizes(&self) -> Vec<u64> {
         let mut sizes = Vec::with_capacity(self.ids.count());
         let (pools, chunks) = (self.pools.get(), self.chunks.get());
-        let per_pool = pools.pool_size / pools.alignment;
-        sizes.extend(
-            self.ids.pools.members().map(|index| pools.pools[(index / per_pool) as usize].block_size(pools.alignment)),
-        );
+        for (ordinal, pool) in pools.pools.iter().enumerate().filter(|(_, pool)| !pool.is_free()) {
+            let first = pools.first_block(ordinal);
+            let behind = first + u64::from(pool.carved(pools.alignment)).next_multiple_of(64);
+            let count = self.ids.pools.id_from(behind) - self.ids.pools.id_from(first);
+            sizes.extend(std::iter::repeat_n(pool.block_size(pools.alignment), count as usize));
+        }
         for region in &chunks.regions {
             let used = region.all().filter(|(_, _, state)| *state == crate::chunks::State::Used);
             sizes.extend(used.map(|(start, end, _)| end - start));

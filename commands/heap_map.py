@@ -1,0 +1,73 @@
+"""``heap map``: what does the heap look like?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import heap_map
+from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.errors import UsageError, one_line
+from gdbheap.heap import Heap
+from gdbheap.report.heap_map import render
+from gdbheap.report.numbers import parse_size
+from gdbheap.report.svg import picture
+
+__all__ = ["COMMAND"]
+
+CELLS_OF_PICTURE = 8000
+
+
+def _answer(heap: Heap, options: Options) -> heap_map.HeapMap:
+    if options.svg is None:
+        return heap_map.heap_map(heap, options.cell)
+    answer = heap_map.heap_map(heap, options.cell, CELLS_OF_PICTURE)
+    _write(options.svg, picture(answer, _title(heap)))
+    return answer
+
+
+def _title(heap: Heap) -> str:
+    target = heap.target
+    where = f"process {target.pid}" if target.kind == "process" else f"core {one_line(target.core or '')}"
+    return f"Heap of {where}, {one_line(target.exe or 'an unknown program')}"
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"heap map: {one_line(path)} cannot be written: {reason}") from None
+
+
+def _render(shown: Shown[heap_map.HeapMap]) -> str:
+    if shown.options.svg is not None:
+        return f"The picture is in {one_line(shown.options.svg)}."
+    return render(shown.answer, shown.style, shown.left_out)
+
+
+SVG = Option("--svg", "svg", "FILE", "write a scalable picture (SVG) to FILE, with more and smaller cells")
+CELL = Option("--cell", "cell", "SIZE", "bytes of a cell; the default is what makes about 1,200 of them", parse_size)
+
+COMMAND = Command(
+    noun="map",
+    question="What does the heap look like? A picture of each arena and mapping, cell by cell",
+    text="""Draws the heaps of malloc's arenas, chunks with a mapping of their own, pymalloc's arenas and other memory
+    that is there, each on lines of its own, a character for every stretch of address space of the same size: in use
+    (three quarters of it or more), in use and free (a quarter or more), free and resident, free and given back to the
+    kernel, top, other. In colour on a terminal, unless NO_COLOR is set; in ASCII where the terminal has nothing else.
+
+    In JSON, cell is the bytes of a cell; groups a list of {name, kind, arena, start, end, resident, cells}; cells one
+    of {start, end, parts}, parts one of {id, virtual, pages, resident} with the ids of heap's ledger. rest are the
+    parts of what is in no group: together they are the ledger's lines.""",
+    example="heap map --svg=heap.svg",
+    answer=_answer,
+    render=_render,
+    options=(SVG, CELL),
+    rows="groups",
+    listed="groups",
+    sorts={
+        "size": lambda group: group.end - group.start,
+        "resident": lambda group: group.resident,
+        "address": lambda group: -group.start,
+    },
+    top=40,
+)

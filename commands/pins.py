@@ -1,0 +1,74 @@
+"""``heap pins``: which few blocks, if they were gone, would free the most pages?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import pins
+from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.heap import Heap
+from gdbheap.report.numbers import parse_size
+from gdbheap.report.pins import render
+
+__all__ = ["COMMAND"]
+
+
+def _allocator(text: str) -> str:
+    if text not in (pins.GLIBC, pins.PYMALLOC):
+        raise ValueError(f"{text!r} is neither {pins.GLIBC} nor {pins.PYMALLOC}")
+    return text
+
+
+def _answer(heap: Heap, options: Options) -> pins.Pins:
+    return pins.pins(heap, options.minimum, options.allocator)
+
+
+def _render(shown: Shown[pins.Pins]) -> str:
+    return render(shown.answer, shown.style)
+
+
+OPTIONS = (
+    Option(
+        "--min", "minimum", "SIZE",
+        "leave out what would free less (the default is a page, 4K; K, M, G and T are powers of 1024)", parse_size,
+    ),
+    Option("--allocator", "allocator", "NAME", "only glibc's pins, or only pymalloc's", _allocator),
+)  # fmt: skip
+
+COMMAND = Command(
+    noun="pins",
+    question="Which few blocks, if they were gone, would free the most pages?",
+    text="""A row a group of blocks, often of a single one, that keeps at least twice its own bytes from going back.
+    "would free" are the resident pages that go when all of the group is gone: in glibc's arenas the whole pages that
+    malloc_trim(0) could release then and cannot now, by the rule of heap trim; of pymalloc, which gives an
+    arena back with its last block, the pages of that arena. No block is in two groups, so that the rows add up.
+    What keeps the most beyond its own bytes comes first. Below, the blocks of all groups by type or owner, and
+    in how many groups nothing else stands.
+
+    In glibc's arenas blocks make a group when they share a page of which they fill at most half; fuller pages
+    count when nobody outside the group touches them. A small chunk that is freed waits in a thread's cache
+    first, and is given back only when it left it; chunks that wait there now are members of groups too. Of the
+    tops of threads' arenas malloc_trim() gives nothing back, nor does it what borders on them when the last
+    block below them goes: that block is no pin. That an emptied pool or a freed block would be used again for
+    other objects is not counted.
+
+    In JSON each pin also has blocks (how many) and members (address, size, what; at most 1,000); size is the
+    bytes of all its blocks. sums is a list of {allocator, groups, blocks, bytes, would_free, described} over
+    all that match, kinds one of {what, allocator, blocks, bytes, groups, alone, would_free}: alone counts the
+    groups that hold nothing else, and would_free is what those would free. resident_known is false where
+    would_free counts pages that may not be there.""",
+    example="heap pins --top=20",
+    answer=_answer,
+    render=_render,
+    options=OPTIONS,
+    defaults={"minimum": 4096},
+    rows="pins",
+    listed="groups",
+    sorts={
+        "kept": lambda pin: pin.would_free - pin.size,
+        "would_free": lambda pin: pin.would_free,
+        "size": lambda pin: pin.size,
+        "blocks": lambda pin: pin.blocks,
+        "address": lambda pin: -pin.address,
+        "allocator": lambda pin: pin.allocator,
+    },
+    top=20,
+)

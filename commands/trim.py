@@ -1,0 +1,86 @@
+"""``heap trim``: what would malloc_trim(0) give back? And, when asked, do it and compare.
+
+The call needs gdb: gdb_register makes it by calling.py's rules, and a shell starts gdb for it (through_gdb)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gdbheap.answers import trim
+from gdbheap.commands.declaration import SECCOMP, Command, Option, Options, Shown
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+from gdbheap.report.numbers import parse_size
+from gdbheap.report.trim import render
+
+__all__ = ["COMMAND", "NOT_LIVE", "rebuilt", "wants_call"]
+
+NOT_LIVE = "malloc_trim() can be called in a live process only: without --yes the same is predicted for a core"
+
+
+def wants_call(options: Options) -> bool:
+    """Whether malloc_trim() is to be called. Raises UsageError when both were asked for."""
+    if options.yes and options.dry_run:
+        raise UsageError("heap trim: --yes and --dry-run exclude each other")
+    return options.yes
+
+
+def _answer(heap: Heap, options: Options) -> trim.Trim:
+    if wants_call(options):
+        raise UsageError(f"heap trim: {NOT_LIVE}")
+    return trim.trim(heap, options.pad)
+
+
+def _render(shown: Shown[trim.Trim]) -> str:
+    return render(shown.answer, shown.whole, shown.style)
+
+
+def rebuilt(content: dict[str, Any]) -> trim.Trim:
+    """The answer from its JSON document, as gdb computes it for a shell. Raises KeyError, TypeError on another one."""
+    arenas = [trim.ArenaTrim(**row) for row in content["arenas"]]
+    keys = ("predicted", "actual", "pad", "whole", "swapped", "before", "after", "released")
+    return trim.Trim(arenas=arenas, **{key: content[key] for key in keys})
+
+
+def _pad(text: str) -> int:
+    size = parse_size(text)
+    if size > trim.LARGEST_PAD:
+        raise ValueError(f"{text!r} is more than malloc_trim() takes")
+    return size
+
+
+YES = Option("--yes", "yes", "", "call malloc_trim() in the process (live only, needs gdb), and compare")
+DRY_RUN = Option("--dry-run", "dry_run", "", "only say what it would give back, which is the default")
+PAD = Option("--pad", "pad", "SIZE", "malloc_trim's argument: what it leaves at the top of the main arena (0)", _pad)
+
+COMMAND = Command(
+    noun="trim",
+    question="What would malloc_trim(0) give back, page for page? Do it (live only) and compare",
+    text="""Computes by glibc's own rule what malloc_trim() would release, without touching the process: of each arena
+    the whole pages inside free chunks, after what waits in fast bins was merged with its neighbours, and of the main
+    arena's top what lies beyond --pad. Only what is resident counts: pages that are gone already bring nothing. What
+    stays: the tops of other arenas, what threads' caches hold, the first 48 bytes of each chunk with the page they are
+    in, and memory that is locked (mlock). Pages shared with another process after fork() leave this process's RSS, and
+    the machine's memory only when that process gives them back too.
+
+    With --yes it is done: after the proof that the call cannot hang (as for heap stats) gdb calls malloc_trim() in the
+    process, and what RssAnon lost is set beside what was predicted, per arena too. Refused in one line when the proof
+    fails: try again. malloc fetches the pages from the kernel again when the program needs them.
+
+    In JSON, predicted is in bytes, actual null unless it was done; before and after are RssAnon, released is what
+    malloc_trim() returned, whole also counts pages that are not resident, swapped those in swap. arenas is a list of
+    {index, address, chunks, whole, predicted, swapped, top, top_kept, actual}: how many free chunks have whole pages,
+    what of predicted is at the end of the top chunk, and what of the top is resident and stays.""",
+    example="heap trim --yes",
+    answer=_answer,
+    render=_render,
+    options=(YES, DRY_RUN, PAD, SECCOMP),
+    rows="arenas",
+    listed="arenas",
+    sorts={
+        "predicted": lambda row: row.predicted,
+        "whole": lambda row: row.whole,
+        "actual": lambda row: row.actual,
+        "arena": lambda row: -row.index,
+    },
+)

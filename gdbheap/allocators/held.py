@@ -1,0 +1,54 @@
+"""Anonymous memory that is nobody's heap, by the library whose static data lead there: its own allocator's, as Arrow's,
+or its working space, as OpenBLAS's.
+
+No more is said than that: most of the pointers into the memory that lie in static data are this library's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.target import Target
+
+LEAST = 64 << 10
+
+
+@dataclass(frozen=True)
+class Held:
+    """Ranges of memory to which the static data of the library in the file ``path`` lead."""
+
+    path: str
+    ranges: Ranges
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+def find_held(target: Target, ranges: Ranges) -> list[Held]:
+    """Those of the ``ranges`` (ascending) of at least LEAST bytes to which one library leads more than all others."""
+    large = [(start, end) for start, end in joined(ranges) if end - start >= LEAST]
+    sources = [(*pair, number) for number, loaded in enumerate(target.objects) for pair in loaded.writable_ranges()]
+    counts = _native.count_pointers(target.space, sources, large) if large else {}
+    holders: dict[int, Ranges] = {}
+    for place, pair in enumerate(large):
+        holder = _holder({number: count for (number, at), count in counts.items() if at == place})
+        if holder is not None:
+            holders.setdefault(holder, []).append(pair)
+    return [Held(target.objects[number].path, found) for number, found in holders.items()]
+
+
+def _holder(counts: dict[int, int]) -> int | None:
+    """Who has more than half of the pointers."""
+    most = Counter(counts).most_common(1)
+    return most[0][0] if most and 2 * most[0][1] > sum(counts.values()) else None
+
+
+def held_at(held: Sequence[Held], address: int) -> Held | None:
+    """The one that has ``address``, or None."""
+    return next((one for one in held if any(start <= address < end for start, end in one.ranges)), None)

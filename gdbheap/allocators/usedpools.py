@@ -1,0 +1,198 @@
+"""Where one ``usedpools`` is, and the table of arenas that belongs to it: the same search from CPython 2.7 to 3.15."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.allocators.glibc_locate import confirm
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.facts import Facts
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.target import Target
+
+LEAST_CLASSES = 32
+MOST_CLASSES = 64
+POOL_SIZES = (4096, 16384)
+LARGEST_ARENA = 2 << 20
+ARENA_OBJECT = struct.Struct("<QQIIQQQ")
+MOST_ARENAS = 1 << 22
+MOST_ARENA_POOLS = 512
+SLOTS_AT_ONCE = 4096
+SAMPLES = 64
+# Since 3.12 struct _obmalloc_state holds usedpools, and behind it the pointer to the table.
+STATE_TABLE = 512
+
+
+@dataclass(frozen=True)
+class ArenaObject:
+    """``struct arena_object`` of an arena that is there: ``index`` is its place in its own table, ``number`` is unique
+    among all tables."""
+
+    number: int
+    index: int
+    address: int
+    pool_address: int
+    nfreepools: int
+    ntotalpools: int
+
+
+@dataclass(frozen=True)
+class ListHeads:
+    """``usedpools``: its address, how many size classes it has, and the loaded object whose data it lies in."""
+
+    address: int
+    classes: int
+    module: LoadedObject
+
+    @property
+    def alignment(self) -> int:
+        """The step between size classes: requests of up to 512 bytes are pymalloc's."""
+        return 512 // self.classes
+
+    def has_pools(self, target: Target) -> bool:
+        """Whether pools are listed, each in its own class and of a size that occurs: glibc's bins fail this."""
+        pools = self.listed(target, 4)
+        return bool(pools) and all(
+            szidx == index and self.pool_size(target, pool) in POOL_SIZES for index, pool, szidx in pools
+        )
+
+    def pool_size(self, target: Target, pool: int) -> int:
+        """``maxnextoffset`` is the last offset at which a block still fits: the pool ends one block later."""
+        szidx, _next, most = struct.unpack("<III", target.space.read(pool + 36, 12))
+        return int(most + (szidx + 1) * self.alignment)
+
+    def listed(self, target: Target, most: int) -> list[tuple[int, int, int]]:
+        """(class, pool, szidx) of up to ``most`` pools on each list."""
+        found: list[tuple[int, int, int]] = []
+        for index in range(self.classes):
+            head = self.address + 16 * index - 16
+            try:
+                pool = target.space.u64(head + 16)
+                for _ in range(most):
+                    if pool == head or pool % POOL_SIZES[0]:
+                        break
+                    found.append((index, pool, target.space.u32(pool + 36)))
+                    pool = target.space.u64(pool + 16)
+            except Fault:
+                continue
+        return found
+
+
+class PoolState:
+    """The arenas that belong to one ``usedpools`` with pools on it. Raises Unsupported when they are not found.
+
+    ``first``: the number of its first arena.
+    """
+
+    def __init__(self, target: Target, heads: ListHeads, facts: Facts, first: int = 0) -> None:
+        self.target = target
+        self.heads = heads
+        self._facts = facts
+        samples = self._sample_pools()
+        self.pool_size = self._find_pool_size(samples)
+        self.table, self.table_pointer = self._find_table(samples)
+        self.slots = self._count()
+        self.arenas = self._read_arenas(first)
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether it is laid out as ``struct _obmalloc_state``, of which an interpreter may have its own."""
+        return self.table_pointer == self.heads.address + STATE_TABLE
+
+    @property
+    def arena_size(self) -> int:
+        """By the most pools that one of its arenas has: where it begins inside a page pair, one is lost."""
+        most = max((arena.ntotalpools for arena in self.arenas), default=0)
+        return 1 << max(0, (most * self.pool_size - 1).bit_length())
+
+    def _sample_pools(self) -> list[tuple[int, int]]:
+        """(pool, arenaindex) of some pools in use."""
+        listed = self.heads.listed(self.target, SAMPLES // self.heads.classes + 1)
+        return [(pool, self.target.space.u32(pool + 32)) for _, pool, _ in listed][:SAMPLES]
+
+    def _find_pool_size(self, samples: Sequence[tuple[int, int]]) -> int:
+        sizes = {self.heads.pool_size(self.target, pool) for pool, _ in samples}
+        if len(sizes) != 1 or not sizes <= set(POOL_SIZES):
+            raise Unsupported(f"the pools of pymalloc disagree on their size: {sorted(sizes)}")
+        return sizes.pop()
+
+    def _find_table(self, samples: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """The table of arenas and the address of the pointer to it."""
+        state = self.heads.address + STATE_TABLE
+        ranges = [(state, state + 8)] + self.heads.module.writable_ranges()
+        homes = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
+        for start, end in ranges:
+            found = _native.find_arena_tables(self.target.space, start, end, samples, homes, LARGEST_ARENA)
+            tables = {table for _, table in found}
+            if len(tables) == 1:
+                confirmed = confirm(self.heads.module, "arenas", found[0][0])
+                self._facts.add("arenas", found[0][0], f"fits the arenaindex of {len(samples)} pools", confirmed)
+                return found[0][1], found[0][0]
+        raise Unsupported(
+            "pymalloc's table of arenas was not found: no pointer in the interpreter's data fits its pools"
+        )
+
+    def _count(self) -> int:
+        """``maxarenas``: right before ``arenas`` in 3.11 and older, right behind it since 3.12."""
+        for offset in (-8, 8):
+            try:
+                count = self.target.space.u32(self.table_pointer + offset)
+            except Fault:
+                continue
+            if 0 < count <= MOST_ARENAS and self._fits(count):
+                self._facts.add(
+                    "maxarenas",
+                    count,
+                    f"the word {offset:+d} bytes from arenas",
+                    confirm(self.heads.module, "maxarenas", self.table_pointer + offset),
+                )
+                return count
+        return self._plausible_count()
+
+    def _fits(self, count: int) -> bool:
+        """Whether the table is mapped, every slot looks like one, and no arena lies behind it."""
+        if not self.target.space.contains(self.table, count * ARENA_OBJECT.size):
+            return False
+        if count & (count - 1) and count % 16:
+            return False
+        return count == self._plausible_count(count) and not any(self._slots(count, self._plausible_count()))
+
+    def _plausible_count(self, most: int = MOST_ARENAS) -> int:
+        """How many slots in a row look like arenas; one too many does no harm: an empty slot has no address."""
+        count = 0
+        for address in self._slots(0, most):
+            if address is None:
+                break
+            count += 1
+        return count
+
+    def _slots(self, first: int, end: int) -> Iterator[int | None]:
+        """The address in each slot, 0 in an empty one; None where a slot looks like none, and nothing behind what can
+        be read."""
+        size = ARENA_OBJECT.size
+        for start in range(first, end, SLOTS_AT_ONCE):
+            count = min(SLOTS_AT_ONCE, end - start)
+            raw = self.target.space.read_available(self.table + start * size, count * size)
+            rows = list(ARENA_OBJECT.iter_unpack(raw[: len(raw) // size * size]))
+            yield from (slot[0] if _is_slot(slot) else None for slot in rows)
+            if len(rows) < count:
+                return
+
+    def _read_arenas(self, first: int) -> list[ArenaObject]:
+        raw = self.target.space.read(self.table, self.slots * ARENA_OBJECT.size)
+        slots = (
+            ArenaObject(first + index, index, *slot[:4]) for index, slot in enumerate(ARENA_OBJECT.iter_unpack(raw))
+        )
+        return [slot for slot in slots if slot.address]
+
+
+def _is_slot(slot: tuple[int, ...]) -> bool:
+    address, pool_address, free, total = slot[:4]
+    if address == 0:
+        return True
+    return (
+        address % 4096 == 0 and free <= total <= MOST_ARENA_POOLS and address <= pool_address <= address + LARGEST_ARENA
+    )

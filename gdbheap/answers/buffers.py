@@ -1,0 +1,63 @@
+"""Which kind of buffers holds how much, and whose are they?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gdbheap.heap import Heap
+from gdbheap.objects.owned import REACHED, ROLES
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """The blocks that the objects of a type own by one kind of field: the type, what they are to it (``keys``,
+    ``items``), how many there are and their bytes with all headers.
+
+    ``reached``: no known field names them, pointers lead there from the objects.
+    """
+
+    type: str
+    role: str
+    count: int
+    bytes: int
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """The answer of ``heap pyobjects --buffers``; the sums are over all that match, also when the list is cut.
+    ``reached``: bytes that no known field names."""
+
+    buffers: list[Buffer]
+    rows: int
+    count: int
+    bytes: int
+    reached: int
+
+
+ORDERS: dict[str, Callable[[Buffer], tuple[object, ...]]] = {
+    "bytes": lambda row: (-row.bytes, row.type, row.role),
+    "count": lambda row: (-row.count, row.type, row.role),
+    "type": lambda row: (row.type, row.role),
+    "role": lambda row: (row.role, -row.bytes, row.type),
+}
+
+
+def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: int | None = None) -> Buffers:
+    """A row for each kind of buffer of each type whose name matches ``pattern``, the first ``top`` in one of ORDERS.
+
+    Raises NotAPython or Unsupported."""
+    sums: dict[tuple[str, int], list[int]] = {}
+    for address, _flags, _own, owned in heap.census().rows:
+        for role, count, size in owned:
+            row = sums.setdefault((heap.objects.names.name(address), role), [0, 0])
+            row[0], row[1] = row[0] + count, row[1] + size
+    rows = [
+        Buffer(name, ROLES[role], count, size, role == REACHED) for (name, role), (count, size) in sums.items()
+    ]
+    rows = sorted((row for row in rows if pattern is None or fnmatchcase(row.type, pattern)), key=ORDERS[order])
+    reached = sum(row.bytes for row in rows if row.reached)
+    count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))
+    return Buffers(rows[:top], len(rows), count, size, reached)

@@ -1,0 +1,41 @@
+"""What could be given back or avoided: one file for each rule. docs/findings.md says what each rests on and how its
+advice was tried."""
+
+from __future__ import annotations
+
+from gdbheap.answers.findings import (
+    after_fork,
+    free_chunks,
+    held,
+    large_chunks,
+    main_top,
+    mappings,
+    other_allocator,
+    pinned_pages,
+    pymalloc_arenas,
+    stacks,
+    thread_tops,
+)
+from gdbheap.answers.findings.finding import Evidence, Finding, Rule
+
+__all__ = ["RULES", "Evidence", "Finding", "findings"]
+
+RULES: tuple[Rule, ...] = (
+    free_chunks.find,
+    thread_tops.find,
+    pymalloc_arenas.find,
+    pinned_pages.find,
+    large_chunks.find,
+    main_top.find,
+    mappings.find,
+    held.find,
+    stacks.find,
+    after_fork.find,
+    other_allocator.find,
+)
+
+
+def findings(evidence: Evidence) -> list[Finding]:
+    """What all rules find, largest first."""
+    found = [finding for rule in RULES for finding in rule(evidence)]
+    return sorted(found, key=lambda finding: -finding.bytes)

@@ -1,0 +1,79 @@
+"""A finding, and what all rules look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from gdbheap.allocators.glibc import Glibc
+from gdbheap.answers.partition import Sums, total
+from gdbheap.answers.trim import Trim, kept_ranges, trim
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.target.ranges import Ranges
+
+LEAST = 4 << 20
+LEAST_SHARE = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something worth knowing, with the bytes that the advice would free, what to do, and the figures it rests on."""
+
+    id: str
+    bytes: int
+    text: str
+    advice: str
+    figures: dict[str, int] = field(default_factory=dict)
+
+
+class Evidence:
+    """What the rules look at: the target, and each owner's pages (see ``partition``)."""
+
+    def __init__(self, heap: Heap, sums: Sums) -> None:
+        self.heap = heap
+        self.sums = sums
+
+    def resident(self, owner: str) -> int:
+        """The resident bytes of an owner and all below it."""
+        return total(self.sums, owner).resident
+
+    def worth(self, size: int) -> bool:
+        """Whether so many bytes are worth a finding: 4 MiB, and a twentieth of RSS where that is known."""
+        return size >= LEAST and size * LEAST_SHARE >= (self.heap.target.rss.bytes or 0)
+
+    @cached_property
+    def glibc(self) -> Glibc | None:
+        """glibc's malloc after its walk; None where there is none."""
+        try:
+            return self.heap.walked
+        except GdbheapError:
+            return None
+
+    @cached_property
+    def trim(self) -> Trim | None:
+        """What malloc_trim(0) would give back; None without glibc, or where residency is not known."""
+        try:
+            found = trim(self.heap)
+        except GdbheapError:
+            return None
+        return None if found.predicted is None else found
+
+    @cached_property
+    def kept(self) -> Ranges:
+        """Ranges of which the kernel takes nothing back."""
+        return kept_ranges(self.heap.target)
+
+
+Rule = Callable[[Evidence], "list[Finding]"]
+
+
+def mib(size: int) -> str:
+    """Bytes for a finding's words."""
+    return f"{size / (1 << 20):,.1f} MiB" if size >= 1 << 20 else f"{size / 1024:,.1f} KiB"
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 arena", "12 arenas"."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,32 @@
+"""Holes that large buffers left inside arenas, since malloc no longer gives such buffers mappings of their own."""
+
+from __future__ import annotations
+
+from gdbheap import _native
+from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.thresholds import DEFAULT, mmap_threshold
+
+USED = _native.STATES.index("used")
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """The resident pages of holes of 128 KiB or more, where used chunks of that size stand beside them."""
+    glibc, pages = evidence.glibc, evidence.heap.target.pages
+    if glibc is None or pages is None or glibc.par.mmap_threshold <= DEFAULT:
+        return []
+    holes = evidence.heap.chunks.holes(DEFAULT)
+    kept = sum(pages.released(start, end)[1] for start, end, *_ in holes)
+    if not evidence.worth(kept):
+        return []
+    used = [(size, counts[USED]) for size, counts in _native.count_sizes(evidence.heap.chunks) if size > DEFAULT]
+    count, size = sum(count for _, count in used), sum(size * count for size, count in used)
+    if size * 4 < kept:
+        return []
+    text = (
+        f"{counted(len(holes), 'hole')} of 128 KiB or more lie between {counted(count, 'used chunk')} of that size "
+        f"({mib(size)}): malloc gives a buffer a mapping of its own, which free() gives back at once, only from "
+        f"mmap_threshold on, which is {mmap_threshold(glibc.par)}"
+    )
+    advice = "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): it stays"
+    figures = {"holes": len(holes), "used_chunks": count, "used": size, "mmap_threshold": glibc.par.mmap_threshold}
+    return [Finding("large-chunks", kept, text, advice, figures)]

@@ -1,0 +1,84 @@
+"""Memory that no malloc handed out: what a program or a library mapped, shared memory, files."""
+
+from __future__ import annotations
+
+from gdbheap.allocators.pymalloc import has_python
+from gdbheap.answers.findings.finding import Evidence, Finding, mib
+from gdbheap.target.mappings import Mapping
+from gdbheap.target.ranges import Ranges, subtract
+
+# Such memory is normal in small amounts: a quarter of RSS is remarkable.
+REMARKABLE_SHARE = 4
+KINDS = {
+    "other.rest": (
+        "mapped-memory",
+        "private memory that a program or library mapped itself, beside every malloc",
+        "malloc has no part in it: whoever mapped it (a runtime, a compiler, a cache, a buffer of a driver) must unmap "
+        "it; 'heap at ADDRESS' says what is known of the place",
+    ),
+    "shared": (
+        "shared-memory",
+        "shared memory, which is in the RSS of every process that maps it",
+        "unmap it here and it leaves this RSS; the machine gets it back when the last process has, and its name is "
+        "gone (shm_unlink, ipcrm)",
+    ),
+    "file.readonly": (
+        "mapped-files",
+        "pages of mapped files that are only read: the kernel's page cache, which it takes back when it must",
+        "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
+    ),
+}
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Each kind that is a quarter of RSS or more, with its largest mapping."""
+    if evidence.heap.target.pages is None:
+        return []
+    return [finding for owner in KINDS for finding in _of(evidence, owner)]
+
+
+def _of(evidence: Evidence, owner: str) -> list[Finding]:
+    pieces = _pieces(evidence, owner)
+    # Another allocator's memory is no piece of its own: it is not among the owner's pages.
+    size = min(evidence.resident(owner), sum(resident for resident, *_ in pieces))
+    if not evidence.worth(size) or size * REMARKABLE_SHARE < (evidence.heap.target.rss.bytes or 0):
+        return []
+    name, what, advice = KINDS[owner]
+    resident, start, end = max(pieces)
+    mapping = evidence.heap.target.mappings.find(start)
+    text = f"{what}; the most, {mib(resident)}, at {start:#x} ({mapping.name if mapping else ''})"
+    figures = {"address": start, "virtual": end - start, "resident": resident}
+    return [Finding(name, size, text, advice, figures)]
+
+
+def _pieces(evidence: Evidence, owner: str) -> list[tuple[int, int, int]]:
+    """(resident bytes, start, end) of what is of that kind and no part of a heap, a stack or a loaded object."""
+    target, taken = evidence.heap.target, _taken(evidence)
+    if target.pages is None or taken is None:
+        return []
+    of_kind = [(mapping.start, mapping.end) for mapping in target.mappings if _is_of(mapping, owner)]
+    return [(target.pages.count(*piece)[0], *piece) for piece in subtract(of_kind, taken)]
+
+
+def _taken(evidence: Evidence) -> Ranges | None:
+    """What allocators, stacks and loaded objects have; None where an allocator is there and not known."""
+    heap = evidence.heap
+    if heap.target.refusal is not None or evidence.glibc is None:
+        return None
+    python = heap.python_or_none
+    if python is None and has_python(heap.target):
+        return None
+    taken = [(stack.start, stack.end) for stack in heap.stacks] + evidence.glibc.owned_ranges()
+    taken += [(chunk.base, chunk.end) for chunk in heap.mapped]
+    taken += python.ranges() if python else []
+    for loaded in heap.target.objects:
+        taken += [(mapping.start, mapping.end) for mapping in loaded.mappings] + loaded.bss
+    return sorted(taken)
+
+
+def _is_of(mapping: Mapping, owner: str) -> bool:
+    if owner == "shared":
+        return not mapping.private
+    if owner == "file.readonly":
+        return mapping.private and not mapping.anonymous and not mapping.writable and not mapping.executable
+    return mapping.private and mapping.anonymous

@@ -1,0 +1,27 @@
+"""Stacks of many threads: pages that a thread touched once stay until it ends."""
+
+from __future__ import annotations
+
+from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+
+LEAST_THREADS = 8
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """The resident pages of all stacks but the first thread's."""
+    heap = evidence.heap
+    pages, main = heap.target.pages, heap.target.main_stack
+    if pages is None or heap.target.refusal is not None:
+        return []
+    stacks = [stack for stack in heap.stacks if main is None or stack.start not in main]
+    sizes = [pages.count(stack.start, stack.end)[0] for stack in stacks]
+    if len(stacks) < LEAST_THREADS or not evidence.worth(sum(sizes)):
+        return []
+    names = {thread.tid: thread.name for thread in heap.target.threads}
+    most, stack = max(zip(sizes, stacks), key=lambda pair: pair[0])
+    text = (
+        f"the stacks of {counted(len(stacks), 'thread')} are resident as far as they were ever used; the most, "
+        f"{mib(most)}, of thread {stack.tid} ({names.get(stack.tid) or 'without a name'})"
+    )
+    advice = "end the threads that wait, or have fewer of them: a stack's pages go back when its thread ends"
+    return [Finding("stacks", sum(sizes), text, advice, {"threads": len(stacks), "largest": most})]

@@ -1,0 +1,26 @@
+"""malloc's thresholds in force, in words."""
+
+from __future__ import annotations
+
+from gdbheap.allocators.glibc_locate import MallocPar
+from gdbheap.answers.findings.finding import mib
+
+# glibc malloc/malloc.c: DEFAULT_MMAP_THRESHOLD_MIN and DEFAULT_TRIM_THRESHOLD.
+DEFAULT = 128 << 10
+
+
+def how(par: MallocPar, value: int) -> str:
+    """How a threshold came to its value."""
+    if not par.dynamic:
+        return "set"
+    return "risen with the mmapped chunks that were freed" if value > DEFAULT else "the default"
+
+
+def trim_threshold(par: MallocPar) -> str:
+    """The trim threshold in force."""
+    return f"{mib(par.trim_threshold)} ({how(par, par.trim_threshold)})"
+
+
+def mmap_threshold(par: MallocPar) -> str:
+    """The mmap threshold in force."""
+    return f"{mib(par.mmap_threshold)} ({how(par, par.mmap_threshold)})"

@@ -1,0 +1,131 @@
+"""``heap map`` for people: a character for each cell, in colour where the terminal takes it, and a legend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdbheap.report.style import PLAIN, Style
+from gdbheap.report.tables import join
+
+if TYPE_CHECKING:
+    from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
+
+__all__ = ["LOOKS", "Look", "look_of", "render", "shares"]
+
+WIDTH = 100
+ADDRESS_WIDTH = 15
+FEWEST = 16
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a kind of cell is shown: its character, the same in ASCII, the terminal's colour and SVG's, its meaning."""
+
+    character: str
+    ascii: str
+    colour: str
+    svg: str
+    meaning: str
+
+
+LOOKS = {
+    "used": Look("█", "#", "\033[32m", "#3a7d44", "in use"),
+    "mixed": Look("▓", "%", "\033[33m", "#c9a227", "in use and free"),
+    "free": Look("▒", "o", "\033[31m", "#c0392b", "free and resident"),
+    "gone": Look("░", ".", "\033[34m", "#c8d6e5", "free, given back"),
+    "top": Look("▄", "^", "\033[36m", "#2e86ab", "top, resident"),
+    "top gone": Look("▁", "_", "\033[34m", "#dfe7ee", "top, not resident"),
+    "other": Look("▪", "+", "\033[35m", "#8e6fa8", "other, overhead"),
+    "nothing": Look("·", "-", "\033[2m", "#f4f4f4", "not resident"),
+}
+USED = ("glibc.used", "glibc.mmapped", "pymalloc.used")
+FREE = ("glibc.free", "pymalloc.free")
+TOP = ("glibc.top",)
+
+
+def look_of(cell: Cell) -> str:
+    """Which of LOOKS a cell has: in use from three quarters on, mixed from one, below that what is largest."""
+    found = shares(cell)
+    whole = sum(found.values())
+    if found["used"] * 4 >= whole * 3:
+        return "used"
+    if found["used"] * 4 >= whole:
+        return "mixed"
+    del found["used"]
+    return max(found, key=lambda kind: found[kind])
+
+
+def shares(cell: Cell) -> dict[str, int]:
+    """The bytes of a cell by kind: "used", "free", "gone", "top", "top gone", "other" and "nothing". Free memory and
+    top are resident where their whole pages are; pieces without a whole page are on pages that are in use."""
+    used, free, top = (_sum(cell.parts, ids) for ids in (USED, FREE, TOP))
+    other = [part for part in cell.parts if part.id not in (*USED, *FREE, *TOP)]
+    there = sum(part.virtual if part.resident is None else part.resident for part in other)
+    rest = sum(part.virtual for part in other)
+    found = dict.fromkeys(("used", "free", "gone", "top", "top gone", "other", "nothing"), 0)
+    found["used"] = used[0]
+    found["free"], found["gone"] = _split(*free)
+    found["top"], found["top gone"] = _split(*top)
+    found["other"], found["nothing"] = min(there, rest), max(rest - there, 0)
+    return found
+
+
+def _sum(parts: Iterable[Part], ids: tuple[str, ...]) -> tuple[int, int]:
+    """(bytes, bytes that are not resident) of some lines of the ledger."""
+    chosen = [part for part in parts if part.id in ids]
+    absent = sum(part.pages - part.resident for part in chosen if part.resident is not None)
+    return sum(part.virtual for part in chosen), absent
+
+
+def _split(size: int, absent: int) -> tuple[int, int]:
+    gone = min(size, absent)
+    return size - gone, gone
+
+
+def render(answer: HeapMap, style: Style, left_out: int) -> str:
+    """The groups, each with a title and its cells; the legend."""
+    if not answer.groups:
+        return style.filled("Nothing that malloc or Python could have mapped is there to draw.")
+    drawn = [group for group in answer.groups if group.kind == "glibc" or group.end - group.start >= answer.cell]
+    return join(
+        *(_drawn(group, style) for group in drawn), _left_out(answer, drawn, left_out), _legend(drawn, answer, style)
+    )
+
+
+def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
+    """What is there and not drawn."""
+    small = f"{len(answer.groups) - len(drawn):,} stretches smaller than a character are not drawn."
+    more = f"{left_out:,} more are left out; --top=all draws them."
+    return "\n".join(([small] if len(drawn) < len(answer.groups) else []) + ([more] if left_out else []))
+
+
+def _drawn(group: Group, style: Style) -> str:
+    across = max((style.width or WIDTH) - ADDRESS_WIDTH, FEWEST)
+    resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
+    title = f"{group.name}: {style.bytes(group.end - group.start)}{resident}"
+    looks = [look_of(cell) for cell in group.cells]
+    rows = [
+        f"{group.cells[at].start:#014x} {_characters(looks[at : at + across], style)}"
+        for at in range(0, len(looks), across)
+    ]
+    return "\n".join([style.heading(title), *rows])
+
+
+def _characters(looks: list[str], style: Style) -> str:
+    """One character each; runs of the same kind share a colour's two escapes."""
+    text, before = "", ""
+    for kind in looks:
+        look = LOOKS[kind]
+        if style.bold and kind != before:
+            text += (PLAIN if before else "") + look.colour
+        text += look.ascii if style.ascii else look.character
+        before = kind
+    return text + (PLAIN if style.bold and before else "")
+
+
+def _legend(drawn: list[Group], answer: HeapMap, style: Style) -> str:
+    looks = {look_of(cell) for group in drawn for cell in group.cells}
+    known = [f"{_characters([kind], style)} {LOOKS[kind].meaning}" for kind in LOOKS if kind in looks]
+    return f"One character is {style.bytes(answer.cell)}: {', '.join(known)}."

@@ -1,0 +1,253 @@
+//! Which few blocks keep pages from going back: the pages that `malloc_trim()` could release only if they went.
+//!
+//! A page of an arena of glibc's goes when nobody holds a byte of it and no free chunk keeps its header and its links
+//! there, so a block is taken to hold the 48 bytes behind it too. Pages that are at most half held are what pins are
+//! looked for in: blocks that share one make a group, which also frees the fuller pages that nobody else touches.
+//! An arena of pymalloc goes as a whole, with its last block.
+
+use crate::chunks::{Chunks, Region, State, CHUNK_HEADER};
+use crate::pages::{outside, Pages, CHUNK_HEAD, PAGE};
+use crate::pools::Pools;
+use pyo3::prelude::*;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Start and end of what holds the blocks, blocks, their bytes, what would be freed.
+type Row = (u64, u64, u64, u64, u64);
+
+/// Groups, blocks, their bytes, what would be freed: of all that count.
+type Totals = (u64, u64, u64, u64);
+
+/// The pages that count as freed: the resident ones, all of them where that is not known.
+struct Freed<'a> {
+    pages: Option<&'a Pages>,
+    kept: &'a [(u64, u64)],
+}
+
+impl Freed<'_> {
+    fn count(&self, start: u64, end: u64) -> u64 {
+        let mut sum = 0;
+        outside(start, end, self.kept, |from, to| sum += self.pages.map_or(to - from, |pages| pages.count(from, to).0));
+        sum
+    }
+}
+
+/// The groups that free at least `least` and twice their own bytes; of these the `most` with the largest difference.
+struct Best {
+    least: u64,
+    most: usize,
+    heap: BinaryHeap<Reverse<(u64, Row)>>,
+    totals: Totals,
+}
+
+impl Best {
+    fn new(least: u64, most: usize) -> Best {
+        Best { least, most, heap: BinaryHeap::new(), totals: (0, 0, 0, 0) }
+    }
+
+    fn offer(&mut self, row: Row) {
+        let (_, _, blocks, bytes, freed) = row;
+        if freed < self.least.max(1) || freed / 2 < bytes {
+            return;
+        }
+        let (groups, all_blocks, all_bytes, all_freed) = self.totals;
+        self.totals = (groups + 1, all_blocks + blocks, all_bytes + bytes, all_freed + freed);
+        self.heap.push(Reverse((freed - bytes, row)));
+        if self.heap.len() > self.most {
+            self.heap.pop();
+        }
+    }
+
+    fn rows(self) -> (Vec<Row>, Totals) {
+        (self.heap.into_sorted_vec().into_iter().map(|Reverse((_, row))| row).collect(), self.totals)
+    }
+}
+
+/// A block among those that hold bytes of a region: its ordinal, where it is, and the bytes of all before it.
+#[derive(Clone, Copy)]
+struct Holder {
+    number: u64,
+    start: u64,
+    end: u64,
+    before: u64,
+    /// It cannot go, or its going would free nothing.
+    fixed: bool,
+}
+
+/// A page that holders touch, from the first to the last of them.
+struct Touched {
+    page: u64,
+    held: u64,
+    first: Holder,
+    last: Holder,
+    fixed: bool,
+}
+
+/// Holders that share pages which would be freed.
+struct Group {
+    first: Holder,
+    last: Holder,
+    freed: u64,
+}
+
+struct Grouping<'a> {
+    freed: &'a Freed<'a>,
+    best: &'a mut Best,
+    page: Option<Touched>,
+    group: Option<Group>,
+    /// A fuller page that the group's last holder shares with the ones behind it, up to a number.
+    shared: Option<(u64, u64)>,
+    /// Fuller pages that only one holder touches, who is in no group yet.
+    alone: Option<(u64, u64)>,
+}
+
+impl Grouping<'_> {
+    fn feed(&mut self, holder: Holder) {
+        let (first, last) = (holder.start / PAGE, (holder.end + CHUNK_HEAD - 1) / PAGE);
+        if self.page.as_ref().is_some_and(|page| page.page < first) {
+            self.settle();
+        }
+        let page = self.page.get_or_insert(Touched { page: first, held: 0, first: holder, last: holder, fixed: false });
+        page.held += holder.end.min((first + 1) * PAGE) - holder.start;
+        page.last = holder;
+        page.fixed |= holder.fixed;
+        if last > first {
+            self.settle();
+            if !holder.fixed && last > first + 1 {
+                let freed = self.freed.count((first + 1) * PAGE, last * PAGE);
+                self.fuller(holder.number, holder.number, freed);
+            }
+            let held = holder.end.saturating_sub(last * PAGE);
+            self.page = Some(Touched { page: last, held, first: holder, last: holder, fixed: holder.fixed });
+        }
+    }
+
+    /// The page at hand is known whole.
+    fn settle(&mut self) {
+        let Some(page) = self.page.take().filter(|page| !page.fixed) else { return };
+        let freed = self.freed.count(page.page * PAGE, (page.page + 1) * PAGE);
+        match page.held * 2 <= PAGE {
+            true => self.join(page.first, page.last, freed),
+            false => self.fuller(page.first.number, page.last.number, freed),
+        }
+    }
+
+    fn join(&mut self, first: Holder, last: Holder, freed: u64) {
+        let joins = self.group.as_ref().is_some_and(|group| {
+            let bridged = self.shared.is_some_and(|(until, _)| until <= last.number);
+            first.number <= group.last.number || (first.number == group.last.number + 1 && bridged)
+        });
+        if !joins {
+            self.close();
+        }
+        let group = self.group.get_or_insert(Group { first, last, freed: 0 });
+        group.freed += freed;
+        if last.number > group.last.number {
+            group.last = last;
+        }
+        let inside = |number: u64| (group.first.number..=group.last.number).contains(&number);
+        let pending = [self.shared.take(), self.alone.take()];
+        group.freed +=
+            pending.iter().flatten().filter(|(number, _)| inside(*number)).map(|(_, freed)| freed).sum::<u64>();
+    }
+
+    fn fuller(&mut self, first: u64, last: u64, freed: u64) {
+        match self.group.as_mut() {
+            Some(group) if last <= group.last.number => group.freed += freed,
+            Some(group) if first <= group.last.number => self.shared = Some((last, freed)),
+            _ if first == last => {
+                let before = self.alone.filter(|(number, _)| *number == first).map_or(0, |(_, freed)| freed);
+                self.alone = Some((first, before + freed));
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self) {
+        self.shared = None;
+        let Some(Group { first, last, freed }) = self.group.take() else { return };
+        let bytes = last.before + (last.end - last.start) - first.before;
+        self.best.offer((first.start, last.end, last.number - first.number + 1, bytes, freed));
+    }
+}
+
+/// Offers the groups of a region. `trimmed`: whether malloc_trim() gives back what is in its top chunk; where it does not,
+/// the last block below must stay, or what is free below it would become part of the top.
+fn offer_region(region: &Region, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
+    let top = region.top_after_consolidation();
+    let mut grouping = Grouping { freed, best, page: None, group: None, shared: None, alone: None };
+    let (mut number, mut before) = (0, 0);
+    let mut waiting: Option<Holder> = None;
+    for (start, end, state) in region.all() {
+        let is_top = top != 0 && start >= top;
+        if (is_top && trimmed) || (!is_top && matches!(state, State::Free | State::Fast)) {
+            continue;
+        }
+        let fixed = is_top || !matches!(state, State::Used | State::Tcache);
+        if let Some(holder) = waiting.replace(Holder { number, start, end, before, fixed }) {
+            grouping.feed(Holder { fixed: holder.fixed || is_top, ..holder });
+        }
+        number += 1;
+        before += end - start;
+    }
+    waiting.into_iter().for_each(|holder| grouping.feed(holder));
+    grouping.settle();
+    grouping.close();
+}
+
+/// Groups of blocks in glibc's arenas, those that keep the most first, and the sums over all. `trimmed`: where the regions
+/// start of whose top chunk malloc_trim() gives something back; `kept`: ranges that the kernel does not take back.
+#[pyfunction]
+pub fn pins_of_chunks(
+    py: Python<'_>,
+    chunks: &Chunks,
+    pages: Option<Py<Pages>>,
+    kept: Vec<(u64, u64)>,
+    trimmed: Vec<u64>,
+    least: u64,
+    most: usize,
+) -> (Vec<Row>, Totals) {
+    let freed = Freed { pages: pages.as_ref().map(|pages| pages.get()), kept: &kept };
+    py.detach(|| {
+        let mut best = Best::new(least, most);
+        for region in &chunks.regions {
+            offer_region(region, trimmed.contains(&region.stretch.start), &freed, &mut best);
+        }
+        best.rows()
+    })
+}
+
+/// The same of pymalloc's arenas.
+#[pyfunction]
+pub fn pins_of_arenas(
+    py: Python<'_>,
+    pools: &Pools,
+    pages: Option<Py<Pages>>,
+    kept: Vec<(u64, u64)>,
+    least: u64,
+    most: usize,
+) -> (Vec<Row>, Totals) {
+    let freed = Freed { pages: pages.as_ref().map(|pages| pages.get()), kept: &kept };
+    py.detach(|| {
+        let mut best = Best::new(least, most);
+        for arena in &pools.arenas {
+            let used = pools.pools_of(arena).iter().filter(|pool| !pool.is_free());
+            let (blocks, bytes) = used.fold((0, 0), |(blocks, bytes), pool| {
+                let used = u64::from(pool.used);
+                (blocks + used, bytes + used * pool.block_size(pools.alignment))
+            });
+            if blocks > 0 {
+                best.offer((arena.address, arena.end, blocks, bytes, freed.count(arena.address, arena.end)));
+            }
+        }
+        best.rows()
+    })
+}
+
+/// The blocks in [start, end) that are used or wait in a thread's cache, up to `most`: `(user address, size, used)`.
+#[pyfunction]
+pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
+    let Some(region) = chunks.region_of(start).map(|index| &chunks.regions[index]) else { return Vec::new() };
+    let held = region.blocks(start, end).filter(|block| matches!(block.2, State::Used | State::Tcache));
+    held.take(most).map(|(at, to, state)| (at + CHUNK_HEADER, to - at, state == State::Used)).collect()
+}

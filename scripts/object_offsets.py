@@ -1,0 +1,93 @@
+"""The fields of a CPython's objects, as gdbheap/layout/tables/cpython.json has them: object_offsets.py FILE.
+
+FILE is an interpreter or a libpython with debug information, of 3.6 or later; `python3.N-dbg` will do: the fields lie
+as in the release build. Prints one JSON object. What no debug information says is in docs/adding-a-version.md.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+# Key of the table: the fields that it may be, each as TYPE.FIELD[.FIELD] or a TYPE alone for its size.
+FIELDS = {
+    "ht_qualname": ["PyHeapTypeObject.ht_qualname"],
+    "ht_cached_keys": ["PyHeapTypeObject.ht_cached_keys"],
+    "_ht_tpname": ["PyHeapTypeObject._ht_tpname"],
+    "sizeof_heaptype": ["PyHeapTypeObject"],
+    "sizeof_ascii": ["PyASCIIObject"],
+    "sizeof_compact": ["PyCompactUnicodeObject"],
+    "unicode_state": ["PyASCIIObject.state"],
+    "unicode_length": ["PyASCIIObject.length"],
+    "unicode_wstr": ["PyASCIIObject.wstr"],
+    "unicode_wstr_length": ["PyCompactUnicodeObject.wstr_length"],
+    "unicode_utf8": ["PyCompactUnicodeObject.utf8"],
+    "unicode_data": ["PyUnicodeObject.data"],
+    "ma_keys": ["PyDictObject.ma_keys"],
+    "ma_values": ["PyDictObject.ma_values"],
+    "dk_size": ["struct _dictkeysobject.dk_size"],
+    "dk_log2_size": ["struct _dictkeysobject.dk_log2_size"],
+    "dk_log2_index_bytes": ["struct _dictkeysobject.dk_log2_index_bytes"],
+    "dk_kind": ["struct _dictkeysobject.dk_kind"],
+    "dk_nentries": ["struct _dictkeysobject.dk_nentries"],
+    "dk_indices": ["struct _dictkeysobject.dk_indices"],
+    "ob_item": ["PyListObject.ob_item"],
+    "set_table": ["PySetObject.table"],
+    "bytes_data": ["PyBytesObject.ob_sval"],
+    "bytearray_data": ["PyByteArrayObject.ob_bytes_object", "PyByteArrayObject.ob_bytes"],
+    "bytearray_start": ["PyByteArrayObject.ob_start"],
+    "ob_digit": ["PyLongObject.long_value.ob_digit", "PyLongObject.ob_digit"],
+    "lv_tag": ["PyLongObject.long_value.lv_tag"],
+    "md_state": ["PyModuleObject.md_state"],
+    "md_def": ["PyModuleObject.md_def"],
+    "md_state_size": ["PyModuleObject.md_state_size"],
+    "tuple_items": ["PyTupleObject.ob_item"],
+    "func_code": ["PyFunctionObject.func_code"],
+    "func_qualname": ["PyFunctionObject.func_qualname"],
+    "co_filename": ["PyCodeObject.co_filename"],
+    "co_name": ["PyCodeObject.co_name"],
+    "co_firstlineno": ["PyCodeObject.co_firstlineno"],
+    "values_header": ["struct _dictvalues.values"],
+}
+
+
+def place(path: str) -> int | None:
+    """Return, in gdb, the offset of a field or the size of a type; None when there is none of that name."""
+    import gdb
+
+    name, *fields = path.split(".")
+    try:
+        # A field may be one of an unnamed struct, so the expression is gdb's own.
+        text = f"&(({name} *) 0)->{'.'.join(fields)}" if fields else f"sizeof({name})"
+        return int(gdb.parse_and_eval(f"(unsigned long) {text}"))
+    except gdb.error:
+        return None
+
+
+def offsets() -> dict[str, int | None]:
+    """Return the table, in gdb."""
+    found = {key: [at for at in map(place, paths) if at is not None] for key, paths in FIELDS.items()}
+    return {key: at[0] if at else None for key, at in found.items()}
+
+
+def main() -> int:
+    """Run gdb on the file."""
+    script = f"python import sys; sys.path.insert(0, {sys.path[0]!r}); import object_offsets; object_offsets.tell()"
+    command = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", script, sys.argv[1]]
+    done = subprocess.run(command, capture_output=True, text=True)
+    answer = next((line for line in done.stdout.splitlines() if line.startswith("{")), None)
+    if answer is None or json.loads(answer)["sizeof_heaptype"] is None:
+        print(done.stderr + f"{sys.argv[1]} has no debug information of CPython's", file=sys.stderr)
+        return 1
+    print(answer)
+    return 0
+
+
+def tell() -> None:
+    """Print the table, in gdb."""
+    print(json.dumps(offsets()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Other people's packages for the tests: into an environment of its own, build/packages, never beside gdbheap.
+#
+#   scripts/packages.sh few     tests/packages/few.txt, as make test does
+#   scripts/packages.sh many    tests/packages/many.txt too, as make named and make matrix do
+# Nothing is fetched when all is there. Where the registry is out of reach the exit status is 1 and the tests that need the
+# packages are skipped, by name and counted.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+ENVIRONMENT=build/packages
+
+lists() {
+    echo tests/packages/few.txt
+    [ "$1" != many ] || echo tests/packages/many.txt
+}
+
+# wanted WHICH: the packages' names, and the Python that they are for.
+wanted() {
+    # shellcheck disable=SC2046  # a list of files
+    cat $(lists "$1")
+    "$ENVIRONMENT/bin/python" --version
+}
+
+# has WHICH: whether they are installed; with many of them the few are too.
+has() {
+    [ "$(wanted "$1" | cksum)" = "$(cat "$ENVIRONMENT/$1.cksum" 2>/dev/null)" ]
+}
+
+works() {
+    "$ENVIRONMENT/bin/python" -m pip --version >/dev/null 2>&1
+}
+
+make_environment() {
+    python=$(find_python) || { say "no Python 3.9 or later with venv here; run scripts/setup.sh"; exit 1; }
+    "$python" -m venv --clear "$ENVIRONMENT"
+}
+
+install() {
+    say "fetching packages for the tests into $ENVIRONMENT: $(lists "$1" | xargs grep -hv '^#' | xargs)"
+    # shellcheck disable=SC2046  # a list of words
+    "$ENVIRONMENT/bin/python" -m pip --disable-pip-version-check -q install --only-binary :all: $(lists "$1" | sed 's/^/-r /')
+    for which in few "$1"; do
+        wanted "$which" | cksum > "$ENVIRONMENT/$which.cksum"
+    done
+}
+
+mkdir -p build
+exec 9> build/packages.lock
+flock 9
+works || make_environment
+has "$1" || install "$1"

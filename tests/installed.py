@@ -1,0 +1,23 @@
+"""Other people's packages for the tests, in the environment that scripts/packages.sh makes."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PYTHON = Path(__file__).resolve().parent.parent / "build" / "packages" / "bin" / "python"
+_ASK = "import importlib.util as u, sys; print(*(name for name in sys.argv[1:] if u.find_spec(name) is None))"
+
+
+@functools.cache
+def python_with(*modules: str) -> str:
+    """Return a Python that can import these modules; skip the test where there is none."""
+    if not PYTHON.exists():
+        pytest.skip("no build/packages: scripts/packages.sh few makes it, with a package registry in reach")
+    done = subprocess.run([str(PYTHON), "-c", _ASK, *modules], capture_output=True, text=True, check=True)
+    if missing := done.stdout.split():
+        pytest.skip(f"not in build/packages: {', '.join(missing)} (scripts/packages.sh many installs all)")
+    return str(PYTHON)

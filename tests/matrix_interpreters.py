@@ -1,0 +1,126 @@
+"""The interpreters' table of docs/support.md: the tests' own oracles, on the interpreters of each root folder.
+
+Run by scripts/matrix.sh, which makes the folders. Each interpreter runs inside its folder, gdbheap outside; so a core
+is without the files of its process but for ``--exe``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from conftest import SEED
+from matrix import INTERPRETERS
+from programs import ALL_RELEASES
+from tabulate import tabulate
+
+TESTS = Path(__file__).resolve().parent
+FIGURES = ["size classes", "objects reached", "wrong type", "missed", "with debug hooks"]
+# What each file compares, and the first release whose language its programs speak.
+FILES = {
+    "versions": "2.7",
+    "free_lists": "2.7",
+    "lost_names": "2.7",
+    "repr": "3.8",
+    "instances": "3.8",
+    "sizing": "3.8",
+    "owners": "3.8",
+    "modes": "3.6",
+    "subinterpreters": "3.12",
+}
+
+
+def releases(root: Path) -> list[str]:
+    """Return those that are installed in a root folder."""
+    return [release for release in ALL_RELEASES if (root / "usr" / "bin" / f"python{release}").exists()]
+
+
+def inside(root: Path, release: str) -> dict[str, str]:
+    """Return the environment in which the tests try that interpreter."""
+    return {**os.environ, "GDBHEAP_ROOT": str(root), "GDBHEAP_RELEASE": release, "GDBHEAP_SEED": str(SEED)}
+
+
+def figures(root: Path, release: str) -> dict[str, str]:
+    """Return a line of the table of docs/interpreters.md."""
+    command = [sys.executable, str(TESTS / "interpreters.py"), "--json"]
+    done = subprocess.run(command, env=inside(root, release), capture_output=True, text=True)
+    if done.returncode:
+        print(done.stderr[-3000:], file=sys.stderr)
+        return {}
+    (found,) = json.loads(done.stdout)
+    return dict(found)
+
+
+def cell(root: Path, release: str, name: str) -> str:
+    """Return "exact" if all cases of a file of tests agreed, and how many; what did not goes to standard error."""
+    if ALL_RELEASES.index(release) < ALL_RELEASES.index(FILES[name]):
+        return "not run"
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report"
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}"]
+        done = subprocess.run(
+            [*command, str(TESTS / f"test_oracle_{name}.py")], env=inside(root, release), capture_output=True, text=True
+        )
+        cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    ran = [case for case in cases if case.find("skipped") is None]
+    if done.returncode or not ran:
+        print(done.stdout[-6000:], file=sys.stderr)
+        return "failed"
+    return f"exact ({len(ran)})"
+
+
+def row(suite: str, root: Path, release: str) -> list[str]:
+    """Return one line."""
+    found = figures(root, release)
+    cells = [suite, found.get("CPython", release)]
+    cells += [found.get(name, "failed") for name in FIGURES]
+    for name in FILES:
+        cells.append(cell(root, release, name))
+        print(f"{suite:12} {cells[1]:8} {name:12} {cells[-1]}", file=sys.stderr, flush=True)
+    return cells
+
+
+def main() -> int:
+    """Write the table; the exit status says whether a cell failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True, help="where the root folders are")
+    parser.add_argument("--output", type=Path, required=True, help="the page, whose end is written anew")
+    parser.add_argument("suites", nargs="+")
+    options = parser.parse_args()
+    print(f"random seed: {SEED} (repeat with GDBHEAP_SEED={SEED})", file=sys.stderr)
+    folders = [(suite, options.folder / suite) for suite in options.suites]
+    rows = [row(suite, root, release) for suite, root in folders for release in releases(root)]
+    headers = ["suite", "CPython", *FIGURES, *(name.replace("_", " ") for name in FILES)]
+    align = ["left", "left"] + ["right"] * len(FIGURES) + ["left"] * len(FILES)
+    text = tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=align)
+    if options.output.is_file():
+        before = options.output.read_text(encoding="utf-8").split(INTERPRETERS)[0]
+        options.output.write_text(f"{before}{INTERPRETERS}{TEXT.format(grid=text)}", encoding="utf-8")
+    else:
+        print(text)
+    return int(any("failed" in cells for cells in rows))
+
+
+TEXT = """
+Each suite's own packages, stripped and without debug symbols, running in the suite's root folder; gdbheap looks from
+outside. "size classes" to "with debug hooks" are as in [interpreters.md](interpreters.md). The other columns are the
+tests of that name (`tests/test_oracle_*.py`), the same that run on this system's interpreters: `exact` says that every
+case agreed, with the number of cases. A core's text and read-only data, which the kernel leaves out, are found below
+the folder by `--exe`; "lost names" is without that. `not run`: what is tried came later, or the test's programs are
+written for a later Python.
+
+{grid}
+
+Types' names without any file of the process, and what was compared: [interpreters.md](interpreters.md).
+`make matrix PARTS=interpreters` runs this part alone.
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Leave a few objects in each of many arenas, and drop those that it is told to: pinned_arenas.py SEED KEPT TRUTH.
+
+TRUTH is a JSON list of the addresses of what is left. Each line on standard input is the path of a JSON list of
+addresses: these are dropped, and the cyclic garbage collector runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import sys
+
+
+class Left:
+    """Nothing but slots: a block of a size that little else has."""
+
+    __slots__ = tuple(f"slot{number}" for number in range(40))
+
+
+def main() -> None:
+    """Make them, let nearly all go, write the truth, then do as told."""
+    generator = random.Random(int(sys.argv[1]))
+    kept_of = int(sys.argv[2])
+    made = [Left() for _ in range(150_000)]
+    kept = {id(thing): thing for thing in made if generator.randrange(kept_of) == 0}
+    del made
+    gc.collect()
+    with open(sys.argv[3], "w") as file:
+        json.dump(sorted(kept), file)
+    for line in sys.stdin:
+        with open(line.strip()) as file:
+            for address in json.load(file):
+                del kept[address]
+        gc.collect()
+
+
+if __name__ == "__main__":
+    main()

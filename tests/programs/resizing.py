@@ -1,0 +1,28 @@
+"""Resize tables without end: resizing.py SEED. In the middle of that only a register may know a table."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+
+def main() -> None:
+    """Fill dicts and sets, so that most of the time goes into moving what they hold; never return."""
+    rng = random.Random(int(sys.argv[1]))
+    keys = [rng.getrandbits(60) for _ in range(1 << 17)]
+    while True:
+        table = dict.fromkeys(keys)
+        while len(table) < 1 << 18:
+            table[len(table)] = table
+        kept = set(keys)
+        for _ in range(40):
+            # A copy of what has holes is made by inserting one item after the other.
+            kept.discard(rng.choice(keys))
+            kept = kept | {rng.getrandbits(60)}
+            del table[rng.choice(list(table))]
+            table = dict(table)
+        table.clear()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""CPython's mimalloc, in free-threaded builds and with ``PYTHONMALLOC=mimalloc``, against what the interpreter says of
+itself."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kernel
+import pytest
+from programs import FREE_THREADED, KERNEL_CORE, ask, release_program, running, stripped_library
+from programs import interpreter_of_release as interpreter_of
+from test_oracle_pyobjects import Heaps, census, check, closure, difference, truth
+from test_oracle_versions import check_objects
+
+MODE = {"PYTHONMALLOC": "mimalloc"}
+BUILDS = [("3.13", MODE), ("3.14", MODE), ("3.15", MODE)] + [(release, {}) for release in FREE_THREADED]
+NAMES = [f"{release}{'-mimalloc' if environment else ''}" for release, environment in BUILDS]
+every_build = pytest.mark.parametrize(("release", "environment"), BUILDS, ids=NAMES)
+SAMPLE = 1000
+
+
+def blocks_program(release: str, rng: random.Random, folder: Path, objects: int, threads: int) -> list[str]:
+    """Return the command that runs blocks.py; what it says is in ``folder``/told."""
+    return release_program(release, "blocks", rng.getrandbits(30), objects, threads, folder / "told")
+
+
+def told(folder: Path) -> int:
+    """Return sys.getallocatedblocks() as blocks.py wrote it."""
+    return int(struct.unpack("<Q", (folder / "told").read_bytes())[0])
+
+
+def used(answer: dict[str, Any]) -> int:
+    """Return the used blocks of all block sizes, which must be those of all heaps too."""
+    blocks = sum(row["used"] for row in answer["classes"])
+    assert blocks == sum(heap["blocks"] for heap in answer["mimalloc"]["heaps"])
+    assert sum(row["pools"] for row in answer["classes"]) == sum(heap["pages"] for heap in answer["mimalloc"]["heaps"])
+    return int(blocks)
+
+
+@every_build
+@pytest.mark.parametrize("objects", [300, 30_000])
+def test_blocks(release: str, environment: dict[str, str], objects: int, rng: random.Random, tmp_path: Path) -> None:
+    """sys.getallocatedblocks(), to the block, after random allocations and deletions; a kernel core says the same."""
+    with running(blocks_program(release, rng, tmp_path, objects, 0), tmp_path, environment) as target:
+        answer = ask("pools", str(target.pid))
+        assert used(answer) == told(tmp_path)
+        assert ask("check", str(target.pid))["ok"] and answer["damage"] == []
+        after = ask("pools", target.as_form(KERNEL_CORE))
+    assert (after["classes"], after["mimalloc"]) == (answer["classes"], answer["mimalloc"])
+
+
+@pytest.mark.parametrize("release", FREE_THREADED)
+def test_blocks_of_threads(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """What threads freed of each other's, and the pages of those that are gone, which the interpreter counts too."""
+    with running(blocks_program(release, rng, tmp_path, 20_000, 6), tmp_path) as target:
+        answer = ask("pools", str(target.pid))
+        checked = ask("check", str(target.pid))
+    assert sum(heap["abandoned"] for heap in answer["mimalloc"]["heaps"]) > 0
+    assert used(answer) == told(tmp_path)
+    assert checked["ok"] and not checked["damage"]
+
+
+@every_build
+def test_without_symbols(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """A copy of libpython, or of the program that it is linked into, without symbols."""
+    program = blocks_program(release, rng, tmp_path, 5000, 0)
+    interpreter = interpreter_of(release)
+    if interpreter.library != interpreter.executable:
+        library = {"LD_LIBRARY_PATH": str(stripped_library(interpreter))}
+    else:
+        program[0] = str(tmp_path / Path(interpreter.executable).name)
+        subprocess.run(["strip", "--strip-all", interpreter.executable, "-o", program[0]], check=True)
+        library = {"PYTHONHOME": str(Path(interpreter.executable).parent.parent)}
+    with running(program, tmp_path, {**environment, **library}) as target:
+        assert used(ask("pools", str(target.pid))) == told(tmp_path)
+        assert ask("pyobjects", str(target.pid))["total"]["count"] > 5000 // 4
+
+
+@every_build
+def test_ledger(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """mimalloc's lines add up, and all of them to what the kernel says; used bytes are those of ``heap pools``."""
+    with running(blocks_program(release, rng, tmp_path, 20_000, 0), tmp_path, environment) as target:
+        answer, pools = ask("", str(target.pid)), ask("pools", str(target.pid))
+        rss = kernel.rollup(target.pid)[0]
+    lines = {line["id"]: line for line in answer["ledger"]}
+    parts = [line for line in answer["ledger"] if line["parent"] == "mimalloc"]
+    for key in ("virtual", "resident", "swapped"):
+        assert lines["mimalloc"][key] == sum(line[key] for line in parts)
+    assert lines["mimalloc.used"]["virtual"] == sum(row["size"] * row["used"] for row in pools["classes"])
+    assert sum(line["resident"] for line in answer["ledger"] if line["parent"] is None) == rss == answer["rss"]["bytes"]
+    assert lines["unexplained"]["resident"] == 0
+
+
+@every_build
+def test_every_reachable_object(
+    release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path
+) -> None:
+    """No object of the closure of gc.get_objects() has a wrong type, one in a thousand at most has none; a core says
+    the same as the process."""
+    program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
+    with running(program, tmp_path, environment) as target:
+        heaps = Heaps(target.pid)
+        reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
+        sample = rng.sample(sorted(reached), min(len(reached), SAMPLE))
+        check_objects(str(target.pid), reached, sample)
+        rows = census(str(target.pid))
+        core = target.as_form(KERNEL_CORE)
+        assert census(core) == rows
+        check_objects(core, reached, sample[: SAMPLE // 4])
+    names = list(reached.values())
+    short = {name: names.count(name) - rows.get(name, (0, 0, 0))[0] for name in set(names)}
+    assert sum(max(0, missing) for missing in short.values()) <= len(names) // 1000, short
+
+
+@every_build
+def test_exactly_the_new_objects(
+    release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path
+) -> None:
+    """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
+    arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
+    with running(release_program(release, "population", *arguments), tmp_path, environment) as target:
+        before = census(str(target.pid))
+        target.go_on()
+        after = census(str(target.pid))
+        expected = truth(target, tmp_path / "truth")
+    check(difference(before, after), expected)
+
+
+@every_build
+def test_books(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """Objects, buffers and the rest add up to the used blocks; hardly any is unclassified."""
+    program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
+    with running(program, tmp_path, environment) as target:
+        answer = ask("pyobjects", str(target.pid), "--top=1000000")
+    total = answer["total"]["bytes"] + answer["total"]["buffers"]
+    rest = [answer[key]["bytes"] for key in ("free_lists", "interpreter", "unclassified", "other_chunks")]
+    assert total + sum(rest) + sum(root["bytes"] for root in answer["roots"]) == answer["used"]["bytes"]
+    assert answer["unclassified"]["bytes"] <= answer["used"]["bytes"] // 1000

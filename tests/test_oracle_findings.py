@@ -1,0 +1,156 @@
+"""The findings of ``heap``: a program with a fault gets the finding, what it promises goes when its advice is followed,
+by the kernel's count, and a program without the fault does not get it."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import kernel
+import pytest
+from programs import Running, ask, c_program, python_program, running
+
+TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
+MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
+MANY_ARENAS = {"MALLOC_ARENA_MAX": "200"}
+
+
+def program(rng: random.Random, tmp_path: Path, fault: str) -> list[str]:
+    """Return the command of faults.c with one fault."""
+    return c_program("faults", rng.getrandbits(30), fault, tmp_path / "mapped-file")
+
+
+def rss(target: Running) -> int:
+    """Return its RSS."""
+    return kernel.rollup(target.pid)[0]
+
+
+def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the finding of that id; there must be exactly one."""
+    found = [row for row in answer["findings"] if row["id"] == name]
+    assert len(found) == 1, answer["findings"]
+    row: dict[str, Any] = found[0]
+    assert row["text"] and row["advice"] and row["bytes"] > 4 << 20
+    return row
+
+
+# What can be done from within: malloc_trim(0), unmapping, ending threads.
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [
+        ("chunks", "free-chunks"),
+        ("top", "main-top"),
+        ("lowered", "main-top"),
+        ("mapped", "mapped-memory"),
+        ("shared", "shared-memory"),
+        ("file", "mapped-files"),
+        ("stacks", "stacks"),
+    ],
+)
+def test_done_from_within(fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
+    """The program follows the advice; RSS shrinks by what was promised, and the finding is gone."""
+    with running(program(rng, tmp_path, fault), tmp_path) as target:
+        found = finding(ask("", str(target.pid)), name)
+        before = rss(target)
+        target.go_on()
+        freed = before - rss(target)
+        after = ask("", str(target.pid))["findings"]
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert name not in [row["id"] for row in after]
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "faulty", "advised", "trimmed"),
+    [
+        ("top", "main-top", {}, TRIM_THRESHOLD, False),
+        ("tops", "thread-tops", {}, TRIM_THRESHOLD, False),
+        ("tops", "thread-tops", {}, ONE_ARENA, True),
+        ("small", "thread-tops", MANY_ARENAS, ONE_ARENA, True),
+        ("large", "large-chunks", {}, MMAP_THRESHOLD, False),
+    ],
+)
+def test_started_as_advised(
+    fault: str,
+    name: str,
+    faulty: dict[str, str],
+    advised: dict[str, str],
+    trimmed: bool,
+    rng: random.Random,
+    tmp_path: Path,
+) -> None:
+    """The same program started as the advice says has an RSS smaller by what was promised, and not the finding."""
+    command = program(rng, tmp_path, fault)
+    with running(command, tmp_path, faulty) as target:
+        found = finding(ask("", str(target.pid)), name)
+        before = rss(target)
+    with running(command, tmp_path, advised) as target:
+        if trimmed:
+            target.go_on()
+        freed = before - rss(target)
+        after = ask("", str(target.pid))["findings"]
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert name not in [row["id"] for row in after]
+
+
+def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
+    """The program drops the objects that the advice has one look for."""
+    truth = tmp_path / "truth"
+    command = python_program("stripped", "pinned_arenas", rng.getrandbits(30), 2000, truth)
+    with running(command, tmp_path) as target:
+        found = finding(ask("", str(target.pid)), "pymalloc-arenas")
+        before = rss(target)
+        target.go_on(str(truth))
+        freed = before - rss(target)
+        after = ask("", str(target.pid))["findings"]
+    assert found["figures"]["blocks"] >= len(json.loads(truth.read_text()))
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert "pymalloc-arenas" not in [row["id"] for row in after]
+
+
+def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
+    """The program frees the blocks that the advice has one look for, and trims."""
+    command = c_program("pins", rng.getrandbits(30), 2, 30_000, 12, 30_000, 0, tmp_path / "table")
+    with running(command, tmp_path, {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}) as target:
+        found = finding(ask("", str(target.pid)), "pinned-pages")
+        pins = ask("pins", str(target.pid), "--allocator=glibc")["pins"]
+        held = (tmp_path / "table").read_bytes()
+        (target.directory / "none").write_bytes(b"")
+        target.go_on(str(target.directory / "none"))
+        before = rss(target)
+        pointers = {struct.pack("<Q", member["address"]) for pin in pins for member in pin["members"]}
+        own = [held[at : at + 8] for at in range(0, len(held), 8) if held[at : at + 8] in pointers]
+        (target.directory / "told").write_bytes(b"".join(own))
+        target.go_on(str(target.directory / "told"))
+        freed = before - rss(target)
+        after = ask("", str(target.pid))["findings"]
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert "pinned-pages" not in [row["id"] for row in after]
+
+
+def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
+    """Two processes share all of their memory: the sum of their RSS is larger than it by what both findings say."""
+    with running(program(rng, tmp_path, "fork"), tmp_path) as target:
+        (child,) = map(int, Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split())
+        rows = [finding(ask("", str(pid)), "after-fork") for pid in (target.pid, child)]
+        counted = [kernel.anonymous(pid) for pid in (target.pid, child)]
+    promised = sum(row["bytes"] for row in rows)
+    assert abs(sum(counted) - promised - max(counted)) <= promised // 50, (rows, counted)
+
+
+@pytest.mark.parametrize("environment", [{}, TRIM_THRESHOLD, ONE_ARENA])
+def test_healthy(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """A program that uses what it holds gets no finding."""
+    with running(program(rng, tmp_path, "healthy"), tmp_path, environment) as target:
+        assert ask("", str(target.pid))["findings"] == []
+
+
+def test_healthy_python(rng: random.Random, tmp_path: Path) -> None:
+    """Nor does a Python program whose objects live."""
+    truth = tmp_path / "truth"
+    command = python_program("stripped", "pinned_arenas", rng.getrandbits(30), 1, truth)
+    with running(command, tmp_path) as target:
+        assert ask("", str(target.pid))["findings"] == []

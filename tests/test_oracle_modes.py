@@ -1,0 +1,122 @@
+"""CPython without pymalloc (PYTHONMALLOC=malloc, malloc_debug): every object lies in a chunk of malloc."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import kernel
+import pytest
+from programs import KERNEL_CORE, Running, ask, gdbheap, release_program, running, since
+from test_oracle_pyobjects import VALUES, Heaps, census, check, closure, difference, truth
+from test_oracle_versions import DICT_OR_VALUES, OPCACHE, SAMPLE, check_objects
+from test_other_allocators import library
+
+# PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
+MODES = [(r, m) for r in since("3.6") for m in ("malloc", "malloc_debug", "debug") if m != "debug" or r == "3.6"]
+HOOK = 16
+modes = pytest.mark.parametrize(("release", "mode"), MODES)
+
+
+def in_mode(release: str, mode: str, folder: Path, name: str, *arguments: object) -> Any:
+    """Start a program of that release in that mode."""
+    return running(release_program(release, name, *arguments), folder, {"PYTHONMALLOC": mode})
+
+
+def reachable(target: Running, path: Path) -> dict[int, str]:
+    """Return {address: type} of the objects in the heaps that closure.py wrote down."""
+    heaps = Heaps(target.pid)
+    return {address: name for address, name in closure(path).items() if address in heaps}
+
+
+@modes
+def test_no_pools(release: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
+    """The interpreter has no figures of pymalloc to print, and the answer has none; nothing is damaged."""
+    with in_mode(release, mode, tmp_path, "pools", rng.getrandbits(32), rng.randrange(100, 5000)) as target:
+        assert "Small block threshold" not in target.stderr
+        answer = ask("pools", str(target.pid))
+        words = gdbheap("pools", str(target.pid)).stdout
+        assert ask("check", str(target.pid))["ok"]
+        ledger = {line["id"] for line in ask("", str(target.pid))["ledger"]}
+    assert (answer["classes"], answer["arenas"], answer["free_pools"], answer["interpreters"]) == ([], 0, 0, [])
+    assert (answer["arena_size"], answer["pool_size"], answer["warnings"]) == (None, None, [])
+    assert "not in use" in words and "pymalloc.used" not in ledger
+
+
+@modes
+def test_every_reachable_object(release: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
+    """As with pymalloc: no wrong type, one in a thousand at most unknown; a core says the same."""
+    with in_mode(release, mode, tmp_path, "closure", rng.getrandbits(32), 1500, tmp_path / "truth") as target:
+        reached = reachable(target, tmp_path / "truth")
+        sample = rng.sample(sorted(reached), min(len(reached), SAMPLE))
+        check_objects(str(target.pid), reached, sample)
+        rows = census(str(target.pid))
+        check_chunks(str(target.pid), reached, rng)
+        check_neighbours(str(target.pid), reached)
+        core = target.as_form(KERNEL_CORE)
+        assert census(core) == rows
+        check_objects(core, reached, sample[: SAMPLE // 4])
+    names = list(reached.values())
+    short = {name: names.count(name) - rows.get(name, (0, 0, 0))[0] for name in set(names)}
+    assert sum(max(0, missing) for missing in short.values()) <= len(names) // 1000, short
+
+
+def check_chunks(target: str, reached: dict[int, str], rng: random.Random) -> None:
+    """Ask ``heap chunks --type`` for a type: each object that can be reached lies in one of its chunks."""
+    name = rng.choice(sorted(set(reached.values())))
+    chunks = ask("chunks", target, f"--type={name}", "--top=1000000")["chunks"]
+    ends = {chunk["address"]: chunk["address"] + chunk["size"] for chunk in chunks}
+    own = [address for address, kind in reached.items() if kind == name]
+    missed = [hex(a) for a in own if not any(a < ends.get(start, 0) for start in range(a - 96, a + 8, 8))]
+    assert len(missed) <= len(own) // 1000, (name, missed[:20])
+
+
+def check_neighbours(target: str, reached: dict[int, str]) -> None:
+    """The blocks beside holes that hold an object of the closure are named by its type."""
+    holes = ask("holes", target, "--min=1", "--top=1000")["holes"]
+    beside = [block for hole in holes for block in (hole["before"], hole["after"]) if block]
+    held = [(block, a) for block in beside for a in range(block["address"], block["address"] + 96, 8) if a in reached]
+    inside = [(block, a) for block, a in held if a < block["address"] + block["size"] - 8]
+    assert inside
+    wrong = [(block, reached[a]) for block, a in inside if block["what"] != reached[a]]
+    assert not wrong, wrong[:20]
+
+
+@modes
+def test_exactly_the_new_objects(release: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
+    """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
+    arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
+    with in_mode(release, mode, tmp_path, "population", *arguments) as target:
+        before = census(str(target.pid))
+        target.go_on()
+        after = census(str(target.pid))
+        hook = 0 if mode == "malloc" else HOOK
+        expected = truth(target, tmp_path / "truth", lambda pid, thing: values_chunk(pid, thing, release, hook))
+    changes = difference(before, after)
+    if release in OPCACHE:
+        # Code that has run often gets a cache of its own: no code is new, and none has grown.
+        assert changes.pop("code", (0, 0, 0))[:2] == (0, 0)
+    check(changes, expected)
+
+
+def values_chunk(pid: int, thing: int, release: str, hook: int) -> int:
+    """Return the size of the chunk of an object's attribute values, by its header; 0 without one."""
+    values = kernel.read_u64(pid, thing + (VALUES if release == "3.11" else DICT_OR_VALUES))
+    if release == "3.12":
+        values = values + 1 if values & 1 else 0
+    if not values:
+        return 0
+    block = values - kernel.read(pid, values - 1, 1)[0]
+    return kernel.read_u64(pid, block - hook - 8) & ~7
+
+
+@pytest.mark.parametrize("release", since("3.6"))
+def test_another_malloc(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Objects in the blocks of an allocator that is not walked: one line that says so; no pools are a whole answer."""
+    program = release_program(release, "pools", rng.getrandbits(32), 100)
+    with running(program, tmp_path, {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library("jemalloc")}) as target:
+        assert ask("pools", str(target.pid))["classes"] == []
+        done = gdbheap("pyobjects", str(target.pid))
+    assert (done.returncode, len(done.stderr.splitlines())) == (5, 1), done.stderr
+    assert "jemalloc" in done.stderr and "pymalloc is not in use" in done.stderr

@@ -1,0 +1,96 @@
+"""Interpreters with pools of their own (CPython 3.12 and later) against what each says of itself."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import kernel
+import pytest
+from programs import FORMS, KERNEL_CORE, ask, release_program, running, since
+from test_oracle_pools import answered, told
+from test_oracle_pyobjects import Heaps, census, closure
+from test_oracle_versions import SAMPLE, check_objects
+
+SINCE = since("3.12")
+HEADLINE = "Small block threshold"
+# struct _obmalloc_state, which begins with usedpools: mgmt.raw_allocated_blocks.
+RAW_ALLOCATED_BLOCKS = 1088
+releases = pytest.mark.parametrize("release", SINCE)
+
+
+def told_by_each(text: str) -> list[dict[str, object]]:
+    """Return the figures of each interpreter that printed them, the main one last."""
+    return [told(HEADLINE + part) for part in text.split(HEADLINE)[1:]]
+
+
+def added(figures: list[dict[str, object]]) -> dict[str, object]:
+    """Return the sums of several interpreters' figures."""
+    classes: dict[int, tuple[int, ...]] = {}
+    for row in figures:
+        assert isinstance(row["classes"], dict)
+        for size, counts in row["classes"].items():
+            classes[size] = tuple(map(sum, zip(classes.get(size, (0, 0, 0)), counts)))
+    sums = {key: sum(int(str(row[key])) for row in figures) for key in ("arenas", "free_pools")}
+    same = {key: figures[0][key] for key in ("arena_size", "pool_size")}
+    return {**sums, **same, "classes": classes}
+
+
+@releases
+@pytest.mark.parametrize("form", FORMS)
+def test_pools_of_all_interpreters(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Each size class is the sum of what the interpreters print, and each one has its share."""
+    isolated = rng.randrange(1, 5)
+    arguments = (rng.getrandbits(31), rng.randrange(200, 20_000), isolated, rng.randrange(2), "-")
+    with running(release_program(release, "subinterpreters", *arguments), tmp_path) as target:
+        figures = told_by_each(target.stderr)
+        found = re.search(r"blocks in all: (\d+)", target.stderr)
+        assert found is not None and len(figures) == isolated + 1
+        rows = ask("pools", str(target.pid))["interpreters"]
+        raw = sum(kernel.read_u64(target.pid, row["usedpools"] + RAW_ALLOCATED_BLOCKS) for row in rows)
+        answer = ask("pools", target.as_form(form))
+    assert answer["damage"] == [] and answer["interpreters"] == rows
+    assert answered(answer) == added(figures)
+    # The int that the count was returned in is one more.
+    assert sum(row["blocks"] for row in rows) + raw == int(found[1]) + 1
+    shares = [(row["arenas"], row["blocks"], row["bytes"]) for row in rows]
+    expected = [share_of(row) for row in figures]
+    assert shares[0] == expected[-1] and sorted(shares[1:]) == sorted(expected[:-1])
+
+
+def share_of(figures: dict[str, object]) -> tuple[object, int, int]:
+    """Return arenas, blocks in use and their bytes."""
+    assert isinstance(figures["classes"], dict)
+    rows = [(size, used) for size, (_pools, used, _free) in figures["classes"].items()]
+    return figures["arenas"], sum(used for _, used in rows), sum(size * used for size, used in rows)
+
+
+@releases
+def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Of each interpreter, isolated or sharing the main one's pools: as of a single one."""
+    isolated, shared = rng.randrange(1, 4), rng.randrange(1, 3)
+    arguments = (rng.getrandbits(31), rng.randrange(200, 5000), isolated, shared, tmp_path / "truth")
+    with running(release_program(release, "subinterpreters", *arguments), tmp_path) as target:
+        heaps = Heaps(target.pid)
+        reached: dict[int, str] = {}
+        for number in range(1 + isolated + shared):
+            own = closure(tmp_path / f"truth.{number}")
+            own = {a: name for a, name in own.items() if a in heaps and is_alive(target.pid, a)}
+            assert len(own) > 1000
+            check_objects(str(target.pid), own, rng.sample(sorted(own), min(len(own), SAMPLE)))
+            reached.update(own)
+        answer = ask("pools", str(target.pid))
+        assert len(answer["interpreters"]) == 1 + isolated
+        ledger = {line["id"]: line["virtual"] for line in ask("", str(target.pid))["ledger"]}
+        assert ledger["pymalloc"] == answer["arenas"] * answer["arena_size"]
+        rows = census(str(target.pid))
+        assert census(target.as_form(KERNEL_CORE)) == rows
+    names = list(reached.values())
+    short = {name: names.count(name) - rows.get(name, (0, 0, 0))[0] for name in set(names)}
+    assert sum(max(0, missing) for missing in short.values()) <= len(names) // 1000, short
+
+
+def is_alive(pid: int, thing: int) -> bool:
+    """Return whether the program itself, not only its child, holds the object: its count is one, and not 0."""
+    return 0 < kernel.read_u64(pid, thing) < 1 << 32
