@@ -9,10 +9,13 @@ Usage: bench.py [--blocks=18000000] [--chunks=20000000] [--rounds=5] [--no-core]
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
+import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -98,6 +101,42 @@ def measure(target: Target, answers: dict[str, Answer], rounds: int) -> Measured
 
 def _answered(target: Target, answer: Answer) -> object:
     return answer(Heap(target))
+
+
+def on_references(pid: int) -> list[str]:
+    """Return lines about the graph of references: its size, the time for it, for chains and for dominators."""
+    with stopped(pid) as target:
+        heap = Heap(target)
+        _ = heap.objects
+        begin = time.perf_counter()
+        graph = heap.references.graph
+        drawn = time.perf_counter()
+        graph.chain(0)
+        reached = time.perf_counter()
+        graph.retained([0])
+        done = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return [
+        f"References: {graph.nodes:,} blocks, {graph.edge_count:,} edges, drawn in {drawn - begin:.1f} s; reached from"
+        f" the roots in {reached - drawn:.1f} s; dominators and retained sizes in {done - reached:.1f} s:"
+        f" {done - begin:.1f} s together, with {peak / MIB:,.0f} MiB at most (goal: 6 s, 2 GiB)."
+    ]
+
+
+def growth(python: str, most: int) -> str:
+    """Return a line about how the time for all references grows with the number of blocks, up to ``most``."""
+    points = []
+    for blocks in (most // 16, most // 4, most):
+        with subject([python, str(HERE / "target_python.py"), str(blocks)]) as target, stopped(target.pid) as process:
+            heap = Heap(process)
+            _ = heap.objects
+            begin = time.perf_counter()
+            graph = heap.references.graph
+            graph.retained([0])
+            points.append((math.log(graph.nodes), math.log(time.perf_counter() - begin)))
+    exponent = (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
+    least, largest = math.exp(points[0][0]), math.exp(points[-1][0])
+    return f"From {least:,.0f} to {largest:,.0f} blocks the time grows with their number to the power {exponent:.2f}."
 
 
 def on_process(pid: int, answers: dict[str, Answer], rounds: int) -> Measured:
@@ -195,6 +234,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--chunks", type=int, default=20_000_000, help="chunks of the C process, half of them freed")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured; medians are shown")
     parser.add_argument("--no-core", action="store_true", help="do not write and measure a core (2 GB on disk)")
+    parser.add_argument("--no-growth", action="store_true", help="do not measure smaller processes beside it")
     parser.add_argument("--keep-page", action="store_true", help="do not write the table into docs/performance.md")
     return parser.parse_args()
 
@@ -221,10 +261,14 @@ def main() -> None:
             say("answers against the limit, core")
             found["its core (gcore)"] = on_core(target.pid, options.rounds)
         blocks = target.said["blocks"]
+        say("references")
+        about = on_references(target.pid)
+    if not options.no_growth:
+        about.append(growth(python, options.blocks))
     say(f"filling a C process with {options.chunks:,} chunks, half of them freed")
     with subject([compiled("target_glibc.c"), str(options.chunks)]) as target:
         found[C_PROCESS] = on_process(target.pid, ON_C, options.rounds)
-    text = table(blocks, options.chunks, found, runs, load)
+    text = "\n\n".join([table(blocks, options.chunks, found, runs, load), *about])
     print(text)
     if not options.keep_page:
         write_page(text)

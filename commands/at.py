@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from gdbheap.answers import at
-from gdbheap.commands.declaration import Argument, Command, Options, Shown
-from gdbheap.errors import UsageError
+from gdbheap.commands.declaration import Argument, Command, Option, Options, Shown, address_of
 from gdbheap.heap import Heap
 from gdbheap.report.at import render
 
 __all__ = ["COMMAND"]
 
 
-def _address(options: Options) -> int:
-    if options.address is None:
-        raise UsageError("heap at: which address? Type it after the noun")
-    return options.address
-
-
 def _answer(heap: Heap, options: Options) -> at.At:
-    return at.at(heap, _address(options))
+    return at.at(heap, address_of("at", options), options.path)
 
 
 def _render(shown: Shown[at.At]) -> str:
-    return render(shown.answer, shown.style, _address(shown.options))
+    return render(shown.answer, shown.style, address_of("at", shown.options))
 
 
 COMMAND = Command(
@@ -34,5 +27,6 @@ COMMAND = Command(
     answer=_answer,
     render=_render,
     argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
+    options=(Option("--path", "path", "", "also say how a root leads there (reads all references)"),),
     listed="",
 )

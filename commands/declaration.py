@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["Argument", "Command", "Option", "Options", "Shown", "help_text", "parse", "usage", "wants_help"]
+__all__ = [
+    "Argument",
+    "Command",
+    "Option",
+    "Options",
+    "Shown",
+    "address_of",
+    "help_text",
+    "parse",
+    "usage",
+    "wants_help",
+]
 
 Answer = TypeVar("Answer")
 GDB = "heap"
@@ -43,6 +54,8 @@ class Options:
     type: str | None = None
     fit: int | None = None
     listing: bool = False
+    by: str = "object"
+    path: bool = False
     yes: bool = False
     dry_run: bool = False
     pad: int = 0
@@ -121,6 +134,13 @@ class Command(Generic[Answer]):
     def all_options(self) -> tuple[Option, ...]:
         """Its own options, then those that every command has."""
         return (*self.options, _top_option(self), _sort_option(self), *COMMON)
+
+
+def address_of(noun: str, options: Options) -> int:
+    """The address that was typed. Raises UsageError where none was."""
+    if options.address is None:
+        raise UsageError(f"{GDB} {noun}: which address? Type it after the noun")
+    return options.address
 
 
 def _count(text: str) -> int:

@@ -13,12 +13,18 @@ from gdbheap.commands import (
     heap_map,
     holes,
     info,
+    owners,
     pins,
     pools,
     pyobjects,
+    refs,
+    retained,
     sizes,
     stats,
+    threads,
     trim,
+    unreachable,
+    why,
 )
 from gdbheap.commands.declaration import Command
 
@@ -39,6 +45,12 @@ _NOUNS: tuple[Command[Any], ...] = (
     trim.COMMAND,
     heap_map.COMMAND,
     at.COMMAND,
+    refs.COMMAND,
+    why.COMMAND,
+    retained.COMMAND,
+    unreachable.COMMAND,
+    owners.COMMAND,
+    threads.COMMAND,
     check.COMMAND,
     info.COMMAND,
 )

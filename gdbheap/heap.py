@@ -20,7 +20,10 @@ from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
+from gdbheap.objects.paths import Paths
+from gdbheap.objects.references import References
 from gdbheap.objects.roots import Roots
+from gdbheap.objects.threads import Threads
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Damage, Target
 
@@ -203,6 +206,25 @@ class Heap:
             return self.objects
         except GdbheapError:
             return None
+
+    @property
+    def threads(self) -> Threads:
+        """The interpreter's thread states. Raises NotAPython, or Unsupported."""
+        found: Threads = self._part("threads", lambda: Threads(self.target, self.python.module, self.release))
+        return found
+
+    @property
+    def references(self) -> References:
+        """The graph of all references. Raises NotAPython, or Unsupported."""
+        draw = self._labelled("following references")
+        found: References = self._part("references", lambda: References(self.objects, self.threads, draw))
+        return found
+
+    @property
+    def paths(self) -> Paths:
+        """Names for what the graph of references leads to. Raises NotAPython, or Unsupported."""
+        found: Paths = self._part("paths", lambda: Paths(self.references))
+        return found
 
     def census(self) -> _native.Census:
         """The count of all Python objects, kept."""

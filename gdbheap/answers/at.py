@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.allocators.held import held_at
 from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.owners import in_words
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
@@ -58,15 +59,16 @@ class Owner:
 
 @dataclass(frozen=True)
 class At:
-    """The answer of ``heap at``."""
+    """The answer of ``heap at``; ``path``: how a root leads there, as Python or in words, where that was asked for."""
 
     mapping: AtMapping
     block: Block | None
     object: Object | None
     owner: Owner | None
+    path: str | None = None
 
 
-def at(heap: Heap, address: int) -> At:
+def at(heap: Heap, address: int, path: bool = False) -> At:
     """What is at ``address``. Raises UsageError when no mapping holds it."""
     mapping = heap.target.mappings.find(address)
     if mapping is None:
@@ -75,7 +77,15 @@ def at(heap: Heap, address: int) -> At:
     found = _object(heap, block, address) if block is not None and block.state == "used" else None
     owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None
     whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
-    return At(whose, block, found, owner)
+    return At(whose, block, found, owner, _path(heap, address) if path else None)
+
+
+def _path(heap: Heap, address: int) -> str | None:
+    node = heap.references.find(address)
+    if node is None:
+        return None
+    found = heap.paths.path(heap.references.graph.chain(node.id))
+    return found.expression or in_words(found) or None
 
 
 def find_block(heap: Heap, address: int) -> Block | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gdbheap._native import Space
 from gdbheap.errors import Fault
@@ -18,7 +18,7 @@ from gdbheap.layout.cpython import (
     TP_MEMBERS,
     Release,
 )
-from gdbheap.objects.contents import dict_items, read_name, shared_items
+from gdbheap.objects.contents import dict_items, read_name, shared_items, shared_names
 from gdbheap.objects.memory import Memory
 
 MOST_BASES = 32
@@ -51,6 +51,68 @@ class Attributes:
             name = read_name(memory, self._release, key, LONGEST_NAME)
             if name is not None:
                 yield name, value
+
+    def reader(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int]:
+        """A function from other instances of the class to the value of the attribute, 0 where it has none; made from
+        the instance at ``address``, and quick for those that keep it in the same place."""
+        for slot, offset in self._slots_of(kind):
+            if slot == name:
+                return lambda other: memory.u64(other + offset)
+        find = self._finder(memory, address, kind, name)
+
+        def read(other: int) -> int:
+            found = find(other) if find is not None else 0
+            return found or next((value for own, value in self.of(memory, other, kind) if own == name), 0)
+
+        return read
+
+    def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
+        """The same for values that share their keys; 0 where they are not shared."""
+        start = self._shared(memory, address, kind)
+        if start is None:
+            return None
+        keys = shared_names(memory, self._release, memory.u64(kind + self._release["ht_cached_keys"]))
+        names = (read_name(memory, self._release, key, LONGEST_NAME) for key in keys)
+        index = next((place for place, own in enumerate(names) if own == name), None)
+        if index is None or not start(address):
+            return None
+
+        def find(other: int) -> int:
+            values = start(other)
+            return memory.u64(values + 8 * index) if values else 0
+
+        return find
+
+    def _shared(self, memory: Memory, address: int, kind: int) -> Callable[[int], int] | None:
+        """A function from instances to the first of their values, 0 where those do not share the type's keys."""
+        release = self._release
+        where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
+        if where is not None and memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+
+            def managed(other: int) -> int:
+                values = self._values(memory, other, kind, memory.u64(other + where))
+                return values + (header or 0) if values else 0
+
+            return managed
+        inside = _dict_place(memory, self._release, address, kind) - address
+        if before is None or header or inside <= 0:
+            return None
+        keys = memory.u64(kind + release["ht_cached_keys"])
+
+        def split(other: int) -> int:
+            own = memory.u64(other + inside)
+            return memory.u64(own + before) if own and memory.u64(own + release["ma_keys"]) == keys else 0
+
+        return split
+
+    def dict_of(self, memory: Memory, address: int, kind: int) -> int:
+        """The address of the instance's dict; 0 where there is none, or none yet. Raises Fault."""
+        where = self._release.get("managed_dict")
+        if where is None or not memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+            place = _dict_place(memory, self._release, address, kind)
+            return memory.u64(place) if place else 0
+        word = memory.u64(address + where)
+        return 0 if word & 1 else word
 
     def _own(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[int, int]]:
         """(key, value) of what is in the instance's dict, or will be when somebody asks for it."""

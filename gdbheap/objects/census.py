@@ -124,8 +124,8 @@ class Objects:
         self.python = python
         self.mimalloc = mimalloc
         self.release = release
-        self._chunks = chunks
-        self._mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
+        self.chunks = chunks
+        self.mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
         own, short = families(release), [(name, release.at(least)) for name, least in SHORTENED]
@@ -146,7 +146,7 @@ class Objects:
         # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
         for where, pools in self._sampled.items():
-            votes = _native.vote_distances(self.target.space, self._chunks, pools, layout, mask, SAMPLED_POOLS)
+            votes = _native.vote_distances(self.target.space, self.chunks, pools, layout, mask, SAMPLED_POOLS)
             hook = _winner(votes, 0, (0, HOOK))
             heads = NO_GC_HEAD if self.release.is_free_threaded else GC_HEADS
             head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in heads))
@@ -171,7 +171,7 @@ class Objects:
 
     def _class_dealloc(self, layout: TypeLayout, pools: _native.Pools | None) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
-        sample = _native.sample_types(self.target.space, self._chunks, pools, layout, TYPES_IN_POOLS)
+        sample = _native.sample_types(self.target.space, self.chunks, pools, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
         for address in heap_types:
@@ -186,7 +186,7 @@ class Objects:
             return {}
         types: set[int] = set()
         for pools in self._sampled.values():
-            types.update(_native.sample_types(space, self._chunks, pools, layout, SAMPLED_POOLS))
+            types.update(_native.sample_types(space, self.chunks, pools, layout, SAMPLED_POOLS))
         if all(_is_readable(space, self.release, address) for address in types):
             return {}
         found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None)[3]
@@ -207,14 +207,12 @@ class Objects:
             raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
         facts.add("pre-header of managed dictionaries", PRE_HEADER, "shipped table", "objects in the same sample")
 
-    def census(
-        self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0
-    ) -> _native.Census:
+    def census(self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
         ``unknown`` largest blocks that nobody leads to are listed."""
         question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
         census = _native.take_census(
-            self.target.space, self._chunks, self.python.pools, self._mapped, self.layout, question, progress
+            self.target.space, self.chunks, self.python.pools, self.mapped, self.layout, question, progress
         )
         self._owners.update(dict.fromkeys(watched))
         for block, address, type_address, role in census.owners:
@@ -233,7 +231,7 @@ class Objects:
         return self._objects_at([(block, size, address)])[0]
 
     def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
-        rows = _native.objects_in(self.target.space, self._chunks, self.layout, places)
+        rows = _native.objects_in(self.target.space, self.chunks, self.layout, places)
         return [None if row is None else Found(row[0], row[1], self.names.name(row[1]), row[2]) for row in rows]
 
     def chunks_of(
@@ -241,7 +239,7 @@ class Objects:
     ) -> list[tuple[int, int, str, int]]:
         """The wanted chunks (header, size, state, arena) that look like live objects of the types at ``kinds``."""
         space = self.target.space
-        return _native.list_objects(space, self._chunks, self.layout, kinds, wanted, progress)
+        return _native.list_objects(space, self.chunks, self.layout, kinds, wanted, progress)
 
     def instances(
         self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
@@ -250,15 +248,15 @@ class Objects:
         their buffers', and the first ``top`` in ``order`` as (address, type, size of its block, of the blocks that its
         fields own). ``without``: blocks that only look like objects."""
         space, pools = self.target.space, self.python.pools
-        mapped = sorted(self._mapped)
+        mapped = sorted(self.mapped)
         return _native.list_instances(
-            space, self._chunks, pools, mapped, self.layout, kinds, without, order, top, progress
+            space, self.chunks, pools, mapped, self.layout, kinds, without, order, top, progress
         )
 
     def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[tuple[int, int, int]]:
         """Of each of pymalloc's size classes: (block size, live objects that tell their size, bytes they asked for)."""
         return _native.asked_sizes(
-            self.target.space, self._chunks, self.python.pools, self.layout, sizing(self.release), without, progress
+            self.target.space, self.chunks, self.python.pools, self.layout, sizing(self.release), without, progress
         )
 
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:
@@ -267,6 +265,13 @@ class Objects:
         if missing:
             self.census(missing, progress)
         return {block: self._owners[block] for block in blocks}
+
+    def type_at(self, address: int) -> str:
+        """The type's name of the object at ``address``, wherever it lies; "?" when that cannot be read."""
+        try:
+            return self.names.name(self.target.space.u64(address + cpython.OB_TYPE))
+        except Fault:
+            return "?"
 
     def text(self, found: Found, limits: Limits | None = None) -> str | None:
         """A bounded repr of an object; None when no more than its type is known of it."""

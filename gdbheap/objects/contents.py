@@ -103,11 +103,16 @@ def shared_items(space: Memory, release: Release, keys: int, values: int) -> Ite
             if key and value:
                 yield key, value
         return
-    names = [key for key, _none in _entries(space, release, keys, 256)]
+    names = shared_names(space, release, keys)
     for index in _insertion_order(space, values, header):
         value = space.u64(values + header + 8 * index)
         if index < len(names) and names[index] and value:
             yield names[index], value
+
+
+def shared_names(space: Memory, release: Release, keys: int) -> list[int]:
+    """The addresses of shared keys, by their index; 0 where there is none any more. Raises Fault."""
+    return [key for key, _none in _entries(space, release, keys, 256)]
 
 
 def _insertion_order(space: Memory, values: int, header: int) -> bytes:

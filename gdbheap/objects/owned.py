@@ -13,6 +13,7 @@ from gdbheap.layout.cpython import (
     FLAG_MANAGED_DICT,
     FLAG_TYPE,
     FLAG_UNICODE,
+    OB_SIZE,
     Release,
 )
 from gdbheap.objects.contents import ASCII, COMPACT
@@ -37,11 +38,14 @@ ROLES = (
 REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
+SET_MASK = 32
 # struct PyModuleDef, all releases since 3.0.
 M_SIZE = 56
 TP_DOC = 176
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
+# What references a claimed block holds; see native/src/graph/shapes.rs.
+LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING = range(1, 11)
 
 # What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
 DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
@@ -66,7 +70,8 @@ class Claim:
 
     ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
     in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
-    chain, 0 when its link is 0.
+    chain, 0 when its link is 0. ``contents``: which references the block holds (native/src/graph/shapes.rs);
+    ``count_at``: the offset from the object of the word that says how many, -1 where none does.
     """
 
     offset: int
@@ -77,6 +82,8 @@ class Claim:
     role: int
     follow: int
     last: int
+    contents: int
+    count_at: int
 
 
 @dataclass(frozen=True)
@@ -97,28 +104,28 @@ def _claim(
     equal: bool = True,
     follow: int = NOTHING,
     last: int = 0,
+    contents: int = LEAF,
+    count_at: int = -1,
 ) -> Claim:
-    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last)
+    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last, contents, count_at)
 
 
 def families(release: Release) -> list[Family]:
     """What objects of this release own."""
     at = release.at
     found = [
-        Family(FLAG_LIST, [], [_claim(release["ob_item"], "items")]),
+        Family(FLAG_LIST, [], [_claim(release["ob_item"], "items", contents=ITEMS, count_at=OB_SIZE)]),
         Family(FLAG_DICT, [], _dict_claims(release)),
         Family(FLAG_UNICODE, [], _str_claims(release)),
-        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table")]),
+        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=SET_MASK)]),
         Family(FLAG_TYPE, [], _type_claims(release)),
-        Family(0, ["module"], _optional(release, "md_state", "state", ALL)),
+        Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING)),
         Family(0, ["array.array"], [_claim(at(24), "items")]),
-        # A deque's blocks: 64 items between two links. The last block, rightblock, has an old link.
-        Family(0, ["collections.deque"], [_claim(at(24), "items", follow=8 * 65, last=at(32))]),
-        Family(0, ["collections.OrderedDict"], [_claim(at(48), "nodes", follow=16), _claim(at(64), "table")]),
+        Family(0, ["collections.deque"], _deque_claims(release)),
+        Family(0, ["collections.OrderedDict"], _ordered_claims(release)),
         Family(0, ["_io.StringIO"], [_claim(at(16), "data")]),
         Family(0, BUFFERED, [_claim(at(56), "data")]),
-        # CDataObject: b_ptr belongs to the object where b_needsfree is not 0.
-        Family(0, ["_ctypes._CData"], [_claim(at(16), "data", test=at(24), mask=ANY_WORD, value=0, equal=False)]),
+        Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
         Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
         Family(0, DESCRIPTORS, [_claim(at(40 if release.major > 2 else 32), "definition", follow=CLAIM)]),
@@ -128,10 +135,29 @@ def families(release: Release) -> list[Family]:
     return found + _managed_values(release)
 
 
+def _deque_claims(release: Release) -> list[Claim]:
+    """A deque's blocks: 64 items between two links. The last block, rightblock, has an old link."""
+    left, last = release.at(24), release.at(32)
+    contents, count_at = (DEQUE, left) if release.major > 2 else (ANYTHING, -1)
+    return [_claim(left, "items", follow=8 * 65, last=last, contents=contents, count_at=count_at)]
+
+
+def _ordered_claims(release: Release) -> list[Claim]:
+    """A node holds its key; the table leads to the nodes once more."""
+    nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING)
+    return [nodes, _claim(release.at(64), "table")]
+
+
+def _ctypes_claims(release: Release) -> list[Claim]:
+    """CDataObject: b_ptr belongs to the object where b_needsfree is not 0."""
+    needs_free = release.at(24)
+    return [_claim(release.at(16), "data", needs_free, ANY_WORD, 0, equal=False, contents=ANYTHING)]
+
+
 def _ndarray_claims(release: Release) -> list[Claim]:
     """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
     return [
-        _claim(release.at(16), "data", test=release.at(64), mask=OWNDATA, value=OWNDATA),
+        _claim(release.at(16), "data", test=release.at(64), mask=OWNDATA, value=OWNDATA, contents=ANYTHING),
         _claim(release.at(32), "dimensions"),
     ]
 
@@ -139,11 +165,15 @@ def _ndarray_claims(release: Release) -> list[Claim]:
 def _dict_claims(release: Release) -> list[Claim]:
     """A split table's keys belong to the type; a dict that has values of its own does not own its keys."""
     if release.get("ma_table") is not None:
-        return [_claim(release["ma_table"], "table")]
+        return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"])]
     keys, values = release["ma_keys"], release["ma_values"]
-    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0)]
+    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0, contents=KEYS)]
+    if release.minor < 11:
+        return [*claims, _claim(values, "values", contents=SPLIT, count_at=keys)]
+    if release.minor < 13:
+        return [*claims, _claim(values, "values", contents=PREFIXED)]
     # Since 3.13 the values may be part of the instance whose dict it is.
-    return [*claims, _claim(values, "values", follow=NOTHING if release.minor < 13 else CLAIM)]
+    return [*claims, _claim(values, "values", follow=CLAIM, contents=HEADED)]
 
 
 def _str_claims(release: Release) -> list[Claim]:
@@ -159,8 +189,8 @@ def _str_claims(release: Release) -> list[Claim]:
 
 
 def _type_claims(release: Release) -> list[Claim]:
-    fields = (("ht_cached_keys", "shared keys"), ("_ht_tpname", "name"))
-    found = [claim for field, role in fields for claim in _optional(release, field, role)]
+    keys = _optional(release, "ht_cached_keys", "shared keys", contents=KEYS)
+    found = keys + _optional(release, "_ht_tpname", "name")
     return [_claim(release.at(TP_DOC), "documentation"), *found]
 
 
@@ -172,16 +202,16 @@ def state_size(release: Release) -> list[int]:
     return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
 
 
-def _optional(release: Release, field: str, role: str, follow: int = NOTHING) -> list[Claim]:
+def _optional(release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF) -> list[Claim]:
     """A claim on a field that not every release has."""
     offset = release.get(field)
-    return [] if offset is None else [_claim(offset, role, follow=follow)]
+    return [] if offset is None else [_claim(offset, role, follow=follow, contents=contents)]
 
 
 def _managed_values(release: Release) -> list[Family]:
     """Attribute values in front of the object: 3.11 at -32; 3.12 at -24 with bit 0 set."""
     if release.minor == 11:
-        return [Family(FLAG_MANAGED_DICT, [], [_claim(-32, "values")])]
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(-32, "values", contents=PREFIXED)])]
     if release.minor == 12:
-        return [Family(FLAG_MANAGED_DICT, [], [_claim(-24, "values", test=-24, mask=1, value=1)])]
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(-24, "values", test=-24, mask=1, value=1, contents=PREFIXED)])]
     return []

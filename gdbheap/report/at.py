@@ -19,6 +19,7 @@ def render(answer: At, style: Style, address: int) -> str:
     known = (
         ("object", answer.object and _object(answer.object, style)),
         ("owner", answer.owner and _owner(answer.owner)),
+        ("path", answer.path),
         ("block", answer.block and _block(answer.block, address, style)),
         ("mapping", _mapping(answer.mapping, style)),
     )

@@ -137,6 +137,11 @@ impl SharedBits {
         }
     }
 
+    /// The members as words, 64 bits each.
+    pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.words.iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
     /// The members that both sets have.
     pub fn common<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
         self.joined(other, |one, two| one & two)

@@ -162,6 +162,18 @@ impl Region {
         tallies
     }
 
+    /// The used blocks as bits, one for each possible block, 64 a word.
+    pub fn used_words(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut special = self.special.iter().map(|(start, _)| self.index(*start)).peekable();
+        self.starts.words().iter().enumerate().map(move |(place, starts)| {
+            let mut used = starts & !(self.low.words()[place] | self.high.words()[place]);
+            while let Some(index) = special.next_if(|index| index / 64 == place as u64) {
+                used &= !(1 << (index % 64));
+            }
+            used
+        })
+    }
+
     /// Maximal runs of neighbours that are free in bins or fast bins, `(start, end, whether one is in a fast bin)`: what
     /// malloc_consolidate() makes one chunk of. Looks at the bits of 64 possible blocks at a time.
     pub fn consolidated(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {

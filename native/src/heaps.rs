@@ -136,6 +136,10 @@ impl<'a> Heaps<'a> {
 
 /// Whoever is shown the used blocks that may hold an object.
 pub trait Visitor {
+    /// Whether all used chunks are wanted, also those that cannot hold an object, and how many bytes of each at most.
+    const ALL: bool = false;
+    const HEAD: usize = HEAD_BYTES;
+
     /// Whether a chunk of this size is worth reading.
     #[inline(always)]
     fn wants(&self, _size: u64) -> bool {
@@ -192,20 +196,20 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn chunks(
+    fn chunks<V: Visitor>(
         &mut self,
         index: usize,
         from: u64,
         to: u64,
         control: &Control,
-        visitor: &mut impl Visitor,
+        visitor: &mut V,
     ) -> Result<(), Cancelled> {
         let Some(chunks) = self.heaps.chunks else { return Ok(()) };
         let region = &chunks.regions[index];
-        let show = |visitor: &mut _, chunk: u64, size: u64, head: &[u8]| {
+        let show = |visitor: &mut V, chunk: u64, size: u64, head: &[u8]| {
             Visitor::block(visitor, Place::Chunk(index, region.index(chunk)), chunk + CHUNK_HEADER, size, head)
         };
-        if let Some(heads) = region.heads(from, to) {
+        if let Some(heads) = region.heads(from, to).filter(|_| !V::ALL) {
             for head in heads {
                 let Some((start, end, _)) = region.find(head.chunk) else { continue };
                 if visitor.wants(end - start) {
@@ -224,15 +228,15 @@ impl<'a> Walk<'a> {
             if visitor.wants(end - start) {
                 // A chunk's last eight bytes are the next one's prev_size.
                 let usable = (end - start - 8) as usize;
-                show(visitor, start, end - start, window.available(start + CHUNK_HEADER, usable.min(HEAD_BYTES)));
+                show(visitor, start, end - start, window.available(start + CHUNK_HEADER, usable.min(V::HEAD)));
             }
         }
         control.advance(to.saturating_sub(reported))
     }
 
-    fn mapped(&mut self, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancelled> {
+    fn mapped<V: Visitor>(&mut self, control: &Control, visitor: &mut V) -> Result<(), Cancelled> {
         for (index, (chunk, end)) in self.heaps.mapped.iter().enumerate() {
-            let mut head = [0; HEAD_BYTES];
+            let mut head = vec![0; V::HEAD];
             let got = self.heaps.space.fill(chunk + CHUNK_HEADER, &mut head);
             visitor.block(Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk, &head[..got]);
             control.advance(0)?;

@@ -46,6 +46,10 @@ pub struct Claim {
     pub follow: i32,
     /// Where the owner names the last block of such a chain, as an offset from the object; 0: a link is 0 there.
     pub last: i64,
+    /// What references the block holds (graph/shapes.rs), and where the owner says how many, as an offset from the
+    /// object; -1: nowhere.
+    pub contents: u32,
+    pub count_at: i64,
 }
 
 pub const NOTHING: i32 = -1;
@@ -166,15 +170,17 @@ pub struct PlacedClaim {
     pub follow: i32,
     /// usize::MAX: nowhere.
     pub last_at: usize,
+    pub contents: u32,
+    pub count_at: i64,
 }
 
 impl PlacedClaim {
     fn new(claim: &Claim, pre: u64) -> Option<PlacedClaim> {
         let place = |offset: i64| usize::try_from(pre as i64 + offset).ok();
         let (at, test_at) = (place(claim.offset)?, place(claim.test)?);
-        let Claim { mask, value, equal, role, follow, last, .. } = *claim;
+        let Claim { mask, value, equal, role, follow, last, contents, count_at, .. } = *claim;
         let last_at = if last == 0 { usize::MAX } else { place(last)? };
-        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow, last_at })
+        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow, last_at, contents, count_at })
     }
 }
 
@@ -189,7 +195,7 @@ pub struct Types<'a> {
     /// A set of the MiB in which types may lie, by the low bits of their number: says no quickly to nearly all pointers.
     homes: Vec<u64>,
     /// Distances from a block's start to an object that occur.
-    distances: Vec<usize>,
+    pub distances: Vec<usize>,
 }
 
 /// What is known of an address: the number of its type, or NO_TYPE; and what the type demands of a block.
@@ -342,6 +348,11 @@ impl<'a> Types<'a> {
         0
     }
 
+    /// Whether a type of types lies at `address`.
+    pub fn is_metatype_at(&mut self, address: u64) -> bool {
+        self.is_home(address) && self.is_metatype(address, 0)
+    }
+
     /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.
     fn is_metatype(&mut self, address: u64, depth: usize) -> bool {
         if let Some(known) = self.metatypes.get(&address) {
@@ -357,10 +368,10 @@ impl<'a> Types<'a> {
     }
 
     fn claims(&self, address: u64, flags: u64) -> Vec<Claim> {
-        let named = self.base_names(address);
+        let named = self.bases(address);
         let belongs = |family: &&Family| {
             flags & family.flags != 0
-                || family.names.iter().any(|name| named.iter().any(|base| base == name.as_bytes()))
+                || family.names.iter().any(|name| named.iter().any(|(_, base)| base == name.as_bytes()))
         };
         self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
     }
@@ -372,15 +383,15 @@ impl<'a> Types<'a> {
         name.or_else(known).unwrap_or_default()
     }
 
-    /// The names of the type and of its bases along tp_base.
-    fn base_names(&self, address: u64) -> Vec<Vec<u8>> {
-        let mut names = Vec::new();
+    /// The type and its bases along tp_base, with their names.
+    pub fn bases(&self, address: u64) -> Vec<(u64, Vec<u8>)> {
+        let mut found = Vec::new();
         let mut at = address;
-        while at != 0 && names.len() < MOST_BASES {
-            names.push(self.name_of(at));
+        while at != 0 && found.len() < MOST_BASES {
+            found.push((at, self.name_of(at)));
             at = self.field(at, self.layout.tp_base).unwrap_or(0);
         }
-        names
+        found
     }
 
     /// The type of the object in the block whose first bytes are `head`: the type's number and whether it is alive.

@@ -1,0 +1,34 @@
+"""``heap refs``: who points to an object?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import refs
+from gdbheap.commands.declaration import Argument, Command, Options, Shown, address_of
+from gdbheap.heap import Heap
+from gdbheap.report.why import render_refs
+
+__all__ = ["COMMAND"]
+
+
+def _answer(heap: Heap, options: Options) -> refs.Refs:
+    return refs.refs(heap, address_of("refs", options), options.top)
+
+
+def _render(shown: Shown[refs.Refs]) -> str:
+    return render_refs(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="refs",
+    question="Who points to this object?",
+    text="""A row for each object, running function or piece of memory that refers to the object whose block holds the
+    address, and what it calls the reference: an attribute, a key, an item, a local variable. A buffer (a dict's keys, a
+    list's items) counts as the object that owns it. References that the layout of a type tells are certain; a word of
+    C's that is the address of the object may be left over.""",
+    example="heap refs 0x7f31c0de1230",
+    answer=_answer,
+    render=_render,
+    argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
+    listed="referrers",
+    top=20,
+)

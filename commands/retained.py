@@ -1,0 +1,42 @@
+"""``heap retained``: which objects would free the most if they went?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import retained
+from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.heap import Heap
+from gdbheap.report.graph import render_retained
+
+__all__ = ["COMMAND"]
+
+
+def _group(text: str) -> str:
+    if text not in retained.GROUPS:
+        raise ValueError(f"{text!r} is none of {', '.join(retained.GROUPS)}")
+    return text
+
+
+def _answer(heap: Heap, options: Options) -> retained.Retained:
+    return retained.retained(heap, options.by, options.top)
+
+
+def _render(shown: Shown[retained.Retained]) -> str:
+    return render_retained(shown.answer, shown.style, shown.options.by)
+
+
+COMMAND = Command(
+    noun="retained",
+    question="Which objects would free the most if they went?",
+    text="""What an object retains is its own block and all blocks that nothing else leads to: what would be free if it
+    went. Modules and their dicts are left out of the objects, which --by=module lists, and so are objects that
+    another one of their type keeps, as in a linked list, and those that retain no more than themselves. By type an
+    object that lies in another one of its type counts once; what several objects hold together belongs to none of
+    them, so that all objects of a type may hold more than the row says. A word that may be left over, on a stack or in
+    the interpreter's own data, counts only where nothing better leads.""",
+    example="heap retained --top=20 --by=type",
+    answer=_answer,
+    render=_render,
+    options=(Option("--by", "by", "GROUP", "object, type or module; the default is object", _group),),
+    listed="rows",
+    top=20,
+)

@@ -1,0 +1,30 @@
+"""``heap threads``: what do the threads run, and how large are their variables?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import threads
+from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.heap import Heap
+from gdbheap.report.graph import render_threads
+
+__all__ = ["COMMAND"]
+
+
+def _answer(heap: Heap, _options: Options) -> threads.Threads:
+    return threads.threads(heap)
+
+
+def _render(shown: Shown[threads.Threads]) -> str:
+    return render_threads(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="threads",
+    question="What do the threads run, and how large are their variables?",
+    text="""The Python frames of all threads, the innermost first, each with its local variables: the object, and the
+    bytes of its block and of the buffers that it owns (a list's items, a dict's keys, not what those lead to).""",
+    example="heap threads",
+    answer=_answer,
+    render=_render,
+    listed="",
+)

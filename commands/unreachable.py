@@ -1,0 +1,41 @@
+"""``heap unreachable``: what does nothing keep alive?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import unreachable
+from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.heap import Heap
+from gdbheap.report.graph import render_unreachable
+
+__all__ = ["COMMAND"]
+
+
+def _answer(heap: Heap, _options: Options) -> unreachable.Unreachable:
+    return unreachable.unreachable(heap)
+
+
+def _render(shown: Shown[unreachable.Unreachable]) -> str:
+    return render_unreachable(shown.answer, shown.style, shown.left_out)
+
+
+COMMAND = Command(
+    noun="unreachable",
+    question="What does nothing keep alive: cycles that were not collected, and blocks that were lost?",
+    text="""A row for each type and size of block. Objects are listed if nothing leads to them, or if what leads to them
+    proves nothing (a word on a stack or in a structure of C) and the objects in question hold all of one another's
+    references, as the garbage collector counts them. They are cycles that have not been collected yet, or objects
+    whose references were not given back. Blocks that are no objects are listed if nothing points to them or into them:
+    memory that nobody can free any more.""",
+    example="heap unreachable",
+    answer=_answer,
+    render=_render,
+    rows="rows",
+    listed="rows",
+    sorts={
+        "together": lambda row: row.bytes + row.buffers,
+        "bytes": lambda row: row.bytes,
+        "count": lambda row: row.count,
+        "size": lambda row: row.size,
+    },
+    top=20,
+)

@@ -1,0 +1,36 @@
+"""``heap why``: what keeps an object alive, from a root down?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import why
+from gdbheap.commands.declaration import Argument, Command, Options, Shown, address_of
+from gdbheap.heap import Heap
+from gdbheap.report.why import render
+
+__all__ = ["COMMAND"]
+
+
+def _answer(heap: Heap, options: Options) -> why.Why:
+    return why.why(heap, address_of("why", options))
+
+
+def _render(shown: Shown[why.Why]) -> str:
+    return render(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="why",
+    question="What keeps this object alive, from a root down?",
+    text="""A shortest chain of references from a root to the object, and the same as a Python expression where there is
+    one: evaluated in the program it is that object. Chains from sys.modules come first, then those from the variables
+    of running functions and from static types, then words in structures of C that look like references, and last those
+    on stacks and in the interpreter's own data.
+
+    The objects without any one of which it would be free (its dominators) are listed below, with the bytes that would
+    be free with each of them.""",
+    example="heap why 0x7f31c0de1230",
+    answer=_answer,
+    render=_render,
+    argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
+    listed="",
+)

@@ -1,0 +1,69 @@
+"""Who points to an object?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.answers.why import find_node
+from gdbheap.heap import Heap
+from gdbheap.objects.paths import Paths
+from gdbheap.objects.references import EXACT, Node, References
+
+
+@dataclass(frozen=True)
+class Referrer:
+    """Who points there: an object, a frame, or memory; what it calls the reference; whether that is known, or a word
+    that looks like one."""
+
+    address: int
+    type: str
+    edge: str
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Refs:
+    """The answer of ``heap refs``; ``count`` is over all that point there, also when --top cuts the list."""
+
+    address: int
+    type: str
+    referrers: list[Referrer]
+    count: int
+
+
+def refs(heap: Heap, address: int, top: int | None) -> Refs:
+    """Of the object whose block holds ``address``. Raises UsageError where none is, NotAPython or Unsupported."""
+    references = heap.references
+    node = find_node(heap, address, "refs")
+    found = holders_of(references, node)
+    paths = heap.paths
+    shown = [_referrer(paths, holder, node, exact) for holder, exact in found[:top]]
+    return Refs(node.address, paths.type_name(node), shown, len(found))
+
+
+def holders_of(references: References, node: Node) -> list[tuple[Node, bool]]:
+    """(holder, whether the reference is exact), the exact ones first. Buffers count as the objects that own them."""
+    found: dict[int, bool] = {}
+    sources = _sources(references, {node.id})
+    nodes = {holder.id: holder for holder in references.nodes(list(sources))}
+    buffers = {number for number, holder in nodes.items() if holder.kind == "buffer"}
+    for number, exact in sources.items():
+        if number not in buffers:
+            found[number] = found.get(number, False) or exact
+    owners = _sources(references, buffers) if buffers else {}
+    for number, exact in owners.items():
+        found[number] = found.get(number, False) or exact
+    rows = references.nodes(list(found))
+    return sorted(((holder, found[holder.id]) for holder in rows), key=lambda row: (not row[1], row[0].id))
+
+
+def _sources(references: References, targets: set[int]) -> dict[int, bool]:
+    """Who points to any of ``targets``, and whether one of its references is exact."""
+    found: dict[int, bool] = {}
+    for source, _target, strength in references.graph.referrers(targets):
+        found[source] = found.get(source, False) or strength == EXACT
+    return found
+
+
+def _referrer(paths: Paths, holder: Node, node: Node, exact: bool) -> Referrer:
+    return Referrer(holder.address, paths.type_name(holder), paths.edge(holder, node).text.strip(), exact)

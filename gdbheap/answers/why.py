@@ -1,0 +1,68 @@
+"""What keeps an object alive, from a root down?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+from gdbheap.objects.paths import LISTED, Step
+from gdbheap.objects.references import BY_REMAINS, Node
+
+
+@dataclass(frozen=True)
+class Holder:
+    """An object, what it is, and how many bytes would be free without it."""
+
+    address: int
+    type: str
+    retained: int
+
+
+@dataclass(frozen=True)
+class Why:
+    """The answer of ``heap why``.
+
+    ``chain``: a shortest one from a root to the object, over references that are known where there are such, ``length``
+    steps long; of more than a few hundred the first and the last hundred. ``certain``: whether all of it is known.
+    ``expression``: the same as Python, or None. ``dominators``: the objects without any of which it would be free, the
+    outermost first, itself last; of many those at both ends. ``retained``: bytes that only it keeps.
+    """
+
+    address: int
+    type: str
+    chain: list[Step]
+    length: int
+    expression: str | None
+    certain: bool
+    dominators: list[Holder]
+    retained: int
+
+
+def why(heap: Heap, address: int) -> Why:
+    """Of the object whose block holds ``address``. Raises UsageError where none is, NotAPython or Unsupported."""
+    references = heap.references
+    node = find_node(heap, address, "why")
+    paths = heap.paths
+    numbers = references.graph.chain(node.id)
+    path = paths.path(numbers)
+    certain = bool(numbers) and references.graph.phases([node.id])[0] < BY_REMAINS - 1
+    above = references.nodes(_ends(references.graph.dominator_chain(node.id))) if numbers else []
+    kept = [holder for holder in above if holder.kind != "buffer" and holder.root is None]
+    sizes = references.graph.retained([holder.id for holder in kept])
+    holders = [Holder(holder.address, paths.type_name(holder), size) for holder, size in zip(kept, sizes)]
+    (own,) = references.graph.retained([node.id])
+    return Why(node.address, paths.type_name(node), path.steps, path.length, path.expression, certain, holders, own)
+
+
+def _ends(numbers: list[int]) -> list[int]:
+    """A long list without its middle."""
+    return numbers if len(numbers) <= 4 * LISTED else numbers[: 2 * LISTED] + numbers[-2 * LISTED :]
+
+
+def find_node(heap: Heap, address: int, noun: str) -> Node:
+    """The used block, or the static type, at ``address``. Raises UsageError where there is none."""
+    node = heap.references.find(address)
+    if node is None:
+        raise UsageError(f"heap {noun}: {address:#x} is in no used block of pymalloc or glibc: 'heap at' tells more")
+    return node

@@ -1,0 +1,301 @@
+"""How the object that holds a reference calls it: an attribute, an item, a key, a variable; as Python where there is
+an expression."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.cpython import (
+    FLAG_HEAP_TYPE,
+    OB_SIZE,
+    OB_TYPE,
+    TP_BASE,
+    TP_BASES,
+    TP_BASICSIZE,
+    TP_DICT,
+    TP_MEMBERS,
+    TP_MRO,
+)
+from gdbheap.objects.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
+from gdbheap.objects.contents import dict_items
+from gdbheap.objects.repr import Limits, Repr
+from gdbheap.objects.shapes import GENERATORS, WEAK, set_key
+from gdbheap.objects.threads import Threads
+
+WINDOW = 1 << 20
+MOST_ITEMS = 1 << 40
+LONGEST_NAME = 200
+KEY_LIMITS = Limits(length=400, value=300, items=20, depth=3, reads=400)
+SET_MASK, SET_SMALL = 32, 64
+MODULE_DICT = 16
+WEAK_CALLBACK = 24
+BLOCK_ITEMS = 64
+DEQUE_LEFT, DEQUE_INDEX = 24, 40
+NO_HASH = (1 << 64) - 1
+LITERALS = ("int", "str", "bytes", "NoneType", "bool")
+
+# Fields of built-in types that no table of members names: (name of the attribute, offset).
+TYPE_FIELDS = {TP_BASE: "__base__", TP_BASES: "__bases__", TP_MRO: "__mro__", TP_DICT: "__dict__"}
+CELL, METHOD = {16: "cell_contents"}, {16: "__func__", 24: "__self__"}
+BUILTIN, TRACEBACK = {24: "__self__", 32: "__module__"}, {16: "tb_next", 24: "tb_frame"}
+EXCEPTIONS = {
+    False: {16: "__dict__", 24: "args", 32: "__traceback__", 40: "__context__", 48: "__cause__"},
+    True: {16: "__dict__", 24: "args", 32: "__notes__", 40: "__traceback__", 48: "__context__", 56: "__cause__"},
+}
+FUNCTION_FIELDS = {
+    "func_code": "__code__", "func_globals": "__globals__", "func_builtins": "__builtins__", "func_name": "__name__",
+    "func_qualname": "__qualname__", "func_defaults": "__defaults__", "func_kwdefaults": "__kwdefaults__",
+    "func_closure": "__closure__", "func_doc": "__doc__", "func_dict": "__dict__", "func_module": "__module__",
+    "func_annotations": "__annotations__",
+}  # fmt: skip
+CODE_FIELDS = {
+    "co_filename": "co_filename", "co_name": "co_name", "co_varnames": "co_varnames", "co_freevars": "co_freevars",
+    "co_cellvars": "co_cellvars", "co_lnotab": "co_lnotab",
+}  # fmt: skip
+FRAMES_OF = {"generator": "gi_frame", "coroutine": "cr_frame", "async_generator": "ag_frame"}
+FRAME_FIELDS = {16: "f_back"}
+
+
+Follow = Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What a holder calls a reference: ``text`` goes behind the holder's own name; ``expression`` is the same as
+    Python, with ``{}`` for the holder's expression, or None; ``follow`` reads the same reference of another holder of
+    the type, 0 where it has none."""
+
+    text: str
+    expression: str | None = None
+    follow: Follow | None = field(default=None, compare=False, repr=False)
+
+
+def _attribute(name: str, follow: Follow | None = None) -> Edge:
+    expression = f"{{}}.{name}" if name.isidentifier() else f"getattr({{}}, {name!r})"
+    return Edge(f".{name}", expression, follow)
+
+
+class EdgeNames:
+    """Names of edges; each holder is read when it is asked about."""
+
+    def __init__(self, texts: Repr, threads: Threads) -> None:
+        self._texts = texts
+        self._space = texts.space
+        self._release = texts.release
+        self._threads = threads
+
+    def edge(self, holder: int, target: int) -> Edge:
+        """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns."""
+        with suppress(Fault, Unsupported, OverflowError, struct.error):
+            kind = self._space.u64(holder + OB_TYPE)
+            if kind == target:
+                return Edge(" is an instance of it", "type({})")
+            for found in self._candidates(holder, kind, target):
+                return found
+        return Edge(" holds it")
+
+    def _candidates(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
+        found = self._texts.kind(kind)
+        names = self._bases(kind)
+        if found is not None:
+            yield from self._of_family(found.family, names, holder, target)
+        yield from self._fields(holder, kind, target)
+        yield from self._attributes(holder, kind, target)
+        at = self._word(holder, kind, target)
+        if at is not None:
+            yield Edge(f" holds it at +{at}")
+
+    def _of_family(self, family: str, names: list[str], holder: int, target: int) -> Iterator[Edge]:
+        release, space = self._release, self._space
+        if family == "dict":
+            yield from self._in_dict(holder, target)
+        elif family in ("list", "tuple"):
+            start = space.u64(holder + release["ob_item"]) if family == "list" else holder + release["tuple_items"]
+            index = self._index(start, space.u64(holder + OB_SIZE), target)
+            if index is not None:
+                yield Edge(f"[{index}]", f"{{}}[{index}]", self._follow_item(family, index))
+        elif family in ("set", "frozenset"):
+            yield from self._in_set(holder, target)
+        elif family == "type":
+            yield from self._in_type(holder, target)
+        elif family == "module":
+            yield from self._in_fields(holder, {MODULE_DICT: "__dict__"}, target)
+        elif family == "BaseException":
+            notes = (release.major, release.minor) >= (3, 11)
+            yield from self._in_fields(holder, EXCEPTIONS[notes], target)
+        elif "collections.deque" in names:
+            yield from self._in_deque(holder, target)
+        elif set(GENERATORS) & set(names):
+            yield from self._in_generator(holder, names[0], target)
+        elif "frame" in names:
+            yield from self._in_frame_object(holder, target)
+        elif set(WEAK) & set(names) and space.u64(holder + WEAK_CALLBACK) == target:
+            yield Edge(".__callback__", "{}.__callback__")
+
+    def _follow_item(self, family: str, index: int) -> Follow:
+        space, release = self._space, self._release
+        items, inline = release["ob_item"], release["tuple_items"]
+
+        def of_list(holder: int) -> int:
+            return space.u64(space.u64(holder + items) + 8 * index) if space.u64(holder + OB_SIZE) > index else 0
+
+        def of_tuple(holder: int) -> int:
+            return space.u64(holder + inline + 8 * index) if space.u64(holder + OB_SIZE) > index else 0
+
+        return of_list if family == "list" else of_tuple
+
+    def _bases(self, kind: int) -> list[str]:
+        found: list[str] = []
+        while kind and len(found) < MOST_BASES:
+            found.append(self._texts.names.name(kind))
+            kind = self._space.u64(kind + TP_BASE)
+        return found
+
+    def _fields(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
+        """Fields that are attributes by the type's own table, or by what is known of the type."""
+        name, release = self._texts.names.name(kind), self._release
+        tables = {"function": FUNCTION_FIELDS, "code": CODE_FIELDS}.get(name, {})
+        known = {offset: attribute for field, attribute in tables.items() if (offset := release.get(field)) is not None}
+        known |= {"cell": CELL, "method": METHOD, "builtin_function_or_method": BUILTIN, "traceback": TRACEBACK,
+                  "instancemethod": METHOD}.get(name, {})  # fmt: skip
+        yield from self._in_fields(holder, known, target)
+        yield from self._in_fields(holder, dict(self._members(kind)), target)
+
+    def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
+        for offset, name in fields.items():
+            if self._space.u64(holder + offset) == target:
+                yield _attribute(name, self._follow_field(offset))
+
+    def _follow_field(self, offset: int) -> Follow:
+        return lambda other: self._space.u64(other + offset)
+
+    def _members(self, kind: int) -> Iterator[tuple[int, str]]:
+        """(offset, name) of each member that is an object, of the type and its bases."""
+        for _ in range(MOST_BASES):
+            if not kind:
+                return
+            table = self._space.u64(kind + TP_MEMBERS)
+            for place in range(MOST_MEMBERS if table else 0):
+                name, code, offset = MEMBER.unpack(self._space.read(table + place * MEMBER.size, MEMBER.size))
+                if not name:
+                    break
+                if code in OBJECT_MEMBERS and 0 <= offset < 1 << 20:
+                    yield offset, self._space.cstring(name, LONGEST_NAME).decode("utf-8", "replace")
+            kind = self._space.u64(kind + TP_BASE)
+
+    def _attributes(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
+        attributes = self._texts.attributes
+        for name, value in attributes.of(self._space, holder, kind):
+            if value == target:
+                yield _attribute(name, attributes.reader(self._space, holder, kind, name))
+        if attributes.dict_of(self._space, holder, kind) == target:
+            yield Edge(".__dict__", "{}.__dict__")
+
+    def _word(self, holder: int, kind: int, target: int) -> int | None:
+        size = min(self._space.u64(kind + TP_BASICSIZE), WINDOW)
+        raw = self._space.read_available(holder, size)
+        return _position(raw, target)
+
+    def _index(self, start: int, count: int, target: int) -> int | None:
+        """The place of a pointer among ``count`` at ``start``."""
+        size = 8 * min(count, MOST_ITEMS)
+        for at in range(0, size, WINDOW):
+            place = _position(self._space.read_available(start + at, min(WINDOW, size - at)), target)
+            if place is not None:
+                return (at + place) // 8
+        return None
+
+    def _in_dict(self, holder: int, target: int) -> Iterator[Edge]:
+        for index, (key, value) in enumerate(dict_items(self._space, self._release, holder)):
+            if value == target:
+                literal = self.literal(key)
+                shown = literal or self._texts.text(key, KEY_LIMITS) or f"key {index}"
+                yield Edge(f"[{shown}]", f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{index}]")
+            elif key == target:
+                yield Edge(f" has it as key {index}", f"list({{}})[{index}]")
+
+    def literal(self, key: int) -> str | None:
+        """The key as Python reads it back; None where its text is cut, or is no literal's."""
+        kind = self._texts.kind(self._space.u64(key + OB_TYPE))
+        if kind is None or kind.is_class or kind.name not in LITERALS:
+            return None
+        text = self._texts.text(key, KEY_LIMITS)
+        return None if text is None or "\u2026" in text else text
+
+    def _in_set(self, holder: int, target: int) -> Iterator[Edge]:
+        slots = self._space.u64(holder + SET_MASK) + 1
+        table, index = self._space.u64(holder + self._release["set_table"]), 0
+        for at in range(0, 16 * slots, WINDOW):
+            raw = self._space.read(table + at, min(WINDOW, 16 * slots - at))
+            for words in struct.iter_unpack("<QQ", raw):
+                key, found = words if set_key(self._release) == 0 else words[::-1]
+                if key and found != NO_HASH:
+                    if key == target:
+                        yield Edge(f" has it as item {index}", f"list({{}})[{index}]")
+                    index += 1
+
+    def _in_type(self, holder: int, target: int) -> Iterator[Edge]:
+        fields = dict(TYPE_FIELDS)
+        if self._texts.names.flags(holder) & FLAG_HEAP_TYPE:
+            for field, name in (("ht_name", "__name__"), ("ht_qualname", "__qualname__")):
+                if self._release.get(field):
+                    fields[self._release[field]] = name
+        yield from self._in_fields(holder, fields, target)
+
+    def _in_deque(self, holder: int, target: int) -> Iterator[Edge]:
+        space = self._space
+        block, index = space.u64(holder + DEQUE_LEFT), space.u64(holder + DEQUE_INDEX)
+        count, seen = space.u64(holder + OB_SIZE), 0
+        while seen < count:
+            room = min(BLOCK_ITEMS - index, count - seen)
+            place = self._index(block + 8 + 8 * index, room, target)
+            if place is not None:
+                yield Edge(f"[{seen + place}]", f"{{}}[{seen + place}]")
+                return
+            seen, index = seen + room, 0
+            block = space.u64(block + 8 + 8 * BLOCK_ITEMS)
+
+    def _in_generator(self, holder: int, name: str, target: int) -> Iterator[Edge]:
+        attribute = FRAMES_OF.get(name, "gi_frame")
+        embedded = self._release.get("gi_iframe")
+        if embedded is not None:
+            yield from self._in_frame(holder + embedded, target, f".{attribute}", f"{{}}.{attribute}")
+        elif self._space.u64(holder + 16) == target:
+            yield _attribute(attribute)
+
+    def _in_frame_object(self, holder: int, target: int) -> Iterator[Edge]:
+        embedded = self._release.get("frame_data")
+        if embedded is None:
+            yield from self._in_frame(holder, target, "", "{}")
+            yield from self._in_fields(holder, {24: "f_back", 40: "f_builtins", 48: "f_globals"}, target)
+        else:
+            yield from self._in_fields(holder, FRAME_FIELDS, target)
+            yield from self._in_frame(self._space.u64(holder + 24), target, "", "{}")
+
+    def _in_frame(self, address: int, target: int, text: str, expression: str) -> Iterator[Edge]:
+        frame = self._threads.read(address, False)
+        if frame is None:
+            return
+        for local in frame.locals:
+            if local.value == target and local.name is not None:
+                where = f"local variable {local.name} in {frame.title}"
+                yield Edge(f"{text}: {where}", f"{expression}.f_locals[{local.name!r}]")
+            elif local.value == target:
+                yield Edge(f"{text}: a value on the stack of {frame.title}")
+        if frame.code == target:
+            yield Edge(f"{text}.f_code", f"{expression}.f_code")
+        if target in frame.references:
+            yield Edge(f"{text}: {frame.title}")
+
+
+def _position(raw: bytes, target: int) -> int | None:
+    """Where the aligned word lies among the bytes."""
+    wanted, at = struct.pack("<Q", target), -1
+    while True:
+        at = raw.find(wanted, at + 1)
+        if at < 0 or at % 8 == 0:
+            return None if at < 0 else at

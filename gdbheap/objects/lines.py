@@ -1,0 +1,91 @@
+"""Which line of its source an instruction of a code object belongs to, from the code's own table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gdbheap.layout.cpython import Release
+
+NO_LINE = -128
+SHORT_FORMS, NO_COLUMNS, LONG_FORM = 10, 13, 14
+NO_LOCATION = 15
+
+
+def line_of(release: Release, table: bytes, first_line: int, offset: int) -> int | None:
+    """The line of the instruction at ``offset`` bytes; None when it has none. Raises IndexError for a torn table."""
+    if offset < 0:
+        return first_line
+    if release.minor >= 11 and release.major == 3:
+        return _by_entries(table, first_line, offset)
+    if release.minor == 10 and release.major == 3:
+        return _by_ranges(table, first_line, offset)
+    return _by_steps(table, first_line, offset)
+
+
+def _by_steps(table: bytes, line: int, offset: int) -> int:
+    """co_lnotab: pairs of bytes that are added to the address and to the line (signed since 3.6)."""
+    address = 0
+    for step, lines in zip(table[::2], table[1::2]):
+        address += step
+        if address > offset:
+            break
+        line += lines - 256 if lines > 127 else lines
+    return line
+
+
+def _by_ranges(table: bytes, line: int, offset: int) -> int | None:
+    """3.10: pairs of a range's length and a signed difference of lines."""
+    address = 0
+    for length, step in zip(table[::2], table[1::2]):
+        signed = step - 256 if step > 127 else step
+        line += 0 if signed == NO_LINE else signed
+        address += length
+        if address > offset:
+            return None if signed == NO_LINE else line
+    return None
+
+
+def _by_entries(table: bytes, line: int, offset: int) -> int | None:
+    """Since 3.11: entries whose first byte tells their form and how many instructions they are about."""
+    address, entries = 0, iter(table)
+    for first in entries:
+        form, units = first >> 3 & 15, (first & 7) + 1
+        line += _line_step(form, entries)
+        address += 2 * units
+        if address > offset:
+            return None if form == NO_LOCATION else line
+    return None
+
+
+def _line_step(form: int, entries: Iterator[int]) -> int:
+    """What an entry adds to the line; takes what the entry has behind its first byte."""
+    if form == NO_LOCATION:
+        return 0
+    if form == LONG_FORM:
+        step = _signed(entries)
+        for _ in range(3):
+            _number(entries)
+        return step
+    if form == NO_COLUMNS:
+        return _signed(entries)
+    if form >= SHORT_FORMS:
+        for _ in range(2):
+            next(entries, 0)
+        return form - SHORT_FORMS
+    next(entries, 0)
+    return 0
+
+
+def _number(entries: Iterator[int]) -> int:
+    value = shift = 0
+    for byte in entries:
+        value |= (byte & 63) << shift
+        shift += 6
+        if not byte & 64:
+            break
+    return value
+
+
+def _signed(entries: Iterator[int]) -> int:
+    value = _number(entries)
+    return -(value >> 1) if value & 1 else value >> 1

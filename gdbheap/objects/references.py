@@ -1,0 +1,125 @@
+"""Who refers to whom in one target: the native graph, its roots, and the objects behind its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.errors import Unsupported
+from gdbheap.objects.census import Objects
+from gdbheap.objects.roots import INTERPRETER, THREADS
+from gdbheap.objects.shapes import graph_layout
+from gdbheap.objects.threads import Frame, Threads
+
+# In which order roots are followed; see native/src/graph/tree.rs.
+BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, NOT_REACHED = range(5)
+EXACT, LIKELY, DOUBTFUL = range(3)
+MODULES, STATIC_TYPES = "sys.modules", "static types"
+
+
+@dataclass(frozen=True)
+class Root:
+    """Something outside of the heaps that refers to objects: a name, a frame that runs, or memory."""
+
+    name: str
+    phase: int
+    pointers: list[int] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    frame: Frame | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a number of the graph stands for.
+
+    ``place``: block, static or root; ``kind``: object, idle, buffer or unknown. ``address`` is an object's own, else
+    its block's first byte; ``block`` that byte, ``size`` the block's with its header; ``type`` the type's address or 0.
+    """
+
+    id: int
+    place: str
+    kind: str
+    address: int
+    block: int
+    size: int
+    type: int
+    root: Root | None = None
+
+
+class References:
+    """The graph of one target."""
+
+    def __init__(
+        self, objects: Objects, threads: Threads, progress: Callable[[int, int], object] | None = None
+    ) -> None:
+        """Raises Unsupported for builds whose objects have other heads."""
+        if objects.mimalloc is not None or objects.release.added:
+            raise Unsupported(
+                f"the references of this build of Python {objects.release.text} are not followed: its objects lie in "
+                "mimalloc's pages, or have other heads than those of release builds"
+            )
+        self.objects = objects
+        self.threads = threads
+        space = objects.target.space
+        statics = _native.static_types(space, objects.layout)
+        self.roots = [*_of_python(threads), Root(STATIC_TYPES, BY_FRAMES, statics), *_of_memory(objects)]
+        self.graph = _native.draw_graph(
+            space,
+            objects.chunks,
+            objects.python.pools,
+            objects.mapped,
+            objects.layout,
+            graph_layout(objects.release),
+            statics,
+            self.roots,
+            progress,
+        )
+
+    def find(self, address: int) -> Node | None:
+        """The node that holds ``address``: a block, or the static type there."""
+        number = self.graph.find(address)
+        return None if number is None else self.node(number)
+
+    def node(self, number: int) -> Node:
+        """What a number stands for."""
+        return self.nodes([number])[0]
+
+    def nodes(self, numbers: Sequence[int]) -> list[Node]:
+        """The same for several."""
+        rows = [self.graph.node(number) for number in numbers]
+        inside = [(row[1], row[2]) for row in rows if row[0] == "block" and row[4] in ("object", "idle")]
+        found = iter(self.objects.objects_in(inside))
+        nodes = []
+        for number, (place, address, size, kind_address, kind) in zip(numbers, rows):
+            if place == "root":
+                root = self.roots[address]
+                at = root.frame.address if root.frame else next(iter(root.pointers), 0)
+                nodes.append(Node(number, place, kind, at, 0, 0, 0, root))
+                continue
+            own = next(found) if place == "block" and kind in ("object", "idle") else None
+            nodes.append(Node(number, place, kind, own.address if own else address, address, size, kind_address))
+        return nodes
+
+
+def _of_python(threads: Threads) -> list[Root]:
+    roots = [Root(MODULES, BY_MODULES, [address]) for address in threads.modules()]
+    for state in threads.states:
+        for frame in state.frames:
+            held = [frame.address] if frame.object else [*(local.value for local in frame.locals), *frame.references]
+            roots.append(Root(frame.title, BY_FRAMES, held, frame=frame))
+    return roots
+
+
+def _of_memory(objects: Objects) -> list[Root]:
+    """The data of each library, and what may be left over: the interpreter's own, stacks, and data of threads."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for number, start, end in objects.roots.ranges:
+        ranges.setdefault(objects.roots.names[number], []).append((start, end))
+    late = (INTERPRETER, THREADS)
+    registers = [value for _pointer, value in objects.roots.registers]
+    found = [
+        Root(name, BY_REMAINS if name in late else BY_OTHERS, ranges=parts)
+        for name, parts in sorted(ranges.items(), key=lambda item: item[0] in late)
+    ]
+    return [*found, Root("registers", BY_REMAINS, registers)]

@@ -1,0 +1,188 @@
+"""Where references lie in objects, as data for the native graph (native/src/graph/shapes.rs).
+
+What is not said here follows from the type: a word of an object that is the address of an object is a reference to it,
+but for the lists of weak references.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gdbheap.layout import cpython
+from gdbheap.layout.cpython import Release
+from gdbheap.objects.owned import CLOSED, SET_MASK
+
+ALL_OF_BASE = -1
+NONE = -1
+WEAK_CALLBACK = 24
+UNICODE_DEFENC = 40
+BYTEARRAY_OBJECT = 56
+F_BACK = 16
+F_FRAME = 24
+F_TRACE = 32
+SET_ENTRY = 16
+HASHED_ENTRY = 24
+
+PLAIN = ["int", "long", "float", "complex", "bytes", "str", "bytearray"]
+WEAK = [
+    "weakref", "weakproxy", "weakcallableproxy", "weakref.ReferenceType", "weakref.ProxyType",
+    "weakref.CallableProxyType",
+]  # fmt: skip
+GENERATORS = ["generator", "coroutine", "async_generator"]
+# Types in C all of whose words that are addresses of objects are references, beside those that own no structures.
+KNOWN = (
+    "type", "module", "code", "collections.deque", "NoneType", "memoryview", "managedbuffer", "super", "reversed",
+    "filter", "set_iterator", "dict_valueiterator", "dict_itemiterator", "dict_keys", "dict_values", "dict_items",
+    "functools._lru_cache_wrapper", "operator.itemgetter", "operator.attrgetter", "itertools.chain",
+    "itertools.islice", "itertools.count", "itertools.repeat", "itertools.cycle", "_io.TextIOWrapper",
+    "_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom", "_io.FileIO", "collections.OrderedDict",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Form:
+    """Types with a base called one of ``names``; see native/src/graph/shapes.rs."""
+
+    names: list[str]
+    opaque: int = ALL_OF_BASE
+    fields: list[int] = field(default_factory=list)
+    items: int = NONE
+    frame: int = NONE
+    frame_state: int = 0
+    frame_pointer: int = 0
+    table: int = NONE
+    table_pointer: int = 0
+    table_mask: int = SET_MASK
+    table_step: int = SET_ENTRY
+    table_first: int = 0
+    table_words: int = 1
+
+
+@dataclass(frozen=True)
+class FrameLayout:
+    """The fields of a frame; the same."""
+
+    fields: list[int]
+    code: int
+    locals: int
+    top: int
+    top_is_pointer: bool
+    stack: int
+    code_locals: int
+    tags: int
+
+
+@dataclass(frozen=True)
+class KeysLayout:
+    """A dict's keys; the same."""
+
+    kind: int
+    log2_index_bytes: int
+    size: int
+    entries: int
+    indices: int
+
+
+@dataclass(frozen=True)
+class GraphLayout:
+    """All of it; the same."""
+
+    sizeof_type: int
+    forms: list[Form]
+    frame: FrameLayout | None
+    keys: KeysLayout | None
+    managed_dict: int
+    flag_inline_values: int
+    set_key: int
+    ob_size: int = cpython.OB_SIZE
+    tp_weaklistoffset: int = cpython.TP_WEAKLISTOFFSET
+    tp_dictoffset: int = cpython.TP_DICTOFFSET
+    flag_heap_type: int = cpython.FLAG_HEAP_TYPE
+    flag_managed_dict: int = cpython.FLAG_MANAGED_DICT
+    closed: tuple[str, ...] = (*CLOSED, *KNOWN)
+    closed_families: tuple[str, ...] = ("BaseException",)
+
+
+def graph_layout(release: Release) -> GraphLayout:
+    """Of one release. Raises Unsupported where the tables lack a field."""
+    return GraphLayout(
+        sizeof_type=release["sizeof_type"],
+        forms=_forms(release),
+        frame=frame_layout(release),
+        keys=_keys(release),
+        managed_dict=release.get("managed_dict") or 0,
+        flag_inline_values=release.get("flag_inline_values") or 0,
+        set_key=set_key(release),
+    )
+
+
+def set_key(release: Release) -> int:
+    """Where the key lies in an entry of a set's table: Python 2 has the hash before it."""
+    return 8 if release.major == 2 else 0
+
+
+def _forms(release: Release) -> list[Form]:
+    small = 56 if release.major == 2 else 64
+    forms = [
+        Form(["unicode"], fields=[UNICODE_DEFENC]),
+        Form(PLAIN),
+        Form(["tuple"], items=release["tuple_items"]),
+        Form(["list"]),
+        Form(["set", "frozenset"], table=small, table_pointer=release["set_table"], table_first=set_key(release)),
+        Form(WEAK, fields=[WEAK_CALLBACK]),
+        _dict_form(release),
+    ]
+    if release.get("bytearray_data") is None:
+        forms.insert(0, Form(["bytearray"], fields=[BYTEARRAY_OBJECT]))
+    return forms + _frame_forms(release)
+
+
+def _dict_form(release: Release) -> Form:
+    if release.get("ma_table") is None:
+        return Form(["dict"])
+    return Form(
+        ["dict"], table=56, table_pointer=release["ma_table"], table_mask=release["ma_mask"],
+        table_step=HASHED_ENTRY, table_first=8, table_words=2,
+    )  # fmt: skip
+
+
+def _frame_forms(release: Release) -> list[Form]:
+    """Up to 3.10 a frame is an object; since 3.11 it is part of one, or lies on a stack of its thread's."""
+    embedded = release.get("frame_data")
+    if embedded is None:
+        return [Form(["frame"], frame=0)]
+    return [
+        Form(["frame"], fields=[F_BACK, F_TRACE], frame=embedded, frame_pointer=F_FRAME),
+        Form(GENERATORS, opaque=16, frame=release["gi_iframe"], frame_state=release["gi_frame_state"]),
+    ]
+
+
+def frame_layout(release: Release) -> FrameLayout:
+    """A frame's fields. Raises Unsupported."""
+    return FrameLayout(
+        fields=list(release.fields["f_fields"]),
+        code=release["f_code"],
+        locals=release["f_locals"],
+        top=release["f_top"],
+        top_is_pointer=bool(release["f_top_is_pointer"]),
+        stack=release.get("f_stack") or 0,
+        code_locals=release.get("co_nlocalsplus") or 0,
+        tags=release.get("f_tags") or 0,
+    )
+
+
+def _keys(release: Release) -> KeysLayout | None:
+    if release.get("ma_table") is not None:
+        return None
+
+    def optional(name: str) -> int:
+        offset = release.get(name)
+        return NONE if offset is None else offset
+
+    return KeysLayout(
+        kind=optional("dk_kind"),
+        log2_index_bytes=optional("dk_log2_index_bytes"),
+        size=optional("dk_size"),
+        entries=release["dk_nentries"],
+        indices=release["dk_indices"],
+    )

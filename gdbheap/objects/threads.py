@@ -1,0 +1,264 @@
+"""The interpreters and threads of a Python process, found without symbols, and the frames that run.
+
+A thread state has its thread's pthread_t, which is the thread pointer that the kernel knows, and points to its
+interpreter, which points back; interpreters are found from the data of the library, where the runtime keeps them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, OB_SIZE, OB_TYPE, TP_FLAGS, Release
+from gdbheap.objects.contents import dict_items, read_name
+from gdbheap.objects.lines import line_of
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.target import Target, Thread
+
+MOST_THREADS = 1 << 14
+MOST_FRAMES = 1 << 16
+MOST_LOCALS = 1 << 12
+LONGEST_NAME = 200
+INTERPRETER_BYTES = 16 << 10
+WINDOW = 1 << 20
+# enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
+OWNED_BY_C = 3
+
+
+@dataclass(frozen=True)
+class Local:
+    """A local variable, or (``name`` None) a value on the frame's stack: where it lies and the object's address."""
+
+    name: str | None
+    place: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame that runs. ``object``: whether it is a Python object (up to 3.10). ``references``: what it holds beside
+    its locals."""
+
+    address: int
+    code: int
+    function: str
+    file: str
+    line: int | None
+    locals: list[Local]
+    references: list[int]
+    object: bool
+
+    @property
+    def title(self) -> str:
+        """``load() at app.py:41``."""
+        line = "" if self.line is None else f":{self.line}"
+        return f"{self.function}() at {self.file.rsplit('/', 1)[-1]}{line}"
+
+
+@dataclass(frozen=True)
+class ThreadState:
+    """A PyThreadState: its thread (None when it has ended), and its frames, the innermost first."""
+
+    address: int
+    interpreter: int
+    thread: Thread | None
+    frames: list[Frame]
+
+
+class Threads:
+    """The thread states of one target."""
+
+    def __init__(self, target: Target, module: LoadedObject, release: Release) -> None:
+        self._target = target
+        self._space = target.space
+        self._release = release
+        self._threads = {thread.fs_base: thread for thread in target.threads}
+        self._codes: dict[int, _Code | None] = {}
+        self.interpreters = self._find_interpreters(module)
+        self.states = [state for address in self.interpreters for state in self._states(address)]
+
+    def modules(self) -> list[int]:
+        """Each interpreter's ``sys.modules``: the first dict among its fields that has the modules sys and builtins."""
+        found = (self._modules_of(interpreter) for interpreter in self.interpreters)
+        return [address for address in found if address is not None]
+
+    def _find_interpreters(self, module: LoadedObject) -> list[int]:
+        found: list[int] = []
+        seen: set[int] = set()
+        for start, end in module.writable_ranges():
+            for window in range(start, end, WINDOW):
+                raw = self._space.read_available(window, min(WINDOW, end - window))
+                words = set(struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])) - seen
+                seen |= words
+                found += [word for word in words if word > 4096 and word % 8 == 0 and self._is_interpreter(word)]
+        return sorted(found)
+
+    def _is_interpreter(self, address: int) -> bool:
+        try:
+            state = self._space.u64(address + self._release["interp_tstates"])
+            return state > 4096 and any(
+                self._space.u64(place + self._release["thread_id"]) in self._threads
+                for place in self._list(state, address)
+            )
+        except (Fault, OverflowError):
+            return False
+
+    def _list(self, state: int, interpreter: int) -> Iterator[int]:
+        """The thread states of an interpreter. Raises Fault."""
+        seen: set[int] = set()
+        while state and state not in seen and len(seen) < MOST_THREADS:
+            if self._space.u64(state + self._release["ts_interp"]) != interpreter:
+                return
+            seen.add(state)
+            yield state
+            state = self._space.u64(state + self._release["ts_next"])
+
+    def _states(self, interpreter: int) -> Iterator[ThreadState]:
+        try:
+            for address in self._list(self._space.u64(interpreter + self._release["interp_tstates"]), interpreter):
+                thread = self._threads.get(self._space.u64(address + self._release["thread_id"]))
+                yield ThreadState(address, interpreter, thread, list(self._frames(address)))
+        except (Fault, OverflowError):
+            return
+
+    def _modules_of(self, interpreter: int) -> int | None:
+        raw = self._space.read_available(interpreter, INTERPRETER_BYTES)
+        words: tuple[int, ...] = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
+        return next((word for word in words if word > 4096 and word % 8 == 0 and self._is_modules(word)), None)
+
+    def _is_modules(self, address: int) -> bool:
+        try:
+            if not self._space.u64(self._space.u64(address + OB_TYPE) + TP_FLAGS) & FLAG_DICT:
+                return False
+            names = set()
+            for key, value in dict_items(self._space, self._release, address):
+                name = read_name(self._space, self._release, key, LONGEST_NAME)
+                if name in ("sys", "builtins", "__builtin__") and self._is_module(value):
+                    names.add(name)
+            return len(names) >= 2
+        except (Fault, OverflowError):
+            return False
+
+    def _is_module(self, address: int) -> bool:
+        name = self._space.u64(self._space.u64(address + OB_TYPE) + 24)
+        return self._space.cstring(name, LONGEST_NAME) == b"module"
+
+    def _frames(self, state: int) -> Iterator[Frame]:
+        release, space = self._release, self._space
+        chain = release.get("ts_cframe")
+        try:
+            if chain is not None:
+                at = space.u64(space.u64(state + chain) + release["cf_frame"])
+            else:
+                at = space.u64(state + release["ts_frame"])
+            seen: set[int] = set()
+            while at and at not in seen and len(seen) < MOST_FRAMES:
+                seen.add(at)
+                frame = self.read(at, release.get("f_previous") is None)
+                if frame is not None:
+                    yield frame
+                at = space.u64(at + (release.get("f_previous") or 24))
+        except (Fault, OverflowError):
+            return
+
+    def read(self, address: int, is_object: bool) -> Frame | None:
+        """The frame at ``address``; None for one that stands for C. Raises Fault."""
+        release, space = self._release, self._space
+        clean = ~(release.get("f_tags") or 0)
+        owner = release.get("f_owner")
+        if owner is not None and space.read(address + owner, 1)[0] >= OWNED_BY_C:
+            return None
+        code = self.code(space.u64(address + release["f_code"]) & clean)
+        if code is None:
+            return None
+        fields = [space.u64(address + offset) & clean for offset in release.fields["f_fields"]]
+        locals_ = [Local(name, place, value) for name, place, value in self._locals(address, code, clean)]
+        line = self._line(address, code)
+        return Frame(
+            address, code.address, code.name, code.file, line, locals_, [word for word in fields if word], is_object
+        )
+
+    def _locals(self, address: int, code: _Code, clean: int) -> Iterator[tuple[str | None, int, int]]:
+        start = address + self._release["f_locals"]
+        count = len(code.variables)
+        raw = self._space.read(start, 8 * count)
+        for index, (value,) in enumerate(struct.iter_unpack("<Q", raw)):
+            if value & clean:
+                yield code.variables[index], start + 8 * index, value & clean
+        above = self._stack_count(address, start, count)
+        for index, (value,) in enumerate(struct.iter_unpack("<Q", self._space.read(start + 8 * count, 8 * above))):
+            if value & clean:
+                yield None, start + 8 * (count + index), value & clean
+
+    def _stack_count(self, address: int, start: int, count: int) -> int:
+        """How many values lie on the frame's stack; 0 while that is not known, in the frame that runs."""
+        release, space = self._release, self._space
+        at = address + release["f_top"]
+        if release["f_top_is_pointer"]:
+            top = space.u64(at)
+            found = (top - start) // 8 - count if top else 0
+        else:
+            (top,) = struct.unpack("<i", space.read(at, 4))
+            found = top if release.get("f_stack") else top - count
+        return found if 0 <= found < MOST_LOCALS else 0
+
+    def _line(self, address: int, code: _Code) -> int | None:
+        release, space = self._release, self._space
+        try:
+            where = release.get("f_instruction")
+            if where is None:
+                (last,) = struct.unpack("<i", space.read(address + release["f_lasti"], 4))
+                # Since 3.10 it counts instructions.
+                offset = last * 2 if release.minor == 10 else last
+            else:
+                offset = space.u64(address + where) - code.address - release["co_code"]
+            return line_of(release, code.table, code.first_line, offset)
+        except (Fault, IndexError, OverflowError):
+            return None
+
+    def code(self, address: int) -> _Code | None:
+        """The code object at ``address``, None when there is none."""
+        if address not in self._codes:
+            try:
+                self._codes[address] = self._read_code(address)
+            except (Fault, OverflowError):
+                self._codes[address] = None
+        return self._codes[address]
+
+    def _read_code(self, address: int) -> _Code | None:
+        release, space = self._release, self._space
+        kind = space.u64(address + OB_TYPE)
+        if space.cstring(space.u64(kind + 24), LONGEST_NAME) != b"code":
+            return None
+        name, file = (
+            read_name(space, release, space.u64(address + release[field]), LONGEST_NAME) or "?"
+            for field in ("co_name", "co_filename")
+        )
+        fields = ("co_localsplusnames",) if release.get("co_localsplusnames") else (
+            "co_varnames", "co_cellvars", "co_freevars")  # fmt: skip
+        variables = [variable for field in fields for variable in self._names(space.u64(address + release[field]))]
+        linetable = release.get("co_linetable") or release["co_lnotab"]
+        table = space.u64(address + linetable)
+        size = min(space.u64(table + OB_SIZE), 1 << 20)
+        raw = space.read(table + release["bytes_data"], size)
+        return _Code(address, name, file, space.u32(address + release["co_firstlineno"]), variables, raw)
+
+    def _names(self, address: int) -> list[str]:
+        space = self._space
+        if not space.u64(space.u64(address + OB_TYPE) + TP_FLAGS) & FLAG_TUPLE:
+            return []
+        count = min(space.u64(address + OB_SIZE), MOST_LOCALS)
+        raw = space.read(address + self._release["tuple_items"], 8 * count)
+        return [read_name(space, self._release, name, LONGEST_NAME) or "?" for (name,) in struct.iter_unpack("<Q", raw)]
+
+
+@dataclass(frozen=True)
+class _Code:
+    address: int
+    name: str
+    file: str
+    first_line: int
+    variables: list[str]
+    table: bytes

@@ -1,0 +1,100 @@
+"""``heap retained``, ``unreachable``, ``owners`` and ``threads`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import address_text, count_text
+from gdbheap.report.style import Style
+from gdbheap.report.tables import SHARE, Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.owners import Owners
+    from gdbheap.answers.retained import Retained
+    from gdbheap.answers.threads import PythonThread, Threads
+    from gdbheap.answers.unreachable import Unreachable
+
+__all__ = ["render_owners", "render_retained", "render_threads", "render_unreachable"]
+
+RETAINED = (Column("retained"), SHARE, Column("own"), Column("address"), Column("type", True), Column("path", True))
+GROUPED = (Column("retained"), SHARE, Column("own"), Column("count"), Column("name", True))
+LOST = (Column("count"), Column("each"), Column("objects"), Column("buffers"), SHARE, Column("type", True))
+HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
+VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
+NO_OBJECT = "(no object: nothing points to these blocks)"
+
+
+def render_retained(answer: Retained, style: Style, by: str) -> str:
+    """A row an object with the way to it, or a row a group."""
+    if not answer.rows:
+        return style.filled("No object retains more than its own block.")
+    if by == "object":
+        rows = [
+            [style.size(row.retained), style.share(row.retained), style.size(row.bytes), address_text(row.address or 0),
+             row.type, row.path or ""]
+            for row in answer.rows
+        ]  # fmt: skip
+        return table(RETAINED, rows, style)
+    grouped = [
+        [style.size(row.retained), style.share(row.retained), style.size(row.bytes), count_text(row.count), row.type]
+        for row in answer.rows
+    ]
+    return table(GROUPED, grouped, style)
+
+
+def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
+    """A row for each type and size, and what the rows mean."""
+    objects, blocks = answer.objects, answer.blocks
+    if not objects.count and not blocks.count:
+        return style.filled("Everything that is in use is reached from a root.")
+    rows = [
+        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.size(row.buffers),
+         style.share(row.bytes + row.buffers), row.type or NO_OBJECT]
+        for row in answer.rows
+    ]  # fmt: skip
+    count, size = objects.count + blocks.count, objects.bytes + blocks.bytes
+    both = size + objects.buffers
+    if left_out:
+        rows.append(["", "", "", "", "", f"({left_out:,} more rows)"])
+    total = [count_text(count), "", style.size(size), style.size(objects.buffers), style.share(both), "total"]
+    told = (
+        f"{objects.count:,} objects with {style.bytes(objects.bytes + objects.buffers)} are kept by nothing but one "
+        f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points."
+    )
+    return join(table(LOST, rows, style, total), style.filled(told))
+
+
+def render_owners(answer: Owners, style: Style) -> str:
+    """A row a block."""
+    if not answer.count:
+        return style.filled("No used block is that large.")
+    rows = [
+        [address_text(row.address), style.size(row.size), style.share(row.size), row.what, row.type or "",
+         row.path or row.chain]
+        for row in answer.owners
+    ]  # fmt: skip
+    told = f"{answer.count:,} blocks are that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
+    return join(table(HELD, rows, style), style.filled(told))
+
+
+def render_threads(answer: Threads, style: Style) -> str:
+    """A paragraph a thread, a table a frame."""
+    if not answer.threads:
+        return style.filled("No thread runs Python.")
+    return join(*(_thread(thread, style) for thread in answer.threads))
+
+
+def _thread(thread: PythonThread, style: Style) -> str:
+    name = f" ({one_line(thread.name)})" if thread.name else ""
+    number = "that has ended" if thread.tid is None else f"{thread.tid}{name}"
+    parts = [style.heading(f"Thread {number}: {len(thread.frames):,} frames")]
+    for frame in thread.frames:
+        line = "" if frame.line is None else f", line {frame.line}"
+        parts.append(f"{one_line(frame.function)}() in {one_line(frame.file)}{line}: {style.bytes(frame.size)}")
+        rows = [
+            [style.size(one.size), one.name or "(on the stack)", one.type, address_text(one.address)]
+            for one in frame.locals
+        ]
+        parts.append(table(VARIABLES, rows, style) if rows else "")
+    return join(*parts)

@@ -1,0 +1,54 @@
+"""``heap why`` and ``heap refs`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from gdbheap.report.numbers import address_text
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.refs import Refs
+    from gdbheap.answers.why import Why
+
+__all__ = ["render", "render_refs"]
+
+Row = TypeVar("Row")
+STEPS = (Column("address"), Column("how", True), Column("type", True))
+HOLDERS = (Column("address"), Column("retains"), Column("type", True))
+REFERRERS = (Column("address"), Column("certain", True), Column("how", True), Column("type", True))
+LISTED = 20
+
+
+def render(answer: Why, style: Style) -> str:
+    """The chain from the root down, the expression, and what else would be free without it."""
+    name = f"{address_text(answer.address)} ({answer.type})"
+    if not answer.chain:
+        return style.filled(f"Nothing leads to {name}: it is garbage, or lost. 'heap unreachable' lists what is.")
+    rows = [[address_text(step.address), step.edge, step.type] for step in _middle_out(answer.chain)]
+    told = [f"{name} retains {style.bytes(answer.retained)}{style.of_rss(answer.retained)}."]
+    if answer.expression:
+        told.append(f"As Python: {answer.expression}")
+    if not answer.certain:
+        told.append("Not all of this chain is known: a word that looks like a reference may be left over.")
+    above = [[address_text(one.address), style.size(one.retained), one.type] for one in _middle_out(answer.dominators)]
+    shown = table(HOLDERS, above, style) if len(above) > 1 else ""
+    lead = "Without any one of these it would be free:" if shown else ""
+    return join(table(STEPS, rows, style), *told, lead, shown)
+
+
+def _middle_out(rows: list[Row]) -> list[Row]:
+    """A long list without its middle."""
+    return rows if len(rows) <= 2 * LISTED else rows[:LISTED] + rows[-LISTED:]
+
+
+def render_refs(answer: Refs, style: Style) -> str:
+    """A row a referrer, and how many more there are."""
+    name = f"{address_text(answer.address)} ({answer.type})"
+    if not answer.count:
+        return style.filled(f"Nobody points to {name}.")
+    rows = [[address_text(row.address), "yes" if row.exact else "no", row.edge, row.type] for row in answer.referrers]
+    more = answer.count - len(rows)
+    rest = f", {more:,} more than are listed" if more else ""
+    return join(table(REFERRERS, rows, style), style.filled(f"{answer.count:,} point to {name}{rest}."))

@@ -1,0 +1,54 @@
+//! All edges in compressed rows: those of node n lie between the ends of rows n - 1 and n.
+
+use super::edges::{Rows, STRENGTH_SHIFT, TARGET};
+
+#[derive(Default)]
+pub struct Edges {
+    ends: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl Edges {
+    /// Joins rows that together are those of all nodes; None where there are more edges than can be counted. Returns
+    /// the kinds too.
+    pub fn join(mut parts: Vec<Rows>, nodes: usize) -> Option<(Edges, Vec<u32>)> {
+        parts.sort_unstable_by_key(|part| part.first);
+        let all: usize = parts.iter().map(|part| part.targets.len()).sum();
+        u32::try_from(all).ok()?;
+        let mut edges = Edges { ends: Vec::with_capacity(nodes), targets: Vec::with_capacity(all) };
+        let mut kinds = Vec::with_capacity(nodes);
+        for part in parts {
+            // A pool that could not be read leaves its blocks without rows.
+            let before = edges.targets.len() as u32;
+            edges.ends.resize(part.first as usize, before);
+            kinds.resize(part.first as usize, 0);
+            edges.ends.extend(part.ends.iter().map(|end| before + end));
+            edges.targets.extend(part.targets);
+            kinds.extend(part.kinds);
+        }
+        edges.ends.resize(nodes, edges.targets.len() as u32);
+        kinds.resize(nodes, 0);
+        Some((edges, kinds))
+    }
+
+    pub fn nodes(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn count(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// The edges of a node: the numbers of targets with the strength in the two highest bits.
+    #[inline(always)]
+    pub fn of(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        let start = if node == 0 { 0 } else { self.ends[node - 1] as usize };
+        &self.targets[start..self.ends[node] as usize]
+    }
+}
+
+#[inline(always)]
+pub fn split(edge: u32) -> (u32, u32) {
+    (edge & TARGET, edge >> STRENGTH_SHIFT)
+}

@@ -1,0 +1,135 @@
+//! Which blocks are used, and which of them are buffers of objects and what those hold: known before edges are drawn,
+//! because a buffer may lie before its owner.
+
+use super::ids::Blocks;
+use super::shapes::{self, KeysLayout};
+use crate::bits::SharedBits;
+use crate::census::claimed_pointer;
+use crate::heaps::{Place, Visitor};
+use crate::pools::BlockBits;
+use crate::space::Space;
+use crate::types::{ByAddress, PlacedClaim, Types, CLAIM};
+
+const MOST_DEQUE_BLOCKS: usize = 1 << 24;
+
+/// A buffer, by a pointer to it, and what it holds.
+#[derive(Clone, Copy)]
+pub struct Claimed {
+    pointer: u64,
+    mark: u32,
+    /// The pointer is the block's first byte, or it is not meant.
+    whole: bool,
+}
+
+/// One worker's part.
+pub struct Marker<'a> {
+    space: &'a Space,
+    types: Types<'a>,
+    keys: Option<&'a KeysLayout>,
+    used: &'a SharedBits,
+    /// Shared keys, and how many values belong to them.
+    capacities: ByAddress<u64>,
+    pub claimed: Vec<Claimed>,
+}
+
+impl<'a> Marker<'a> {
+    pub fn new(types: Types<'a>, keys: Option<&'a KeysLayout>, used: &'a SharedBits) -> Marker<'a> {
+        Marker { space: types.space, types, keys, used, capacities: ByAddress::default(), claimed: Vec::new() }
+    }
+
+    fn claim(&mut self, pre: u64, claim: &PlacedClaim, pointer: u64, address: u64, head: &[u8]) {
+        let field = |offset: i64| {
+            let at = pre.wrapping_add_signed(offset);
+            match head.get(at as usize..(at as usize).wrapping_add(8)) {
+                Some(bytes) => crate::u64_at(bytes, 0),
+                None => self.space.word(address.wrapping_add(at)).unwrap_or(0),
+            }
+        };
+        let number = match claim.contents {
+            shapes::DEQUE => return self.claim_deque(pointer, [0, 8, 16, 24].map(|at| field(claim.count_at + at))),
+            shapes::SPLIT => {
+                let keys = field(claim.count_at);
+                self.capacity(keys)
+            }
+            // The mask of a hash table.
+            shapes::SET | shapes::TABLE => field(claim.count_at).saturating_add(1),
+            _ if claim.count_at >= 0 => field(claim.count_at),
+            _ => 0,
+        };
+        self.note(pointer, shapes::mark(claim.contents, number), claim.follow == CLAIM);
+    }
+
+    fn note(&mut self, pointer: u64, mark: u32, whole: bool) {
+        self.claimed.push(Claimed { pointer, mark, whole });
+    }
+
+    /// The first and the last block of a deque are not filled to their ends.
+    fn claim_deque(&mut self, pointer: u64, [left, right, low, high]: [u64; 4]) {
+        let range = |low: u64, high: u64| shapes::mark(shapes::DEQUE, low.min(64) | high.min(63) << 8);
+        if left == right || pointer != left {
+            return self.note(pointer, range(low, high), false);
+        }
+        self.note(left, range(low, 63), false);
+        self.note(right, range(0, high), false);
+        // Those between them are full: 64 items behind a link, another link behind these.
+        let mut block = left;
+        for _ in 0..MOST_DEQUE_BLOCKS {
+            block = self.space.word(block.wrapping_add(8 * 65)).unwrap_or(0);
+            if block == 0 || block == right || block == left {
+                break;
+            }
+            self.note(block, range(0, 63), false);
+        }
+    }
+
+    /// How many values there can be for shared keys: two thirds of the slots (up to 3.10).
+    fn capacity(&mut self, keys: u64) -> u64 {
+        let Some(size) = self.keys.and_then(|keys| u64::try_from(keys.size).ok()) else { return shapes::MOST };
+        let space = self.space;
+        let slots = || space.word(keys.wrapping_add(size)).map_or(shapes::MOST, |slots| slots.saturating_mul(2) / 3);
+        *self.capacities.entry(keys).or_insert_with(slots)
+    }
+}
+
+impl Visitor for Marker<'_> {
+    #[inline(always)]
+    fn block(&mut self, _place: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some((number, alive)) = self.types.object_in(head, size) else { return false };
+        if !alive || self.types.kinds[number as usize].claims.is_empty() {
+            return true;
+        }
+        let outer = self.types.layout.outer_hook(head);
+        let pre = self.types.kinds[number as usize].pre;
+        let (address, size, head) = (address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
+        for place in 0..self.types.kinds[number as usize].claims.len() {
+            let claim = self.types.kinds[number as usize].claims[place];
+            let Some(pointer) = claimed_pointer(self.space, &claim, address, size, head) else { continue };
+            if pointer.wrapping_sub(address) >= size {
+                self.claim(pre, &claim, pointer, address, head);
+            }
+        }
+        true
+    }
+
+    fn pool(&mut self, first: u64, _size: u64, used: &BlockBits, _objects: &BlockBits) {
+        self.used.put(first, used);
+    }
+}
+
+/// The marks of all blocks, by number; 0 for one that nobody claimed.
+pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: impl Iterator<Item = Claimed>) -> Vec<u32> {
+    let mut marks = vec![0; blocks.ids.count()];
+    for Claimed { pointer, mark, whole } in claimed {
+        let Some(found) = blocks.find(pointer).filter(|found| !whole || pointer == found.address + hook) else {
+            continue;
+        };
+        // 3.12 marks a pointer to values by taking one off.
+        let inside = (pointer - found.address).next_multiple_of(8).min(shapes::MOST) as u32;
+        let place = &mut marks[found.id as usize];
+        // Objects that share a buffer say the same of it.
+        if *place == 0 {
+            *place = if mark >> 28 == shapes::PREFIXED { mark | inside } else { mark };
+        }
+    }
+    marks
+}

@@ -1,0 +1,86 @@
+"""A process with cycles that nobody collects, and with memory of malloc that nobody knows any more.
+
+Usage: garbage.py SEED TRUTH. Writes a line of ids of objects and a line of addresses, each plus one, to TRUTH.
+"""
+
+import ctypes
+import gc
+import os
+import random
+import sys
+
+# A library is a cycle of its own when it goes.
+library = ctypes.CDLL(None)
+
+
+class Plain(object):  # noqa: UP004
+    """With attributes."""
+
+
+class Slotted(object):  # noqa: UP004
+    """With slots."""
+
+    __slots__ = ("one", "two")
+
+
+def bytes_of(rng):
+    """Return a value that nobody else has."""
+    return bytes(bytearray(rng.randrange(256) for _ in range(rng.randrange(40, 700))))
+
+
+def cycle(rng):
+    """Return the ids of all objects of a new cycle, to which nothing leads from elsewhere."""
+    parts = []
+    for _ in range(rng.randrange(1, 6)):
+        kind = rng.randrange(4)
+        if kind == 0:
+            made = Slotted()
+            made.two = bytes_of(rng)
+            parts += [(made, lambda it, to: setattr(it, "one", to)), (made.two, None)]
+        elif kind == 1:
+            value = bytes_of(rng)
+            parts += [([value] * rng.randrange(1, 4), lambda it, to: it.append(to)), (value, None)]
+        elif kind == 2:
+            made = {rng.random(): bytes_of(rng)}
+            parts += [(made, lambda it, to: it.__setitem__(0, to))]
+            parts += [(one, None) for pair in made.items() for one in pair]
+        else:
+            made = Plain()
+            made.value = bytes_of(rng)
+            parts += [(made, lambda it, to: setattr(it, "next", to)), (made.value, None)]
+    joints = [part for part in parts if part[1] is not None]
+    for (one, join), (other, _) in zip(joints, joints[1:] + joints[:1]):
+        join(one, other)
+    return [id(one) for one, _ in parts]
+
+
+def lost(rng):
+    """Return the addresses of blocks that will never be freed, each plus one, and some of them lead to another one."""
+    library.malloc.restype = ctypes.c_size_t
+    library.memset.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t]
+    found = []
+    for _ in range(rng.randrange(20, 200)):
+        size = rng.randrange(600, 40000)
+        address = library.malloc(ctypes.c_size_t(size))
+        library.memset(address, 0, size)
+        found.append(address + 1)
+    return found
+
+
+def main():
+    """Plant, write, wait."""
+    rng = random.Random(int(sys.argv[1]))
+    gc.collect()
+    gc.disable()
+    alive = [cycle for _ in range(10)]
+    objects = [one for _ in range(rng.randrange(50, 500)) for one in cycle(rng)]
+    blocks = lost(rng)
+    with open(sys.argv[2], "w") as file:
+        file.write("\n".join(" ".join(map(str, numbers)) for numbers in (objects, blocks)))
+    del file
+    os.read(0, 1)
+    return alive
+
+
+if __name__ == "__main__":
+    main()

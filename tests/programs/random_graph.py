@@ -1,0 +1,86 @@
+"""A process with a random graph of objects, and what each of some retains, found by leaving it out.
+
+Usage: random_graph.py SEED OBJECTS ASKED TRUTH. Writes [[id, ids of what only it keeps]] to TRUTH.
+"""
+
+import gc
+import json
+import os
+import random
+import sys
+
+
+class Slotted(object):  # noqa: UP004
+    """Two references."""
+
+    __slots__ = ("one", "two")
+
+    def __init__(self):
+        self.one = self.two = None
+
+
+def connect(kind, source, target, rng):
+    """Let an object refer to another one."""
+    if kind == 0:
+        source.append(target)
+    elif kind == 1:
+        source[rng.random()] = target
+    else:
+        setattr(source, rng.choice(("one", "two")), target)
+
+
+def build(rng, count, kinds):
+    """Return the objects of a random graph."""
+    made = [([], {}, Slotted())[kind] if kind < 2 else Slotted() for kind in kinds]
+    for place in range(1, count):
+        # Mostly trees, so that there is something to retain.
+        near = max(0, place - 1 - int(rng.expovariate(0.05)))
+        connect(kinds[near], made[near], made[place], rng)
+    for _ in range(rng.randrange(count)):
+        source, target = rng.randrange(count), rng.randrange(count)
+        connect(kinds[source], made[source], made[target], rng)
+    return made
+
+
+def targets(kind, thing, numbers):
+    """Return the numbers of what an object refers to."""
+    found = thing if kind == 0 else thing.values() if kind == 1 else (thing.one, thing.two)
+    return [numbers[id(one)] for one in found if id(one) in numbers]
+
+
+def reached(rows, roots, without):
+    """Return the numbers that are reached from the roots without one of them."""
+    seen = {root for root in roots if root != without}
+    open_ = list(seen)
+    while open_:
+        for target in rows[open_.pop()]:
+            if target != without and target not in seen:
+                seen.add(target)
+                open_.append(target)
+    return seen
+
+
+def main():
+    """Build, find out, wait."""
+    rng, count, asked = random.Random(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+    kinds = [rng.randrange(3) for _ in range(count)]
+    made = build(rng, count, kinds)
+    numbers = {id(thing): place for place, thing in enumerate(made)}
+    rows = [targets(kind, thing, numbers) for kind, thing in zip(kinds, made)]
+    roots = sorted({0} | {rng.randrange(count) for _ in range(5)})
+    globals()["held"] = [made[root] for root in roots]
+    ids = [id(thing) for thing in made]
+    del made, numbers
+    # What the roots do not reach is garbage.
+    whole = reached(rows, roots, None)
+    some = rng.sample(sorted(whole), min(asked, len(whole)))
+    truth = [[ids[one], [ids[other] for other in whole - reached(rows, roots, one)]] for one in some]
+    gc.collect()
+    with open(sys.argv[4], "w") as file:
+        json.dump(truth, file)
+    del file, truth
+    os.read(0, 1)
+
+
+if __name__ == "__main__":
+    main()
