@@ -88,7 +88,8 @@ def render_threads(answer: Threads, style: Style) -> str:
 def _thread(thread: PythonThread, style: Style) -> str:
     name = f" ({one_line(thread.name)})" if thread.name else ""
     number = "that has ended" if thread.tid is None else f"{thread.tid}{name}"
-    parts = [style.heading(f"Thread {number}: {len(thread.frames):,} frames")]
+    frames = "1 frame" if len(thread.frames) == 1 else f"{len(thread.frames):,} frames"
+    parts = [style.heading(f"Thread {number}: {frames}")]
     for frame in thread.frames:
         line = "" if frame.line is None else f", line {frame.line}"
         parts.append(f"{one_line(frame.function)}() in {one_line(frame.file)}{line}: {style.bytes(frame.size)}")

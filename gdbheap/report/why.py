@@ -51,4 +51,5 @@ def render_refs(answer: Refs, style: Style) -> str:
     rows = [[address_text(row.address), "yes" if row.exact else "no", row.edge, row.type] for row in answer.referrers]
     more = answer.count - len(rows)
     rest = f", {more:,} more than are listed" if more else ""
-    return join(table(REFERRERS, rows, style), style.filled(f"{answer.count:,} point to {name}{rest}."))
+    referrers = "1 reference leads" if answer.count == 1 else f"{answer.count:,} references lead"
+    return join(table(REFERRERS, rows, style), style.filled(f"{referrers} to {name}{rest}."))
