@@ -9,6 +9,7 @@ use crate::heaps::{Place, Visitor};
 use crate::pools::BlockBits;
 use crate::space::Space;
 use crate::types::{ByAddress, PlacedClaim, Types, CLAIM};
+use std::collections::HashSet;
 
 const MOST_DEQUE_BLOCKS: usize = 1 << 24;
 
@@ -19,6 +20,8 @@ pub struct Claimed {
     mark: u32,
     /// The pointer is the block's first byte, or it is not meant.
     whole: bool,
+    /// The block of the object that says so.
+    owner: u64,
 }
 
 /// One worker's part.
@@ -29,12 +32,22 @@ pub struct Marker<'a> {
     used: &'a SharedBits,
     /// Shared keys, and how many values belong to them.
     capacities: ByAddress<u64>,
+    /// The block that is being looked at.
+    owner: u64,
     pub claimed: Vec<Claimed>,
 }
 
 impl<'a> Marker<'a> {
     pub fn new(types: Types<'a>, keys: Option<&'a KeysLayout>, used: &'a SharedBits) -> Marker<'a> {
-        Marker { space: types.space, types, keys, used, capacities: ByAddress::default(), claimed: Vec::new() }
+        Marker {
+            space: types.space,
+            types,
+            keys,
+            used,
+            capacities: ByAddress::default(),
+            owner: 0,
+            claimed: Vec::new(),
+        }
     }
 
     fn claim(&mut self, pre: u64, claim: &PlacedClaim, pointer: u64, address: u64, head: &[u8]) {
@@ -60,7 +73,7 @@ impl<'a> Marker<'a> {
     }
 
     fn note(&mut self, pointer: u64, mark: u32, whole: bool) {
-        self.claimed.push(Claimed { pointer, mark, whole });
+        self.claimed.push(Claimed { pointer, mark, whole, owner: self.owner });
     }
 
     /// The first and the last block of a deque are not filled to their ends.
@@ -98,6 +111,7 @@ impl Visitor for Marker<'_> {
         if !alive || self.types.kinds[number as usize].claims.is_empty() {
             return true;
         }
+        self.owner = address;
         let outer = self.types.layout.outer_hook(head);
         let pre = self.types.kinds[number as usize].pre;
         let (address, size, head) = (address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
@@ -116,10 +130,24 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// The marks of all blocks, by number; 0 for one that nobody claimed.
-pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: impl Iterator<Item = Claimed>) -> Vec<u32> {
+/// The marks of all blocks, by number; 0 for one that nobody claimed. What looks like an object but is a buffer claims
+/// nothing.
+pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: &[Vec<Claimed>]) -> Vec<u32> {
+    let marks = mark_all(blocks, hook, claimed, |_| true);
+    let is_buffer = |owner: u64| {
+        blocks.find(owner).is_some_and(|found| marks.get(found.id as usize).is_some_and(|mark| *mark != 0))
+    };
+    let torn: HashSet<u64> =
+        claimed.iter().flatten().map(|claim| claim.owner).filter(|owner| is_buffer(*owner)).collect();
+    match torn.is_empty() {
+        true => marks,
+        false => mark_all(blocks, hook, claimed, |owner| !torn.contains(&owner)),
+    }
+}
+
+fn mark_all(blocks: &Blocks<'_>, hook: u64, claimed: &[Vec<Claimed>], counts: impl Fn(u64) -> bool) -> Vec<u32> {
     let mut marks = vec![0; blocks.ids.count()];
-    for Claimed { pointer, mark, whole } in claimed {
+    for Claimed { pointer, mark, whole, owner } in claimed.iter().flatten().copied() {
         let Some(found) = blocks.find(pointer).filter(|found| !whole || pointer == found.address + hook) else {
             continue;
         };
@@ -127,7 +155,7 @@ pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: impl Iterator<Item = Clai
         let inside = (pointer - found.address).next_multiple_of(8).min(shapes::MOST) as u32;
         let place = &mut marks[found.id as usize];
         // Objects that share a buffer say the same of it.
-        if *place == 0 {
+        if *place == 0 && counts(owner) {
             *place = if mark >> 28 == shapes::PREFIXED { mark | inside } else { mark };
         }
     }

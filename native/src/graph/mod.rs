@@ -110,7 +110,7 @@ pub fn draw_graph(
         .ok_or_else(|| PyOverflowError::new_err("more than 2^30 blocks"))?;
     drop(used);
     let blocks = Blocks { heaps, ids: &ids };
-    let marks = marks::settle(&blocks, layout.hook, claimed.into_iter().flatten());
+    let marks = marks::settle(&blocks, layout.hook, &claimed);
     let registry = Mutex::new(Registry::default());
     let source = Source { space: memory, blocks, types: &layout, layout: &graph, marks: &marks, registry: &registry };
     let mut parts = passes.draw(py, source, progress)?;
