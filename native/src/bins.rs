@@ -197,6 +197,7 @@ impl Rings<'_> {
     }
 
     /// Follows the links one way from the head; returns the last chunk if they lead back to the head.
+    #[inline(always)]
     fn go(
         &self,
         ring: Ring,
