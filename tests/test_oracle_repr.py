@@ -77,7 +77,7 @@ def test_texts_of_other_things(python: str, rng: random.Random, tmp_path: Path) 
 
 @every_python
 def test_default_limits(python: str, rng: random.Random, tmp_path: Path) -> None:
-    """What is not cut is exact; no text is much longer than the limit; however few reads are allowed beside its type, there is one."""
+    """What is not cut is exact; no text is much longer than the limit; with a single read there is one."""
     with running(values(python, rng, tmp_path, 300), tmp_path) as target:
         pairs = truth(tmp_path)
         addresses = [address for address, _ in pairs]

@@ -73,49 +73,36 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
 
 def _glibc_holes(heap: Heap, minimum: int) -> list[Hole]:
     rows = heap.chunks.holes(max(minimum, 1))
-    return [
-        Hole(
-            start + HEADER, end - start, _resident(heap, start, end), heap.chunks.arena_of(start), "glibc",
-            _neighbour(before, HEADER), _neighbour(behind, HEADER),
-        )
-        for start, end, _region, before, behind in rows
-    ]  # fmt: skip
+    return [_hole(heap, "glibc", row[:2], heap.chunks.arena_of(row[0]), row[3:], HEADER) for row in rows]
 
 
 def _pymalloc_holes(heap: Heap, minimum: int) -> list[Hole]:
     python = heap.python_or_none
     if python is None or minimum > (python.arena_size or 0):
         return []
-    return [
-        Hole(
-            start,
-            end - start,
-            _resident(heap, start, end),
-            arena,
-            "pymalloc",
-            _neighbour(before, 0),
-            _neighbour(behind, 0),
-        )
-        for start, end, arena, before, behind in python.pools.holes(heap.target.space, max(minimum, 1))
-    ]
+    rows = python.pools.holes(heap.target.space, max(minimum, 1))
+    return [_hole(heap, "pymalloc", row[:2], row[2], row[3:]) for row in rows]
 
 
 def _mimalloc_holes(heap: Heap, minimum: int) -> list[Hole]:
     """Inside of segments; what is reserved beside them belongs to no arena's blocks."""
     if heap.mimalloc is None:
         return []
-    return [
-        Hole(
-            start,
-            end - start,
-            _resident(heap, start, end),
-            None,
-            "mimalloc",
-            _neighbour(before, 0),
-            _neighbour(behind, 0),
-        )
-        for start, end, before, behind in heap.mimalloc.blocks.holes(max(minimum, 1))
-    ]
+    return [_hole(heap, "mimalloc", row[:2], None, row[2:]) for row in heap.mimalloc.blocks.holes(max(minimum, 1))]
+
+
+def _hole(
+    heap: Heap,
+    allocator: str,
+    place: tuple[int, int],
+    arena: int | None,
+    beside: tuple[Block | None, Block | None],
+    header: int = 0,
+) -> Hole:
+    """One hole, [start, end), with the blocks before and behind it, whose contents begin ``header`` bytes in."""
+    (start, end), (before, behind) = place, beside
+    neighbours = _neighbour(before, header), _neighbour(behind, header)
+    return Hole(start + header, end - start, _resident(heap, start, end), arena, allocator, *neighbours)
 
 
 def _resident(heap: Heap, start: int, end: int) -> int | None:
