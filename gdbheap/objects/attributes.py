@@ -69,12 +69,12 @@ class Attributes:
     def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
         """The same for values that share their keys; 0 where they are not shared."""
         start = self._shared(memory, address, kind)
-        if start is None:
+        if start is None or not start(address):
             return None
         keys = shared_names(memory, self._release, memory.u64(kind + self._release["ht_cached_keys"]))
         names = (read_name(memory, self._release, key, LONGEST_NAME) for key in keys)
         index = next((place for place, own in enumerate(names) if own == name), None)
-        if index is None or not start(address):
+        if index is None:
             return None
 
         def find(other: int) -> int:

@@ -22,6 +22,7 @@ from gdbheap.layout.cpython import (
 )
 from gdbheap.objects.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
 from gdbheap.objects.contents import dict_items
+from gdbheap.objects.owned import deque_layout
 from gdbheap.objects.repr import Limits, Repr
 from gdbheap.objects.shapes import GENERATORS, WEAK, set_key
 from gdbheap.objects.threads import Threads
@@ -33,9 +34,8 @@ KEY_LIMITS = Limits(length=400, value=300, items=20, depth=3, reads=400)
 SET_MASK, SET_SMALL = 32, 64
 MODULE_DICT = 16
 WEAK_CALLBACK = 24
-BLOCK_ITEMS = 64
-DEQUE_LEFT, DEQUE_INDEX = 24, 40
 NO_HASH = (1 << 64) - 1
+TORN = (Fault, Unsupported, OverflowError, struct.error)
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
 
 # Fields of built-in types that no table of members names: (name of the attribute, offset).
@@ -90,24 +90,24 @@ class EdgeNames:
 
     def edge(self, holder: int, target: int) -> Edge:
         """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns."""
-        with suppress(Fault, Unsupported, OverflowError, struct.error):
+        with suppress(*TORN):
             kind = self._space.u64(holder + OB_TYPE)
             if kind == target:
                 return Edge(" is an instance of it", "type({})")
-            for found in self._candidates(holder, kind, target):
-                return found
+            for candidates in self._candidates(holder, kind, target):
+                # What cannot be read in one place may be found in another.
+                with suppress(*TORN):
+                    for found in candidates:
+                        return found
         return Edge(" holds it")
 
-    def _candidates(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
+    def _candidates(self, holder: int, kind: int, target: int) -> Iterator[Iterator[Edge]]:
         found = self._texts.kind(kind)
-        names = self._bases(kind)
         if found is not None:
-            yield from self._of_family(found.family, names, holder, target)
-        yield from self._fields(holder, kind, target)
-        yield from self._attributes(holder, kind, target)
-        at = self._word(holder, kind, target)
-        if at is not None:
-            yield Edge(f" holds it at +{at}")
+            yield self._of_family(found.family, self._bases(kind), holder, target)
+        yield self._fields(holder, kind, target)
+        yield self._attributes(holder, kind, target)
+        yield self._word(holder, kind, target)
 
     def _of_family(self, family: str, names: list[str], holder: int, target: int) -> Iterator[Edge]:
         release, space = self._release, self._space
@@ -195,10 +195,11 @@ class EdgeNames:
         if attributes.dict_of(self._space, holder, kind) == target:
             yield Edge(".__dict__", "{}.__dict__")
 
-    def _word(self, holder: int, kind: int, target: int) -> int | None:
+    def _word(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         size = min(self._space.u64(kind + TP_BASICSIZE), WINDOW)
-        raw = self._space.read_available(holder, size)
-        return _position(raw, target)
+        at = _position(self._space.read_available(holder, size), target)
+        if at is not None:
+            yield Edge(f" holds it at +{at}")
 
     def _index(self, start: int, count: int, target: int) -> int | None:
         """The place of a pointer among ``count`` at ``start``."""
@@ -247,17 +248,17 @@ class EdgeNames:
         yield from self._in_fields(holder, fields, target)
 
     def _in_deque(self, holder: int, target: int) -> Iterator[Edge]:
-        space = self._space
-        block, index = space.u64(holder + DEQUE_LEFT), space.u64(holder + DEQUE_INDEX)
-        count, seen = space.u64(holder + OB_SIZE), 0
+        space, layout = self._space, deque_layout(self._release)
+        block, index = space.u64(holder + layout.left), space.u64(holder + layout.left_index)
+        count, seen = space.u64(holder + layout.length), 0
         while seen < count:
-            room = min(BLOCK_ITEMS - index, count - seen)
-            place = self._index(block + 8 + 8 * index, room, target)
+            room = min(layout.room - index, count - seen)
+            place = self._index(block + layout.items + 8 * index, room, target)
             if place is not None:
                 yield Edge(f"[{seen + place}]", f"{{}}[{seen + place}]")
                 return
             seen, index = seen + room, 0
-            block = space.u64(block + 8 + 8 * BLOCK_ITEMS)
+            block = space.u64(block + layout.right_link)
 
     def _in_generator(self, holder: int, name: str, target: int) -> Iterator[Edge]:
         attribute = FRAMES_OF.get(name, "gi_frame")
