@@ -11,13 +11,13 @@ from collections.abc import Collection
 from pathlib import Path
 
 from library import heap_of
-from programs import KINDS, RELEASE, RELEASES, Running, python_program, release_program
+from programs import KINDS, ONLY, RELEASE, RELEASES, Running, python_program, release_program
 
 from gdbheap.answers.why import Why, why
 
 THOROUGH = bool(os.environ.get("GDBHEAP_THOROUGH"))
 # Both kinds of one release, and each other release.
-BUILDS = (*KINDS, *(release for release in RELEASES if release != RELEASE))
+BUILDS = RELEASES if ONLY else (*KINDS, *(release for release in RELEASES if release != RELEASE))
 NO_EXPRESSION = ("local", "others")
 
 

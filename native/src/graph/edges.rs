@@ -401,7 +401,7 @@ impl<'a> Drawer<'a> {
         let state = object.head.get(form.frame_state as usize).copied().unwrap_or(0) as i8;
         let points = form.frame_pointer == 0
             || self.field(object, form.frame_pointer) == object.address.wrapping_add(form.frame as u64);
-        points && (form.frame_state == 0 || state <= 0)
+        points && (form.frame_state == 0 || state < form.frame_gone)
     }
 
     /// A frame that is part of an object, from `start` on.

@@ -15,8 +15,9 @@ pub struct Form {
     pub items: i64,
     /// Where a frame begins that is part of the object; -1: none.
     pub frame: i64,
-    /// A signed byte above zero: that frame is gone; 0: there is no such byte.
+    /// A signed byte: from `frame_gone` on that frame is gone; 0: there is no such byte.
     pub frame_state: u64,
+    pub frame_gone: i8,
     /// The frame is the object's own only if this word points to it; 0: always.
     pub frame_pointer: u64,
     /// A table inside of the object, in use while the word at `table_pointer` points to it: where it begins, the
