@@ -32,7 +32,9 @@ Slot = tuple[str, int]
 
 
 class Attributes:
-    """Finds attributes; what classes say of their slots is read once for each class."""
+    """Finds attributes; what classes say of their slots is read once for each class. Names are cut at LONGEST_NAME."""
+
+    LONGEST_NAME = LONGEST_NAME
 
     def __init__(self, space: Space, release: Release) -> None:
         self._space = space
@@ -51,6 +53,10 @@ class Attributes:
             name = read_name(memory, self._release, key, LONGEST_NAME)
             if name is not None:
                 yield name, value
+
+    def is_slot(self, kind: int, name: str) -> bool:
+        """Whether the attribute lies in a slot of the class or of a base."""
+        return any(slot == name for slot, _offset in self._slots_of(kind))
 
     def reader(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int]:
         """A function from other instances of the class to the value of the attribute, 0 where it has none; made from

@@ -21,7 +21,8 @@ from gdbheap.layout.cpython import (
     TP_MRO,
 )
 from gdbheap.objects.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
-from gdbheap.objects.contents import dict_items
+from gdbheap.objects.contents import dict_items, dict_lookup, entry_reader
+from gdbheap.objects.memory import Pages
 from gdbheap.objects.owned import deque_layout
 from gdbheap.objects.repr import Limits, Repr
 from gdbheap.objects.shapes import GENERATORS, WEAK, set_key
@@ -84,9 +85,10 @@ class EdgeNames:
 
     def __init__(self, texts: Repr, threads: Threads) -> None:
         self._texts = texts
-        self._space = texts.space
+        self._space = Pages(texts.space)
         self._release = texts.release
         self._threads = threads
+        self._shadowed: dict[tuple[int, str], bool] = {}
 
     def edge(self, holder: int, target: int) -> Edge:
         """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns."""
@@ -190,10 +192,35 @@ class EdgeNames:
     def _attributes(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         attributes = self._texts.attributes
         for name, value in attributes.of(self._space, holder, kind):
-            if value == target:
-                yield _attribute(name, attributes.reader(self._space, holder, kind, name))
+            # A longer name has been cut.
+            if value == target and len(name) < attributes.LONGEST_NAME:
+                follow = attributes.reader(self._space, holder, kind, name)
+                plain = attributes.is_slot(kind, name) or not self.shadowed(kind, name)
+                yield _attribute(name, follow) if plain else _item_of_dict(name, follow)
         if attributes.dict_of(self._space, holder, kind) == target:
-            yield Edge(".__dict__", "{}.__dict__")
+            yield Edge(".__dict__", "{}.__dict__", lambda other: attributes.dict_of(self._space, other, kind))
+
+    def shadowed(self, kind: int, name: str) -> bool:
+        """Whether a class of the type's has something of that name: it may come before the instance's own."""
+        if (kind, name) not in self._shadowed:
+            self._shadowed[kind, name] = any(self._has(base, name) for base in self._mro(kind))
+        return self._shadowed[kind, name]
+
+    def _mro(self, kind: int) -> list[int]:
+        """The type's classes, itself first; itself where they cannot be read."""
+        with suppress(*TORN):
+            mro = self._space.u64(kind + TP_MRO)
+            count = min(self._space.u64(mro + OB_SIZE), MOST_BASES)
+            raw = self._space.read(mro + self._release["tuple_items"], 8 * count)
+            return [address for (address,) in struct.iter_unpack("<Q", raw)]
+        return [kind]
+
+    def _has(self, kind: int, name: str) -> bool:
+        with suppress(*TORN):
+            # Since 3.12 built-in types have none here: their attributes are methods or slots.
+            found = self._space.u64(kind + TP_DICT)
+            return bool(found) and dict_lookup(self._space, self._release, found, name, set()) is not None
+        return False
 
     def _word(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         size = min(self._space.u64(kind + TP_BASICSIZE), WINDOW)
@@ -215,7 +242,8 @@ class EdgeNames:
             if value == target:
                 literal = self.literal(key)
                 shown = literal or self._texts.text(key, KEY_LIMITS) or f"key {index}"
-                yield Edge(f"[{shown}]", f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{index}]")
+                follow = entry_reader(self._space, self._release, holder, key) if literal else None
+                yield Edge(f"[{shown}]", f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{index}]", follow)
             elif key == target:
                 yield Edge(f" has it as key {index}", f"list({{}})[{index}]")
 
@@ -291,6 +319,10 @@ class EdgeNames:
             yield Edge(f"{text}.f_code", f"{expression}.f_code")
         if target in frame.references:
             yield Edge(f"{text}: {frame.title}")
+
+
+def _item_of_dict(name: str, follow: Follow | None) -> Edge:
+    return Edge(f".__dict__[{name!r}]", f"{{}}.__dict__[{name!r}]", follow)
 
 
 def _position(raw: bytes, target: int) -> int | None:
