@@ -21,7 +21,9 @@ from gdbheap.layout.cpython import (
     TP_MRO,
 )
 from gdbheap.objects.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
-from gdbheap.objects.contents import dict_items
+from gdbheap.objects.contents import dict_items, dict_lookup, entry_reader
+from gdbheap.objects.memory import Pages
+from gdbheap.objects.owned import deque_layout
 from gdbheap.objects.repr import Limits, Repr
 from gdbheap.objects.shapes import GENERATORS, WEAK, set_key
 from gdbheap.objects.threads import Threads
@@ -33,9 +35,8 @@ KEY_LIMITS = Limits(length=400, value=300, items=20, depth=3, reads=400)
 SET_MASK, SET_SMALL = 32, 64
 MODULE_DICT = 16
 WEAK_CALLBACK = 24
-BLOCK_ITEMS = 64
-DEQUE_LEFT, DEQUE_INDEX = 24, 40
 NO_HASH = (1 << 64) - 1
+TORN = (Fault, Unsupported, OverflowError, struct.error)
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
 
 # Fields of built-in types that no table of members names: (name of the attribute, offset).
@@ -84,30 +85,31 @@ class EdgeNames:
 
     def __init__(self, texts: Repr, threads: Threads) -> None:
         self._texts = texts
-        self._space = texts.space
+        self._space = Pages(texts.space)
         self._release = texts.release
         self._threads = threads
+        self._shadowed: dict[tuple[int, str], bool] = {}
 
     def edge(self, holder: int, target: int) -> Edge:
         """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns."""
-        with suppress(Fault, Unsupported, OverflowError, struct.error):
+        with suppress(*TORN):
             kind = self._space.u64(holder + OB_TYPE)
             if kind == target:
                 return Edge(" is an instance of it", "type({})")
-            for found in self._candidates(holder, kind, target):
-                return found
+            for candidates in self._candidates(holder, kind, target):
+                # What cannot be read in one place may be found in another.
+                with suppress(*TORN):
+                    for found in candidates:
+                        return found
         return Edge(" holds it")
 
-    def _candidates(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
+    def _candidates(self, holder: int, kind: int, target: int) -> Iterator[Iterator[Edge]]:
         found = self._texts.kind(kind)
-        names = self._bases(kind)
         if found is not None:
-            yield from self._of_family(found.family, names, holder, target)
-        yield from self._fields(holder, kind, target)
-        yield from self._attributes(holder, kind, target)
-        at = self._word(holder, kind, target)
-        if at is not None:
-            yield Edge(f" holds it at +{at}")
+            yield self._of_family(found.family, self._bases(kind), holder, target)
+        yield self._fields(holder, kind, target)
+        yield self._attributes(holder, kind, target)
+        yield self._word(holder, kind, target)
 
     def _of_family(self, family: str, names: list[str], holder: int, target: int) -> Iterator[Edge]:
         release, space = self._release, self._space
@@ -190,15 +192,41 @@ class EdgeNames:
     def _attributes(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         attributes = self._texts.attributes
         for name, value in attributes.of(self._space, holder, kind):
-            if value == target:
-                yield _attribute(name, attributes.reader(self._space, holder, kind, name))
+            # A longer name has been cut.
+            if value == target and len(name) < attributes.LONGEST_NAME:
+                follow = attributes.reader(self._space, holder, kind, name)
+                plain = attributes.is_slot(kind, name) or not self.shadowed(kind, name)
+                yield _attribute(name, follow) if plain else _item_of_dict(name, follow)
         if attributes.dict_of(self._space, holder, kind) == target:
-            yield Edge(".__dict__", "{}.__dict__")
+            yield Edge(".__dict__", "{}.__dict__", lambda other: attributes.dict_of(self._space, other, kind))
 
-    def _word(self, holder: int, kind: int, target: int) -> int | None:
+    def shadowed(self, kind: int, name: str) -> bool:
+        """Whether a class of the type's has something of that name: it may come before the instance's own."""
+        if (kind, name) not in self._shadowed:
+            self._shadowed[kind, name] = any(self._has(base, name) for base in self._mro(kind))
+        return self._shadowed[kind, name]
+
+    def _mro(self, kind: int) -> list[int]:
+        """The type's classes, itself first; itself where they cannot be read."""
+        with suppress(*TORN):
+            mro = self._space.u64(kind + TP_MRO)
+            count = min(self._space.u64(mro + OB_SIZE), MOST_BASES)
+            raw = self._space.read(mro + self._release["tuple_items"], 8 * count)
+            return [address for (address,) in struct.iter_unpack("<Q", raw)]
+        return [kind]
+
+    def _has(self, kind: int, name: str) -> bool:
+        with suppress(*TORN):
+            # Since 3.12 built-in types have none here: their attributes are methods or slots.
+            found = self._space.u64(kind + TP_DICT)
+            return bool(found) and dict_lookup(self._space, self._release, found, name, set()) is not None
+        return False
+
+    def _word(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         size = min(self._space.u64(kind + TP_BASICSIZE), WINDOW)
-        raw = self._space.read_available(holder, size)
-        return _position(raw, target)
+        at = _position(self._space.read_available(holder, size), target)
+        if at is not None:
+            yield Edge(f" holds it at +{at}")
 
     def _index(self, start: int, count: int, target: int) -> int | None:
         """The place of a pointer among ``count`` at ``start``."""
@@ -214,7 +242,8 @@ class EdgeNames:
             if value == target:
                 literal = self.literal(key)
                 shown = literal or self._texts.text(key, KEY_LIMITS) or f"key {index}"
-                yield Edge(f"[{shown}]", f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{index}]")
+                follow = entry_reader(self._space, self._release, holder, key) if literal else None
+                yield Edge(f"[{shown}]", f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{index}]", follow)
             elif key == target:
                 yield Edge(f" has it as key {index}", f"list({{}})[{index}]")
 
@@ -247,17 +276,17 @@ class EdgeNames:
         yield from self._in_fields(holder, fields, target)
 
     def _in_deque(self, holder: int, target: int) -> Iterator[Edge]:
-        space = self._space
-        block, index = space.u64(holder + DEQUE_LEFT), space.u64(holder + DEQUE_INDEX)
-        count, seen = space.u64(holder + OB_SIZE), 0
+        space, layout = self._space, deque_layout(self._release)
+        block, index = space.u64(holder + layout.left), space.u64(holder + layout.left_index)
+        count, seen = space.u64(holder + layout.length), 0
         while seen < count:
-            room = min(BLOCK_ITEMS - index, count - seen)
-            place = self._index(block + 8 + 8 * index, room, target)
+            room = min(layout.room - index, count - seen)
+            place = self._index(block + layout.items + 8 * index, room, target)
             if place is not None:
                 yield Edge(f"[{seen + place}]", f"{{}}[{seen + place}]")
                 return
             seen, index = seen + room, 0
-            block = space.u64(block + 8 + 8 * BLOCK_ITEMS)
+            block = space.u64(block + layout.right_link)
 
     def _in_generator(self, holder: int, name: str, target: int) -> Iterator[Edge]:
         attribute = FRAMES_OF.get(name, "gi_frame")
@@ -290,6 +319,10 @@ class EdgeNames:
             yield Edge(f"{text}.f_code", f"{expression}.f_code")
         if target in frame.references:
             yield Edge(f"{text}: {frame.title}")
+
+
+def _item_of_dict(name: str, follow: Follow | None) -> Edge:
+    return Edge(f".__dict__[{name!r}]", f"{{}}.__dict__[{name!r}]", follow)
 
 
 def _position(raw: bytes, target: int) -> int | None:

@@ -20,6 +20,8 @@ BYTEARRAY_OBJECT = 56
 F_BACK = 16
 F_FRAME = 24
 F_TRACE = 32
+# enum _framestate; since 3.15 its members are others (gi_frame_gone).
+COMPLETED = 1
 SET_ENTRY = 16
 HASHED_ENTRY = 24
 
@@ -49,6 +51,7 @@ class Form:
     items: int = NONE
     frame: int = NONE
     frame_state: int = 0
+    frame_gone: int = COMPLETED
     frame_pointer: int = 0
     table: int = NONE
     table_pointer: int = 0
@@ -153,8 +156,11 @@ def _frame_forms(release: Release) -> list[Form]:
         return [Form(["frame"], frame=0)]
     return [
         Form(["frame"], fields=[F_BACK, F_TRACE], frame=embedded, frame_pointer=F_FRAME),
-        Form(GENERATORS, opaque=16, frame=release["gi_iframe"], frame_state=release["gi_frame_state"]),
-    ]
+        Form(
+            GENERATORS, opaque=16, frame=release["gi_iframe"], frame_state=release["gi_frame_state"],
+            frame_gone=release.get("gi_frame_gone") or COMPLETED,
+        ),
+    ]  # fmt: skip
 
 
 def frame_layout(release: Release) -> FrameLayout:

@@ -186,7 +186,7 @@ impl PlacedClaim {
 
 pub struct Types<'a> {
     pub space: &'a Space,
-    chunks: Option<&'a Chunks>,
+    pub chunks: Option<&'a Chunks>,
     pub layout: &'a TypeLayout,
     known: ByAddress<Option<u32>>,
     metatypes: ByAddress<bool>,

@@ -138,13 +138,22 @@ impl<'a> Drawer<'a> {
         let Some(found) = self.source.blocks.find(pointer) else { return };
         let inside = pointer - found.address;
         let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
-        match (begins || self.types.layout.slab.is_some(), strength) {
+        // malloc's own pointers are to headers: eight bytes of one belong to the chunk before it.
+        if inside > 0 && strength != EXACT && self.is_header(pointer) {
+            return;
+        }
+        match (begins || self.is_in_slab(pointer), strength) {
             (true, _) => self.rows.targets.push(found.id | strength << STRENGTH_SHIFT),
             (false, EXACT) => (),
-            // malloc's own pointers are to headers: eight bytes of one belong to the chunk before it.
-            (false, _) if self.is_header(pointer) => (),
             (false, _) => self.rows.targets.push(found.id | DOUBTFUL << STRENGTH_SHIFT),
         }
+    }
+
+    /// Whether an object may begin anywhere in the block.
+    fn is_in_slab(&self, pointer: u64) -> bool {
+        let chunks = || self.source.blocks.heaps.chunks?.locate(pointer);
+        self.types.layout.slab.is_some()
+            && chunks().is_some_and(|(start, end, _)| self.types.is_slab_size(end - start))
     }
 
     fn is_header(&self, pointer: u64) -> bool {
@@ -226,12 +235,12 @@ impl<'a> Drawer<'a> {
             }
             shapes::SET => self.table(bytes, 0, number, 16, self.source.layout.set_key, 1),
             shapes::TABLE => self.table(bytes, 0, number, 24, 8, 2),
-            shapes::DEQUE => {
+            contents @ (shapes::DEQUE | shapes::OLD_DEQUE) => {
+                let block = shapes::deque_block(contents);
                 let (low, high) = (number & 0xFF, number >> 8);
-                self.reference(self.field(bytes, 0), EXACT);
-                self.references(bytes, 8 + low * 8, (high + 1).saturating_sub(low));
-                let right = self.field(bytes, 8 * 65);
-                self.reference(right, EXACT);
+                self.reference(self.field(bytes, block.left), EXACT);
+                self.references(bytes, block.items + low * 8, (high + 1).saturating_sub(low));
+                self.reference(self.field(bytes, block.right), EXACT);
             }
             _ => self.anything(bytes),
         }
@@ -392,7 +401,7 @@ impl<'a> Drawer<'a> {
         let state = object.head.get(form.frame_state as usize).copied().unwrap_or(0) as i8;
         let points = form.frame_pointer == 0
             || self.field(object, form.frame_pointer) == object.address.wrapping_add(form.frame as u64);
-        points && (form.frame_state == 0 || state <= 0)
+        points && (form.frame_state == 0 || state < form.frame_gone)
     }
 
     /// A frame that is part of an object, from `start` on.
@@ -479,9 +488,12 @@ impl Visitor for Drawer<'_> {
         } else if let Some((number, alive)) = self.types.object_in(head, size) {
             self.object(number, alive, address, size, end, head)
         } else {
-            let is_slab = matches!(place, Place::Chunk(..)) && self.types.slab_at(address, size).is_some();
-            if !is_slab {
-                self.anything(Bytes { address, end, head });
+            let is_slab = matches!(place, Place::Chunk(..))
+                && (self.types.slab_at(address, size).is_some() || self.types.is_idle_slab(address, size));
+            let bytes = Bytes { address, end, head };
+            match is_slab {
+                true => self.reference(self.field(bytes, self.types.layout.hook), LIKELY),
+                false => self.anything(bytes),
             }
             0
         };

@@ -59,7 +59,10 @@ impl<'a> Marker<'a> {
             }
         };
         let number = match claim.contents {
-            shapes::DEQUE => return self.claim_deque(pointer, [0, 8, 16, 24].map(|at| field(claim.count_at + at))),
+            shapes::DEQUE | shapes::OLD_DEQUE => {
+                let ends = [0, 8, 16, 24].map(|at| field(claim.count_at + at));
+                return self.claim_deque(claim.contents, pointer, ends);
+            }
             shapes::SPLIT => {
                 let keys = field(claim.count_at);
                 self.capacity(keys)
@@ -77,21 +80,23 @@ impl<'a> Marker<'a> {
     }
 
     /// The first and the last block of a deque are not filled to their ends.
-    fn claim_deque(&mut self, pointer: u64, [left, right, low, high]: [u64; 4]) {
-        let range = |low: u64, high: u64| shapes::mark(shapes::DEQUE, low.min(64) | high.min(63) << 8);
+    fn claim_deque(&mut self, contents: u32, pointer: u64, [left, right, low, high]: [u64; 4]) {
+        let block = shapes::deque_block(contents);
+        let last = block.room - 1;
+        let range = |low: u64, high: u64| shapes::mark(contents, low.min(block.room) | high.min(last) << 8);
         if left == right || pointer != left {
             return self.note(pointer, range(low, high), false);
         }
-        self.note(left, range(low, 63), false);
+        self.note(left, range(low, last), false);
         self.note(right, range(0, high), false);
-        // Those between them are full: 64 items behind a link, another link behind these.
-        let mut block = left;
+        // Those between them are full.
+        let mut at = left;
         for _ in 0..MOST_DEQUE_BLOCKS {
-            block = self.space.word(block.wrapping_add(8 * 65)).unwrap_or(0);
-            if block == 0 || block == right || block == left {
+            at = self.space.word(at.wrapping_add(block.right)).unwrap_or(0);
+            if at == 0 || at == right || at == left {
                 break;
             }
-            self.note(block, range(0, 63), false);
+            self.note(at, range(0, last), false);
         }
     }
 

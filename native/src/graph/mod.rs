@@ -331,6 +331,11 @@ impl Graph {
         })
     }
 
+    /// The same for several.
+    fn nodes_of(&self, ids: Vec<u32>) -> PyResult<Vec<NodeRow>> {
+        ids.into_iter().map(|id| self.node(id)).collect()
+    }
+
     /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful.
     fn edges(&self, id: u32) -> PyResult<Vec<(u32, u32)>> {
         Ok(self.edges.of(self.check(id)?).iter().map(|edge| split(*edge)).collect())
@@ -368,10 +373,16 @@ impl Graph {
         ids.into_iter().map(|id| Ok(tree.phases[self.check(id)? as usize])).collect()
     }
 
-    /// The nodes without which the node would not be reached, the outermost first, the node last.
-    fn dominator_chain(&self, py: Python<'_>, id: u32) -> PyResult<Vec<u32>> {
+    /// The nodes without which the node would not be reached, the outermost first, the node last; of many the first and
+    /// the last `ends`.
+    #[pyo3(signature = (id, ends=None))]
+    fn dominator_chain(&self, py: Python<'_>, id: u32, ends: Option<usize>) -> PyResult<Vec<u32>> {
         let id = self.check(id)?;
-        Ok(self.dominators(py)?.chain(id))
+        let mut chain = self.dominators(py)?.chain(id);
+        if let Some(ends) = ends.filter(|ends| chain.len() / 2 > *ends) {
+            chain.drain(ends..chain.len() - ends);
+        }
+        Ok(chain)
     }
 
     /// Bytes that each of `ids` retains: its own and those of all that it dominates.
