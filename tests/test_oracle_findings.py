@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import struct
 from pathlib import Path
 from typing import Any
 
 import kernel
 import pytest
-from programs import Running, ask, c_program, python_program, running
+from programs import RELEASES, Running, ask, c_program, python_program, release_program, running
 
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
@@ -27,6 +28,11 @@ def program(rng: random.Random, tmp_path: Path, fault: str) -> list[str]:
 def rss(target: Running) -> int:
     """Return its RSS."""
     return kernel.rollup(target.pid)[0]
+
+
+def in_use(target: Running) -> int:
+    """Return the bytes of pymalloc's blocks in use that the interpreter told last."""
+    return int(re.findall(r"^# bytes in allocated blocks += +([\d,]+)$", target.stderr, re.MULTILINE)[-1].replace(",", ""))
 
 
 def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
@@ -111,6 +117,20 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
     assert "pymalloc-arenas" not in [row["id"] for row in after]
 
 
+@pytest.mark.parametrize("release", [release for release in RELEASES if release != "2.7"])
+@pytest.mark.parametrize(("fault", "name"), [("idle", "free-lists")])
+def test_python(fault: str, name: str, release: str, rng: random.Random, tmp_path: Path) -> None:
+    """A Python program follows the advice; its blocks in use shrink by what was promised, as it says itself."""
+    with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
+        found = finding(ask("", str(target.pid)), name)
+        before = in_use(target)
+        target.go_on()
+        freed = before - in_use(target)
+        after = ask("", str(target.pid))["findings"]
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert name not in [row["id"] for row in after]
+
+
 def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
     """The program frees the blocks that the advice has one look for, and trims."""
     command = c_program("pins", rng.getrandbits(30), 2, 30_000, 12, 30_000, 0, tmp_path / "table")
@@ -145,6 +165,13 @@ def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
 def test_healthy(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
     """A program that uses what it holds gets no finding."""
     with running(program(rng, tmp_path, "healthy"), tmp_path, environment) as target:
+        assert ask("", str(target.pid))["findings"] == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_healthy_release(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Nor does a Python program that has objects of several kinds in several containers."""
+    with running(release_program(release, "faults", rng.getrandbits(30), "healthy"), tmp_path) as target:
         assert ask("", str(target.pid))["findings"] == []
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from gdbheap.answers.findings import (
     after_fork,
     free_chunks,
+    free_lists,
     held,
     large_chunks,
     main_top,
@@ -24,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     free_chunks.find,
     thread_tops.find,
     pymalloc_arenas.find,
+    free_lists.find,
     pinned_pages.find,
     large_chunks.find,
     main_top.find,

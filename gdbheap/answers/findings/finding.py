@@ -11,8 +11,11 @@ from gdbheap.answers.partition import Sums, total
 from gdbheap.answers.trim import Trim, kept_ranges, trim
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
+from gdbheap.objects.census import Estimate, Objects
 from gdbheap.target.ranges import Ranges
 
+# Where Python's objects may lie.
+HOMES = ("pymalloc.used", "mimalloc.used", "glibc.used")
 LEAST = 4 << 20
 LEAST_SHARE = 20
 
@@ -59,6 +62,21 @@ class Evidence:
         except GdbheapError:
             return None
         return None if found.predicted is None else found
+
+    @cached_property
+    def objects(self) -> Objects | None:
+        """Python's objects; None without them, or where all of their blocks together are not worth a finding."""
+        heap = self.heap
+        if heap.target.refusal is not None:
+            return None
+        if not self.worth(sum(total(self.sums, owner).virtual for owner in HOMES)):
+            return None
+        return heap.objects_or_none
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """What a sample says of Python's objects; nothing where there are none."""
+        return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
     def kept(self) -> Ranges:
