@@ -12,7 +12,7 @@ from typing import Any
 
 import kernel
 import pytest
-from programs import RELEASES, Running, ask, c_program, python_program, release_program, running
+from programs import RELEASE, RELEASES, Running, ask, c_program, python_program, release_program, running, since
 
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
@@ -117,9 +117,18 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
     assert "pymalloc-arenas" not in [row["id"] for row in after]
 
 
-@pytest.mark.parametrize("release", [release for release in RELEASES if release != "2.7"])
-@pytest.mark.parametrize(("fault", "name"), [("idle", "free-lists")])
-def test_python(fault: str, name: str, release: str, rng: random.Random, tmp_path: Path) -> None:
+WITH_FIGURES = [release for release in RELEASES if release != "2.7"]
+
+
+EVERYWHERE = [("idle", "free-lists"), ("cycles", "cycles")]
+ONCE = [("old", "cycles")]
+PYTHON_FAULTS = [
+    (release, *fault) for release in WITH_FIGURES for fault in (EVERYWHERE + ONCE if release == RELEASE else EVERYWHERE)
+]
+
+
+@pytest.mark.parametrize(("release", "fault", "name"), PYTHON_FAULTS)
+def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
     """A Python program follows the advice; its blocks in use shrink by what was promised, as it says itself."""
     with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
         found = finding(ask("", str(target.pid)), name)
@@ -129,6 +138,32 @@ def test_python(fault: str, name: str, release: str, rng: random.Random, tmp_pat
         after = ask("", str(target.pid))["findings"]
     assert freed >= found["bytes"] * 0.8, (freed, found)
     assert name not in [row["id"] for row in after]
+
+
+@pytest.mark.parametrize("release", since("3.7"))
+def test_frozen(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Where gc.freeze() hides cycles from the collector the advice says so."""
+    with running(release_program(release, "faults", rng.getrandbits(30), "frozen"), tmp_path) as target:
+        found = finding(ask("", str(target.pid)), "cycles")
+        before = in_use(target)
+        target.go_on()
+        freed = before - in_use(target)
+    assert "gc.unfreeze()" in found["advice"]
+    assert found["figures"]["enabled"] == 1
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+
+
+def test_many_cycles(rng: random.Random, tmp_path: Path) -> None:
+    """In a large heap they are looked for where the collector is off, else in detail."""
+    for fault, plain in (("many cycles", 1), ("many old", 0)):
+        with running(python_program("stripped", "faults", rng.getrandbits(30), fault), tmp_path) as target:
+            rows = ask("", str(target.pid))["findings"]
+            found = finding(ask("", str(target.pid), "--detail"), "cycles")
+            before = in_use(target)
+            target.go_on()
+            freed = before - in_use(target)
+        assert [row["id"] for row in rows].count("cycles") == plain
+        assert freed >= found["bytes"] * 0.8, (freed, found)
 
 
 def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:

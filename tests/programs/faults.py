@@ -1,7 +1,8 @@
 """A Python program with one fault, or none: faults.py SEED FAULT.
 
 It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has printed
-sys._debugmallocstats(). FAULT: idle (objects on free lists), healthy. Plain enough for Python 2.7, which prints nothing.
+sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and they
+died after it looked at them), both also with "many " before them, frozen (gc.freeze), healthy. Plain enough for Python 2.7, which prints nothing.
 """
 
 import gc
@@ -38,7 +39,73 @@ class Idle(Fault):
             made.pop()
 
 
-FAULTS = {"healthy": Fault, "idle": Idle}
+class Node(object):
+    """Leads to itself."""
+
+    def __init__(self, number):
+        """Make the cycle."""
+        self.own = self
+        self.text = "node %0200d" % number
+
+
+class Cycles(Fault):
+    """Objects that lead to themselves, and nobody to them."""
+
+    LEAST = 15000
+
+    def __init__(self, generator):
+        """Make it."""
+        gc.disable()
+        for number in range(generator.randrange(self.LEAST, 2 * self.LEAST)):
+            Node(number)
+
+
+class Old(Cycles):
+    """The same, after the collector has looked at them for the last time."""
+
+    def __init__(self, generator):
+        """Make it."""
+        made = [Node(number) for number in range(generator.randrange(self.LEAST, 2 * self.LEAST))]
+        gc.collect()
+        del made
+
+
+class Frozen(Cycles):
+    """The same, out of the collector's reach."""
+
+    def __init__(self, generator):
+        """Make it."""
+        made = [Node(number) for number in range(generator.randrange(self.LEAST, 2 * self.LEAST))]
+        gc.freeze()
+        del made
+
+    def mend(self):
+        """Follow the advice."""
+        gc.unfreeze()
+        gc.collect()
+
+
+class ManyCycles(Cycles):
+    """More of them than are looked for in any program."""
+
+    LEAST = 130000
+
+
+class ManyOld(Old):
+    """The same."""
+
+    LEAST = 130000
+
+
+FAULTS = {
+    "healthy": Fault,
+    "idle": Idle,
+    "cycles": Cycles,
+    "old": Old,
+    "frozen": Frozen,
+    "many cycles": ManyCycles,
+    "many old": ManyOld,
+}
 
 
 def rest(stats=getattr(sys, "_debugmallocstats", gc.isenabled)):

@@ -3,8 +3,12 @@ advice was tried."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from gdbheap import _native
 from gdbheap.answers.findings import (
     after_fork,
+    cycles,
     free_chunks,
     free_lists,
     held,
@@ -18,6 +22,7 @@ from gdbheap.answers.findings import (
     thread_tops,
 )
 from gdbheap.answers.findings.finding import Evidence, Finding, Rule
+from gdbheap.errors import GdbheapError
 
 __all__ = ["RULES", "Evidence", "Finding", "findings"]
 
@@ -26,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     thread_tops.find,
     pymalloc_arenas.find,
     free_lists.find,
+    cycles.find,
     pinned_pages.find,
     large_chunks.find,
     main_top.find,
@@ -38,6 +44,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """What all rules find, largest first."""
-    found = [finding for rule in RULES for finding in rule(evidence)]
+    """What all rules find, largest first; without those that what they need cannot be had for."""
+    found: list[Finding] = []
+    for rule in RULES:
+        with suppress(GdbheapError, _native.Fault):
+            found += rule(evidence)
     return sorted(found, key=lambda finding: -finding.bytes)

@@ -32,11 +32,13 @@ class Finding:
 
 
 class Evidence:
-    """What the rules look at: the target, and each owner's pages (see ``partition``)."""
+    """What the rules look at: the target, and each owner's pages (see ``partition``). ``detail``: whether it may take
+    longer."""
 
-    def __init__(self, heap: Heap, sums: Sums) -> None:
+    def __init__(self, heap: Heap, sums: Sums, detail: bool = False) -> None:
         self.heap = heap
         self.sums = sums
+        self.detail = detail
 
     def resident(self, owner: str) -> int:
         """The resident bytes of an owner and all below it."""
