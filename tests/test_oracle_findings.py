@@ -7,6 +7,7 @@ import json
 import random
 import re
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 MANY_ARENAS = {"MALLOC_ARENA_MAX": "200"}
+
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+# prctl(PR_SET_THP_DISABLE, 1): what is executed then has it too.
+FORBID = "import ctypes, os, sys; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def program(rng: random.Random, tmp_path: Path, fault: str) -> list[str]:
@@ -186,6 +192,31 @@ def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
     assert "pinned-pages" not in [row["id"] for row in after]
 
 
+@pytest.mark.parametrize("way", ["not asked for", "forbidden", "trimmed"])
+def test_huge_pages(way: str, rng: random.Random, tmp_path: Path) -> None:
+    """The same program where malloc does not ask for huge pages, or the process may have none; or it calls malloc_trim(0)."""
+    if not THP.exists() or "[never]" in THP.read_text():
+        pytest.skip("this kernel makes no huge pages")
+    command = program(rng, tmp_path, "huge")
+    with running(command, tmp_path, HUGE_PAGES) as target:
+        answer = ask("", str(target.pid))
+        if all(line["huge"] is None for line in answer["ledger"]):
+            pytest.skip("this kernel does not say which pages are huge")
+        found = finding(answer, "huge-pages")
+        before = rss(target)
+        if way == "trimmed":
+            target.go_on()
+            freed = before - rss(target)
+            after = ask("", str(target.pid))["findings"]
+    if way != "trimmed":
+        how = (command, {}) if way == "not asked for" else ([sys.executable, "-c", FORBID, *command], HUGE_PAGES)
+        with running(how[0], tmp_path, how[1]) as target:
+            freed = before - rss(target)
+            after = ask("", str(target.pid))["findings"]
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert "huge-pages" not in [row["id"] for row in after]
+
+
 def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
     """Two processes share all of their memory: the sum of their RSS is larger than it by what both findings say."""
     with running(program(rng, tmp_path, "fork"), tmp_path) as target:
@@ -196,7 +227,7 @@ def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
     assert abs(sum(counted) - promised - max(counted)) <= promised // 50, (rows, counted)
 
 
-@pytest.mark.parametrize("environment", [{}, TRIM_THRESHOLD, ONE_ARENA])
+@pytest.mark.parametrize("environment", [{}, TRIM_THRESHOLD, ONE_ARENA, HUGE_PAGES])
 def test_healthy(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
     """A program that uses what it holds gets no finding."""
     with running(program(rng, tmp_path, "healthy"), tmp_path, environment) as target:

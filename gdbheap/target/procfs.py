@@ -94,11 +94,12 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 def parse_rollup(text: bytes) -> Rss | None:
-    """Rss, Swap and Anonymous of ``smaps_rollup``; None when they are not in it."""
+    """Rss, Swap, Anonymous, Pss_Anon and AnonHugePages of ``smaps_rollup``; None without the first."""
     fields = parse_status(text)
-    sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous", "Pss_Anon")]
+    sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous", "Pss_Anon", "AnonHugePages")]
     shared = kib(fields.get("Shared_Dirty")) != 0
-    return None if sizes[0] is None else Rss(sizes[0], sizes[1], "smaps_rollup", False, sizes[2], shared, sizes[3])
+    rss, swap, anonymous, proportional, huge = sizes
+    return None if rss is None else Rss(rss, swap, "smaps_rollup", False, anonymous, shared, proportional, huge)
 
 
 def parse_flags(stat: bytes) -> int:
