@@ -548,6 +548,7 @@ def list_slack(
     pages: Pages | None,
     growing: Sequence[Growing],
     sizes: tuple[int, int],
+    most: int | None = None,
 ) -> list[tuple[int, int, int, int, int]]: ...
 def static_types(space: Space, layout: TypeLayout) -> list[int]: ...
 def draw_graph(

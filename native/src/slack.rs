@@ -6,10 +6,12 @@ use crate::heaps::Heaps;
 use crate::mimalloc;
 use crate::pages::{Pages, PAGE};
 use crate::pools::{Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::sample::spread;
 use crate::space::Space;
 use crate::types::{TypeLayout, Types};
 use crate::work::{self, Control};
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 
 /// Containers of one type: where they say how many items they hold, how many they have room for, where their buffer
 /// begins and (or -1) where in it the first item is, all as offsets from the object; bytes of an item, and bytes that are
@@ -29,21 +31,21 @@ pub struct Growing {
 /// that has the most of it.
 #[derive(Clone, Copy, Default)]
 struct Found {
-    count: u64,
-    small: u64,
-    pages: u64,
+    count: f64,
+    small: f64,
+    pages: f64,
     most: u64,
     address: u64,
 }
 
 impl Found {
-    fn add(&mut self, address: u64, small: u64, pages: u64) {
+    fn add(&mut self, address: u64, small: u64, pages: u64, weight: f64) {
         if small + pages == 0 {
             return;
         }
-        self.count += 1;
-        self.small += small;
-        self.pages += pages;
+        self.count += weight;
+        self.small += weight * small as f64;
+        self.pages += weight * pages as f64;
         if small + pages > self.most {
             (self.most, self.address) = (small + pages, address);
         }
@@ -64,6 +66,15 @@ enum Part<'a> {
     Page(&'a mimalloc::Page),
 }
 
+impl Part<'_> {
+    fn block_size(&self, heaps: &Heaps<'_>) -> u64 {
+        match self {
+            Part::Pool(pool) => heaps.pools.map_or(0, |pools| pool.block_size(pools.alignment)),
+            Part::Page(page) => page.size,
+        }
+    }
+}
+
 /// A buffer shrinks by whole units of an allocator.
 const UNIT: u64 = 16;
 const MOST_ITEMS: u64 = 1 << 40;
@@ -78,10 +89,12 @@ struct Worker<'a> {
     shapes: Vec<Option<usize>>,
     found: Vec<Found>,
     bytes: Vec<u8>,
+    weight: f64,
 }
 
 impl Worker<'_> {
-    fn visit(&mut self, part: &Part<'_>) {
+    fn visit(&mut self, (part, weight): &(&Part<'_>, f64)) {
+        self.weight = *weight;
         let mut bytes = std::mem::take(&mut self.bytes);
         match part {
             Part::Pool(pool) => self.visit_pool(pool, &mut bytes),
@@ -127,7 +140,7 @@ impl Worker<'_> {
         let Some(shape) = self.shape_of(number as usize) else { return };
         let start = self.types.layout.outer_hook(head) + self.types.kinds[number as usize].pre as usize;
         if let Some((small, pages)) = self.room(&self.growing[shape], &head[start.min(head.len())..]) {
-            self.found[shape].add(block + start as u64, small, pages);
+            self.found[shape].add(block + start as u64, small, pages, self.weight);
         }
     }
 
@@ -141,11 +154,12 @@ impl Worker<'_> {
         }
         let (place, block, block_size) = self.heaps.block_at(data)?;
         let end = data + allocated * growing.item;
-        let used = first.checked_add(size * growing.item + growing.behind)?;
+        let used = first.checked_add(size * growing.item)?;
         if end > place.end(block, block_size) || first < data || used > end {
             return None;
         }
-        let (behind, before) = (self.released(used, end), self.released(data, first));
+        // Since 3.15 the zero behind the last byte is not counted.
+        let (behind, before) = (self.released((used + growing.behind).min(end), end), self.released(data, first));
         Some((behind.0 + before.0, behind.1 + before.1))
     }
 
@@ -160,8 +174,10 @@ impl Worker<'_> {
 }
 
 /// `(containers, small bytes, bytes of resident pages, most of one, its address)` for each of `growing`: those that lie in
-/// blocks of `sizes` (smallest, largest) of pymalloc or of CPython's mimalloc.
+/// blocks of `sizes` (smallest, largest) of pymalloc or of CPython's mimalloc; with `most` an estimate of the first three,
+/// from so many pools or pages of each size.
 #[pyfunction]
+#[pyo3(signature = (space, chunks, pools, mapped, layout, pages, growing, sizes, most=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn list_slack(
     py: Python<'_>,
@@ -173,18 +189,15 @@ pub fn list_slack(
     pages: Option<&Pages>,
     growing: Vec<Growing>,
     sizes: (u64, u64),
+    most: Option<usize>,
 ) -> PyResult<Vec<(u64, u64, u64, u64, u64)>> {
     mapped.sort_unstable();
     let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc() };
-    let fits = |size: u64| (sizes.0..=sizes.1).contains(&size);
-    let of_mimalloc = heaps.mimalloc.iter().flat_map(|mimalloc| {
-        mimalloc.pages.iter().filter(|page| mimalloc.may_hold_objects(page) && fits(page.size)).map(Part::Page)
-    });
-    let of_pools = pools.iter().flat_map(|pools| {
-        pools.pools.iter().filter(|pool| !pool.is_free() && fits(pool.block_size(pools.alignment))).map(Part::Pool)
-    });
-    let parts: Vec<Part<'_>> = of_mimalloc.chain(of_pools).collect();
-    let jobs: Vec<&[Part<'_>]> = parts.chunks(PARTS_IN_JOB).collect();
+    let parts = parts_of(&heaps, sizes);
+    let mut by_size: BTreeMap<u64, Vec<&Part<'_>>> = BTreeMap::new();
+    parts.iter().for_each(|part| by_size.entry(part.block_size(&heaps)).or_default().push(part));
+    let wanted: Vec<_> = by_size.values().flat_map(|parts| spread(parts, most.unwrap_or(usize::MAX))).collect();
+    let jobs: Vec<&[(&Part<'_>, f64)]> = wanted.chunks(PARTS_IN_JOB).collect();
     let init = || Worker {
         heaps,
         pages,
@@ -193,15 +206,29 @@ pub fn list_slack(
         shapes: Vec::new(),
         found: vec![Found::default(); growing.len()],
         bytes: Vec::new(),
+        weight: 1.0,
     };
-    let work = |worker: &mut Worker<'_>, job: &&[Part<'_>], control: &Control| {
+    let work = |worker: &mut Worker<'_>, job: &&[(&Part<'_>, f64)], control: &Control| {
         job.iter().for_each(|part| worker.visit(part));
         control.advance(job.len() as u64)
     };
-    let workers = work::run(py, space, None, parts.len() as u64, &jobs, init, work)?;
+    let workers = work::run(py, space, None, wanted.len() as u64, &jobs, init, work)?;
     let mut sums = vec![Found::default(); growing.len()];
     for worker in &workers {
         sums.iter_mut().zip(&worker.found).for_each(|(sum, found)| sum.absorb(found));
     }
-    Ok(sums.iter().map(|sum| (sum.count, sum.small, sum.pages, sum.most, sum.address)).collect())
+    let flat = |sum: &Found| (sum.count as u64, sum.small as u64, sum.pages as u64, sum.most, sum.address);
+    Ok(sums.iter().map(flat).collect())
+}
+
+/// The pools or pages with blocks of those sizes that may hold objects.
+fn parts_of<'a>(heaps: &Heaps<'a>, sizes: (u64, u64)) -> Vec<Part<'a>> {
+    let fits = |size: u64| (sizes.0..=sizes.1).contains(&size);
+    let of_mimalloc = heaps.mimalloc.iter().flat_map(|mimalloc| {
+        mimalloc.pages.iter().filter(|page| mimalloc.may_hold_objects(page) && fits(page.size)).map(Part::Page)
+    });
+    let of_pools = heaps.pools.iter().flat_map(|pools| {
+        pools.pools.iter().filter(|pool| !pool.is_free() && fits(pool.block_size(pools.alignment))).map(Part::Pool)
+    });
+    of_mimalloc.chain(of_pools).collect()
 }

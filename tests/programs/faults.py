@@ -2,7 +2,8 @@
 
 It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has printed
 sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and they
-died after it looked at them), both also with "many " before them, frozen (gc.freeze), healthy. Plain enough for Python 2.7, which prints nothing.
+died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack,
+buffer and queue (lists and byte arrays with room they do not use), healthy. Plain enough for Python 2.7, which prints nothing.
 """
 
 import gc
@@ -97,12 +98,69 @@ class ManyOld(Old):
     LEAST = 130000
 
 
+class Lists(Fault):
+    """Many short lists that were made by append()."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.rows = []
+        for number in range(generator.randrange(400000, 500000)):
+            self.rows.append([])
+            self.rows[-1].append(None)
+
+    def mend(self):
+        """Follow the advice."""
+        for number, row in enumerate(self.rows):
+            self.rows[number] = row[:]
+
+
+class Stack(Fault):
+    """A long list of which a third has gone, and its room not."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.items = [None] * generator.randrange(3 << 20, 4 << 20)
+        del self.items[len(self.items) * 2 // 3 :]
+
+    def mend(self):
+        """Follow the advice."""
+        self.items = self.items[:]
+
+
+class Buffer(Fault):
+    """A byte array that was filled, of which a third has been cut off since, at its end."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.bytes = bytearray()
+        for _ in range(generator.randrange(400, 500)):
+            self.bytes += b"x" * 65536
+        del self.bytes[len(self.bytes) * 2 // 3 :]
+
+    def mend(self):
+        """Follow the advice."""
+        self.bytes = self.bytes[:]
+
+
+class Queue(Buffer):
+    """The same at its beginning."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.bytes = bytearray(b"x" * 65536 * generator.randrange(400, 500))
+        del self.bytes[: len(self.bytes) // 3]
+
+
 FAULTS = {
     "healthy": Fault,
     "idle": Idle,
     "cycles": Cycles,
     "old": Old,
     "frozen": Frozen,
+    "lists": Lists,
+    "stack": Stack,
+    "buffer": Buffer,
+    "queue": Queue,
     "many cycles": ManyCycles,
     "many old": ManyOld,
 }

@@ -19,6 +19,7 @@ from gdbheap.answers.findings import (
     other_allocator,
     pinned_pages,
     pymalloc_arenas,
+    slack,
     stacks,
     thread_tops,
 )
@@ -33,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     pymalloc_arenas.find,
     free_lists.find,
     cycles.find,
+    slack.find,
     pinned_pages.find,
     large_chunks.find,
     huge_pages.find,

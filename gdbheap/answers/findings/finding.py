@@ -14,8 +14,8 @@ from gdbheap.heap import Heap
 from gdbheap.objects.census import Estimate, Objects
 from gdbheap.target.ranges import Ranges
 
-# Where Python's objects may lie.
-HOMES = ("pymalloc.used", "mimalloc.used", "glibc.used")
+# Where Python's objects and their buffers may lie.
+HOMES = ("pymalloc.used", "mimalloc.used", "glibc.used", "glibc.mmapped")
 LEAST = 4 << 20
 LEAST_SHARE = 20
 
