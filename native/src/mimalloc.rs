@@ -457,13 +457,13 @@ impl Mimalloc {
         self.pages.iter().filter(|page| self.may_hold_objects(page)).map(|page| page.size * page.capacity).sum()
     }
 
-    /// Up to `most` pages of each block size up to `largest`, spread over all, of those that may hold objects.
-    pub fn sample(&self, largest: u64, most: usize) -> Vec<&Page> {
+    /// Up to `most` pages of each block size up to `largest`, spread over all, of those that may hold objects, each with
+    /// how many it stands for.
+    pub fn sample(&self, largest: u64, most: usize) -> Vec<(&Page, f64)> {
         let mut sizes: BTreeMap<u64, Vec<&Page>> = BTreeMap::new();
         let wanted = |page: &&Page| page.size <= largest && self.may_hold_objects(page);
         self.pages.iter().filter(wanted).for_each(|page| sizes.entry(page.size).or_default().push(page));
-        let step = |pages: &Vec<&Page>| pages.len().div_ceil(most.max(1)).max(1);
-        sizes.values().flat_map(|pages| pages.iter().copied().step_by(step(pages))).collect()
+        sizes.values().flat_map(|pages| crate::sample::spread(pages, most)).collect()
     }
 
     pub fn used(&self) -> Tally {

@@ -464,13 +464,15 @@ impl Graph {
         self.types.clone()
     }
 
-    /// What nothing keeps alive, by type and size, with up to `most` addresses (of blocks) in each row.
-    fn unreachable(&self, py: Python<'_>, most: usize) -> PyResult<Vec<GarbageRow>> {
+    /// What nothing keeps alive, by type and size, with up to `most` addresses (of blocks) in each row. `counted`: of
+    /// objects only what the collector would free.
+    #[pyo3(signature = (most, counted=false))]
+    fn unreachable(&self, py: Python<'_>, most: usize, counted: bool) -> PyResult<Vec<GarbageRow>> {
         let tree = self.tree(py)?;
         let found = self.alone(py, |control| {
             let mut types = Types::new(self.space.get(), Some(self.chunks.get()), &self.layout);
             let count_of = |id| self.references_of(&mut types, id);
-            garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, control)
+            garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, counted, control)
         })?;
         let blocks = self.blocks();
         let mut rows: HashMap<(u64, u64), Lost> = HashMap::new();
