@@ -95,6 +95,8 @@ pub const TABLE: u32 = 8;
 pub const DEQUE: u32 = 9;
 pub const ANYTHING: u32 = 10;
 pub const OLD_DEQUE: u32 = 11;
+/// Items behind their capacity.
+pub const COUNTED: u32 = 12;
 
 /// The contents of a block and a number that belongs to them, in one word; 0: nobody claimed the block.
 pub fn mark(contents: u32, number: u64) -> u32 {
@@ -139,7 +141,7 @@ pub fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u3
     let from = match (form, found) {
         (Some(form), Some((_, base))) if form.opaque < 0 => word(base, known.tp_basicsize),
         (Some(form), _) => form.opaque as u64,
-        _ => 16,
+        _ => known.head(),
     };
     let mut skipped: Vec<u64> = kind.claims.iter().map(|claim| (claim.at as u64).wrapping_sub(kind.pre)).collect();
     skipped.push(weak);
