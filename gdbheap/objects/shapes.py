@@ -34,6 +34,8 @@ WEAK = [
     "weakref.CallableProxyType",
 ]  # fmt: skip
 GENERATORS = ["generator", "coroutine", "async_generator"]
+# From gi_frame_state to the word before it: gi_origin_or_finalizer, which only coroutines and asynchronous generators fill.
+ORIGIN = -11
 # Types in C all of whose words that are addresses of objects are references, beside those that own no structures.
 KNOWN = (
     "type", "module", "code", "collections.deque", "NoneType", "memoryview", "managedbuffer", "super", "reversed",
@@ -51,6 +53,7 @@ class Form:
     names: list[str]
     opaque: int = ALL_OF_BASE
     fields: list[int] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
     items: int = NONE
     frame: int = NONE
     frame_state: int = 0
@@ -170,11 +173,22 @@ def _frame_forms(release: Release) -> list[Form]:
         return [Form(["frame"], frame=0)]
     return [
         Form(["frame"], fields=[at(F_BACK), at(F_TRACE)], frame=embedded, frame_pointer=at(F_FRAME)),
-        Form(
-            GENERATORS, opaque=at(HEAD), frame=release["gi_iframe"], frame_state=release["gi_frame_state"],
-            frame_gone=release.get("gi_frame_gone") or COMPLETED,
-        ),
-    ]  # fmt: skip
+        *(_generator_form(release, name) for name in GENERATORS),
+    ]
+
+
+def _generator_form(release: Release, name: str) -> Form:
+    state = release["gi_frame_state"]
+    return Form(
+        [name], opaque=release.at(HEAD), skipped=[state + ORIGIN] if name == "generator" else [],
+        frame=release["gi_iframe"], frame_state=state, frame_gone=release.get("gi_frame_gone") or COMPLETED,
+    )  # fmt: skip
+
+
+def _generator_form(release: Release, name: str) -> Form:
+    state = release["gi_frame_state"]
+    left_over = [state + ORIGIN] if name == "generator" else []
+    return Form([name], opaque=release.at(HEAD), skipped=left_over, frame=release["gi_iframe"], frame_state=state)
 
 
 def frame_layout(release: Release) -> FrameLayout:
