@@ -17,6 +17,7 @@ from programs import (
     ALL_RELEASES,
     FREE_THREADED,
     KERNEL_CORE,
+    RELEASES,
     SOURCES,
     Interpreter,
     Running,
@@ -32,6 +33,7 @@ from gdbheap.answers.refs import refs
 from gdbheap.answers.unreachable import unreachable
 from gdbheap.answers.why import Why, why
 from gdbheap.heap import Heap
+from gdbheap.objects.references import EXACT
 
 SIZE, SOME = 3_000, 20
 LARGE = 4 << 20
@@ -193,3 +195,40 @@ def test_threads(build: str, rng: random.Random, tmp_path: Path) -> None:
         check_variables(found, truth["held"], "wait")
         check_values(target, found, truth["links"], tmp_path)
     assert objects == set(truth["planted"])
+
+
+# What the collector visits in objects of these types is all that they refer to.
+WHOLE = ("list", "tuple", "cell", "function", "generator", "references.Link", "references.Slotted")
+
+
+@pytest.mark.parametrize("build", [*RELEASES, *BUILDS])
+def test_edges_are_what_the_collector_visits(build: str, rng: random.Random, tmp_path: Path) -> None:
+    """What gc.get_referents() says of thousands of objects, all of it; of the plainest types nothing else."""
+    command, environment = started(build, "referents", rng.getrandbits(32), 5000, tmp_path / "truth")
+    with running(command, tmp_path, environment) as target, heap_of(str(target.pid)) as heap:
+        lines = [list(map(int, line.split())) for line in (tmp_path / "truth").read_text().splitlines()]
+        graph = heap.references.graph
+        rows = {row[0]: {graph.find(address) for address in row[1:]} - {None} for row in lines}
+        numbers = {address: number for address in rows if (number := graph.find(address)) is not None}
+        nodes = dict(zip(numbers, heap.references.nodes(list(numbers.values()))))
+        types = {address: heap.objects.names.name(node.type) for address, node in nodes.items() if node.type}
+        assert len(types) > 4000
+        for address, name in types.items():
+            likely, certain = referred(heap, numbers[address])
+            assert rows[address] <= likely | certain, (hex(address), name)
+            assert name not in WHOLE or certain <= rows[address], (hex(address), name)
+
+
+def referred(heap: Heap, number: int) -> tuple[set[int], set[int]]:
+    """Return the nodes to which an object, or a buffer that it owns, leads for all that is known, and for sure."""
+    graph = heap.references.graph
+    found: tuple[set[int], set[int]] = (set(), set())
+    seen, left = {number}, [number]
+    while left:
+        for target, strength in graph.edges(left.pop()):
+            if graph.node(target)[4] != "buffer":
+                found[strength == EXACT].add(target)
+            elif target not in seen:
+                seen.add(target)
+                left.append(target)
+    return found

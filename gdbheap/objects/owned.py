@@ -115,7 +115,8 @@ def families(release: Release) -> list[Family]:
     at = release.at
     found = [
         Family(FLAG_LIST, [], _list_claims(release)),
-        Family(FLAG_DICT, [], _dict_claims(release)),
+        # Since 3.15, and no subclass of dict.
+        Family(FLAG_DICT, ["frozendict"], _dict_claims(release)),
         Family(FLAG_UNICODE, [], _str_claims(release)),
         Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=at(SET_MASK))]),
         Family(FLAG_TYPE, [], _type_claims(release)),

@@ -143,6 +143,8 @@ def _forms(release: Release) -> list[Form]:
         _set_form(release),
         Form(WEAK, fields=[at(WEAK_CALLBACK)]),
         _dict_form(release),
+        # Links to the latest and the oldest of the results, which are the dict's.
+        Form(["functools._lru_cache_wrapper"], opaque=at(HEAD), skipped=[at(HEAD), at(HEAD + 8)]),
     ]
     if release.get("bytearray_data") is None:
         forms.insert(0, Form(["bytearray"], fields=[at(BYTEARRAY_OBJECT)]))
@@ -159,7 +161,7 @@ def _set_form(release: Release) -> Form:
 
 def _dict_form(release: Release) -> Form:
     if release.get("ma_table") is None:
-        return Form(["dict"])
+        return Form(["dict", "frozendict"])
     return Form(
         ["dict"], table=release.at(SMALL_DICT_2), table_pointer=release["ma_table"], table_mask=release["ma_mask"],
         table_step=HASHED_ENTRY, table_first=8, table_words=2,
