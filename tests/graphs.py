@@ -5,25 +5,70 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import subprocess
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pytest
 from library import heap_of
-from programs import KINDS, ONLY, RELEASE, RELEASES, Running, python_program, release_program
+from programs import (
+    ALL_RELEASES,
+    FREE_THREADED,
+    KINDS,
+    ONLY,
+    RELEASE,
+    RELEASES,
+    SOURCES,
+    Running,
+    entered,
+    interpreter_of,
+    interpreter_of_release,
+    interpreters,
+    plain_environment,
+    running,
+)
 
 from gdbheap.answers.why import Why, why
 
 THOROUGH = bool(os.environ.get("GDBHEAP_THOROUGH"))
-# Both kinds of one release, and each other release.
-BUILDS = RELEASES if ONLY else (*KINDS, *(release for release in RELEASES if release != RELEASE))
+MODES = [f"{release}-{mode}" for release in ("3.13", "3.14", "3.15") for mode in ("mimalloc", "mimalloc_debug")]
+TRACED = "with links"
+# Builds whose objects lie in CPython's mimalloc, have larger heads, or hooks before them.
+SPECIAL = (*MODES, *FREE_THREADED, "2.7-dbg", "3.11-dbg", TRACED)
+# Both kinds of one release, each other release, and those.
+_ONE = (*RELEASES, *(build for build in SPECIAL if build.startswith(ONLY)))
+BUILDS = _ONE if ONLY else (*KINDS, *(release for release in RELEASES if release != RELEASE), *SPECIAL)
 NO_EXPRESSION = ("local", "others")
 
 
-def program(build: str, name: str, *arguments: object) -> list[str]:
-    """Return the command that runs tests/programs/NAME.py with one of BUILDS."""
-    return (python_program if build in KINDS else release_program)(build, name, *arguments)
+@functools.cache
+def _traced() -> str:
+    """Return a CPython 3 whose objects are linked with each other (Py_TRACE_REFS): only those have sys.getobjects()."""
+    for release in ALL_RELEASES[1:]:
+        for interpreter in (*interpreters(release), *interpreters(f"{release}-dbg")):
+            command = entered([interpreter.executable, "-c", "import sys; sys.getobjects"])
+            if not subprocess.run(command, capture_output=True, env=plain_environment()).returncode:
+                return interpreter.executable
+    pytest.skip("no CPython 3 that was built with --with-trace-refs")
+
+
+def _interpreter(build: str) -> str:
+    if build in KINDS:
+        return interpreter_of(build)
+    if build == TRACED:
+        return _traced()
+    return interpreter_of_release(build.split("-")[0] if build in MODES else build).executable
+
+
+def started(build: str, folder: Path, name: str, *arguments: object) -> AbstractContextManager[Running]:
+    """Start tests/programs/NAME.py with one of BUILDS; what it allocates from is as it is by default, or of its mode."""
+    environment = {"PYTHONMALLOC": build.split("-")[1]} if build in MODES else {}
+    command = [_interpreter(build), "-s", str(SOURCES / f"{name}.py"), *map(str, arguments)]
+    return running(command, folder, environment)
 
 
 def evaluated(target: Running, expressions: list[str], folder: Path) -> list[int]:

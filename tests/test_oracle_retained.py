@@ -7,9 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from graphs import BUILDS, program
+from graphs import BUILDS, started
 from library import heap_of
-from programs import running
 
 from gdbheap.answers.refs import refs
 from gdbheap.heap import Heap
@@ -23,8 +22,8 @@ Asked = list[tuple[int, list[int]]]
 def test_retained_is_what_leaving_out_frees(build: str, rng: random.Random, tmp_path: Path) -> None:
     """An object dominates exactly what is not reached without it, and retains its bytes; referrers hold it."""
     sizes = ",".join(map(str, SIZES))
-    command = program(build, "random_graph", rng.getrandbits(32), sizes, ASKED, tmp_path / "truth")
-    with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
+    arguments = (rng.getrandbits(32), sizes, ASKED, tmp_path / "truth")
+    with started(build, tmp_path, "random_graph", *arguments) as target, heap_of(str(target.pid)) as heap:
         truth: Asked = json.loads((tmp_path / "truth").read_text())
         check_retained(heap, truth)
         check_referrers(heap, rng.sample([one for one, _kept in truth], 20))

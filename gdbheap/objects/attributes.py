@@ -93,7 +93,7 @@ class Attributes:
         """A function from instances to the first of their values, 0 where those do not share the type's keys."""
         release = self._release
         where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
-        if where is not None and memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+        if where is not None and memory.u64(kind + release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
 
             def managed(other: int) -> int:
                 values = self._values(memory, other, kind, memory.u64(other + where))
@@ -114,7 +114,7 @@ class Attributes:
     def dict_of(self, memory: Memory, address: int, kind: int) -> int:
         """The address of the instance's dict; 0 where there is none, or none yet. Raises Fault."""
         where = self._release.get("managed_dict")
-        if where is None or not memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+        if where is None or not memory.u64(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
             place = _dict_place(memory, self._release, address, kind)
             return memory.u64(place) if place else 0
         word = memory.u64(address + where)

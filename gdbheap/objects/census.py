@@ -299,7 +299,7 @@ class Objects:
     def type_at(self, address: int) -> str:
         """The type's name of the object at ``address``, wherever it lies; "?" when that cannot be read."""
         try:
-            return self.names.name(self.target.space.u64(address + cpython.OB_TYPE))
+            return self.names.name(self.target.space.u64(address + self.release.at(cpython.OB_TYPE)))
         except Fault:
             return "?"
 

@@ -45,7 +45,7 @@ TP_DOC = 176
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 # What references a claimed block holds; see native/src/graph/shapes.rs.
-LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE = range(1, 12)
+LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED = range(1, 13)
 
 # What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
 DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
@@ -114,10 +114,11 @@ def families(release: Release) -> list[Family]:
     """What objects of this release own."""
     at = release.at
     found = [
-        Family(FLAG_LIST, [], [_claim(release["ob_item"], "items", contents=ITEMS, count_at=OB_SIZE)]),
-        Family(FLAG_DICT, [], _dict_claims(release)),
+        Family(FLAG_LIST, [], _list_claims(release)),
+        # Since 3.15, and no subclass of dict.
+        Family(FLAG_DICT, ["frozendict"], _dict_claims(release)),
         Family(FLAG_UNICODE, [], _str_claims(release)),
-        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=SET_MASK)]),
+        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=at(SET_MASK))]),
         Family(FLAG_TYPE, [], _type_claims(release)),
         Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING)),
         Family(0, ["array.array"], [_claim(at(24), "items")]),
@@ -133,6 +134,12 @@ def families(release: Release) -> list[Family]:
         Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]),
     ]
     return found + _managed_values(release)
+
+
+def _list_claims(release: Release) -> list[Claim]:
+    """Free-threaded builds keep the capacity before the items."""
+    contents = COUNTED if release.is_free_threaded else ITEMS
+    return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE))]
 
 
 @dataclass(frozen=True)
@@ -154,7 +161,7 @@ def deque_layout(release: Release) -> DequeLayout:
     at = release.at
     if release.major == 2:
         return DequeLayout(at(16), at(32), at(48), 62, 0, 8 * 63, 8 * 62)
-    return DequeLayout(at(24), at(40), OB_SIZE, 64, 8, 0, 8 * 65)
+    return DequeLayout(at(24), at(40), at(OB_SIZE), 64, 8, 0, 8 * 65)
 
 
 def _deque_claims(release: Release) -> list[Claim]:

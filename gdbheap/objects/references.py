@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gdbheap import _native
-from gdbheap.errors import Unsupported
 from gdbheap.objects.census import Objects
 from gdbheap.objects.roots import INTERPRETER, THREADS
 from gdbheap.objects.shapes import graph_layout
@@ -54,12 +53,7 @@ class References:
     def __init__(
         self, objects: Objects, threads: Threads, progress: Callable[[int, int], object] | None = None
     ) -> None:
-        """Raises Unsupported for builds whose objects have other heads."""
-        if objects.mimalloc is not None or objects.release.added:
-            raise Unsupported(
-                f"the references of this build of Python {objects.release.text} are not followed: its objects lie in "
-                "mimalloc's pages, or have other heads than those of release builds"
-            )
+        """Raises Unsupported where the tables lack a field."""
         self.objects = objects
         self.threads = threads
         self._known: dict[int, Node] = {}

@@ -415,6 +415,11 @@ impl Mimalloc {
         self.numbers
     }
 
+    /// The used blocks as words of 64 bits, by number.
+    pub fn used_words(&self) -> &[u64] {
+        self.used.words()
+    }
+
     /// Number, address and size of every used block.
     pub fn used_blocks(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let of = |page| self.used_of(page).map(move |number: u64| (page.first + number, page.block(number), page.size));

@@ -118,6 +118,16 @@ impl<'a> Drawer<'a> {
         self.rows.ends.push(self.rows.targets.len() as u32);
     }
 
+    /// The mark of a block, whose row comes next: those before it that were not shown have none.
+    #[inline(always)]
+    fn mark_at(&mut self, place: Place) -> Option<u32> {
+        let id = self.source.blocks.ids.id_of(place)?;
+        while self.rows.first as usize + self.rows.ends.len() < id as usize {
+            self.end_row(0);
+        }
+        Some(self.source.marks[id as usize])
+    }
+
     /// A reference, wherever it points in a block.
     #[inline(always)]
     pub fn reference(&mut self, pointer: u64, strength: u32) {
@@ -220,13 +230,15 @@ impl<'a> Drawer<'a> {
     }
 
     fn buffer(&mut self, mark: u32, bytes: Bytes<'_>) {
-        let hook = self.types.layout.hook;
+        let layout = self.types.layout;
+        let hook = layout.hook + layout.outer_hook(bytes.head) as u64;
         let bytes =
             Bytes { address: bytes.address + hook, head: bytes.head.get(hook as usize..).unwrap_or(&[]), ..bytes };
         let number = u64::from(mark) & shapes::MOST;
         match mark >> 28 {
             shapes::LEAF => (),
             shapes::ITEMS | shapes::SPLIT => self.references(bytes, 0, number),
+            shapes::COUNTED => self.references(bytes, 8, number),
             shapes::KEYS => self.keys(bytes),
             shapes::PREFIXED => self.prefixed(bytes, number.saturating_sub(hook)),
             shapes::HEADED => {
@@ -333,8 +345,8 @@ impl<'a> Drawer<'a> {
             return;
         }
         if claim.follow == CLAIM {
-            let start = self.source.blocks.find(pointer).map(|found| found.address + self.types.layout.hook);
-            if start != Some(pointer) {
+            let found = self.source.blocks.find(pointer);
+            if !found.is_some_and(|found| self.types.layout.begins_at(found.address, pointer)) {
                 return;
             }
         }
@@ -444,7 +456,7 @@ impl<'a> Drawer<'a> {
         let size = self.source.layout.sizeof_type;
         let skipped = self.weak_list_of(address);
         let bytes = Bytes { address, end: address + size, head: &[] };
-        self.pieces(bytes, 16, size, &mut |drawer, at, piece| {
+        self.pieces(bytes, self.types.layout.head(), size, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
                 if at + index as u64 * 8 != skipped {
                     drawer.word(crate::u64_at(word, 0), EXACT);
@@ -476,12 +488,8 @@ impl Visitor for Drawer<'_> {
 
     #[inline(always)]
     fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool {
-        let Some(id) = self.source.blocks.ids.id_of(place) else { return false };
-        while self.rows.first as usize + self.rows.ends.len() < id as usize {
-            self.end_row(0);
-        }
+        let Some(mark) = self.mark_at(place) else { return false };
         let end = place.end(address, size);
-        let mark = self.source.marks[id as usize];
         let kind = if mark != 0 {
             self.buffer(mark, Bytes { address, end, head });
             BUFFER
@@ -499,5 +507,16 @@ impl Visitor for Drawer<'_> {
         };
         self.end_row(kind);
         true
+    }
+
+    fn plain_block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) {
+        let Some(mark) = self.mark_at(place) else { return };
+        let bytes = Bytes { address, end: place.end(address, size), head };
+        if mark != 0 {
+            self.buffer(mark, bytes);
+        } else {
+            self.anything(bytes);
+        }
+        self.end_row(if mark != 0 { BUFFER } else { 0 });
     }
 }

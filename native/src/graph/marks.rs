@@ -1,14 +1,14 @@
 //! Which blocks are used, and which of them are buffers of objects and what those hold: known before edges are drawn,
 //! because a buffer may lie before its owner.
 
-use super::ids::Blocks;
+use super::ids::{Blocks, Found};
 use super::shapes::{self, KeysLayout};
 use crate::bits::SharedBits;
 use crate::census::claimed_pointer;
 use crate::heaps::{Place, Visitor};
 use crate::pools::BlockBits;
 use crate::space::Space;
-use crate::types::{ByAddress, PlacedClaim, Types, CLAIM};
+use crate::types::{ByAddress, PlacedClaim, TypeLayout, Types, CLAIM};
 use std::collections::HashSet;
 
 const MOST_DEQUE_BLOCKS: usize = 1 << 24;
@@ -137,8 +137,8 @@ impl Visitor for Marker<'_> {
 
 /// The marks of all blocks, by number; 0 for one that nobody claimed. What looks like an object but is a buffer claims
 /// nothing.
-pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: &[Vec<Claimed>]) -> Vec<u32> {
-    let marks = mark_all(blocks, hook, claimed, |_| true);
+pub fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Claimed>]) -> Vec<u32> {
+    let marks = mark_all(blocks, layout, claimed, |_| true);
     let is_buffer = |owner: u64| {
         blocks.find(owner).is_some_and(|found| marks.get(found.id as usize).is_some_and(|mark| *mark != 0))
     };
@@ -146,16 +146,20 @@ pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: &[Vec<Claimed>]) -> Vec<u
         claimed.iter().flatten().map(|claim| claim.owner).filter(|owner| is_buffer(*owner)).collect();
     match torn.is_empty() {
         true => marks,
-        false => mark_all(blocks, hook, claimed, |owner| !torn.contains(&owner)),
+        false => mark_all(blocks, layout, claimed, |owner| !torn.contains(&owner)),
     }
 }
 
-fn mark_all(blocks: &Blocks<'_>, hook: u64, claimed: &[Vec<Claimed>], counts: impl Fn(u64) -> bool) -> Vec<u32> {
+fn mark_all(
+    blocks: &Blocks<'_>,
+    layout: &TypeLayout,
+    claimed: &[Vec<Claimed>],
+    counts: impl Fn(u64) -> bool,
+) -> Vec<u32> {
     let mut marks = vec![0; blocks.ids.count()];
     for Claimed { pointer, mark, whole, owner } in claimed.iter().flatten().copied() {
-        let Some(found) = blocks.find(pointer).filter(|found| !whole || pointer == found.address + hook) else {
-            continue;
-        };
+        let is_meant = |found: &Found| !whole || layout.begins_at(found.address, pointer);
+        let Some(found) = blocks.find(pointer).filter(is_meant) else { continue };
         // 3.12 marks a pointer to values by taking one off.
         let inside = (pointer - found.address).next_multiple_of(8).min(shapes::MOST) as u32;
         let place = &mut marks[found.id as usize];

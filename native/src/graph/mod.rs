@@ -14,7 +14,7 @@ use crate::chunks::Chunks;
 use crate::heaps::{Heaps, Job, Walk};
 use crate::pools::Pools;
 use crate::space::Space;
-use crate::types::{TypeLayout, Types};
+use crate::types::{self, TypeLayout, Types};
 use crate::work::{self, Control};
 use csr::{split, Edges};
 use dominators::Dominators;
@@ -100,17 +100,18 @@ pub fn draw_graph(
         return Err(PyValueError::new_err("there are four phases"));
     }
     let (memory, handed, pooled) = (space.get(), chunks.get(), pools.get());
-    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc: None };
+    let mimalloc = layout.mimalloc();
+    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc };
     let used = SharedBits::new(pooled.block_numbers())
         .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let (jobs, total) = heaps.jobs();
     let passes = Passes { heaps, layout: &layout, graph: &graph, jobs: &jobs, total };
     let claimed = passes.mark(py, &used, progress.as_ref().map(|progress| progress.clone_ref(py)))?;
-    let ids = Ids::new(handed, &used, mapped.clone(), statics, roots.len())
+    let ids = Ids::new(handed, &used, mimalloc, mapped.clone(), statics, roots.len())
         .ok_or_else(|| PyOverflowError::new_err("more than 2^30 blocks"))?;
     drop(used);
     let blocks = Blocks { heaps, ids: &ids };
-    let marks = marks::settle(&blocks, layout.hook, &claimed);
+    let marks = marks::settle(&blocks, &layout, &claimed);
     let registry = Mutex::new(Registry::default());
     let source = Source { space: memory, blocks, types: &layout, layout: &graph, marks: &marks, registry: &registry };
     let mut parts = passes.draw(py, source, progress)?;
@@ -212,7 +213,7 @@ impl Graph {
             chunks: Some(self.chunks.get()),
             pools: Some(self.pools.get()),
             mapped: &self.ids.mapped,
-            mimalloc: None,
+            mimalloc: self.layout.mimalloc(),
         };
         Blocks { heaps, ids: &self.ids }
     }
@@ -274,6 +275,7 @@ impl Graph {
             let count = self.ids.pools.id_from(behind) - self.ids.pools.id_from(first);
             sizes.extend(std::iter::repeat_n(pool.block_size(pools.alignment), count as usize));
         }
+        sizes.extend(self.layout.mimalloc().iter().flat_map(|mimalloc| mimalloc.used_blocks()).map(|(.., size)| size));
         for region in &chunks.regions {
             let used = region.all().filter(|(_, _, state)| *state == crate::chunks::State::Used);
             sizes.extend(used.map(|(start, end, _)| end - start));
@@ -291,8 +293,11 @@ impl Graph {
         let got = types.space.fill(address, &mut head[..wanted]);
         let Some((number, _)) = types.object_in(&head[..got], size) else { return 0 };
         let at = types.layout.outer_hook(&head[..got]) + types.kinds[number as usize].pre as usize;
+        if types.layout.is_free_threaded() {
+            return types::shared_references(&head[at..]);
+        }
         // Since 3.14 the upper half holds flags.
-        u64::from(crate::u32_at(&head, at))
+        u64::from(crate::u32_at(&head, at + types.layout.ob_refcnt as usize))
     }
 }
 

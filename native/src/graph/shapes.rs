@@ -11,6 +11,8 @@ pub struct Form {
     pub opaque: i64,
     /// Single references in the opaque part.
     pub fields: Vec<u64>,
+    /// Words of the other part that hold none.
+    pub skipped: Vec<u64>,
     /// As many references as `ob_size` says, from here on; -1: none.
     pub items: i64,
     /// Where a frame begins that is part of the object; -1: none.
@@ -95,6 +97,8 @@ pub const TABLE: u32 = 8;
 pub const DEQUE: u32 = 9;
 pub const ANYTHING: u32 = 10;
 pub const OLD_DEQUE: u32 = 11;
+/// Items behind their capacity.
+pub const COUNTED: u32 = 12;
 
 /// The contents of a block and a number that belongs to them, in one word; 0: nobody claimed the block.
 pub fn mark(contents: u32, number: u64) -> u32 {
@@ -139,10 +143,11 @@ pub fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u3
     let from = match (form, found) {
         (Some(form), Some((_, base))) if form.opaque < 0 => word(base, known.tp_basicsize),
         (Some(form), _) => form.opaque as u64,
-        _ => 16,
+        _ => known.head(),
     };
     let mut skipped: Vec<u64> = kind.claims.iter().map(|claim| (claim.at as u64).wrapping_sub(kind.pre)).collect();
     skipped.push(weak);
+    skipped.extend(form.iter().flat_map(|form| form.skipped.iter().copied()));
     let closed = kind.extent == 0 || is_closed(types, layout, kind.address);
     let heap_type = kind.flags & layout.flag_heap_type != 0;
     let managed = layout.managed_dict != 0 && kind.flags & layout.flag_managed_dict != 0;
