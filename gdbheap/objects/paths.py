@@ -185,4 +185,5 @@ class _Prefix:
             if not class_before:
                 text = _OWN_DICT.sub(r"\1.\2", text)
             class_before = of_class
-        return text
+        # A class shows its dict through a proxy.
+        return f"__import__('gc').get_referents({text})[0]" if class_before and text.endswith(".__dict__") else text

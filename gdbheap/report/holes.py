@@ -48,7 +48,10 @@ def _row(hole: Hole, style: Style) -> list[str]:
 
 
 def _neighbour(neighbour: Neighbour | None) -> str:
-    return "-" if neighbour is None else f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
+    if neighbour is None:
+        return "-"
+    text = f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
+    return f"{text}: {neighbour.path}" if neighbour.path else text
 
 
 def _rest(answer: Holes, style: Style) -> list[str]:
