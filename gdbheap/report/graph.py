@@ -32,7 +32,7 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
     if by == "object":
         rows = [
             [style.size(row.retained), style.share(row.retained), style.size(row.bytes), address_text(row.address or 0),
-             row.type, row.path or ""]
+             row.type, row.path or row.chain or ""]
             for row in answer.rows
         ]  # fmt: skip
         return table(RETAINED, rows, style)
