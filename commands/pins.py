@@ -16,8 +16,8 @@ __all__ = ["COMMAND"]
 
 
 def _allocator(text: str) -> str:
-    if text not in (pins.GLIBC, pins.PYMALLOC):
-        raise ValueError(f"{text!r} is neither {pins.GLIBC} nor {pins.PYMALLOC}")
+    if text not in pins.ALLOCATORS:
+        raise ValueError(f"{text!r} is none of {', '.join(pins.ALLOCATORS)}")
     return text
 
 
@@ -35,7 +35,7 @@ OPTIONS = (
         "--min", "minimum", "SIZE",
         "leave out what would free less (the default is a page, 4K; K, M, G and T are powers of 1024)", parse_size,
     ),
-    Option("--allocator", "allocator", "NAME", "only glibc's pins, or only pymalloc's", _allocator),
+    Option("--allocator", "allocator", "NAME", "only the pins of glibc, pymalloc or mimalloc", _allocator),
     PATH,
 )  # fmt: skip
 
@@ -54,7 +54,8 @@ COMMAND = Command(
     text="""A row a group of blocks, often of a single one, that keeps at least twice its own bytes from going back.
     "would free" are the resident pages that go when all of the group is gone: in glibc's arenas the whole pages that
     malloc_trim(0) could release then and cannot now, by the rule of heap trim; of pymalloc, which gives an
-    arena back with its last block, the pages of that arena. No block is in two groups, so that the rows add up.
+    arena back with its last block, the pages of that arena; of CPython's mimalloc those of a page of its own,
+    64 KiB or more with blocks of one size. No block is in two groups, so that the rows add up.
     What keeps the most beyond its own bytes comes first. Below, the blocks of all groups by type or owner, and
     in how many groups nothing else stands.
 
@@ -64,6 +65,10 @@ COMMAND = Command(
     tops of threads' arenas malloc_trim() gives nothing back, nor does it what borders on them when the last
     block below them goes: that block is no pin. That an emptied pool or a freed block would be used again for
     other objects is not counted.
+
+    mimalloc gives an empty page up for blocks of other sizes at once, but for the last one of a size, and back to
+    the kernel later: when another page of its segment goes, 10 ms after it and one more for each that went in
+    between. In free-threaded builds empty pages of objects may stay, for objects of the same size.
 
     With --path each group that is listed has the ways by which roots lead to its first 20 blocks, and each kind the
     commonest of those: as Python where there is an expression, else in words. In a group of several blocks, ways are

@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
 import pytest
 from library import heap_of
-from programs import KINDS, RELEASE, RELEASES, Running, ask, gdbheap, python_program, release_program, running
+from programs import KINDS, RELEASES, Running, ask, python_program, release_program, running
 
 from gdbheap.answers.refs import refs
-from gdbheap.answers.retained import retained
 from gdbheap.answers.unreachable import unreachable
 from gdbheap.answers.why import Why, why
 from gdbheap.heap import Heap
-from gdbheap.objects.references import BY_REMAINS, DOUBTFUL
+from gdbheap.objects.references import BY_REMAINS
 
 MANY, SIZE = 1_000_000, 3_000
 # A deque of Python 2 has blocks of another size: its items are reached, but not named.
@@ -86,7 +84,7 @@ def test_retained_is_what_leaving_out_frees(kind: str, count: int, rng: random.R
     asked = min(count, 300)
     command = python_program(kind, "random_graph", rng.getrandbits(32), count, asked, tmp_path / "truth")
     with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
-        truth: list[tuple[int, list[int]]] = json.loads((tmp_path / "truth").read_text())["alone"]
+        truth: list[tuple[int, list[int]]] = json.loads((tmp_path / "truth").read_text())
         graph = heap.references.graph
         everything = {address for _one, kept in truth for address in kept} | {one for one, _kept in truth}
         numbers = {address: heap.references.graph.find(address) for address in everything}
@@ -96,77 +94,6 @@ def test_retained_is_what_leaving_out_frees(kind: str, count: int, rng: random.R
             assert dominated == set(kept), hex(one)
             expected = sum(own_bytes(heap, numbers[address] or 0) for address in kept)
             assert graph.retained([numbers[one] or 0]) == [expected], hex(one)
-
-
-@pytest.mark.parametrize("count", [30, 1000, 10_000])
-@pytest.mark.parametrize("kind", KINDS)
-def test_retained_together(kind: str, count: int, rng: random.Random, tmp_path: Path) -> None:
-    """All objects of a class, by the program's own account; of other types, and any few objects, by the graph searched
-    without them."""
-    command = python_program(kind, "random_graph", rng.getrandbits(32), count, 1, tmp_path / "truth")
-    with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
-        graph = heap.references.graph
-        rows = {row.address: row for row in retained(heap, "type", None).rows}
-        by_name = {row.type: row.retained for row in rows.values()}
-        for name, lost in json.loads((tmp_path / "truth").read_text())["together"].items():
-            expected = sum(own_bytes(heap, graph.find(one) or 0) for one in lost)
-            assert by_name.get(f"__main__.{name}", 0) == expected, name
-        plain = Plain(heap)
-        for address in rng.sample(sorted(rows), 25):
-            members = {number for number, node in enumerate(plain.nodes) if node[3] == address and node[4] == "object"}
-            assert rows[address].retained == plain.retained(members), rows[address]
-        sets = [rng.sample(range(len(plain.nodes)), rng.randrange(1, 9)) for _ in range(25)]
-        assert graph.retained_together(sets) == [plain.retained(set(one)) for one in sets]
-        top = rng.randrange(1, 30)
-        assert retained(heap, "type", top).rows == retained(heap, "type", None).rows[:top]
-
-
-def test_retained_says_who_holds_it(rng: random.Random, tmp_path: Path) -> None:
-    """Python where there is an expression, else in words whose variable it is."""
-    commands = [("held_apart", []), ("pinned_arenas", [100, tmp_path / "truth"])]
-    for name, arguments in commands:
-        with running(release_program(RELEASE, name, rng.getrandbits(30), *arguments), tmp_path) as target:
-            answer = ask("retained", str(target.pid), "--top=40")
-            plain = gdbheap("retained", str(target.pid), "--top=40").stdout
-        ways = {row["path"]: row["chain"] for row in answer["rows"]}
-        assert all(ways.values())
-        if name == "held_apart":
-            assert ways["sys.modules['__main__'].cache"] == "sys.modules ['__main__'] .__dict__ ['cache']"
-            continue
-        (kept,) = (row for row in answer["rows"] if row["chain"].startswith("local variable kept in main() at pinned_"))
-        assert (kept["type"], kept["path"]) == ("dict", None) and kept["chain"] in plain
-
-
-class Plain:
-    """The graph as plain lists, searched from its roots."""
-
-    def __init__(self, heap: Heap) -> None:
-        graph = heap.references.graph
-        self.nodes = [graph.node(number) for number in range(graph.nodes)]
-        self.phases = graph.phases(range(graph.nodes))
-        self.targets = [list(self.counting(number, graph.edges(number))) for number in range(graph.nodes)]
-        self.whole = self.reached(set())
-
-    def counting(self, source: int, edges: list[tuple[int, int]]) -> Iterator[int]:
-        """Yield the targets that an edge keeps alive; one that is doubtful counts where nothing better leads."""
-        for target, strength in edges:
-            better = strength != DOUBTFUL and self.phases[source] < BY_REMAINS
-            if better or self.phases[target] == BY_REMAINS:
-                yield target
-
-    def reached(self, without: AbstractSet[int]) -> set[int]:
-        """Return what is reached from the roots without some nodes."""
-        seen = {number for number, node in enumerate(self.nodes) if node[0] == "root" and number not in without}
-        left = list(seen)
-        while left:
-            new = {target for target in self.targets[left.pop()] if target not in seen and target not in without}
-            seen |= new
-            left += new
-        return seen
-
-    def retained(self, members: AbstractSet[int]) -> int:
-        """Return the bytes of what is not reached without the members."""
-        return sum(self.nodes[number][2] for number in self.whole - self.reached(members))
 
 
 def own_bytes(heap: Heap, number: int) -> int:
@@ -212,7 +139,7 @@ def test_referrers_are_those_that_hold_it(kind: str, rng: random.Random, tmp_pat
     """Who points to an object by the graph read forward is who points to it by ``heap refs``."""
     command = python_program(kind, "random_graph", rng.getrandbits(32), 1000, 50, tmp_path / "truth")
     with running(command, tmp_path) as target:
-        truth: list[tuple[int, list[int]]] = json.loads((tmp_path / "truth").read_text())["alone"]
+        truth: list[tuple[int, list[int]]] = json.loads((tmp_path / "truth").read_text())
         with heap_of(str(target.pid)) as heap:
             for one, _kept in truth[:20]:
                 found = refs(heap, one, None)

@@ -11,7 +11,8 @@ from typing import Any
 
 import kernel
 import pytest
-from programs import Running, ask, c_program, release_program, running
+from library import heap_of
+from programs import FREE_THREADED, Running, ask, c_program, release_program, running
 
 IN_THREAD, BLOCKED, FOREIGN = 1, 2, 4
 # What freeing and malloc_trim() touch themselves: a stack, an arena for the thread that frees, chunks that are merged.
@@ -19,6 +20,8 @@ OWN = 64 * 1024
 ROWS = 500
 PYTHON = re.compile(r"sys\.modules\[|[\w.()']+\(")
 PAGE = 4096
+# mimalloc's.
+SLICE = 64 * 1024
 WITHOUT_CACHE = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 
 
@@ -99,6 +102,44 @@ def test_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
     promised = sum(pin["would_free"] for pin in top)
     assert promised > 10 * OWN, "nothing to speak of is pinned"
     assert abs(actual - promised) <= promised // 20, (promised, actual)
+
+
+@pytest.mark.parametrize("release", ["3.13", "3.14", "3.15", *FREE_THREADED])
+def test_mimalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Pages of mimalloc that few objects keep: without those nothing is left in them, which is what is promised. Builds
+    with the interpreter's lock give them up then, and to the kernel once another page of the segment goes."""
+    truth, threaded = tmp_path / "truth", release in FREE_THREADED
+    command = release_program(release, "pinned_arenas", rng.getrandbits(30), rng.choice([50, 200, 1000]), truth, 20)
+    with running(command, tmp_path, {} if threaded else {"PYTHONMALLOC": "mimalloc"}) as target:
+        answer = ask("pins", str(target.pid), "--allocator=mimalloc")
+        head = objects_offset(answer, json.loads(truth.read_text()))
+        top = owned(answer, {address - head for address in json.loads(truth.read_text())})
+        # Such small blocks lie in pages of one slice.
+        slices = [pin["address"] // SLICE * SLICE for pin in top]
+        assert [pin["would_free"] for pin in top] == [kernel.resident_inside(target.pid, at, SLICE) for at in slices]
+        path = target.directory / "told"
+        path.write_text(json.dumps([member["address"] + head for pin in top for member in pin["members"]]))
+        target.go_on(str(path))
+        with heap_of(str(target.pid)) as heap:
+            assert heap.mimalloc is not None
+            used = [address for address in slices if heap.mimalloc.blocks.used_in_page(address)]
+            states = [(heap.mimalloc.blocks.find(heap.target.space, at) or (0, 0, "gone"))[2] for at in slices]
+        target.go_on("spare")
+        left = sum(kernel.resident_inside(target.pid, at, SLICE) for at in slices if mapped(target.pid, at))
+    check(answer)
+    promised = sum(pin["would_free"] for pin in top)
+    assert promised > 10 * OWN, "nothing to speak of is pinned"
+    assert max(answer["kinds"], key=lambda kind: kind["would_free"])["what"] == "__main__.Left"
+    assert not used
+    if not threaded:
+        # mimalloc keeps the last page of a size for a while.
+        assert sum(state not in ("free span", "gone") for state in states) <= 2
+        assert left <= max(promised // 10, 4 * SLICE), (promised, left)
+
+
+def mapped(pid: int, address: int) -> bool:
+    """Return whether anything is there."""
+    return any(mapping.start <= address < mapping.end for mapping in kernel.maps(pid))
 
 
 def objects_offset(answer: dict[str, Any], objects: list[int]) -> int:

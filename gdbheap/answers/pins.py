@@ -2,7 +2,8 @@
 
 A pin is a group of blocks that keeps at least twice its own bytes: the resident whole pages that ``malloc_trim(0)``
 could release only if all of the group went, beyond what it would release as it is (see ``trim``); in pymalloc the
-arena, which is unmapped with its last block. In glibc's arenas blocks make a group when they share a page that they
+arena, which is unmapped with its last block; in CPython's mimalloc the page, whose slices are free for other blocks
+without its last one, and go back later. In glibc's arenas blocks make a group when they share a page that they
 fill at most by half. No two groups have a block in common, so what several would free adds up."""
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from gdbheap import _native
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.trim import given_tops, kept_ranges
 from gdbheap.answers.ways import alike, ways
-from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.target import PAGE_SIZE
 
@@ -27,7 +27,7 @@ MOST_WORDS = 3
 MOST_WAYS = 20
 CACHED = "free, in a thread's cache"
 PLACE = re.compile(r" at 0x[0-9a-f]+")
-GLIBC, PYMALLOC = "glibc", "pymalloc"
+GLIBC, PYMALLOC, MIMALLOC = ALLOCATORS = ("glibc", "pymalloc", "mimalloc")
 
 Row = tuple[int, int, int, int, int]
 Totals = tuple[int, int, int, int]
@@ -145,13 +145,14 @@ def _commonest(counts: Counter[str] | None) -> str | None:
 
 def _groups(heap: Heap, minimum: int) -> list[tuple[str, tuple[list[Row], Totals]]]:
     pages, kept = heap.target.pages, kept_ranges(heap.target)
-    chunks = heap.walked.walk()
+    chunks, mimalloc = heap.walked.walk(), heap.mimalloc
     found = [(GLIBC, _native.pins_of_chunks(chunks, pages, kept, given_tops(heap), minimum, MOST_GROUPS))]
-    try:
-        pools = heap.python.pools
-    except GdbheapError:
+    if mimalloc is not None:
+        return [*found, (MIMALLOC, _native.pins_of_pages(mimalloc.blocks, pages, kept, minimum, MOST_GROUPS))]
+    python = heap.python_or_none
+    if python is None:
         return found
-    return [*found, (PYMALLOC, _native.pins_of_arenas(pools, pages, kept, minimum, MOST_GROUPS))]
+    return [*found, (PYMALLOC, _native.pins_of_arenas(python.pools, pages, kept, minimum, MOST_GROUPS))]
 
 
 def _members(heap: Heap, rows: Sequence[tuple[str, Row]]) -> list[list[tuple[int, int, bool]]]:
@@ -169,6 +170,8 @@ def _blocks(heap: Heap, name: str, row: Row) -> list[tuple[int, int, bool]]:
     start, end, count = row[:3]
     if name == GLIBC:
         return _native.held_chunks(heap.chunks, start, end, count)
+    if name == MIMALLOC and heap.mimalloc is not None:
+        return [(*block, True) for block in heap.mimalloc.blocks.used_in_page(start)]
     return [(*block, True) for block in _native.used_blocks(heap.target.space, heap.python.pools, start, count)]
 
 

@@ -1,7 +1,6 @@
 """A process with a random graph of objects, and what each of some retains, found by leaving it out.
 
-Usage: random_graph.py SEED OBJECTS ASKED TRUTH. Writes {"alone": [[id, ids of what only it keeps]], "together": {a
-class's name: ids of what only its objects keep, all together}} to TRUTH.
+Usage: random_graph.py SEED OBJECTS ASKED TRUTH. Writes [[id, ids of what only it keeps]] to TRUTH.
 """
 
 import gc
@@ -20,10 +19,6 @@ class Slotted(object):  # noqa: UP004
         self.one = self.two = None
 
 
-# Several objects of one of these may hold the same.
-CLASSES = [type("Slotted" + str(number), (Slotted,), {"__slots__": ()}) for number in range(6)]
-
-
 def connect(kind, source, target, rng):
     """Let an object refer to another one."""
     if kind == 0:
@@ -36,7 +31,7 @@ def connect(kind, source, target, rng):
 
 def build(rng, count, kinds):
     """Return the objects of a random graph."""
-    made = [([], {})[kind] if kind < 2 else rng.choice(CLASSES)() for kind in kinds]
+    made = [([], {}, Slotted())[kind] if kind < 2 else Slotted() for kind in kinds]
     for place in range(1, count):
         # Mostly trees, so that there is something to retain.
         near = max(0, place - 1 - int(rng.expovariate(0.05)))
@@ -54,12 +49,12 @@ def targets(kind, thing, numbers):
 
 
 def reached(rows, roots, without):
-    """Return the numbers that are reached from the roots without some of them."""
-    seen = {root for root in roots if root not in without}
+    """Return the numbers that are reached from the roots without one of them."""
+    seen = {root for root in roots if root != without}
     open_ = list(seen)
     while open_:
         for target in rows[open_.pop()]:
-            if target not in without and target not in seen:
+            if target != without and target not in seen:
                 seen.add(target)
                 open_.append(target)
     return seen
@@ -75,22 +70,11 @@ def main():
     roots = sorted({0} | {rng.randrange(count) for _ in range(5)})
     globals()["held"] = [made[root] for root in roots]
     ids = [id(thing) for thing in made]
-    classes = {}
-    for place, thing in enumerate(made):
-        classes.setdefault(type(thing).__name__, set()).add(place)
-    # The last one must not stay in a frame.
-    del made, numbers, thing
+    del made, numbers
     # What the roots do not reach is garbage.
-    whole = reached(rows, roots, set())
+    whole = reached(rows, roots, None)
     some = rng.sample(sorted(whole), min(asked, len(whole)))
-
-    def without(left_out):
-        return [ids[other] for other in whole - reached(rows, roots, left_out)]
-
-    truth = {
-        "alone": [[ids[one], without({one})] for one in some],
-        "together": {name: without(own) for name, own in classes.items() if name.startswith("Slotted")},
-    }
+    truth = [[ids[one], [ids[other] for other in whole - reached(rows, roots, one)]] for one in some]
     gc.collect()
     with open(sys.argv[4], "w") as file:
         json.dump(truth, file)
