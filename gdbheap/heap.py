@@ -20,6 +20,7 @@ from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
+from gdbheap.objects.collector import Collector, find_collector
 from gdbheap.objects.paths import Paths
 from gdbheap.objects.references import References
 from gdbheap.objects.roots import Roots
@@ -212,6 +213,16 @@ class Heap:
         """The interpreter's thread states. Raises NotAPython, or Unsupported."""
         found: Threads = self._part("threads", lambda: Threads(self.target, self.python.module, self.release))
         return found
+
+    @property
+    def collector(self) -> Collector | None:
+        """The state of the cyclic garbage collector, None where it is not found. Raises NotAPython, or Unsupported."""
+        found: Collector | None = self._part("collector", self._find_collector)
+        return found
+
+    def _find_collector(self) -> Collector | None:
+        data, head = self.python.module.writable_ranges(), self.objects.layout.gc_head
+        return find_collector(self.target.space, head, data, lambda: self.threads.interpreters)
 
     @property
     def references(self) -> References:

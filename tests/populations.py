@@ -64,21 +64,21 @@ def values_of(release: str) -> Callable[[int, int], int]:
 
 
 def truth(target: Running, path: Path, values: Callable[[int, int], int]) -> dict[str, tuple[int, int, int, int]]:
-    """Return {type: (count, bytes, buffers, chunks)}: what the program wrote, and attributes' values."""
+    """Return {type: (count, bytes, buffers, spare)}: what the program wrote, and attributes' values."""
     told = json.loads(path.read_text())
     types = {name: tuple(row) for name, row in told["types"].items()}
     for name, addresses in told["managed"].items():
-        count, size, buffers, chunks = types[name]
-        types[name] = (count, size, buffers + sum(values(target.pid, a) for a in addresses), chunks)
+        count, size, buffers, spare = types[name]
+        types[name] = (count, size, buffers + sum(values(target.pid, a) for a in addresses), spare)
     return types
 
 
 def check(found: dict[str, tuple[int, int, int]], expected: dict[str, tuple[int, int, int, int]]) -> None:
-    """Compare: the same types, to the object, and to the byte but for 16 bytes that a chunk of malloc may have more."""
+    """Compare: the same types, to the object, and to the byte but for what a chunk of malloc may have to spare."""
     assert {name: row[0] for name, row in found.items()} == {name: row[0] for name, row in expected.items()}
-    for name, (_, size, buffers, chunks) in expected.items():
+    for name, (_, size, buffers, spare) in expected.items():
         more = (found[name][1] - size, found[name][2] - buffers)
-        assert min(more) >= 0 and sum(more) <= 16 * chunks, (name, found[name], expected[name])
+        assert min(more) >= 0 and sum(more) <= spare, (name, found[name], expected[name])
 
 
 def check_new_objects(

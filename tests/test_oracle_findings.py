@@ -5,18 +5,25 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
 import kernel
 import pytest
-from programs import Running, ask, c_program, python_program, running
+from programs import RELEASE, RELEASES, Running, ask, c_program, python_program, release_program, running, since
 
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 MANY_ARENAS = {"MALLOC_ARENA_MAX": "200"}
+
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+# prctl(PR_SET_THP_DISABLE, 1): what is executed then has it too.
+FORBID = "import ctypes, os, sys; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def program(rng: random.Random, tmp_path: Path, fault: str) -> list[str]:
@@ -27,6 +34,11 @@ def program(rng: random.Random, tmp_path: Path, fault: str) -> list[str]:
 def rss(target: Running) -> int:
     """Return its RSS."""
     return kernel.rollup(target.pid)[0]
+
+
+def in_use(target: Running) -> int:
+    """Return the bytes of pymalloc's blocks in use that the interpreter told last."""
+    return int(re.findall(r"^# bytes in allocated blocks += +([\d,]+)$", target.stderr, re.MULTILINE)[-1].replace(",", ""))
 
 
 def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
@@ -111,6 +123,58 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
     assert "pymalloc-arenas" not in [row["id"] for row in after]
 
 
+WITH_FIGURES = [release for release in RELEASES if release != "2.7"]
+
+
+EVERYWHERE = [("idle", "free-lists"), ("cycles", "cycles"), ("queue", "slack")]
+ONCE = [("old", "cycles"), ("lists", "slack"), ("stack", "slack"), ("buffer", "slack")]
+# Their buffers have mappings of their own.
+BY_RSS = ("stack", "buffer", "queue")
+PYTHON_FAULTS = [
+    (release, *fault) for release in WITH_FIGURES for fault in (EVERYWHERE + ONCE if release == RELEASE else EVERYWHERE)
+]
+
+
+@pytest.mark.parametrize(("release", "fault", "name"), PYTHON_FAULTS)
+def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
+    """A Python program follows the advice; its blocks in use, as it says itself, or its RSS shrink by what was promised."""
+    measure = rss if fault in BY_RSS else in_use
+    with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
+        found = finding(ask("", str(target.pid)), name)
+        before = measure(target)
+        target.go_on()
+        freed = before - measure(target)
+        after = ask("", str(target.pid))["findings"]
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert name not in [row["id"] for row in after]
+
+
+@pytest.mark.parametrize("release", since("3.7"))
+def test_frozen(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Where gc.freeze() hides cycles from the collector the advice says so."""
+    with running(release_program(release, "faults", rng.getrandbits(30), "frozen"), tmp_path) as target:
+        found = finding(ask("", str(target.pid)), "cycles")
+        before = in_use(target)
+        target.go_on()
+        freed = before - in_use(target)
+    assert "gc.unfreeze()" in found["advice"]
+    assert found["figures"]["enabled"] == 1
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+
+
+def test_many_cycles(rng: random.Random, tmp_path: Path) -> None:
+    """In a large heap they are looked for where the collector is off, else in detail."""
+    for fault, plain in (("many cycles", 1), ("many old", 0)):
+        with running(python_program("stripped", "faults", rng.getrandbits(30), fault), tmp_path) as target:
+            rows = ask("", str(target.pid))["findings"]
+            found = finding(ask("", str(target.pid), "--detail"), "cycles")
+            before = in_use(target)
+            target.go_on()
+            freed = before - in_use(target)
+        assert [row["id"] for row in rows].count("cycles") == plain
+        assert freed >= found["bytes"] * 0.8, (freed, found)
+
+
 def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
     """The program frees the blocks that the advice has one look for, and trims."""
     command = c_program("pins", rng.getrandbits(30), 2, 30_000, 12, 30_000, 0, tmp_path / "table")
@@ -131,6 +195,31 @@ def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
     assert "pinned-pages" not in [row["id"] for row in after]
 
 
+@pytest.mark.parametrize("way", ["not asked for", "forbidden", "trimmed"])
+def test_huge_pages(way: str, rng: random.Random, tmp_path: Path) -> None:
+    """The same program where malloc does not ask for huge pages, or the process may have none; or it calls malloc_trim(0)."""
+    if not THP.exists() or "[never]" in THP.read_text():
+        pytest.skip("this kernel makes no huge pages")
+    command = program(rng, tmp_path, "huge")
+    with running(command, tmp_path, HUGE_PAGES) as target:
+        answer = ask("", str(target.pid))
+        if all(line["huge"] is None for line in answer["ledger"]):
+            pytest.skip("this kernel does not say which pages are huge")
+        found = finding(answer, "huge-pages")
+        before = rss(target)
+        if way == "trimmed":
+            target.go_on()
+            freed = before - rss(target)
+            after = ask("", str(target.pid))["findings"]
+    if way != "trimmed":
+        how = (command, {}) if way == "not asked for" else ([sys.executable, "-c", FORBID, *command], HUGE_PAGES)
+        with running(how[0], tmp_path, how[1]) as target:
+            freed = before - rss(target)
+            after = ask("", str(target.pid))["findings"]
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert "huge-pages" not in [row["id"] for row in after]
+
+
 def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
     """Two processes share all of their memory: the sum of their RSS is larger than it by what both findings say."""
     with running(program(rng, tmp_path, "fork"), tmp_path) as target:
@@ -141,10 +230,17 @@ def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
     assert abs(sum(counted) - promised - max(counted)) <= promised // 50, (rows, counted)
 
 
-@pytest.mark.parametrize("environment", [{}, TRIM_THRESHOLD, ONE_ARENA])
+@pytest.mark.parametrize("environment", [{}, TRIM_THRESHOLD, ONE_ARENA, HUGE_PAGES])
 def test_healthy(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
     """A program that uses what it holds gets no finding."""
     with running(program(rng, tmp_path, "healthy"), tmp_path, environment) as target:
+        assert ask("", str(target.pid))["findings"] == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_healthy_release(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Nor does a Python program that has objects of several kinds in several containers."""
+    with running(release_program(release, "faults", rng.getrandbits(30), "healthy"), tmp_path) as target:
         assert ask("", str(target.pid))["findings"] == []
 
 

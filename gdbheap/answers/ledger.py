@@ -91,9 +91,9 @@ class Ledger:
 def ledger(heap: Heap, detail: bool = False) -> Ledger:
     """The whole address space. What cannot be looked into (no glibc, no memory) stays under files, stacks and other.
 
-    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory."""
+    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory, and findings that take longer."""
     (sums,) = partition(heap)
-    evidence = Evidence(heap, _settle(heap, sums))
+    evidence = Evidence(heap, _settle(heap, sums), detail)
     sums = _renamed(heap, evidence.sums, detail)
     lines = [_line(heap, name, parent, text, sums) for name, parent, text in _names(heap, sums, detail)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)

@@ -16,7 +16,7 @@ from gdbheap.allocators.other import OtherAllocator
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
-from gdbheap.target.ranges import subtract
+from gdbheap.target.ranges import Ranges, subtract
 
 # Ascending rank: the later owner gets a page that both touch. One with a star is there once for each arena.
 RANKED = (
@@ -89,9 +89,13 @@ def total(sums: Sums, name: str = "") -> Sum:
     """The sum over the owners below ``name``, over all of them without it."""
     found = Sum()
     for owner, values in sums.items():
-        if not name or owner == name or owner.startswith(name + "."):
+        if not name or _is_below(owner, name):
             found += values
     return found
+
+
+def _is_below(owner: str, name: str) -> bool:
+    return owner == name or owner.startswith(name + ".")
 
 
 def other_allocator(heap: Heap) -> OtherAllocator | None:
@@ -113,14 +117,29 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
     return _Sweep(heap, layout, cuts).run()
 
 
+def huge_ranges(heap: Heap, parts: Sequence[str]) -> Ranges:
+    """The whole pages of the owners below ``parts`` that the kernel maps by huge pages."""
+    layout = _Layout(heap)
+    layout.build()
+    sweep = _Sweep(heap, layout, (), parts)
+    sweep.run()
+    return sweep.kept
+
+
 class _Sweep:
     """The pieces of a layout, swept over by the native side."""
 
-    def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int]) -> None:
+    def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int], parts: Sequence[str] = ()) -> None:
         self._heap, self._layout = heap, layout
         self._owners = list(_ranked(layout.arena_count))
         self._ranks = {owner: rank for rank, owner in enumerate(self._owners)}
-        self._sweep = _native.Sweep(heap.target.pages, len(self._owners), cuts)
+        kept = [rank for owner, rank in self._ranks.items() if any(_is_below(owner, part) for part in parts)]
+        self._sweep = _native.Sweep(heap.target.pages, len(self._owners), cuts, kept)
+
+    @property
+    def kept(self) -> Ranges:
+        """Of the owners below ``parts`` what lies in huge pages."""
+        return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:
         at = 0

@@ -84,7 +84,7 @@ def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:
     kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
     for module in references.nodes([number for kind in kinds for number in graph.objects_of(kind)]):
         with suppress(Fault):
-            node = references.find(references.objects.target.space.u64(module.address + MODULE_DICT))
+            node = references.find(references.objects.target.space.u64(module.address + references.objects.release.at(MODULE_DICT)))
             if node is not None:
                 yield module, node
 

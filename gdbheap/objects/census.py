@@ -23,6 +23,7 @@ from gdbheap.objects.sizing import sizing
 from gdbheap.objects.slabs import Slab, slab
 
 SAMPLED_POOLS = 16
+ESTIMATED = 64
 TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
 PRE_HEADER = 16
@@ -66,6 +67,17 @@ class TypeLayout:
     flag_gc: int = cpython.FLAG_GC
     flag_type_subclass: int = cpython.FLAG_TYPE
     flag_no_minimum: int = cpython.FLAG_UNICODE
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """About how many objects of a type there are, and their bytes: those that live, and those on free lists."""
+
+    type: str
+    count: int
+    bytes: int
+    idle_count: int
+    idle_bytes: int
 
 
 @dataclass(frozen=True)
@@ -222,9 +234,23 @@ class Objects:
                 self._owners[block] = Owner(address, None, self.roots.names[role])
         return census
 
+    def estimate(self) -> list[Estimate]:
+        """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same however
+        large the heap is."""
+        rows = _native.estimate_types(
+            self.target.space, self.chunks, self.python.pools if self.python.in_use else None, self.layout, ESTIMATED
+        )
+        return [Estimate(self.names.name(row[0]), *row[1:]) for row in rows]
+
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
         """The object in each block (user address, size of the block), or None; of several the first."""
         return self._objects_at([(address, size, address) for address, size in blocks])
+
+    def addresses_in(self, blocks: Sequence[tuple[int, int]]) -> list[int | None]:
+        """The address of the object in each block, or None."""
+        places = [(address, size, address) for address, size in blocks]
+        rows = _native.objects_in(self.target.space, self.chunks, self.layout, places)
+        return [None if row is None else row[0] for row in rows]
 
     def object_at(self, block: int, size: int, address: int) -> Found | None:
         """The object at ``address`` in a block (user address, size): Python 2 puts many numbers in one."""
@@ -266,10 +292,14 @@ class Objects:
             self.census(missing, progress)
         return {block: self._owners[block] for block in blocks}
 
+    def in_slabs(self, name: str) -> bool:
+        """Whether objects of that type lie many to a block, which is free only as a whole."""
+        return self.layout.slab is not None and name in self.layout.slab.names
+
     def type_at(self, address: int) -> str:
         """The type's name of the object at ``address``, wherever it lies; "?" when that cannot be read."""
         try:
-            return self.names.name(self.target.space.u64(address + cpython.OB_TYPE))
+            return self.names.name(self.target.space.u64(address + self.release.at(cpython.OB_TYPE)))
         except Fault:
             return "?"
 

@@ -94,18 +94,19 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 def parse_rollup(text: bytes) -> Rss | None:
-    """Rss, Swap and Anonymous of ``smaps_rollup``; None when they are not in it.
+    """Rss, Swap, Anonymous, Pss_Anon and AnonHugePages of ``smaps_rollup``; None without the first.
 
     Pages of hugetlbfs are memory, too, but not in the kernel's Rss: they are added.
     """
     fields = parse_status(text)
-    sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous", "Pss_Anon")]
+    sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous", "Pss_Anon", "AnonHugePages")]
     shared = kib(fields.get("Shared_Dirty")) != 0
-    if sizes[0] is None:
+    rss, swap, anonymous, proportional, huge = sizes
+    if rss is None:
         return None
-    huge = sum(kib(fields.get(name)) or 0 for name in ("Private_Hugetlb", "Shared_Hugetlb"))
-    source = "smaps_rollup: Rss and Hugetlb" if huge else "smaps_rollup"
-    return Rss(sizes[0] + huge, sizes[1], source, False, sizes[2], shared, sizes[3])
+    reserved = sum(kib(fields.get(name)) or 0 for name in ("Private_Hugetlb", "Shared_Hugetlb"))
+    source = "smaps_rollup: Rss and Hugetlb" if reserved else "smaps_rollup"
+    return Rss(rss + reserved, swap, source, False, anonymous, shared, proportional, huge)
 
 
 def parse_flags(stat: bytes) -> int:

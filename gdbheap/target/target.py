@@ -54,7 +54,8 @@ class Rss:
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
     ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``proportional``: its
     share of these, each page divided by the number of processes that have it (Pss_Anon). ``shared``: whether other
-    processes may have some of its changed pages too, as after fork().
+    processes may have some of its changed pages too, as after fork(). ``huge``: the resident bytes that are parts of huge
+    pages the kernel made of ordinary memory (AnonHugePages).
     """
 
     bytes: int | None
@@ -64,6 +65,7 @@ class Rss:
     anonymous: int | None = None
     shared: bool = True
     proportional: int | None = None
+    huge: int | None = None
 
 
 @dataclass(eq=False)

@@ -541,26 +541,3 @@ pub fn objects_in(
     };
     blocks.iter().map(look).collect()
 }
-
-/// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
-#[pyfunction]
-#[pyo3(signature = (space, ranges, window=256 << 10))]
-pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<(u64, u64)>, window: u64) -> PyResult<u64> {
-    let window = window.max(4096);
-    let jobs: Vec<(u64, u64)> = ranges
-        .iter()
-        .flat_map(|(start, end)| (*start..*end).step_by(8 << 20).map(|from| (from, (from + (8 << 20)).min(*end))))
-        .collect();
-    let total = ranges.iter().map(|(start, end)| end - start).sum();
-    let work = |state: &mut (Vec<u8>, u64), job: &(u64, u64), control: &Control| {
-        state.0.resize(window as usize, 0);
-        for from in (job.0..job.1).step_by(window as usize) {
-            let size = (job.1 - from).min(window) as usize;
-            state.1 += space.fill(from, &mut state.0[..size]) as u64;
-            control.advance(size as u64)?;
-        }
-        Ok(())
-    };
-    let states = work::run(py, space, None, total, &jobs, || (Vec::new(), 0), work)?;
-    Ok(states.iter().map(|state| state.1).sum())
-}

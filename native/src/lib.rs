@@ -8,6 +8,7 @@ pub mod bins;
 pub mod bits;
 pub mod census;
 pub mod chunks;
+pub mod contents;
 pub mod graph;
 pub mod heaps;
 pub mod instances;
@@ -21,8 +22,10 @@ pub mod pages;
 pub mod pins;
 pub mod pools;
 pub mod reach;
+pub mod sample;
 pub mod scan;
 pub mod slabs;
+pub mod slack;
 pub mod space;
 pub mod stop;
 pub mod sweep;
@@ -96,8 +99,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan::find_fenced, module)?)?;
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
+    module.add_function(wrap_pyfunction!(contents::zero_pages, module)?)?;
+    module.add_function(wrap_pyfunction!(slack::list_slack, module)?)?;
+    module.add_function(wrap_pyfunction!(sample::estimate_types, module)?)?;
     module.add_function(wrap_pyfunction!(votes::vote_distances, module)?)?;
     module.add_function(wrap_pyfunction!(votes::sample_types, module)?)?;
-    module.add_function(wrap_pyfunction!(census::read_once, module)?)?;
+    module.add_function(wrap_pyfunction!(contents::read_once, module)?)?;
     Ok(())
 }

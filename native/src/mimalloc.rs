@@ -420,6 +420,11 @@ impl Mimalloc {
         self.numbers
     }
 
+    /// The used blocks as words of 64 bits, by number.
+    pub fn used_words(&self) -> &[u64] {
+        self.used.words()
+    }
+
     /// Number, address and size of every used block.
     pub fn used_blocks(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let of = |page| self.used_of(page).map(move |number: u64| (page.first + number, page.block(number), page.size));
@@ -462,13 +467,13 @@ impl Mimalloc {
         self.pages.iter().filter(|page| self.may_hold_objects(page)).map(|page| page.size * page.capacity).sum()
     }
 
-    /// Up to `most` pages of each block size up to `largest`, spread over all, of those that may hold objects.
-    pub fn sample(&self, largest: u64, most: usize) -> Vec<&Page> {
+    /// Up to `most` pages of each block size up to `largest`, spread over all, of those that may hold objects, each with
+    /// how many it stands for.
+    pub fn sample(&self, largest: u64, most: usize) -> Vec<(&Page, f64)> {
         let mut sizes: BTreeMap<u64, Vec<&Page>> = BTreeMap::new();
         let wanted = |page: &&Page| page.size <= largest && self.may_hold_objects(page);
         self.pages.iter().filter(wanted).for_each(|page| sizes.entry(page.size).or_default().push(page));
-        let step = |pages: &Vec<&Page>| pages.len().div_ceil(most.max(1)).max(1);
-        sizes.values().flat_map(|pages| pages.iter().copied().step_by(step(pages))).collect()
+        sizes.values().flat_map(|pages| crate::sample::spread(pages, most)).collect()
     }
 
     pub fn used(&self) -> Tally {

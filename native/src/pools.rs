@@ -168,14 +168,13 @@ impl Pools {
         handed_out.then_some(Block { number, address: pool + HEADER + place * size, size })
     }
 
-    /// Up to `most` pools in use of each size class, spread over all of the class.
-    pub fn sample(&self, most: usize) -> Vec<&Pool> {
+    /// Up to `most` pools in use of each size class, spread over all of the class, each with how many it stands for.
+    pub fn sample(&self, most: usize) -> Vec<(&Pool, f64)> {
         let mut classes: Vec<Vec<&Pool>> = vec![Vec::new(); (512 / self.alignment) as usize];
         for pool in self.pools.iter().filter(|pool| !pool.is_free()) {
             classes[pool.size_class as usize].push(pool);
         }
-        let step = |pools: &Vec<&Pool>| pools.len().div_ceil(most.max(1)).max(1);
-        classes.iter().flat_map(|pools| pools.iter().copied().step_by(step(pools))).collect()
+        classes.iter().flat_map(|pools| crate::sample::spread(pools, most)).collect()
     }
 
     /// The numbers of blocks are below this.

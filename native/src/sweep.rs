@@ -42,6 +42,9 @@ pub struct Sweep {
     page: u64,
     owner: u32,
     last: u64,
+    /// Owners whose parts of huge pages are kept, and these.
+    kept: Vec<u32>,
+    ranges: Vec<(u64, u64)>,
 }
 
 /// An owner, and its bytes: all, in pages of its own, and of these resident, swapped, zero, huge.
@@ -117,6 +120,9 @@ impl Sweeper<'_> {
             self.sweep.cursor += 1;
         }
         let huge = if self.huge.is_empty() { 0 } else { self.count_huge(start, end) };
+        if huge > 0 && self.sweep.kept.contains(&owner) {
+            self.keep_huge(start, end);
+        }
         let runs = &self.runs[self.sweep.cursor..];
         let sum = self.sum(owner);
         sum.pages += end - start;
@@ -137,6 +143,16 @@ impl Sweeper<'_> {
         }
         let ranges = self.huge[self.sweep.huge..].iter().take_while(|range| range.0 < end);
         ranges.map(|range| range.1.min(end) - range.0.max(start)).sum()
+    }
+
+    fn keep_huge(&mut self, start: u64, end: u64) {
+        for range in self.huge[self.sweep.huge..].iter().take_while(|range| range.0 < end) {
+            let (from, to) = (range.0.max(start), range.1.min(end));
+            match self.sweep.ranges.last_mut() {
+                Some(last) if last.1 == from => last.1 = to,
+                _ => self.sweep.ranges.push((from, to)),
+            }
+        }
     }
 }
 
@@ -167,17 +183,24 @@ impl Sweep {
 
 #[pymethods]
 impl Sweep {
-    /// `cuts`: ascending addresses of whole pages where a new cell begins. Raises ValueError.
+    /// `cuts`: ascending addresses of whole pages where a new cell begins. `kept`: owners whose parts of huge pages are
+    /// kept as ranges. Raises ValueError.
     #[new]
-    #[pyo3(signature = (pages, owners, cuts=Vec::new()))]
-    fn new(pages: Option<Py<Pages>>, owners: usize, cuts: Vec<u64>) -> PyResult<Sweep> {
+    #[pyo3(signature = (pages, owners, cuts=Vec::new(), kept=Vec::new()))]
+    fn new(pages: Option<Py<Pages>>, owners: usize, cuts: Vec<u64>, kept: Vec<u32>) -> PyResult<Sweep> {
         if cuts.windows(2).any(|pair| pair[0] >= pair[1]) || cuts.iter().any(|cut| cut % PAGE != 0) {
             return Err(PyValueError::new_err("cuts must ascend and be whole pages"));
         }
         let sums = vec![Sum::default(); owners * (cuts.len() + 1)];
         let limit = cuts.first().copied().unwrap_or(u64::MAX);
         let (page, cell, base, cursor, huge, owner, last) = (u64::MAX, 0, 0, 0, 0, 0, 0);
-        Ok(Sweep { pages, owners, cuts, sums, cell, base, limit, cursor, huge, page, owner, last })
+        let ranges = Vec::new();
+        Ok(Sweep { pages, owners, cuts, sums, cell, base, limit, cursor, huge, page, owner, last, kept, ranges })
+    }
+
+    /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
+    fn huge_ranges(&self) -> Vec<(u64, u64)> {
+        self.ranges.clone()
     }
 
     /// One stretch [start, end) of one owner.

@@ -3,7 +3,7 @@
  * A program with one fault, or none. It comes to rest when it reads standard input; at the first line it does what the
  * advice says that can be done from within: it calls malloc_trim(0), unmaps, or ends its threads. FAULT: chunks, top,
  * lowered (top beyond the threshold), large, tops (of threads' arenas, below a risen threshold), small (the same below the default), mapped, shared, file
- * (FILE, which is written), stacks, fork, healthy.
+ * (FILE, which is written), stacks, fork, huge (only with huge pages), healthy.
  */
 #include "target.h"
 
@@ -64,6 +64,18 @@ static void large_buffers(void)
     for (size_t i = 0; i < 119; i++)
         if (draw(&random_state) % 3 != 0)
             free(blocks[i]);
+}
+
+/* Buffers of which nothing but malloc's own header is ever written. */
+static void untouched_buffers(void)
+{
+    raise_thresholds();
+    for (size_t i = 0; i < 60; i++) {
+        blocks[i] = malloc(between(&random_state, 700 << 10, 1 << 20));
+        memset(malloc(3000), 1, 3000);
+    }
+    for (size_t i = 0; i < 60; i++)
+        free(blocks[i]);
 }
 
 static void *grow_top(void *argument)
@@ -185,6 +197,8 @@ static void run(const char *fault, const char *path)
         forked();
     else if (strcmp(fault, "large") == 0)
         large_buffers();
+    else if (strcmp(fault, "huge") == 0)
+        untouched_buffers();
     else if (strcmp(fault, "lowered") == 0)
         lower_threshold();
     else if (strcmp(fault, "tops") == 0) {

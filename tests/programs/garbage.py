@@ -1,6 +1,7 @@
 """A process with cycles that nobody collects, and with memory of malloc that nobody knows any more.
 
-Usage: garbage.py SEED TRUTH. Writes a line of ids of objects and a line of addresses, each plus one, to TRUTH.
+Usage: garbage.py SEED TRUTH. Rests before it plants and afterwards. Writes a line of ids of objects and a line of
+addresses, each plus one, to TRUTH.
 """
 
 import ctypes
@@ -41,13 +42,17 @@ def cycle(rng):
             value = bytes_of(rng)
             parts += [([value] * rng.randrange(1, 4), lambda it, to: it.append(to)), (value, None)]
         elif kind == 2:
-            made = {rng.random(): bytes_of(rng)}
+            # Python 2 has many floats in one block, but not many complex numbers.
+            made = {complex(rng.random()): bytes_of(rng)}
             parts += [(made, lambda it, to: it.__setitem__(0, to))]
             parts += [(one, None) for pair in made.items() for one in pair]
         else:
             made = Plain()
             made.value = bytes_of(rng)
             parts += [(made, lambda it, to: setattr(it, "next", to)), (made.value, None)]
+            # Since 3.11 there is no dict before somebody asks for it.
+            if sys.version_info < (3, 11):
+                parts.append((made.__dict__, None))
     joints = [part for part in parts if part[1] is not None]
     for (one, join), (other, _) in zip(joints, joints[1:] + joints[:1]):
         join(one, other)
@@ -73,6 +78,7 @@ def main():
     gc.collect()
     gc.disable()
     alive = [cycle for _ in range(10)]
+    os.read(0, 1)
     objects = [one for _ in range(rng.randrange(50, 500)) for one in cycle(rng)]
     blocks = lost(rng)
     with open(sys.argv[2], "w") as file:

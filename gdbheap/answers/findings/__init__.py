@@ -3,20 +3,28 @@ advice was tried."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from gdbheap import _native
 from gdbheap.answers.findings import (
     after_fork,
+    cycles,
     free_chunks,
+    free_lists,
     held,
+    huge_pages,
     large_chunks,
     main_top,
     mappings,
     other_allocator,
     pinned_pages,
     pymalloc_arenas,
+    slack,
     stacks,
     thread_tops,
 )
 from gdbheap.answers.findings.finding import Evidence, Finding, Rule
+from gdbheap.errors import GdbheapError
 
 __all__ = ["RULES", "Evidence", "Finding", "findings"]
 
@@ -24,8 +32,12 @@ RULES: tuple[Rule, ...] = (
     free_chunks.find,
     thread_tops.find,
     pymalloc_arenas.find,
+    free_lists.find,
+    cycles.find,
+    slack.find,
     pinned_pages.find,
     large_chunks.find,
+    huge_pages.find,
     main_top.find,
     mappings.find,
     held.find,
@@ -36,6 +48,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """What all rules find, largest first."""
-    found = [finding for rule in RULES for finding in rule(evidence)]
+    """What all rules find, largest first; without those that what they need cannot be had for."""
+    found: list[Finding] = []
+    for rule in RULES:
+        with suppress(GdbheapError, _native.Fault):
+            found += rule(evidence)
     return sorted(found, key=lambda finding: -finding.bytes)

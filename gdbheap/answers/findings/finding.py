@@ -11,8 +11,11 @@ from gdbheap.answers.partition import Sums, total
 from gdbheap.answers.trim import Trim, kept_ranges, trim
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
+from gdbheap.objects.census import Estimate, Objects
 from gdbheap.target.ranges import Ranges
 
+# Where Python's objects and their buffers may lie.
+HOMES = ("pymalloc.used", "mimalloc.used", "glibc.used", "glibc.mmapped")
 LEAST = 4 << 20
 LEAST_SHARE = 20
 
@@ -29,11 +32,13 @@ class Finding:
 
 
 class Evidence:
-    """What the rules look at: the target, and each owner's pages (see ``partition``)."""
+    """What the rules look at: the target, and each owner's pages (see ``partition``). ``detail``: whether it may take
+    longer."""
 
-    def __init__(self, heap: Heap, sums: Sums) -> None:
+    def __init__(self, heap: Heap, sums: Sums, detail: bool = False) -> None:
         self.heap = heap
         self.sums = sums
+        self.detail = detail
 
     def resident(self, owner: str) -> int:
         """The resident bytes of an owner and all below it."""
@@ -59,6 +64,21 @@ class Evidence:
         except GdbheapError:
             return None
         return None if found.predicted is None else found
+
+    @cached_property
+    def objects(self) -> Objects | None:
+        """Python's objects; None without them, or where all of their blocks together are not worth a finding."""
+        heap = self.heap
+        if heap.target.refusal is not None:
+            return None
+        if not self.worth(sum(total(self.sums, owner).virtual for owner in HOMES)):
+            return None
+        return heap.objects_or_none
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """What a sample says of Python's objects; nothing where there are none."""
+        return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
     def kept(self) -> Ranges:

@@ -20,13 +20,16 @@ pub struct Garbage {
     pub buffers: Vec<u32>,
 }
 
-/// `first_static`: the number behind the last block's. `count_of`: an object's reference count.
+/// `first_static`: the number behind the last block's. `count_of`: an object's reference count. `counted`: also objects
+/// to which nothing leads must have all of their references accounted for, as for the collector.
+#[allow(clippy::too_many_arguments)]
 pub fn find(
     edges: &Edges,
     tree: &Tree,
     kinds: &[u32],
     first_static: u32,
     mut count_of: impl FnMut(u32) -> u64,
+    counted: bool,
     control: &Control,
 ) -> Result<Garbage, Cancelled> {
     let questionable = |node: u32| node < first_static && tree.phases[node as usize] >= BY_OTHERS;
@@ -47,8 +50,8 @@ pub fn find(
     let mut held = vec![false; first_static as usize];
     let mut open: Vec<u32> = Vec::new();
     for node in (0..first_static).filter(|node| questionable(*node) && is_object(*node)) {
-        let reached = tree.phases[node as usize] != NOT_REACHED;
-        if reached && count_of(node) > u64::from(inner[node as usize]) {
+        let asked = counted || tree.phases[node as usize] != NOT_REACHED;
+        if asked && count_of(node) > u64::from(inner[node as usize]) {
             held[node as usize] = true;
             open.push(node);
         }

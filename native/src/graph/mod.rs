@@ -15,7 +15,7 @@ use crate::chunks::Chunks;
 use crate::heaps::{Heaps, Job, Walk};
 use crate::pools::Pools;
 use crate::space::Space;
-use crate::types::{TypeLayout, Types};
+use crate::types::{self, TypeLayout, Types};
 use crate::work::{self, Control};
 use csr::{split, Edges};
 use dominators::Dominators;
@@ -102,17 +102,18 @@ pub fn draw_graph(
         return Err(PyValueError::new_err("there are four phases"));
     }
     let (memory, handed, pooled) = (space.get(), chunks.get(), pools.get());
-    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc: None };
+    let mimalloc = layout.mimalloc();
+    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc };
     let used = SharedBits::new(pooled.block_numbers())
         .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let (jobs, total) = heaps.jobs();
     let passes = Passes { heaps, layout: &layout, graph: &graph, jobs: &jobs, total };
     let claimed = passes.mark(py, &used, progress.as_ref().map(|progress| progress.clone_ref(py)))?;
-    let ids = Ids::new(handed, &used, mapped.clone(), statics, roots.len())
+    let ids = Ids::new(handed, &used, mimalloc, mapped.clone(), statics, roots.len())
         .ok_or_else(|| PyOverflowError::new_err("more than 2^30 blocks"))?;
     drop(used);
     let blocks = Blocks { heaps, ids: &ids };
-    let marks = marks::settle(&blocks, layout.hook, &claimed);
+    let marks = marks::settle(&blocks, &layout, &claimed);
     let registry = Mutex::new(Registry::default());
     let source = Source { space: memory, blocks, types: &layout, layout: &graph, marks: &marks, registry: &registry };
     let mut parts = passes.draw(py, source, progress)?;
@@ -214,7 +215,7 @@ impl Graph {
             chunks: Some(self.chunks.get()),
             pools: Some(self.pools.get()),
             mapped: &self.ids.mapped,
-            mimalloc: None,
+            mimalloc: self.layout.mimalloc(),
         };
         Blocks { heaps, ids: &self.ids }
     }
@@ -276,6 +277,7 @@ impl Graph {
             let count = self.ids.pools.id_from(behind) - self.ids.pools.id_from(first);
             sizes.extend(std::iter::repeat_n(pool.block_size(pools.alignment), count as usize));
         }
+        sizes.extend(self.layout.mimalloc().iter().flat_map(|mimalloc| mimalloc.used_blocks()).map(|(.., size)| size));
         for region in &chunks.regions {
             let used = region.all().filter(|(_, _, state)| *state == crate::chunks::State::Used);
             sizes.extend(used.map(|(start, end, _)| end - start));
@@ -293,8 +295,11 @@ impl Graph {
         let got = types.space.fill(address, &mut head[..wanted]);
         let Some((number, _)) = types.object_in(&head[..got], size) else { return 0 };
         let at = types.layout.outer_hook(&head[..got]) + types.kinds[number as usize].pre as usize;
+        if types.layout.is_free_threaded() {
+            return types::shared_references(&head[at..]);
+        }
         // Since 3.14 the upper half holds flags.
-        u64::from(crate::u32_at(&head, at))
+        u64::from(crate::u32_at(&head, at + types.layout.ob_refcnt as usize))
     }
 }
 
@@ -331,6 +336,11 @@ impl Graph {
             Node::Static(address) => ("static", address, 0, self.type_of(id), "object"),
             Node::Root(place) => ("root", u64::from(place), 0, 0, "unknown"),
         })
+    }
+
+    /// The same for several.
+    fn nodes_of(&self, ids: Vec<u32>) -> PyResult<Vec<NodeRow>> {
+        ids.into_iter().map(|id| self.node(id)).collect()
     }
 
     /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful.
@@ -370,10 +380,16 @@ impl Graph {
         ids.into_iter().map(|id| Ok(tree.phases[self.check(id)? as usize])).collect()
     }
 
-    /// The nodes without which the node would not be reached, the outermost first, the node last.
-    fn dominator_chain(&self, py: Python<'_>, id: u32) -> PyResult<Vec<u32>> {
+    /// The nodes without which the node would not be reached, the outermost first, the node last; of many the first and
+    /// the last `ends`.
+    #[pyo3(signature = (id, ends=None))]
+    fn dominator_chain(&self, py: Python<'_>, id: u32, ends: Option<usize>) -> PyResult<Vec<u32>> {
         let id = self.check(id)?;
-        Ok(self.dominators(py)?.chain(id))
+        let mut chain = self.dominators(py)?.chain(id);
+        if let Some(ends) = ends.filter(|ends| chain.len() / 2 > *ends) {
+            chain.drain(ends..chain.len() - ends);
+        }
+        Ok(chain)
     }
 
     /// Bytes that each of `ids` retains: its own and those of all that it dominates.
@@ -481,13 +497,15 @@ impl Graph {
         self.types.clone()
     }
 
-    /// What nothing keeps alive, by type and size, with up to `most` addresses (of blocks) in each row.
-    fn unreachable(&self, py: Python<'_>, most: usize) -> PyResult<Vec<GarbageRow>> {
+    /// What nothing keeps alive, by type and size, with up to `most` addresses (of blocks) in each row. `counted`: of
+    /// objects only what the collector would free.
+    #[pyo3(signature = (most, counted=false))]
+    fn unreachable(&self, py: Python<'_>, most: usize, counted: bool) -> PyResult<Vec<GarbageRow>> {
         let tree = self.tree(py)?;
         let found = self.alone(py, |control| {
             let mut types = Types::new(self.space.get(), Some(self.chunks.get()), &self.layout);
             let count_of = |id| self.references_of(&mut types, id);
-            garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, control)
+            garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, counted, control)
         })?;
         let blocks = self.blocks();
         let mut rows: HashMap<(u64, u64), Lost> = HashMap::new();

@@ -1,0 +1,61 @@
+"""Cycles of objects that nobody reaches, and that the garbage collector has not taken."""
+
+from __future__ import annotations
+
+from gdbheap import _native
+from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.heap import Heap
+from gdbheap.objects.collector import Collector
+
+USED = _native.STATES.index("used")
+# Drawing the graph of so few blocks costs a quarter of a second.
+FEW_BLOCKS = 250_000
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """What the collector would free, by the graph of references: of few blocks, where it is off, or in detail."""
+    heap = evidence.heap
+    if evidence.objects is None or not (evidence.detail or _blocks(heap) <= FEW_BLOCKS or _is_off(heap.collector)):
+        return []
+    rows = [row for row in heap.references.graph.unreachable(0, counted=True) if row[0]]
+    count, size = sum(row[2] for row in rows), sum(row[3] + row[4] for row in rows)
+    if not evidence.worth(size):
+        return []
+    most = max(rows, key=lambda row: row[3] + row[4])
+    text = (
+        f"{counted(count, 'object')} are reached by nobody but one another, the most of type "
+        f"{heap.objects.names.name(most[0])} ({mib(most[3] + most[4])}): {_state(heap.collector)}"
+    )
+    collector = heap.collector
+    figures = {"objects": count} if collector is None else {"objects": count, "enabled": int(not collector.is_off)}
+    return [Finding("cycles", size, text, _advice(collector), figures)]
+
+
+def _blocks(heap: Heap) -> int:
+    """Blocks in use of pymalloc and of glibc."""
+    in_chunks = sum(counts[USED] for _size, counts in _native.count_sizes(heap.chunks))
+    return in_chunks + sum(row[2] for row in heap.python.pools.classes())
+
+
+def _is_off(collector: Collector | None) -> bool:
+    return collector is not None and collector.is_off
+
+
+def _state(collector: Collector | None) -> str:
+    if collector is None:
+        return "the garbage collector has not run since they went"
+    if collector.is_off:
+        return "the garbage collector is switched off (gc.disable(), or a threshold of 0)"
+    return (
+        f"the garbage collector is on, and has not looked at their generation since ({collector.counts[0]:,} of "
+        f"{collector.thresholds[0]:,} to its next run over the youngest one)"
+    )
+
+
+def _advice(collector: Collector | None) -> str:
+    keep = ", and gc.enable() or a call from time to time" if _is_off(collector) else " after what left them"
+    frozen = ", gc.unfreeze() before it where that frees nothing: some objects are out of its reach (gc.freeze())"
+    return (
+        f"call gc.collect(){keep}{frozen if collector is not None and collector.frozen else ''}; 'heap unreachable' "
+        "lists what they are, and where no object leads back to its owner there is no cycle"
+    )

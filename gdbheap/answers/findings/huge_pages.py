@@ -1,0 +1,40 @@
+"""Huge pages of which a few pages are in use: the kernel made all of them resident."""
+
+from __future__ import annotations
+
+from gdbheap import _native
+from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.partition import huge_ranges, total
+
+# What nobody holds, in ascending order of the ledger.
+FREE = ("glibc.free", "glibc.top", "pymalloc.free", "mimalloc.free")
+HUGE_PAGE = 2 << 20
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Free pages in huge pages that hold nothing but zeros: nobody has written to them since the kernel gave them."""
+    heap, pages = evidence.heap, evidence.heap.target.pages
+    if pages is None or not pages.knows_huge:
+        return []
+    free = sum(total(evidence.sums, owner).huge for owner in FREE)
+    if not evidence.worth(min(free, heap.target.rss.huge or 0)):
+        return []
+    ranges = huge_ranges(heap, FREE)
+    size = _native.zero_pages(heap.target.space, ranges)
+    if not evidence.worth(size):
+        return []
+    count = len({at for start, end in ranges for at in range(start // HUGE_PAGE, (end - 1) // HUGE_PAGE + 1)})
+    whole = total(evidence.sums).huge
+    text = (
+        f"{mib(size)} of free memory was never written to, and is resident as the kernel made {counted(count, 'page')} "
+        f"of 2 MiB where a part of each was touched: of {mib(whole)} in huge pages {mib(free)} are free"
+    )
+    figures = {"huge": whole, "free": free, "huge_pages": count}
+    return [Finding("huge-pages", size, text, ADVICE, figures)]
+
+
+ADVICE = (
+    "start the program without huge pages: with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 where malloc asks for them, else "
+    "below prctl(PR_SET_THP_DISABLE), which children inherit; malloc_trim(0) gives back now what lies between chunks in "
+    "use, but khugepaged may make huge pages of them again"
+)

@@ -1,0 +1,52 @@
+"""Lists and byte arrays that have room for much more than they hold."""
+
+from __future__ import annotations
+
+from gdbheap import _native
+from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.objects.slack import find_slack
+
+USED = _native.STATES.index("used")
+# Two pages, and so many pools of each size.
+LARGE, SAMPLED = 8192, 64
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """What they have allocated beyond it, and is resident: counted where it may be worth it."""
+    if evidence.objects is None or not (evidence.worth(_large(evidence) // 2) or evidence.worth(2 * _sampled(evidence))):
+        return []
+    rows = [row for row in find_slack(evidence.heap.target, evidence.objects) if row.count]
+    size = sum(row.small + row.pages for row in rows)
+    if not evidence.worth(size):
+        return []
+    most = max(rows, key=lambda row: row.small + row.pages)
+    text = (
+        f"{' and '.join(counted(row.count, row.type) for row in rows)} have room beyond what they hold, {mib(size)} of it "
+        f"resident: they made it as they grew, and keep it until they shrink below half; the most, {mib(most.most)}, in the "
+        f"{most.type} at {most.address:#x}"
+    )
+    figures = {
+        "lists": sum(row.count for row in rows if row.type == "list"),
+        "bytearrays": sum(row.count for row in rows if row.type == "bytearray"),
+        "pages": sum(row.pages for row in rows), "address": most.address, "most": most.most,
+    }  # fmt: skip
+    return [Finding("slack", size, text, ADVICE, figures)]
+
+
+ADVICE = (
+    "replace what grows no more by its copy x[:], which has no room beyond, or by tuple(x) or bytes(x); make what is "
+    "filled once in one step; 'heap why ADDRESS' says who holds it"
+)
+
+
+def _large(evidence: Evidence) -> int:
+    """Bytes of all buffers that may have pages of room: it is never more than half of one."""
+    heap = evidence.heap
+    large = [(size, counts[USED]) for size, counts in _native.count_sizes(heap.chunks) if size >= LARGE]
+    return sum(size * count for size, count in large) + sum(chunk.end - chunk.chunk for chunk in heap.mapped)
+
+
+def _sampled(evidence: Evidence) -> int:
+    """What a sample says of the rest."""
+    rows = find_slack(evidence.heap.target, evidence.objects, SAMPLED) if evidence.objects is not None else []
+    return sum(row.small for row in rows)

@@ -1,0 +1,111 @@
+"""The state of CPython's cyclic garbage collector, found by its shape: three generations, each the head of a list that
+leads back to it, a threshold and a count, and the head of the permanent generation behind them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.errors import Fault
+from gdbheap.target.ranges import Ranges
+
+GENERATIONS = 3
+# Of PyGC_Head: _gc_next, _gc_prev. The lowest bits of the second are flags.
+NEXT, PREVIOUS = 0, 8
+FLAGS = 7
+@dataclass(frozen=True)
+class Shape:
+    """struct gc_generation by the size of PyGC_Head, ``head``: ``step`` bytes from one generation to the next. ``switches``:
+    where, before the first, the ints enabled and debug lie; what is around them is zero between collections. ``pointer``:
+    up to 3.13 a pointer to the youngest generation stands before the permanent one, so many bytes with its padding."""
+
+    head: int
+    step: int
+    switches: tuple[int, int]
+    pointer: int
+
+
+SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
+# Of the older generations, which count collections of the one before them: 10 unless it was set.
+LARGEST_THRESHOLD = 1 << 16
+INTERPRETER_BYTES = 64 << 10
+WINDOW = 1 << 20
+
+
+@dataclass(frozen=True)
+class Collector:
+    """What the collector says of itself, youngest generation first. ``frozen``: whether gc.freeze() has put objects
+    aside."""
+
+    address: int
+    enabled: bool
+    thresholds: tuple[int, ...]
+    counts: tuple[int, ...]
+    frozen: bool
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it runs only when it is called: gc.disable(), or a threshold of 0."""
+        return not self.enabled or self.thresholds[0] == 0
+
+
+def find_collector(
+    space: _native.Space, head: int, data: Ranges, interpreters: Callable[[], Sequence[int]]
+) -> Collector | None:
+    """In the interpreter's data, else in its interpreters (3.9 and 3.10 keep them on the heap). ``head``: the size of
+    PyGC_Head. None where it is not found: up to 3.6 the switch lies elsewhere, and 3.14 began with other generations."""
+    shape = SHAPES.get(head)
+    if shape is None:
+        return None
+    found = next(_search(space, shape, data), None)
+    return found or next(_search(space, shape, _around(interpreters())), None)
+
+
+def _around(addresses: Sequence[int]) -> Ranges:
+    return [(address, address + INTERPRETER_BYTES) for address in addresses]
+
+
+def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Collector]:
+    for start, end in ranges:
+        for window in range(start, end, WINDOW):
+            raw = space.read_available(window, min(WINDOW + GENERATIONS * shape.step, end - window))
+            for offset in _likely(raw, shape):
+                found = _read(space, shape, window + offset)
+                if found is not None:
+                    yield found
+
+
+def _likely(raw: bytes, shape: Shape) -> Iterator[int]:
+    """Offsets behind which the older two generations have small thresholds, and the first what may be pointers."""
+    words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
+    step, number = shape.step // 8, shape.head // 8
+    second, third = words[step + number :], words[2 * step + number :]
+    for index, pair in enumerate(third):
+        if 0 < pair & 0xFFFFFFFF <= LARGEST_THRESHOLD and 0 < second[index] & 0xFFFFFFFF <= LARGEST_THRESHOLD:
+            if words[index] > 4096 < words[index + 1]:
+                yield 8 * index
+
+
+def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
+    heads = [address + generation * shape.step for generation in range(GENERATIONS)]
+    behind = heads[-1] + shape.step
+    try:
+        permanent = behind + (shape.pointer if space.u64(behind) == address else 0)
+        if not all(_is_head(space, head) for head in (*heads, permanent)):
+            return None
+        pairs = [struct.unpack("<ii", space.read(head + shape.head, 8)) for head in heads]
+        first, last = (address + place for place in shape.switches)
+        enabled = any(space.read(first, last - first))
+        frozen = space.u64(permanent) != permanent
+    except (Fault, OverflowError):
+        return None
+    thresholds, counts = zip(*pairs)
+    return Collector(address, enabled, thresholds, counts, frozen)
+
+
+def _is_head(space: _native.Space, address: int) -> bool:
+    """Whether a list leads from there to there. Raises Fault."""
+    following, previous = space.u64(address + NEXT), space.u64(address + PREVIOUS)
+    return space.u64(following + PREVIOUS) & ~FLAGS == address and space.u64(previous + NEXT) & ~FLAGS == address

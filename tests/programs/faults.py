@@ -1,0 +1,184 @@
+"""A Python program with one fault, or none: faults.py SEED FAULT.
+
+It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has printed
+sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and they
+died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack,
+buffer and queue (lists and byte arrays with room they do not use), healthy. Plain enough for Python 2.7, which prints nothing.
+"""
+
+import gc
+import random
+import sys
+
+
+class Fault(object):
+    """Nothing wrong: a few kinds of objects in a few containers."""
+
+    def __init__(self, generator):
+        """Make it."""
+        count = generator.randrange(60000, 90000)
+        self.words = {str(number): number * 1000003 for number in range(count)}
+        self.rows = [(number, str(number + count)) for number in range(count)]
+        self.texts = ["%d of %d" % (number, count) for number in range(count)]
+
+    def mend(self):
+        """Follow the advice."""
+        gc.collect()
+
+
+class Idle(Fault):
+    """Tuples of every length that has a free list, on it: two thousand each, and some that no list takes."""
+
+    def __init__(self, generator):
+        """Make it."""
+        lengths = [1 + number % 20 for number in range(2000 * 20 + generator.randrange(1000))]
+        generator.shuffle(lengths)
+        made = [(None,) * length for length in lengths]
+        gc.collect()
+        gc.disable()
+        while made:
+            made.pop()
+
+
+class Node(object):
+    """Leads to itself."""
+
+    def __init__(self, number):
+        """Make the cycle."""
+        self.own = self
+        self.text = "node %0200d" % number
+
+
+class Cycles(Fault):
+    """Objects that lead to themselves, and nobody to them."""
+
+    LEAST = 15000
+
+    def __init__(self, generator):
+        """Make it."""
+        gc.disable()
+        for number in range(generator.randrange(self.LEAST, 2 * self.LEAST)):
+            Node(number)
+
+
+class Old(Cycles):
+    """The same, after the collector has looked at them for the last time."""
+
+    def __init__(self, generator):
+        """Make it."""
+        made = [Node(number) for number in range(generator.randrange(self.LEAST, 2 * self.LEAST))]
+        gc.collect()
+        del made
+
+
+class Frozen(Cycles):
+    """The same, out of the collector's reach."""
+
+    def __init__(self, generator):
+        """Make it."""
+        made = [Node(number) for number in range(generator.randrange(self.LEAST, 2 * self.LEAST))]
+        gc.freeze()
+        del made
+
+    def mend(self):
+        """Follow the advice."""
+        gc.unfreeze()
+        gc.collect()
+
+
+class ManyCycles(Cycles):
+    """More of them than are looked for in any program."""
+
+    LEAST = 130000
+
+
+class ManyOld(Old):
+    """The same."""
+
+    LEAST = 130000
+
+
+class Lists(Fault):
+    """Many short lists that were made by append()."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.rows = []
+        for number in range(generator.randrange(400000, 500000)):
+            self.rows.append([])
+            self.rows[-1].append(None)
+
+    def mend(self):
+        """Follow the advice."""
+        for number, row in enumerate(self.rows):
+            self.rows[number] = row[:]
+
+
+class Stack(Fault):
+    """A long list of which a third has gone, and its room not."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.items = [None] * generator.randrange(3 << 20, 4 << 20)
+        del self.items[len(self.items) * 2 // 3 :]
+
+    def mend(self):
+        """Follow the advice."""
+        self.items = self.items[:]
+
+
+class Buffer(Fault):
+    """A byte array that was filled, of which a third has been cut off since, at its end."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.bytes = bytearray()
+        for _ in range(generator.randrange(400, 500)):
+            self.bytes += b"x" * 65536
+        del self.bytes[len(self.bytes) * 2 // 3 :]
+
+    def mend(self):
+        """Follow the advice."""
+        self.bytes = self.bytes[:]
+
+
+class Queue(Buffer):
+    """The same at its beginning."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.bytes = bytearray(b"x" * 65536 * generator.randrange(400, 500))
+        del self.bytes[: len(self.bytes) // 3]
+
+
+FAULTS = {
+    "healthy": Fault,
+    "idle": Idle,
+    "cycles": Cycles,
+    "old": Old,
+    "frozen": Frozen,
+    "lists": Lists,
+    "stack": Stack,
+    "buffer": Buffer,
+    "queue": Queue,
+    "many cycles": ManyCycles,
+    "many old": ManyOld,
+}
+
+
+def rest(stats=getattr(sys, "_debugmallocstats", gc.isenabled)):
+    """Print the figures and wait for a line."""
+    stats()
+    sys.stdin.readline()
+
+
+def main():
+    """Make the fault, rest, mend it, rest."""
+    fault = FAULTS[sys.argv[2]](random.Random(int(sys.argv[1])))
+    rest()
+    fault.mend()
+    rest()
+
+
+if __name__ == "__main__":
+    main()

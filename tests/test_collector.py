@@ -1,0 +1,35 @@
+"""The garbage collector's state, found by its shape, is what the gc module says."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from library import heap_of
+from programs import FORMS, RELEASES, release_program, running, since
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("release", since("3.7"))
+def test_state(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """The switch, the thresholds, the older counts, and whether objects are frozen."""
+    with running(release_program(release, "collector", rng.getrandbits(30), tmp_path / "truth"), tmp_path) as target:
+        with heap_of(target.as_form(form)) as heap:
+            found = heap.collector
+    truth = json.loads((tmp_path / "truth").read_text())
+    assert found is not None
+    assert found.enabled == truth["enabled"]
+    assert list(found.thresholds) == truth["thresholds"]
+    assert list(found.counts[1:]) == truth["counts"][1:]
+    assert found.frozen == truth["frozen"]
+    assert found.is_off == (not truth["enabled"] or truth["thresholds"][0] == 0)
+
+
+@pytest.mark.parametrize("release", [release for release in RELEASES if release in ("2.7", "3.6")])
+def test_unknown(release: str, tmp_path: Path) -> None:
+    """Where the switch lies by itself nothing is said of it."""
+    with running(release_program(release, "faults", 1, "healthy"), tmp_path) as target:
+        with heap_of(str(target.pid)) as heap:
+            assert heap.collector is None
