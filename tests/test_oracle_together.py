@@ -9,21 +9,21 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import pytest
+from graphs import started
 from library import heap_of
-from programs import KINDS, RELEASE, ask, gdbheap, python_program, release_program, running
+from programs import KINDS, RELEASE, ask, gdbheap, release_program, running
 
 from gdbheap.answers.retained import retained
 from gdbheap.heap import Heap
 from gdbheap.objects.references import BY_REMAINS, DOUBTFUL
 
 
-@pytest.mark.parametrize("count", [30, 1000, 10_000])
-@pytest.mark.parametrize("kind", KINDS)
-def test_retained_together(kind: str, count: int, rng: random.Random, tmp_path: Path) -> None:
-    """All objects of a class, by the program's own account; of other types, and any few objects, by the graph searched
-    without them."""
-    command = python_program(kind, "random_classes", rng.getrandbits(32), count, tmp_path / "truth")
-    with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
+@pytest.mark.parametrize("build", [*KINDS, "2.7", "3.13-mimalloc", "3.13t"])
+def test_retained_together(build: str, rng: random.Random, tmp_path: Path) -> None:
+    """All objects of a class, by the program's own account; of other types, modules, and any few objects, by the graph
+    searched without them."""
+    arguments = (rng.getrandbits(32), rng.choice([30, 1000, 10_000]), tmp_path / "truth")
+    with started(build, tmp_path, "random_classes", *arguments) as target, heap_of(str(target.pid)) as heap:
         graph = heap.references.graph
         rows = {row.address: row for row in retained(heap, "type", None).rows}
         by_name = {row.type: row.retained for row in rows.values()}
@@ -34,10 +34,19 @@ def test_retained_together(kind: str, count: int, rng: random.Random, tmp_path: 
         for address in rng.sample(sorted(rows), 20):
             members = {number for number, node in enumerate(plain.nodes) if node[3] == address and node[4] == "object"}
             assert rows[address].retained == plain.retained(members), rows[address]
+        modules = {row.address: row.retained for row in retained(heap, "module", None).rows}
+        for address in rng.sample(sorted(modules), 5):
+            members = {graph.find(address) or 0, graph.find(dict_of(heap, address)) or 0}
+            assert modules[address] == plain.retained(members), hex(address)
         sets = [rng.sample(range(len(plain.nodes)), rng.randrange(1, 9)) for _ in range(20)]
         assert graph.retained_together(sets) == [plain.retained(set(one)) for one in sets]
         top = rng.randrange(1, 30)
         assert retained(heap, "type", top).rows == retained(heap, "type", None).rows[:top]
+
+
+def dict_of(heap: Heap, module: int) -> int:
+    """Return a module's dict: the word behind the object's head."""
+    return heap.target.space.u64(module + heap.release.at(16))
 
 
 class Plain:

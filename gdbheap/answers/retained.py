@@ -82,9 +82,10 @@ def _modules(paths: Paths, _top: int | None) -> list[Kept]:
 def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:
     names, graph = references.objects.names, references.graph
     kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
+    space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
     for module in references.nodes([number for kind in kinds for number in graph.objects_of(kind)]):
         with suppress(Fault):
-            node = references.find(references.objects.target.space.u64(module.address + references.objects.release.at(MODULE_DICT)))
+            node = references.find(space.u64(module.address + place))
             if node is not None:
                 yield module, node
 

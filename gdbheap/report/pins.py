@@ -28,7 +28,7 @@ UNITS = {
     "pymalloc": ("arena is", "arenas are"),
     "mimalloc": ("page is", "pages are"),
 }
-WITHOUT = {"mimalloc": "would be empty, and goes back some time later, when another page of the segment goes"}
+WITHOUT = {"mimalloc": "would be empty, and go back some time later, when another page of the segment goes"}
 
 
 def render(answer: Pins, style: Style) -> str:
@@ -79,7 +79,7 @@ def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     units, blocks = counted(row.groups, *UNITS[row.allocator]), counted(row.blocks, "block")
     text = f"{row.allocator}: {units} kept by {blocks} of {style.bytes(row.bytes)}"
     most = next((kind for kind in _by_blocks(answer.kinds) if kind.allocator == row.allocator), None)
-    of_which = "" if most is None else f", of which {most.blocks:,} are {most.what}"
+    of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {most.what}"
     partly = "" if row.described == row.blocks else f" (the {row.described:,} that keep the most were looked into)"
     unsure = "" if answer.resident_known else " at most, as it is not known what is resident"
     goes = WITHOUT.get(row.allocator, "would go")
