@@ -4,6 +4,7 @@ an expression."""
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from gdbheap.objects.shapes import GENERATORS, WEAK, set_key
 from gdbheap.objects.threads import Threads
 
 WINDOW = 1 << 20
+LARGE_DICT = 1000
 MOST_ITEMS = 1 << 40
 LONGEST_NAME = 200
 KEY_LIMITS = Limits(length=400, value=300, items=20, depth=3, reads=400)
@@ -97,6 +99,7 @@ class EdgeNames:
         self._release = texts.release
         self._threads = threads
         self._shadowed: dict[tuple[int, str], bool] = {}
+        self._last: tuple[int, bytes, bytes] = (0, b"", b"")
 
     def edge(self, holder: int, target: int) -> Edge:
         """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns."""
@@ -250,14 +253,32 @@ class EdgeNames:
         return None
 
     def _in_dict(self, holder: int, target: int) -> Iterator[Edge]:
-        for index, (key, value) in enumerate(dict_items(self._space, self._release, holder)):
-            if value == target:
-                literal = self.literal(key)
-                shown = literal or self._texts.text(key, KEY_LIMITS) or f"key {index}"
-                follow = entry_reader(self._space, self._release, holder, key) if literal else None
-                yield Edge(f"[{shown}]", f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{index}]", follow)
-            elif key == target:
-                yield Edge(f" has it as key {index}", f"list({{}})[{index}]")
+        keys, values = self._items(holder)
+        place = _position(values, target)
+        if place is not None:
+            (key,) = struct.unpack_from("<Q", keys, place)
+            literal = self.literal(key)
+            shown = literal or self._texts.text(key, KEY_LIMITS) or f"key {place // 8}"
+            follow = entry_reader(self._space, self._release, holder, key) if literal else None
+            expression = f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{place // 8}]"
+            yield Edge(f"[{shown}]", expression, follow)
+        place = _position(keys, target)
+        if place is not None:
+            yield Edge(f" has it as key {place // 8}", f"list({{}})[{place // 8}]")
+
+    def _items(self, holder: int) -> tuple[bytes, bytes]:
+        """The keys and the values of a dict. Those of the last large one are kept: many ways lead through the same."""
+        if self._last[0] == holder:
+            return self._last[1:]
+        keys, values = array("Q"), array("Q")
+        with suppress(*TORN):
+            for key, value in dict_items(self._space, self._release, holder):
+                keys.append(key)
+                values.append(value)
+        found = keys.tobytes(), values.tobytes()
+        if len(keys) >= LARGE_DICT:
+            self._last = (holder, *found)
+        return found
 
     def literal(self, key: int) -> str | None:
         """The key as Python reads it back; None where its text is cut, or is no literal's."""

@@ -230,6 +230,10 @@ class _Prefix:
                 continue
             for _ in range(run.count):
                 text = run.expression.replace("{}", text, 1)
+        last = self.runs[-1]
+        if last.of_class and last.edges[-1].text == OWN_DICT:
+            # A class shows its dict through a proxy.
+            return f"__import__('gc').get_referents({text})[0]"
         return f"{text}{OWN_DICT}" if self.place else text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
-from gdbheap.report.numbers import address_text, count_text
+from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -32,7 +32,7 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
     if by == "object":
         rows = [
             [style.size(row.retained), style.share(row.retained), style.size(row.bytes), address_text(row.address or 0),
-             row.type, row.path or ""]
+             row.type, row.path or row.chain or ""]
             for row in answer.rows
         ]  # fmt: skip
         return table(RETAINED, rows, style)
@@ -74,7 +74,8 @@ def render_owners(answer: Owners, style: Style) -> str:
          row.path or row.chain]
         for row in answer.owners
     ]  # fmt: skip
-    told = f"{answer.count:,} blocks are that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
+    large = counted(answer.count, "block is", "blocks are")
+    told = f"{large} that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
     return join(table(HELD, rows, style), style.filled(told))
 
 
@@ -88,7 +89,7 @@ def render_threads(answer: Threads, style: Style) -> str:
 def _thread(thread: PythonThread, style: Style) -> str:
     name = f" ({one_line(thread.name)})" if thread.name else ""
     number = "that has ended" if thread.tid is None else f"{thread.tid}{name}"
-    frames = "1 frame" if len(thread.frames) == 1 else f"{len(thread.frames):,} frames"
+    frames = counted(len(thread.frames), "frame")
     parts = [style.heading(f"Thread {number}: {frames}")]
     for frame in thread.frames:
         line = "" if frame.line is None else f", line {frame.line}"

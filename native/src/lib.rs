@@ -79,6 +79,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trim::trim_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(pins::pins_of_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(pins::pins_of_arenas, module)?)?;
+    module.add_function(wrap_pyfunction!(pins::pins_of_pages, module)?)?;
     module.add_function(wrap_pyfunction!(pins::held_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(looks::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;

@@ -3,9 +3,10 @@
 //! A page of an arena of glibc's goes when nobody holds a byte of it and no free chunk keeps its header and its links
 //! there, so a block is taken to hold the 48 bytes behind it too. Pages that are at most half held are what pins are
 //! looked for in: blocks that share one make a group, which also frees the fuller pages that nobody else touches.
-//! An arena of pymalloc goes as a whole, with its last block.
+//! An arena of pymalloc goes as a whole, with its last block, and so does a page of mimalloc.
 
 use crate::chunks::{Chunks, Region, State, CHUNK_HEADER};
+use crate::mimalloc::Mimalloc;
 use crate::pages::{outside, Pages, CHUNK_HEAD, PAGE};
 use crate::pools::Pools;
 use pyo3::prelude::*;
@@ -261,6 +262,30 @@ pub fn pins_of_arenas(
             });
             if blocks > 0 {
                 best.offer((arena.address, arena.end, blocks, bytes, freed.count(arena.address, arena.end)));
+            }
+        }
+        best.rows()
+    })
+}
+
+/// The same of mimalloc's pages.
+#[pyfunction]
+pub fn pins_of_pages(
+    py: Python<'_>,
+    blocks: &Mimalloc,
+    pages: Option<Py<Pages>>,
+    kept: Vec<(u64, u64)>,
+    least: u64,
+    most: usize,
+) -> (Vec<Row>, Totals) {
+    let freed = Freed { pages: pages.as_ref().map(|pages| pages.get()), kept: &kept };
+    py.detach(|| {
+        let mut best = Best::new(least, most);
+        for page in &blocks.pages {
+            let (start, end) = page.span();
+            let used = blocks.count_of(page);
+            if used > 0 {
+                best.offer((start, end, used, used * page.size, freed.count(start, end)));
             }
         }
         best.rows()

@@ -7,6 +7,7 @@ pub mod garbage;
 pub mod ids;
 pub mod marks;
 pub mod shapes;
+pub mod together;
 pub mod tree;
 
 use crate::bits::SharedBits;
@@ -26,7 +27,8 @@ use pyo3::prelude::*;
 use shapes::GraphLayout;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, OnceLock};
-use tree::{Tree, BY_OTHERS, BY_REMAINS};
+use together::Together;
+use tree::{Tree, BY_OTHERS, BY_REMAINS, NOT_REACHED};
 
 /// Something outside of the heaps that refers to objects: in which phase it is followed (tree.rs), references that are
 /// known, and memory whose words may be references.
@@ -429,17 +431,43 @@ impl Graph {
         })
     }
 
-    /// Of each type `(type address, objects, bytes, retained)`: what an object retains counts once where another one of
-    /// the type retains it too.
-    fn retained_by_type(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
-        let found = self.dominators(py)?;
-        let sizes = self.sizes();
-        Ok(py
-            .detach(|| by_type(found, &self.kinds, &sizes, self.types.len()))
-            .into_iter()
-            .zip(&self.types)
-            .map(|((count, bytes, retained), address)| (*address, count, bytes, retained))
-            .collect())
+    /// Of each type `(type address, objects, bytes, retained)`: what would be free if all objects of the type went. Of
+    /// more than `top` types those that retain most, and others that retain as much.
+    #[pyo3(signature = (top))]
+    fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
+        let (tree, found) = (self.tree(py)?, self.dominators(py)?);
+        let kind_of = |node: u32| match self.kinds[node as usize] {
+            kind if kind & (BUFFER | IDLE) != 0 => 0,
+            kind => (kind & KIND) as usize,
+        };
+        let rows = self.alone(py, |control| {
+            let sizes = self.sizes();
+            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            together::by_kind(&mut together, found, self.types.len(), kind_of, top, control)
+        })?;
+        let named = |(kind, count, bytes, retained): (usize, u64, u64, u64)| (self.types[kind], count, bytes, retained);
+        Ok(rows.into_iter().map(named).collect())
+    }
+
+    /// Bytes that would be free if all of a set of nodes went, for each set.
+    fn retained_together(&self, py: Python<'_>, sets: Vec<Vec<u32>>) -> PyResult<Vec<u64>> {
+        for id in sets.iter().flatten() {
+            self.check(*id)?;
+        }
+        let (tree, found) = (self.tree(py)?, self.dominators(py)?);
+        self.alone(py, |control| {
+            let sizes = self.sizes();
+            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            let one = |set: &Vec<u32>| {
+                let members: HashSet<u32> =
+                    set.iter().copied().filter(|id| tree.phases[*id as usize] != NOT_REACHED).collect();
+                let is_inner = |id: u32| found.chain(id).iter().any(|above| *above != id && members.contains(above));
+                let certain = members.iter().filter(|id| !is_inner(**id)).map(|id| found.retained[*id as usize]).sum();
+                let all: Vec<u32> = members.iter().copied().collect();
+                together.retained(&all, |node| members.contains(&node), certain, control)
+            };
+            sets.iter().map(one).collect()
+        })
     }
 
     /// The largest blocks of at least `minimum` bytes, `(id, bytes)`, largest first, and before them how many there are
@@ -510,51 +538,4 @@ impl Graph {
         let targets = self.edges.of(id).iter().map(|edge| split(*edge).0).filter(|target| owned.contains(target));
         targets.map(size).sum()
     }
-}
-
-/// Of each type: objects, their bytes, and what they retain, nested ones once.
-fn by_type(found: &Dominators, kinds: &[u32], sizes: &[u64], types: usize) -> Vec<(u64, u64, u64)> {
-    let mut rows = vec![(0, 0, 0); types];
-    let kind_of = |node: u32| match kinds[node as usize] {
-        kind if kind & (BUFFER | IDLE) != 0 => 0,
-        kind => kind & KIND,
-    };
-    let (starts, children) = found.children();
-    // How many objects of a type are open above the one that is looked at.
-    let mut open = vec![0u32; types];
-    let mut path: Vec<(u32, u32)> = Vec::new();
-    let below = |node: u32| &children[starts[node as usize] as usize..starts[node as usize + 1] as usize];
-    let mut enter = |node: u32, open: &mut Vec<u32>| {
-        let kind = kind_of(node) as usize;
-        if kind > 0 {
-            let row: &mut (u64, u64, u64) = &mut rows[kind - 1];
-            row.0 += 1;
-            row.1 += sizes[node as usize];
-            if open[kind - 1] == 0 {
-                row.2 += found.retained[node as usize];
-            }
-            open[kind - 1] += 1;
-        }
-    };
-    for top in found.tops() {
-        enter(top, &mut open);
-        path.push((top, 0));
-        while let Some((node, place)) = path.last_mut() {
-            let (node, at) = (*node, *place as usize);
-            *place += 1;
-            match below(node).get(at) {
-                Some(child) => {
-                    enter(*child, &mut open);
-                    path.push((*child, 0));
-                }
-                None => {
-                    path.pop();
-                    if let Some(kind) = (kind_of(node) as usize).checked_sub(1) {
-                        open[kind] -= 1;
-                    }
-                }
-            }
-        }
-    }
-    rows
 }
