@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,40 +12,48 @@ from library import heap_of
 from programs import Running, ask, running
 
 from gdbheap.answers.unreachable import unreachable
-from gdbheap.objects.references import BY_REMAINS
+
+
+@dataclass
+class Found:
+    """Addresses of objects, of blocks to which nothing leads, and of those to which only words on stacks lead."""
+
+    objects: set[int]
+    blocks: set[int]
+    by_stack: set[int]
 
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_what_nothing_keeps_alive(build: str, rng: random.Random, tmp_path: Path) -> None:
-    """What was planted since the first look, and the leaks to which no word leads. (Some releases leak a module when
-    they start.)"""
+    """What was planted since the first look, and nothing else. (Some releases leak a module when they start.)
+
+    A word that was left over on the stack of a thread that runs may lead to a block that this thread lost, and then the
+    answer says so; to those that a thread lost which is gone nothing leads."""
     command = program(build, "garbage", rng.getrandbits(32), tmp_path / "truth")
     with running(command, tmp_path) as target:
-        objects_before, blocks_before = found_in(target)
+        before = found_in(target)
         target.go_on()
-        objects, blocks = found_in(target)
-        planted, lost = (set(map(int, line.split())) for line in (tmp_path / "truth").read_text().splitlines())
-        lost = {address - 1 for address in lost}
-        left_over = {address for address, phase in phases(target, lost).items() if phase == BY_REMAINS}
+        after = found_in(target)
         answer = ask("unreachable", str(target.pid))
-    assert objects - objects_before == planted, (len(objects - planted), len(planted - objects))
-    # A word that is left over on a stack may still lead to one or two.
-    assert blocks - blocks_before == lost - left_over and len(left_over) < 3
-    assert answer["objects"]["count"] == len(objects)
-    assert answer["blocks"]["count"] == len(blocks)
+    planted, here, there = (set(map(int, line.split())) for line in (tmp_path / "truth").read_text().splitlines())
+    objects, blocks, by_stack = (
+        getattr(after, name) - getattr(before, name) for name in ("objects", "blocks", "by_stack")
+    )
+    assert objects == planted, (len(objects - planted), len(planted - objects))
+    assert there <= blocks, (len(there - blocks), len(there))
+    assert blocks | by_stack == here | there, (len(blocks - here - there), len(by_stack - here), len(here - blocks))
+    assert not blocks & by_stack
+    for name in ("objects", "blocks", "by_stack"):
+        assert answer[name]["count"] == len(getattr(after, name)), name
 
 
-def found_in(target: Running) -> tuple[set[int], set[int]]:
-    """Return the addresses of the objects and of the blocks that are listed."""
+def found_in(target: Running) -> Found:
+    """Return what is listed."""
     with heap_of(str(target.pid)) as heap:
         rows = unreachable(heap, 1 << 30).rows
     objects = {address for row in rows if row.type is not None for address in row.addresses}
-    return objects, {address for row in rows if row.type is None for address in row.addresses}
-
-
-def phases(target: Running, addresses: set[int]) -> dict[int, int]:
-    """Return in which phase each block was reached."""
-    with heap_of(str(target.pid)) as heap:
-        graph = heap.references.graph
-        numbers = [graph.find(address) or 0 for address in addresses]
-        return dict(zip(addresses, graph.phases(numbers)))
+    blocks, by_stack = (
+        {address for row in rows if row.type is None and row.by_stack == of for address in row.addresses}
+        for of in (False, True)
+    )
+    return Found(objects, blocks, by_stack)

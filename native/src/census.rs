@@ -527,19 +527,44 @@ pub fn objects_in(
     blocks: Vec<(u64, u64, u64)>,
 ) -> Vec<Option<(u64, u64, bool)>> {
     let mut types = Types::new(space, chunks, &layout);
+    let mut window = Window::default();
     let look = |(address, size, inside): &(u64, u64, u64)| {
         if let (Some(slab), Some(filled)) = (&layout.slab, types.slab_at(*address, *size)) {
             let (object, alive) = filled.object(slab, *inside);
             return Some((object, types.kinds[filled.number as usize].address, alive));
         }
-        let mut head = vec![0; HEAD.min(*size as usize)];
-        let got = space.fill(*address, &mut head);
-        let (number, alive) = types.object_in(&head[..got], *size)?;
+        let head = window.at(space, *address, HEAD.min(*size as usize));
+        let (number, alive) = types.object_in(head, *size)?;
         let kind = &types.kinds[number as usize];
-        let before = layout.outer_hook(&head[..got]) as u64 + kind.pre;
+        let before = layout.outer_hook(head) as u64 + kind.pre;
         Some((address.wrapping_add(before), kind.address, alive))
     };
     blocks.iter().map(look).collect()
+}
+
+/// Bytes that were read last: neighbours are often asked for next.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+const NEIGHBOURS: usize = 16 << 10;
+
+impl Window {
+    /// Up to `size` bytes at `address`, fewer where they end.
+    fn at(&mut self, space: &Space, address: u64, size: usize) -> &[u8] {
+        let inside = address.wrapping_sub(self.start);
+        if inside.saturating_add(size as u64) > self.bytes.len() as u64 {
+            self.start = address & !0xFFF;
+            self.bytes.resize(NEIGHBOURS, 0);
+            let got = space.fill(self.start, &mut self.bytes);
+            self.bytes.truncate(got);
+        }
+        let inside = (address - self.start) as usize;
+        let end = inside.saturating_add(size).min(self.bytes.len());
+        self.bytes.get(inside..end).unwrap_or(&[])
+    }
 }
 
 /// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.

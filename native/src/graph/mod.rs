@@ -26,7 +26,7 @@ use pyo3::prelude::*;
 use shapes::GraphLayout;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, OnceLock};
-use tree::{Tree, BY_OTHERS, BY_REMAINS};
+use tree::{Tree, BY_OTHERS, BY_REMAINS, BY_STACKS, PHASES};
 
 /// Something outside of the heaps that refers to objects: in which phase it is followed (tree.rs), references that are
 /// known, and memory whose words may be references.
@@ -48,7 +48,7 @@ pub struct Graph {
     edges: Edges,
     kinds: Vec<u32>,
     types: Vec<u64>,
-    phases: [Vec<u32>; 4],
+    phases: [Vec<u32>; PHASES],
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
 }
@@ -96,8 +96,8 @@ pub fn draw_graph(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Graph> {
     mapped.sort_unstable();
-    if roots.iter().any(|root| root.phase > usize::from(BY_REMAINS)) {
-        return Err(PyValueError::new_err("there are four phases"));
+    if roots.iter().any(|root| root.phase >= PHASES) {
+        return Err(PyValueError::new_err("there is no such phase"));
     }
     let (memory, handed, pooled) = (space.get(), chunks.get(), pools.get());
     let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc: None };
@@ -119,7 +119,7 @@ pub fn draw_graph(
         Edges::join(parts, ids.count()).ok_or_else(|| PyOverflowError::new_err("more than 2^32 edges"))?;
     drop(marks);
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
-    let mut phases: [Vec<u32>; 4] = Default::default();
+    let mut phases: [Vec<u32>; PHASES] = Default::default();
     roots.iter().zip(ids.first_root..).for_each(|(root, id)| phases[root.phase].push(id));
     Ok(Graph {
         space,
@@ -187,7 +187,7 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
     for root in roots {
         root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, EXACT));
         let strength = match root.phase as u8 {
-            BY_REMAINS => DOUBTFUL,
+            BY_REMAINS | BY_STACKS => DOUBTFUL,
             BY_OTHERS => LIKELY,
             _ => EXACT,
         };
@@ -202,8 +202,8 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
 type NodeRow = (&'static str, u64, u64, u64, &'static str);
 /// Blocks, their bytes, their buffers', and some of their addresses.
 type Lost = (u64, u64, u64, Vec<u64>);
-/// `(type address, size of a block, blocks, bytes, buffers, some of their addresses)`.
-type GarbageRow = (u64, u64, u64, u64, u64, Vec<u64>);
+/// `(type address, whether a stack leads there, size of a block, blocks, bytes, buffers, some of their addresses)`.
+type GarbageRow = (u64, bool, u64, u64, u64, u64, Vec<u64>);
 
 impl Graph {
     fn blocks<'a>(&'a self) -> Blocks<'a> {
@@ -367,7 +367,7 @@ impl Graph {
         Ok(self.tree(py)?.chain(id))
     }
 
-    /// In which phase each of `ids` was reached; 4: in none.
+    /// In which phase each of `ids` was reached; 5: in none.
     fn phases(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u8>> {
         let tree = self.tree(py)?;
         ids.into_iter().map(|id| Ok(tree.phases[self.check(id)? as usize])).collect()
@@ -464,7 +464,8 @@ impl Graph {
         self.types.clone()
     }
 
-    /// What nothing keeps alive, by type and size, with up to `most` addresses (of blocks) in each row.
+    /// What nothing keeps alive, and blocks to which only words on stacks lead, by type and size, with up to `most`
+    /// addresses (of blocks) in each row.
     fn unreachable(&self, py: Python<'_>, most: usize) -> PyResult<Vec<GarbageRow>> {
         let tree = self.tree(py)?;
         let found = self.alone(py, |control| {
@@ -473,11 +474,12 @@ impl Graph {
             garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, control)
         })?;
         let blocks = self.blocks();
-        let mut rows: HashMap<(u64, u64), Lost> = HashMap::new();
+        let mut rows: HashMap<(u64, bool, u64), Lost> = HashMap::new();
         let owned: HashSet<u32> = found.buffers.iter().copied().collect();
         for id in found.objects.iter().chain(&found.blocks) {
             let Node::Block { address, size, .. } = blocks.node(*id) else { continue };
-            let row = rows.entry((self.type_of(*id), size)).or_default();
+            let by_stack = tree.phases[*id as usize] == BY_STACKS && self.kinds[*id as usize] & KIND == 0;
+            let row = rows.entry((self.type_of(*id), by_stack, size)).or_default();
             row.0 += 1;
             row.1 += size;
             if self.kinds[*id as usize] & KIND != 0 {
@@ -487,7 +489,9 @@ impl Graph {
                 row.3.push(address);
             }
         }
-        let flat = |((kind, size), (count, bytes, buffers, some))| (kind, size, count, bytes, buffers, some);
+        let flat = |((kind, by_stack, size), (count, bytes, buffers, some))| {
+            (kind, by_stack, size, count, bytes, buffers, some)
+        };
         Ok(rows.into_iter().map(flat).collect())
     }
 }
