@@ -16,11 +16,11 @@ from gdbheap.answers.unreachable import unreachable
 
 @dataclass
 class Found:
-    """Addresses of objects, of blocks to which nothing leads, and of those to which only words on stacks lead."""
+    """Addresses of objects, of blocks to which nothing leads, and of those to which only stray words lead."""
 
     objects: set[int]
     blocks: set[int]
-    by_stack: set[int]
+    by_stray: set[int]
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -36,14 +36,14 @@ def test_what_nothing_keeps_alive(build: str, rng: random.Random, tmp_path: Path
         after = found_in(target)
         answer = ask("unreachable", str(target.pid))
     planted, here, there = (set(map(int, line.split())) for line in (tmp_path / "truth").read_text().splitlines())
-    objects, blocks, by_stack = (
-        getattr(after, name) - getattr(before, name) for name in ("objects", "blocks", "by_stack")
+    objects, blocks, by_stray = (
+        getattr(after, name) - getattr(before, name) for name in ("objects", "blocks", "by_stray")
     )
     assert objects == planted, (len(objects - planted), len(planted - objects))
     assert there <= blocks, (len(there - blocks), len(there))
-    assert blocks | by_stack == here | there, (len(blocks - here - there), len(by_stack - here), len(here - blocks))
-    assert not blocks & by_stack
-    for name in ("objects", "blocks", "by_stack"):
+    assert blocks | by_stray == here | there, (len(blocks - here - there), len(by_stray - here), len(here - blocks))
+    assert not blocks & by_stray
+    for name in ("objects", "blocks", "by_stray"):
         assert answer[name]["count"] == len(getattr(after, name)), name
 
 
@@ -52,8 +52,8 @@ def found_in(target: Running) -> Found:
     with heap_of(str(target.pid)) as heap:
         rows = unreachable(heap, 1 << 30).rows
     objects = {address for row in rows if row.type is not None for address in row.addresses}
-    blocks, by_stack = (
-        {address for row in rows if row.type is None and row.by_stack == of for address in row.addresses}
+    blocks, by_stray = (
+        {address for row in rows if row.type is None and row.by_stray == of for address in row.addresses}
         for of in (False, True)
     )
-    return Found(objects, blocks, by_stack)
+    return Found(objects, blocks, by_stray)

@@ -15,7 +15,7 @@ from gdbheap.objects.threads import Frame, Threads
 
 # In which order roots are followed; see native/src/graph/tree.rs.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED = range(6)
-EXACT, LIKELY, DOUBTFUL = range(3)
+EXACT, LIKELY, DOUBTFUL, STRAY = range(4)
 MOST_KNOWN = 1 << 16
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 

@@ -24,7 +24,7 @@ HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("
 VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
 NO_OBJECT = {
     False: "(no object: nothing points to these blocks)",
-    True: "(no object: only a word on a stack leads there)",
+    True: "(no object: only a stray word leads there)",
 }
 
 
@@ -48,12 +48,12 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     """A row for each type and size, and what the rows mean."""
-    objects, blocks, doubtful = answer.objects, answer.blocks, answer.by_stack
+    objects, blocks, doubtful = answer.objects, answer.blocks, answer.by_stray
     if not answer.rows:
         return style.filled("Everything that is in use is reached from a root.")
     rows = [
         [count_text(row.count), style.size(row.size), style.size(row.bytes), style.size(row.buffers),
-         style.share(row.bytes + row.buffers), row.type or NO_OBJECT[row.by_stack]]
+         style.share(row.bytes + row.buffers), row.type or NO_OBJECT[row.by_stray]]
         for row in answer.rows
     ]  # fmt: skip
     count, size = (sum(getattr(part, name) for part in (objects, blocks, doubtful)) for name in ("count", "bytes"))
@@ -64,8 +64,8 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     told = (
         f"{objects.count:,} objects with {style.bytes(objects.bytes + objects.buffers)} are kept by nothing but one "
         f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points, and "
-        f"to {doubtful.count:,} with {style.bytes(doubtful.bytes)} only words on stacks or in registers: a function that "
-        "runs has them, or the words are left over and the blocks lost."
+        f"to {doubtful.count:,} with {style.bytes(doubtful.bytes)} only stray words: a function that runs has them, or the "
+        "words are left over, or numbers, and the blocks lost."
     )
     return join(table(LOST, rows, style, total), style.filled(told))
 

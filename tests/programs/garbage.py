@@ -8,6 +8,7 @@ import ctypes
 import gc
 import os
 import random
+import signal
 import sys
 import threading
 
@@ -97,7 +98,8 @@ def main():
         lines = objects, [~address for address in here], [~address for address in there]
         file.write("\n".join(" ".join(map(str, numbers)) for numbers in lines))
     del file, lines
-    os.read(0, 1)
+    # os.read() of 3.15 has a block of its own while it waits.
+    signal.pause()
     return alive
 
 

@@ -18,7 +18,7 @@ use crate::types::{TypeLayout, Types};
 use crate::work::{self, Control};
 use csr::{split, Edges};
 use dominators::Dominators;
-use edges::{Drawer, Registry, Rows, Source, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY};
+use edges::{Drawer, Registry, Rows, Source, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY, STRAY};
 use ids::{Blocks, Ids, Node};
 use marks::{Claimed, Marker};
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyValueError};
@@ -185,13 +185,15 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
     }
     drawer.begin(source.blocks.ids.first_root);
     for root in roots {
-        root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, EXACT));
-        let strength = match root.phase as u8 {
-            BY_REMAINS | BY_STACKS => DOUBTFUL,
-            BY_OTHERS => LIKELY,
-            _ => EXACT,
+        let known = if root.phase as u8 == BY_STACKS { STRAY } else { EXACT };
+        root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, known));
+        let (strength, inside) = match root.phase as u8 {
+            BY_STACKS => (STRAY, STRAY),
+            BY_REMAINS => (DOUBTFUL, STRAY),
+            BY_OTHERS => (LIKELY, DOUBTFUL),
+            _ => (EXACT, DOUBTFUL),
         };
-        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));
+        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength, inside));
         drawer.end_row(0);
     }
     drawer.begin(0);
@@ -202,7 +204,7 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
 type NodeRow = (&'static str, u64, u64, u64, &'static str);
 /// Blocks, their bytes, their buffers', and some of their addresses.
 type Lost = (u64, u64, u64, Vec<u64>);
-/// `(type address, whether a stack leads there, size of a block, blocks, bytes, buffers, some of their addresses)`.
+/// `(type address, whether stray words lead there, size of a block, blocks, bytes, buffers, some of their addresses)`.
 type GarbageRow = (u64, bool, u64, u64, u64, u64, Vec<u64>);
 
 impl Graph {
@@ -336,7 +338,7 @@ impl Graph {
         ids.into_iter().map(|id| self.node(id)).collect()
     }
 
-    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful.
+    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful, 3 stray.
     fn edges(&self, id: u32) -> PyResult<Vec<(u32, u32)>> {
         Ok(self.edges.of(self.check(id)?).iter().map(|edge| split(*edge)).collect())
     }
@@ -464,7 +466,7 @@ impl Graph {
         self.types.clone()
     }
 
-    /// What nothing keeps alive, and blocks to which only words on stacks lead, by type and size, with up to `most`
+    /// What nothing keeps alive, and blocks to which only stray words lead, by type and size, with up to `most`
     /// addresses (of blocks) in each row.
     fn unreachable(&self, py: Python<'_>, most: usize) -> PyResult<Vec<GarbageRow>> {
         let tree = self.tree(py)?;
@@ -478,8 +480,8 @@ impl Graph {
         let owned: HashSet<u32> = found.buffers.iter().copied().collect();
         for id in found.objects.iter().chain(&found.blocks) {
             let Node::Block { address, size, .. } = blocks.node(*id) else { continue };
-            let by_stack = tree.phases[*id as usize] == BY_STACKS && self.kinds[*id as usize] & KIND == 0;
-            let row = rows.entry((self.type_of(*id), by_stack, size)).or_default();
+            let by_stray = tree.phases[*id as usize] == BY_STACKS && self.kinds[*id as usize] & KIND == 0;
+            let row = rows.entry((self.type_of(*id), by_stray, size)).or_default();
             row.0 += 1;
             row.1 += size;
             if self.kinds[*id as usize] & KIND != 0 {
@@ -489,8 +491,8 @@ impl Graph {
                 row.3.push(address);
             }
         }
-        let flat = |((kind, by_stack, size), (count, bytes, buffers, some))| {
-            (kind, by_stack, size, count, bytes, buffers, some)
+        let flat = |((kind, by_stray, size), (count, bytes, buffers, some))| {
+            (kind, by_stray, size, count, bytes, buffers, some)
         };
         Ok(rows.into_iter().map(flat).collect())
     }

@@ -1,7 +1,7 @@
 //! How each node is reached: breadth first, from the best roots and over the best edges first.
 
 use super::csr::{split, Edges};
-use super::edges::{DOUBTFUL, EXACT, LIKELY};
+use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
 use crate::work::{Cancelled, Control};
 
 pub const NOBODY: u32 = u32::MAX;
@@ -14,7 +14,7 @@ pub const BY_REMAINS: u8 = 3;
 pub const BY_STACKS: u8 = 4;
 pub const NOT_REACHED: u8 = 5;
 pub const PHASES: usize = NOT_REACHED as usize;
-const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, DOUBTFUL, DOUBTFUL];
+const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, DOUBTFUL, STRAY];
 const OFTEN: usize = 1 << 20;
 
 /// A tree of shortest chains: for each node the one before it, and the phase.
@@ -93,7 +93,11 @@ impl Tree {
     #[inline(always)]
     pub fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
         let (from, to) = (self.phases[from as usize], self.phases[to as usize]);
-        let needed = if strength == DOUBTFUL { from.max(BY_REMAINS) } else { from };
+        let needed = match strength {
+            STRAY => from.max(BY_STACKS),
+            DOUBTFUL => from.max(BY_REMAINS),
+            _ => from,
+        };
         needed < BY_REMAINS || to >= needed
     }
 }
