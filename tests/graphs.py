@@ -35,9 +35,10 @@ from programs import (
 from gdbheap.answers.why import Why, why
 
 THOROUGH = bool(os.environ.get("GDBHEAP_THOROUGH"))
-MODES = [f"{release}-{mode}" for release in ("3.13", "3.14", "3.15") for mode in ("mimalloc", "mimalloc_debug")]
+MIMALLOC = [f"{release}-{mode}" for release in ("3.13", "3.14", "3.15") for mode in ("mimalloc", "mimalloc_debug")]
+MODES = [*MIMALLOC, "3.7-pymalloc_debug", "3.9-malloc", "3.12-malloc_debug"]
 TRACED = "with links"
-# Builds whose objects lie in CPython's mimalloc, have larger heads, or hooks before them.
+# Builds whose objects lie in CPython's mimalloc or in malloc's chunks, have larger heads, or hooks before them.
 SPECIAL = (*MODES, *FREE_THREADED, "2.7-dbg", "3.11-dbg", TRACED)
 # Both kinds of one release, each other release, and those.
 _ONE = (*RELEASES, *(build for build in SPECIAL if build.startswith(ONLY)))

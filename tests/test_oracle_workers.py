@@ -20,12 +20,15 @@ def test_what_threads_made(build: str, rng: random.Random, tmp_path: Path) -> No
     """Links of threads that are gone, what a waiting one holds in a variable only, the cycles of both; a core says the
     same."""
     with started(build, tmp_path, "workers", rng.getrandbits(32), THREADS, tmp_path / "truth") as target:
+        # Some releases leak a module when they start.
+        before = lost(str(target.pid))
+        target.go_on()
         truth = truth_of(tmp_path)
         found = explained(str(target.pid), truth["links"] + truth["held"])
         for address in truth["held"]:
             edges = [step.edge for step in found[address].chain]
             assert any("local variable mine" in edge and "in wait() at workers.py:" in edge for edge in edges), edges
-        assert lost(str(target.pid)) == set(truth["planted"])
+        assert lost(str(target.pid)) - before == set(truth["planted"])
         check_chains(target, {"links": truth["links"]}, found, tmp_path)
         few = rng.sample(truth["links"], FEW) + truth["held"]
         found, rest = explained(str(target.pid), few), lost(str(target.pid))

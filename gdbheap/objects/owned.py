@@ -145,14 +145,13 @@ def _list_claims(release: Release) -> list[Claim]:
 @dataclass(frozen=True)
 class DequeLayout:
     """A deque: its first block, the place of the first item in that, how many items it has; in a block of ``room`` items
-    where those begin and where the links lie."""
+    where those begin and where the link to the next block lies."""
 
     left: int
     left_index: int
     length: int
     room: int
     items: int
-    left_link: int
     right_link: int
 
 
@@ -160,8 +159,8 @@ def deque_layout(release: Release) -> DequeLayout:
     """Python 2's blocks have both links behind their items, the right one first; later ones have the left one before them."""
     at = release.at
     if release.major == 2:
-        return DequeLayout(at(16), at(32), at(48), 62, 0, 8 * 63, 8 * 62)
-    return DequeLayout(at(24), at(40), at(OB_SIZE), 64, 8, 0, 8 * 65)
+        return DequeLayout(at(16), at(32), at(48), 62, 0, 8 * 62)
+    return DequeLayout(at(24), at(40), at(OB_SIZE), 64, 8, 8 * 65)
 
 
 def _deque_claims(release: Release) -> list[Claim]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.objects.edges import Edge, EdgeNames
-from gdbheap.objects.references import MODULES, STATIC_TYPES, Node, References
+from gdbheap.objects.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References
 
 LISTED = 100
 PORTION = 512
@@ -68,6 +68,8 @@ class Paths:
             return Edge("static type")
         if root.name == MODULES:
             return Edge(MODULES, MODULES)
+        if root.phase == BY_STACKS:
+            return Edge("a word on a thread's stack" if root.ranges else "a thread's register")
         if root.frame is None:
             return Edge(f"data of {root.name}")
         for local in root.frame.locals:
@@ -86,6 +88,8 @@ class Paths:
         return Path(self._steps(head)[:LISTED] + self._steps(tail)[-LISTED:], prefix.text(), prefix.length)
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
+        if len(numbers) >= PORTION:
+            return self.references.objects_among(numbers)
         return [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
 
     def _steps(self, nodes: list[Node]) -> list[Step]:

@@ -13,8 +13,8 @@ from gdbheap.objects.shapes import graph_layout
 from gdbheap.objects.threads import Frame, Threads
 
 # In which order roots are followed; see native/src/graph/tree.rs.
-BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, NOT_REACHED = range(5)
-EXACT, LIKELY, DOUBTFUL = range(3)
+BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED = range(6)
+EXACT, LIKELY, DOUBTFUL, STRAY = range(4)
 MOST_KNOWN = 1 << 16
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 
@@ -91,6 +91,11 @@ class References:
             known.update(zip(missing, self._read(missing)))
         return [known[number] for number in numbers]
 
+    def objects_among(self, numbers: Sequence[int]) -> list[Node]:
+        """The same without buffers, of many that are asked for once."""
+        rows = zip(numbers, self.graph.nodes_of(numbers))
+        return list(self._read([number for number, row in rows if row[4] != "buffer"]))
+
     def _read(self, numbers: Sequence[int]) -> Iterator[Node]:
         rows = self.graph.nodes_of(numbers)
         inside = [(row[1], row[2]) for row in rows if row[0] == "block" and row[4] in ("object", "idle")]
@@ -115,14 +120,17 @@ def _of_python(threads: Threads) -> list[Root]:
 
 
 def _of_memory(objects: Objects) -> list[Root]:
-    """The data of each library, and what may be left over: the interpreter's own, stacks, and data of threads."""
+    """The data of each library, what may be left over in the interpreter's own and in data of threads, and what lies on
+    stacks."""
     ranges: dict[str, list[tuple[int, int]]] = {}
     for number, start, end in objects.roots.ranges:
-        ranges.setdefault(objects.roots.names[number], []).append((start, end))
+        if number != objects.roots.last:
+            ranges.setdefault(objects.roots.names[number], []).append((start, end))
     late = (INTERPRETER, THREADS)
+    ranges[THREADS] = objects.roots.thread_data
     registers = [value for _pointer, value in objects.roots.registers]
     found = [
         Root(name, BY_REMAINS if name in late else BY_OTHERS, ranges=parts)
         for name, parts in sorted(ranges.items(), key=lambda item: item[0] in late)
     ]
-    return [*found, Root("registers", BY_REMAINS, registers)]
+    return [*found, Root("stacks", BY_STACKS, ranges=objects.roots.stacks), Root("registers", BY_STACKS, registers)]

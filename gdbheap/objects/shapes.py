@@ -143,6 +143,7 @@ def _forms(release: Release) -> list[Form]:
         _set_form(release),
         Form(WEAK, fields=[at(WEAK_CALLBACK)]),
         _dict_form(release),
+        _code_form(release),
         # Links to the latest and the oldest of the results, which are the dict's.
         Form(["functools._lru_cache_wrapper"], opaque=at(HEAD), skipped=[at(HEAD), at(HEAD + 8)]),
     ]
@@ -168,11 +169,18 @@ def _dict_form(release: Release) -> Form:
     )  # fmt: skip
 
 
+def _code_form(release: Release) -> Form:
+    """Only free-threaded builds fill _co_unique_id, which others have too."""
+    unfilled = release.get("co_unique_id")
+    return Form(["code"], opaque=release.at(HEAD), skipped=[] if unfilled is None else [unfilled])
+
+
 def _frame_forms(release: Release) -> list[Form]:
     """Up to 3.10 a frame is an object; since 3.11 it is part of one, or lies on a stack of its thread's."""
     embedded, at = release.get("frame_data"), release.at
     if embedded is None:
-        return [Form(["frame"], frame=0)]
+        running = release.get("gi_running")
+        return [Form(["frame"], frame=0), Form(GENERATORS, at(HEAD), skipped=[] if running is None else [running])]
     return [
         Form(["frame"], fields=[at(F_BACK), at(F_TRACE)], frame=embedded, frame_pointer=at(F_FRAME)),
         *(_generator_form(release, name) for name in GENERATORS),
@@ -185,12 +193,6 @@ def _generator_form(release: Release, name: str) -> Form:
         [name], opaque=release.at(HEAD), skipped=[state + ORIGIN] if name == "generator" else [],
         frame=release["gi_iframe"], frame_state=state, frame_gone=release.get("gi_frame_gone") or COMPLETED,
     )  # fmt: skip
-
-
-def _generator_form(release: Release, name: str) -> Form:
-    state = release["gi_frame_state"]
-    left_over = [state + ORIGIN] if name == "generator" else []
-    return Form([name], opaque=release.at(HEAD), skipped=left_over, frame=release["gi_iframe"], frame_state=state)
 
 
 def frame_layout(release: Release) -> FrameLayout:

@@ -22,7 +22,10 @@ GROUPED = (Column("retained"), SHARE, Column("own"), Column("count"), Column("na
 LOST = (Column("count"), Column("each"), Column("objects"), Column("buffers"), SHARE, Column("type", True))
 HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
 VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
-NO_OBJECT = "(no object: nothing points to these blocks)"
+NO_OBJECT = {
+    False: "(no object: nothing points to these blocks)",
+    True: "(no object: only a stray word leads there)",
+}
 
 
 def render_retained(answer: Retained, style: Style, by: str) -> str:
@@ -45,22 +48,24 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     """A row for each type and size, and what the rows mean."""
-    objects, blocks = answer.objects, answer.blocks
-    if not objects.count and not blocks.count:
+    objects, blocks, doubtful = answer.objects, answer.blocks, answer.by_stray
+    if not answer.rows:
         return style.filled("Everything that is in use is reached from a root.")
     rows = [
         [count_text(row.count), style.size(row.size), style.size(row.bytes), style.size(row.buffers),
-         style.share(row.bytes + row.buffers), row.type or NO_OBJECT]
+         style.share(row.bytes + row.buffers), row.type or NO_OBJECT[row.by_stray]]
         for row in answer.rows
     ]  # fmt: skip
-    count, size = objects.count + blocks.count, objects.bytes + blocks.bytes
+    count, size = (sum(getattr(part, name) for part in (objects, blocks, doubtful)) for name in ("count", "bytes"))
     both = size + objects.buffers
     if left_out:
         rows.append(["", "", "", "", "", f"({left_out:,} more rows)"])
     total = [count_text(count), "", style.size(size), style.size(objects.buffers), style.share(both), "total"]
     told = (
         f"{objects.count:,} objects with {style.bytes(objects.bytes + objects.buffers)} are kept by nothing but one "
-        f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points."
+        f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points, and "
+        f"to {doubtful.count:,} with {style.bytes(doubtful.bytes)} only stray words: a function that runs has them, or the "
+        "words are left over, or numbers, and the blocks lost."
     )
     return join(table(LOST, rows, style, total), style.filled(told))
 

@@ -29,12 +29,7 @@ pub struct Block<'a> {
 }
 
 /// Shows the used blocks of up to `most` pools or pages of each size, or of chunks of each size.
-pub fn visit_sample(
-    py: Python<'_>,
-    from: &Sampled<'_>,
-    most: usize,
-    visit: impl FnMut(Block<'_>),
-) -> PyResult<()> {
+pub fn visit_sample(py: Python<'_>, from: &Sampled<'_>, most: usize, visit: impl FnMut(Block<'_>)) -> PyResult<()> {
     match (from.mimalloc, from.pools, from.chunks) {
         (Some(mimalloc), ..) => visit_pages(py, from.space, mimalloc, most, visit),
         (_, Some(pools), _) => visit_pools(py, from.space, pools, most, visit),

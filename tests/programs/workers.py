@@ -1,12 +1,14 @@
 """A process whose objects were made by several threads, some of which have ended.
 
-Usage: workers.py SEED THREADS TRUTH. Each thread links objects, drops some of another thread's, and plants a cycle;
-every second one ends, the others wait. Writes {"links": ids of some that the links of a global hold, "held": of what
-only a waiting thread's variable holds, "planted": of all objects of the cycles} to TRUTH, then evaluates what is asked.
+Usage: workers.py SEED THREADS TRUTH. Rests, goes on after a line. Each thread links objects, drops some of another
+thread's, and plants a cycle; every second one ends, the others wait. Writes {"links": ids of some that the links of a
+global hold, "held": of what only a waiting thread's variable holds, "planted": of all objects of the cycles} to TRUTH,
+then evaluates what is asked.
 """
 
 import gc
 import json
+import os
 import random
 import sys
 import threading
@@ -79,6 +81,7 @@ def main():
     rng, count = random.Random(int(sys.argv[1])), int(sys.argv[2])
     gc.collect()
     gc.disable()
+    os.read(0, 1)
     references.places = places = Places(count)
     places.end.acquire()
     for number in range(count):

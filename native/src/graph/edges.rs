@@ -2,7 +2,8 @@
 //!
 //! An edge is EXACT where the layout says that a reference lies there, LIKELY where a word of an unknown block or of an
 //! object written in C is the address of an object or of a block, and DOUBTFUL where it points into a block, or may be
-//! older than the block that it lies in.
+//! older than the block that it lies in. A word on a stack, or one in the interpreter's own data that points into a block,
+//! is STRAY: it may be a number, or left over.
 
 use super::ids::Blocks;
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex};
 pub const EXACT: u32 = 0;
 pub const LIKELY: u32 = 1;
 pub const DOUBTFUL: u32 = 2;
+pub const STRAY: u32 = 3;
 pub const STRENGTH_SHIFT: u32 = 30;
 pub const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
 
@@ -75,6 +77,8 @@ pub struct Drawer<'a> {
     /// Distances from the start of a block at which something may begin, a bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
+    /// How sure a word is that points into a block.
+    inside: u32,
     pub rows: Rows,
     pub done: Vec<Rows>,
 }
@@ -102,7 +106,7 @@ impl<'a> Drawer<'a> {
         let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
         let bounds = source.blocks.bounds();
         let (scratch, rows) = (Vec::new(), Rows::default());
-        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, rows, done: Vec::new() }
+        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, inside: DOUBTFUL, rows, done: Vec::new() }
     }
 
     /// Begins new rows, from this number on.
@@ -155,15 +159,14 @@ impl<'a> Drawer<'a> {
         match (begins || self.is_in_slab(pointer), strength) {
             (true, _) => self.rows.targets.push(found.id | strength << STRENGTH_SHIFT),
             (false, EXACT) => (),
-            (false, _) => self.rows.targets.push(found.id | DOUBTFUL << STRENGTH_SHIFT),
+            (false, _) => self.rows.targets.push(found.id | self.inside.max(strength) << STRENGTH_SHIFT),
         }
     }
 
     /// Whether an object may begin anywhere in the block.
     fn is_in_slab(&self, pointer: u64) -> bool {
         let chunks = || self.source.blocks.heaps.chunks?.locate(pointer);
-        self.types.layout.slab.is_some()
-            && chunks().is_some_and(|(start, end, _)| self.types.is_slab_size(end - start))
+        self.types.layout.slab.is_some() && chunks().is_some_and(|(start, end, _)| self.types.is_slab_size(end - start))
     }
 
     fn is_header(&self, pointer: u64) -> bool {
@@ -249,10 +252,11 @@ impl<'a> Drawer<'a> {
             shapes::TABLE => self.table(bytes, 0, number, 24, 8, 2),
             contents @ (shapes::DEQUE | shapes::OLD_DEQUE) => {
                 let block = shapes::deque_block(contents);
-                let (low, high) = (number & 0xFF, number >> 8);
-                self.reference(self.field(bytes, block.left), EXACT);
+                let (low, high) = (number & 0xFF, number >> 8 & 0xFF);
                 self.references(bytes, block.items + low * 8, (high + 1).saturating_sub(low));
-                self.reference(self.field(bytes, block.right), EXACT);
+                if number & shapes::LAST_OF_DEQUE == 0 {
+                    self.reference(self.field(bytes, block.right), EXACT);
+                }
             }
             _ => self.anything(bytes),
         }
@@ -473,8 +477,9 @@ impl<'a> Drawer<'a> {
         self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).unwrap_or(0)
     }
 
-    /// Words of memory outside of the heaps: what begins where they point, or any block.
-    pub fn range(&mut self, start: u64, end: u64, strength: u32) {
+    /// Words of memory outside of the heaps: what begins where they point, or any block, which is as sure as `inside`.
+    pub fn range(&mut self, start: u64, end: u64, strength: u32, inside: u32) {
+        self.inside = inside;
         let bytes = Bytes { address: start, end, head: &[] };
         self.pieces(bytes, 0, end - start, &mut |drawer, _, piece| {
             piece.chunks_exact(8).for_each(|word| drawer.word(crate::u64_at(word, 0), strength));

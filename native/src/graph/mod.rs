@@ -19,7 +19,7 @@ use crate::types::{self, TypeLayout, Types};
 use crate::work::{self, Control};
 use csr::{split, Edges};
 use dominators::Dominators;
-use edges::{Drawer, Registry, Rows, Source, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY};
+use edges::{Drawer, Registry, Rows, Source, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY, STRAY};
 use ids::{Blocks, Ids, Node};
 use marks::{Claimed, Marker};
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyValueError};
@@ -28,7 +28,7 @@ use shapes::GraphLayout;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, OnceLock};
 use together::Together;
-use tree::{Tree, BY_OTHERS, BY_REMAINS, NOT_REACHED};
+use tree::{Tree, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED, PHASES};
 
 /// Something outside of the heaps that refers to objects: in which phase it is followed (tree.rs), references that are
 /// known, and memory whose words may be references.
@@ -50,7 +50,7 @@ pub struct Graph {
     edges: Edges,
     kinds: Vec<u32>,
     types: Vec<u64>,
-    phases: [Vec<u32>; 4],
+    phases: [Vec<u32>; PHASES],
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
 }
@@ -98,8 +98,8 @@ pub fn draw_graph(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Graph> {
     mapped.sort_unstable();
-    if roots.iter().any(|root| root.phase > usize::from(BY_REMAINS)) {
-        return Err(PyValueError::new_err("there are four phases"));
+    if roots.iter().any(|root| root.phase >= PHASES) {
+        return Err(PyValueError::new_err("there is no such phase"));
     }
     let (memory, handed, pooled) = (space.get(), chunks.get(), pools.get());
     let mimalloc = layout.mimalloc();
@@ -122,7 +122,7 @@ pub fn draw_graph(
         Edges::join(parts, ids.count()).ok_or_else(|| PyOverflowError::new_err("more than 2^32 edges"))?;
     drop(marks);
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
-    let mut phases: [Vec<u32>; 4] = Default::default();
+    let mut phases: [Vec<u32>; PHASES] = Default::default();
     roots.iter().zip(ids.first_root..).for_each(|(root, id)| phases[root.phase].push(id));
     Ok(Graph {
         space,
@@ -188,13 +188,15 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
     }
     drawer.begin(source.blocks.ids.first_root);
     for root in roots {
-        root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, EXACT));
-        let strength = match root.phase as u8 {
-            BY_REMAINS => DOUBTFUL,
-            BY_OTHERS => LIKELY,
-            _ => EXACT,
+        let known = if root.phase as u8 == BY_STACKS { STRAY } else { EXACT };
+        root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, known));
+        let (strength, inside) = match root.phase as u8 {
+            BY_STACKS => (STRAY, STRAY),
+            BY_REMAINS => (DOUBTFUL, STRAY),
+            BY_OTHERS => (LIKELY, DOUBTFUL),
+            _ => (EXACT, DOUBTFUL),
         };
-        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));
+        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength, inside));
         drawer.end_row(0);
     }
     drawer.begin(0);
@@ -205,8 +207,8 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
 type NodeRow = (&'static str, u64, u64, u64, &'static str);
 /// Blocks, their bytes, their buffers', and some of their addresses.
 type Lost = (u64, u64, u64, Vec<u64>);
-/// `(type address, size of a block, blocks, bytes, buffers, some of their addresses)`.
-type GarbageRow = (u64, u64, u64, u64, u64, Vec<u64>);
+/// `(type address, whether stray words lead there, size of a block, blocks, bytes, buffers, some of their addresses)`.
+type GarbageRow = (u64, bool, u64, u64, u64, u64, Vec<u64>);
 
 impl Graph {
     fn blocks<'a>(&'a self) -> Blocks<'a> {
@@ -343,7 +345,7 @@ impl Graph {
         ids.into_iter().map(|id| self.node(id)).collect()
     }
 
-    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful.
+    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful, 3 stray.
     fn edges(&self, id: u32) -> PyResult<Vec<(u32, u32)>> {
         Ok(self.edges.of(self.check(id)?).iter().map(|edge| split(*edge)).collect())
     }
@@ -374,7 +376,7 @@ impl Graph {
         Ok(self.tree(py)?.chain(id))
     }
 
-    /// In which phase each of `ids` was reached; 4: in none.
+    /// In which phase each of `ids` was reached; 5: in none.
     fn phases(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u8>> {
         let tree = self.tree(py)?;
         ids.into_iter().map(|id| Ok(tree.phases[self.check(id)? as usize])).collect()
@@ -497,8 +499,8 @@ impl Graph {
         self.types.clone()
     }
 
-    /// What nothing keeps alive, by type and size, with up to `most` addresses (of blocks) in each row. `counted`: of
-    /// objects only what the collector would free.
+    /// What nothing keeps alive, and blocks to which only stray words lead, by type and size, with up to `most`
+    /// addresses (of blocks) in each row. `counted`: of objects only what the collector would free.
     #[pyo3(signature = (most, counted=false))]
     fn unreachable(&self, py: Python<'_>, most: usize, counted: bool) -> PyResult<Vec<GarbageRow>> {
         let tree = self.tree(py)?;
@@ -508,11 +510,12 @@ impl Graph {
             garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, counted, control)
         })?;
         let blocks = self.blocks();
-        let mut rows: HashMap<(u64, u64), Lost> = HashMap::new();
+        let mut rows: HashMap<(u64, bool, u64), Lost> = HashMap::new();
         let owned: HashSet<u32> = found.buffers.iter().copied().collect();
         for id in found.objects.iter().chain(&found.blocks) {
             let Node::Block { address, size, .. } = blocks.node(*id) else { continue };
-            let row = rows.entry((self.type_of(*id), size)).or_default();
+            let by_stray = tree.phases[*id as usize] == BY_STACKS && self.kinds[*id as usize] & KIND == 0;
+            let row = rows.entry((self.type_of(*id), by_stray, size)).or_default();
             row.0 += 1;
             row.1 += size;
             if self.kinds[*id as usize] & KIND != 0 {
@@ -522,7 +525,9 @@ impl Graph {
                 row.3.push(address);
             }
         }
-        let flat = |((kind, size), (count, bytes, buffers, some))| (kind, size, count, bytes, buffers, some);
+        let flat = |((kind, by_stray, size), (count, bytes, buffers, some))| {
+            (kind, by_stray, size, count, bytes, buffers, some)
+        };
         Ok(rows.into_iter().map(flat).collect())
     }
 }

@@ -201,18 +201,20 @@ fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
     })
 }
 
-/// A block of a deque: how many items it has room for, where those begin and where its links lie.
+/// In the mark of a block of a deque: its links lead to no further one, and are old.
+pub const LAST_OF_DEQUE: u64 = 1 << 16;
+
+/// A block of a deque: how many items it has room for, where those begin and where the link to the next one lies.
 pub struct DequeBlock {
     pub room: u64,
     pub items: u64,
-    pub left: u64,
     pub right: u64,
 }
 
 /// Python 2's blocks have both links behind their items, the right one first; later ones have the left one before them.
 pub fn deque_block(contents: u32) -> DequeBlock {
     match contents {
-        OLD_DEQUE => DequeBlock { room: 62, items: 0, left: 8 * 63, right: 8 * 62 },
-        _ => DequeBlock { room: 64, items: 8, left: 0, right: 8 * 65 },
+        OLD_DEQUE => DequeBlock { room: 62, items: 0, right: 8 * 62 },
+        _ => DequeBlock { room: 64, items: 8, right: 8 * 65 },
     }
 }
