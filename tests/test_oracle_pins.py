@@ -156,8 +156,8 @@ def objects_offset(answer: dict[str, Any], objects: list[int]) -> int:
 
 @pytest.mark.parametrize("mode", [0, BLOCKED, FOREIGN])
 def test_never_more_than_is_free(mode: int, rng: random.Random, tmp_path: Path) -> None:
-    """The bound by which ``heap`` tells that it need not look holds, whatever is free; where nearly nothing is, it is low
-    enough to tell."""
+    """The bound by which ``heap`` tells that it need not look holds, whatever is free; where nearly nothing is, it is
+    low enough to tell."""
     for kept in (1, 2, 4, 30):
         arguments = (rng.getrandbits(30), rng.choice([1, 3]), 10_000, kept, rng.choice([500, 9000, 60_000]), mode)
         with running(c_program("pins", *arguments, tmp_path / "table"), tmp_path) as target:

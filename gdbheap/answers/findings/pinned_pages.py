@@ -10,8 +10,8 @@ from gdbheap.target.target import PAGE_SIZE
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """What malloc_trim(0) could give back only if the groups of blocks that ``heap pins`` lists went. They are not looked
-    for where ``at_most`` is not worth it."""
+    """What malloc_trim(0) could give back only if the groups of blocks that ``heap pins`` lists went. They are not
+    looked for where ``at_most`` is not worth it."""
     heap, pages = evidence.heap, evidence.heap.target.pages
     if evidence.glibc is None or pages is None or not evidence.worth(at_most(evidence)):
         return []
@@ -33,9 +33,9 @@ def find(evidence: Evidence) -> list[Finding]:
 def at_most(evidence: Evidence) -> int:
     """Bytes that no groups together can exceed: twice what is free in pages that malloc_trim(0) does not release.
 
-    A group frees at least twice the bytes of its own blocks, so that at least half of the pages it frees is free already,
-    in fast bins, or the top chunk; no page is in two groups, and none is one that malloc_trim(0) releases as it is. The
-    last page of a region may reach beyond it."""
+    A group frees at least twice the bytes of its own blocks, so that at least half of the pages it frees is free
+    already, in fast bins, or the top chunk; no page is in two groups, and none is one that malloc_trim(0) releases as
+    it is. The last page of a region may reach beyond it."""
     heap, trim = evidence.heap, evidence.trim
     if trim is None:
         return 0
