@@ -15,7 +15,7 @@ from programs import KINDS, RELEASE, ask, gdbheap, release_program, running
 
 from gdbheap.answers.retained import retained
 from gdbheap.heap import Heap
-from gdbheap.objects.references import BY_REMAINS, DOUBTFUL
+from gdbheap.objects.references import BY_REMAINS, BY_STACKS, DOUBTFUL, STRAY
 
 
 @pytest.mark.parametrize("build", [*KINDS, "2.7", "3.13-mimalloc", "3.13t"])
@@ -60,10 +60,10 @@ class Plain:
         self.whole = self.reached(set())
 
     def counting(self, source: int, edges: list[tuple[int, int]]) -> Iterator[int]:
-        """Yield the targets that an edge keeps alive; one that is doubtful counts where nothing better leads."""
+        """Yield the targets that an edge keeps alive; one that may be left over counts where nothing better leads."""
         for target, strength in edges:
-            better = strength != DOUBTFUL and self.phases[source] < BY_REMAINS
-            if better or self.phases[target] == BY_REMAINS:
+            phase = max(self.phases[source], {DOUBTFUL: BY_REMAINS, STRAY: BY_STACKS}.get(strength, 0))
+            if phase < BY_REMAINS or phase <= self.phases[target]:
                 yield target
 
     def reached(self, without: AbstractSet[int]) -> set[int]:
