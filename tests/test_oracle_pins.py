@@ -14,6 +14,12 @@ import pytest
 from library import heap_of
 from programs import FREE_THREADED, Running, ask, c_program, release_program, running
 
+from gdbheap import _native
+from gdbheap.answers.findings.finding import Evidence
+from gdbheap.answers.findings.pinned_pages import at_most
+from gdbheap.answers.partition import partition
+from gdbheap.answers.trim import given_tops
+
 IN_THREAD, BLOCKED, FOREIGN = 1, 2, 4
 # What freeing and malloc_trim() touch themselves: a stack, an arena for the thread that frees, chunks that are merged.
 OWN = 64 * 1024
@@ -146,6 +152,21 @@ def objects_offset(answer: dict[str, Any], objects: list[int]) -> int:
     """Return how far into its block an object starts: the one distance that takes most of them to a member."""
     members = {member["address"] for pin in answer["pins"] for member in pin["members"]}
     return max(range(0, 48, 8), key=lambda head: sum(address - head in members for address in objects))
+
+
+@pytest.mark.parametrize("mode", [0, BLOCKED, FOREIGN])
+def test_never_more_than_is_free(mode: int, rng: random.Random, tmp_path: Path) -> None:
+    """The bound by which ``heap`` tells that it need not look holds, whatever is free; where nearly nothing is, it is
+    low enough to tell."""
+    for kept in (1, 2, 4, 30):
+        arguments = (rng.getrandbits(30), rng.choice([1, 3]), 10_000, kept, rng.choice([500, 9000, 60_000]), mode)
+        with running(c_program("pins", *arguments, tmp_path / "table"), tmp_path) as target:
+            with heap_of(str(target.pid)) as heap:
+                evidence = Evidence(heap, *partition(heap))
+                pages, kept_back, tops = heap.target.pages, evidence.kept, given_tops(heap)
+                totals = _native.pins_of_chunks(heap.chunks, pages, kept_back, tops, 1, 0)[1]
+                assert totals[3] <= at_most(evidence), arguments
+                assert at_most(evidence) < 1 << 20 or kept > 1
 
 
 def released(chunks: list[dict[str, Any]], gone: set[int], pid: int) -> set[int]:

@@ -104,7 +104,20 @@ struct Grouping<'a> {
 }
 
 impl Grouping<'_> {
+    #[inline(always)]
     fn feed(&mut self, holder: Holder) {
+        match self.pages.as_mut_slice() {
+            // Most stand in the same page as the one before, and what is behind them has its header there too.
+            [page] if holder.start / PAGE == page.page && (holder.end + CHUNK_HEAD - 1) / PAGE == page.page => {
+                page.held += holder.end - holder.start;
+                page.last = holder;
+                page.fixed |= holder.fixed;
+            }
+            _ => self.feed_several(holder),
+        }
+    }
+
+    fn feed_several(&mut self, holder: Holder) {
         let (first, last) = (holder.start / PAGE, holder.end.max(holder.start + 1).div_ceil(PAGE) - 1);
         self.settle_before(first);
         self.touch(first, holder.end.min((first + 1) * PAGE) - holder.start, holder);

@@ -13,6 +13,10 @@ from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.objects.census import Estimate, Objects
 from gdbheap.target.ranges import Ranges
+from gdbheap.words import counted
+from gdbheap.words import size_text as mib
+
+__all__ = ["HOMES", "Evidence", "Finding", "Rule", "counted", "mib"]
 
 # Where Python's objects and their buffers may lie.
 HOMES = ("pymalloc.used", "mimalloc.used", "glibc.used", "glibc.mmapped")
@@ -87,13 +91,3 @@ class Evidence:
 
 
 Rule = Callable[[Evidence], "list[Finding]"]
-
-
-def mib(size: int) -> str:
-    """Bytes for a finding's words."""
-    return f"{size / (1 << 20):,.1f} MiB" if size >= 1 << 20 else f"{size / 1024:,.1f} KiB"
-
-
-def counted(count: int, noun: str) -> str:
-    """ "1 arena", "12 arenas"."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
