@@ -29,12 +29,7 @@ pub struct Block<'a> {
 }
 
 /// Shows the used blocks of up to `most` pools or pages of each size, or of chunks of each size.
-pub fn visit_sample(
-    py: Python<'_>,
-    from: &Sampled<'_>,
-    most: usize,
-    visit: impl FnMut(Block<'_>),
-) -> PyResult<()> {
+pub fn visit_sample(py: Python<'_>, from: &Sampled<'_>, most: usize, visit: impl FnMut(Block<'_>)) -> PyResult<()> {
     match (from.mimalloc, from.pools, from.chunks) {
         (Some(mimalloc), ..) => visit_pages(py, from.space, mimalloc, most, visit),
         (_, Some(pools), _) => visit_pools(py, from.space, pools, most, visit),
@@ -145,8 +140,10 @@ impl Sample {
     }
 }
 
-/// What a sample of up to `most` pools of each size says of all objects in blocks of up to 512 bytes: `(type address,
-/// live objects, their bytes, objects on free lists, their bytes)`.
+/// A type's address, live objects, their bytes, objects on free lists, their bytes.
+type Estimate = (u64, u64, u64, u64, u64);
+
+/// What a sample of up to `most` pools of each size says of all objects in blocks of up to 512 bytes.
 #[pyfunction]
 pub fn estimate_types(
     py: Python<'_>,
@@ -155,7 +152,7 @@ pub fn estimate_types(
     pools: Option<&Pools>,
     layout: TypeLayout,
     most: usize,
-) -> PyResult<Vec<(u64, u64, u64, u64, u64)>> {
+) -> PyResult<Vec<Estimate>> {
     let mut types = Types::new(space, chunks, &layout);
     let mut found: HashMap<u32, [f64; 4]> = HashMap::new();
     let sampled = Sampled { space, chunks, pools, mimalloc: layout.mimalloc() };
