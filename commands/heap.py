@@ -42,7 +42,10 @@ def _render(shown: Shown[ledger.Ledger]) -> str:
     return render(shown.answer, shown.style)
 
 
-ABOUT = "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory"
+ABOUT = (
+    "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory; and findings "
+    "that take longer in a large process"
+)
 DETAIL = Option("--detail", "detail", "", ABOUT)
 
 COMMAND = Command(

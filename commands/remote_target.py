@@ -41,7 +41,7 @@ class RemoteProcess(Target):
     interrupted = False
 
     def __init__(self, pid: int, threads: Iterable[Registers], read: Read, files: RemoteFiles | FileReader) -> None:
-        super().__init__("process", pid=pid)
+        super().__init__("process", pid=pid, remote=True)
         self._files = files
         self._read_memory = read
         self._read_mappings()

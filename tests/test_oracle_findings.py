@@ -13,7 +13,11 @@ from typing import Any
 
 import kernel
 import pytest
+from library import heap_of
 from programs import RELEASE, RELEASES, Running, ask, c_program, python_program, release_program, running, since
+
+from gdbheap.answers import ledger
+from gdbheap.answers.findings import one_container
 
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
@@ -38,7 +42,8 @@ def rss(target: Running) -> int:
 
 def in_use(target: Running) -> int:
     """Return the bytes of pymalloc's blocks in use that the interpreter told last."""
-    return int(re.findall(r"^# bytes in allocated blocks += +([\d,]+)$", target.stderr, re.MULTILINE)[-1].replace(",", ""))
+    told = re.findall(r"^# bytes in allocated blocks += +([\d,]+)$", target.stderr, re.MULTILINE)
+    return int(told[-1].replace(",", ""))
 
 
 def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
@@ -126,8 +131,9 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
 WITH_FIGURES = [release for release in RELEASES if release != "2.7"]
 
 
-EVERYWHERE = [("idle", "free-lists"), ("cycles", "cycles"), ("queue", "slack")]
-ONCE = [("old", "cycles"), ("lists", "slack"), ("stack", "slack"), ("buffer", "slack")]
+EVERYWHERE = [("idle", "free-lists"), ("cycles", "cycles"), ("queue", "slack"), ("cache", "leak-like")]
+ONCE = [("old", "cycles"), ("lists", "slack"), ("stack", "slack"), ("buffer", "slack"), ("log", "leak-like")]
+ONCE += [("many cache", "leak-like")]
 # Their buffers have mappings of their own.
 BY_RSS = ("stack", "buffer", "queue")
 PYTHON_FAULTS = [
@@ -137,7 +143,7 @@ PYTHON_FAULTS = [
 
 @pytest.mark.parametrize(("release", "fault", "name"), PYTHON_FAULTS)
 def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
-    """A Python program follows the advice; its blocks in use, as it says itself, or its RSS shrink by what was promised."""
+    """A Python program follows the advice; its blocks in use, as it says, or its RSS shrink by what was promised."""
     measure = rss if fault in BY_RSS else in_use
     with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
         found = finding(ask("", str(target.pid)), name)
@@ -160,6 +166,24 @@ def test_frozen(release: str, rng: random.Random, tmp_path: Path) -> None:
     assert "gc.unfreeze()" in found["advice"]
     assert found["figures"]["enabled"] == 1
     assert freed >= found["bytes"] * 0.8, (freed, found)
+
+
+def test_leak_like(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named as Python would write it, with its exact number; without the graph less is promised, never more."""
+    with running(python_program("stripped", "faults", rng.getrandbits(30), "cache"), tmp_path) as target:
+        found = finding(ask("", str(target.pid)), "leak-like")
+        monkeypatch.setattr(one_container, "WORTH_A_GRAPH", 0)
+        monkeypatch.setattr(one_container, "MOST", 0.3)
+        with heap_of(str(target.pid)) as heap:
+            (least,) = [row for row in ledger.ledger(heap).findings if row.id == "leak-like"]
+        before = in_use(target)
+        target.go_on()
+        freed = before - in_use(target)
+        (count,) = map(int, re.findall(r"^kept (\d+)$", target.stderr, re.MULTILINE))
+    assert "sys.modules['__main__'].Cache" in found["text"] and "['kept']" in found["text"]
+    assert found["figures"]["kept"] == least.figures["kept"] == count
+    assert "heap why" in least.advice
+    assert least.bytes <= found["bytes"] and freed >= least.bytes * 0.8
 
 
 def test_many_cycles(rng: random.Random, tmp_path: Path) -> None:
@@ -197,7 +221,7 @@ def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["not asked for", "forbidden", "trimmed"])
 def test_huge_pages(way: str, rng: random.Random, tmp_path: Path) -> None:
-    """The same program where malloc does not ask for huge pages, or the process may have none; or it calls malloc_trim(0)."""
+    """Malloc does not ask for huge pages, or the process may have none; or the program calls malloc_trim(0)."""
     if not THP.exists() or "[never]" in THP.read_text():
         pytest.skip("this kernel makes no huge pages")
     command = program(rng, tmp_path, "huge")
@@ -245,8 +269,8 @@ def test_healthy_release(release: str, rng: random.Random, tmp_path: Path) -> No
 
 
 def test_healthy_python(rng: random.Random, tmp_path: Path) -> None:
-    """Nor does a Python program whose objects live."""
+    """Nor does a Python program whose objects live, but that a single dict keeps them all."""
     truth = tmp_path / "truth"
     command = python_program("stripped", "pinned_arenas", rng.getrandbits(30), 1, truth)
     with running(command, tmp_path) as target:
-        assert ask("", str(target.pid))["findings"] == []
+        assert [row["id"] for row in ask("", str(target.pid))["findings"]] == ["leak-like"]

@@ -91,7 +91,8 @@ class Ledger:
 def ledger(heap: Heap, detail: bool = False) -> Ledger:
     """The whole address space. What cannot be looked into (no glibc, no memory) stays under files, stacks and other.
 
-    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory, and findings that take longer."""
+    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory, and findings that take
+    longer."""
     (sums,) = partition(heap)
     evidence = Evidence(heap, _settle(heap, sums), detail)
     sums = _renamed(heap, evidence.sums, detail)

@@ -71,9 +71,11 @@ class TypeLayout:
 
 @dataclass(frozen=True)
 class Estimate:
-    """About how many objects of a type there are, and their bytes: those that live, and those on free lists."""
+    """About how many objects there are of the type at ``address``, and their bytes: those that live, and those on free
+    lists."""
 
     type: str
+    address: int
     count: int
     bytes: int
     idle_count: int
@@ -235,12 +237,12 @@ class Objects:
         return census
 
     def estimate(self) -> list[Estimate]:
-        """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same however
-        large the heap is."""
+        """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
+        however large the heap is."""
         rows = _native.estimate_types(
             self.target.space, self.chunks, self.python.pools if self.python.in_use else None, self.layout, ESTIMATED
         )
-        return [Estimate(self.names.name(row[0]), *row[1:]) for row in rows]
+        return [Estimate(self.names.name(row[0]), *row) for row in rows]
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
         """The object in each block (user address, size of the block), or None; of several the first."""

@@ -17,9 +17,10 @@ NEXT, PREVIOUS = 0, 8
 FLAGS = 7
 @dataclass(frozen=True)
 class Shape:
-    """struct gc_generation by the size of PyGC_Head, ``head``: ``step`` bytes from one generation to the next. ``switches``:
-    where, before the first, the ints enabled and debug lie; what is around them is zero between collections. ``pointer``:
-    up to 3.13 a pointer to the youngest generation stands before the permanent one, so many bytes with its padding."""
+    """struct gc_generation by the size of PyGC_Head, ``head``: ``step`` bytes from one generation to the next.
+    ``switches``: where, before the first, the ints enabled and debug lie; what is around them is zero between
+    collections. ``pointer``: up to 3.13 a pointer to the youngest generation stands before the permanent one, so many
+    bytes with its padding."""
 
     head: int
     step: int
@@ -55,7 +56,7 @@ def find_collector(
     space: _native.Space, head: int, data: Ranges, interpreters: Callable[[], Sequence[int]]
 ) -> Collector | None:
     """In the interpreter's data, else in its interpreters (3.9 and 3.10 keep them on the heap). ``head``: the size of
-    PyGC_Head. None where it is not found: up to 3.6 the switch lies elsewhere, and 3.14 began with other generations."""
+    PyGC_Head. None where it is not found: up to 3.6 the switch lies elsewhere, 3.14 began with other generations."""
     shape = SHAPES.get(head)
     if shape is None:
         return None

@@ -16,8 +16,8 @@ LARGEST_HEAD, ROUNDING = 64, 32
 
 @dataclass(frozen=True)
 class Growing:
-    """Offsets from an object: the items it holds, those it has room for, its buffer, and (or -1) the first item in there;
-    bytes of an item, and those needed behind the last one. See native/src/slack.rs."""
+    """Offsets from an object: the items it holds, those it has room for, its buffer, and (or -1) the first item in
+    there; bytes of an item, and those needed behind the last one. See native/src/slack.rs."""
 
     name: str
     size_at: int

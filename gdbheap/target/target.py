@@ -54,8 +54,8 @@ class Rss:
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
     ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``proportional``: its
     share of these, each page divided by the number of processes that have it (Pss_Anon). ``shared``: whether other
-    processes may have some of its changed pages too, as after fork(). ``huge``: the resident bytes that are parts of huge
-    pages the kernel made of ordinary memory (AnonHugePages).
+    processes may have some of its changed pages too, as after fork(). ``huge``: of the resident bytes those in huge
+    pages that the kernel made of ordinary memory (AnonHugePages).
     """
 
     bytes: int | None
@@ -76,6 +76,7 @@ class Target:
     the reason why no memory at all can be read (mappings and residency are then still true), None otherwise.
     ``locked`` are the ranges that are locked into memory (mlock), as far as that is known.
     ``partial`` means that an answer may lack what was cut off (a truncated core, refused memory).
+    ``remote``: memory comes through gdb from another machine, slowly.
     """
 
     kind: str
@@ -94,6 +95,7 @@ class Target:
     warnings: list[str] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     partial: bool = False
+    remote: bool = False
     refusal: GdbheapError | None = None
     locked: Ranges = field(default_factory=list)
     stopped_seconds: float | None = None

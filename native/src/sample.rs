@@ -140,8 +140,10 @@ impl Sample {
     }
 }
 
-/// What a sample of up to `most` pools of each size says of all objects in blocks of up to 512 bytes: `(type address,
-/// live objects, their bytes, objects on free lists, their bytes)`.
+/// A type's address, live objects, their bytes, objects on free lists, their bytes.
+type Estimate = (u64, u64, u64, u64, u64);
+
+/// What a sample of up to `most` pools of each size says of all objects in blocks of up to 512 bytes.
 #[pyfunction]
 pub fn estimate_types(
     py: Python<'_>,
@@ -150,7 +152,7 @@ pub fn estimate_types(
     pools: Option<&Pools>,
     layout: TypeLayout,
     most: usize,
-) -> PyResult<Vec<(u64, u64, u64, u64, u64)>> {
+) -> PyResult<Vec<Estimate>> {
     let mut types = Types::new(space, chunks, &layout);
     let mut found: HashMap<u32, [f64; 4]> = HashMap::new();
     let sampled = Sampled { space, chunks, pools, mimalloc: layout.mimalloc() };

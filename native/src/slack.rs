@@ -173,9 +173,11 @@ impl Worker<'_> {
     }
 }
 
-/// `(containers, small bytes, bytes of resident pages, most of one, its address)` for each of `growing`: those that lie in
-/// blocks of `sizes` (smallest, largest) of pymalloc or of CPython's mimalloc; with `most` an estimate of the first three,
-/// from so many pools or pages of each size.
+/// Containers, small bytes, bytes of resident pages, what one has at most, its address.
+type Row = (u64, u64, u64, u64, u64);
+
+/// One row for each of `growing`, of those that lie in blocks of `sizes` (smallest, largest) of pymalloc or of CPython's
+/// mimalloc; with `most` the first three are estimates, from so many pools or pages of each size.
 #[pyfunction]
 #[pyo3(signature = (space, chunks, pools, mapped, layout, pages, growing, sizes, most=None))]
 #[allow(clippy::too_many_arguments)]
@@ -190,7 +192,7 @@ pub fn list_slack(
     growing: Vec<Growing>,
     sizes: (u64, u64),
     most: Option<usize>,
-) -> PyResult<Vec<(u64, u64, u64, u64, u64)>> {
+) -> PyResult<Vec<Row>> {
     mapped.sort_unstable();
     let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc() };
     let parts = parts_of(&heaps, sizes);

@@ -1,9 +1,10 @@
 """A Python program with one fault, or none: faults.py SEED FAULT.
 
-It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has printed
-sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and they
-died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack,
-buffer and queue (lists and byte arrays with room they do not use), healthy. Plain enough for Python 2.7, which prints nothing.
+It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has
+printed sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and
+they died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack, buffer
+and queue (lists and byte arrays with room they do not use), cache, log and many cache (one dict or list that keeps
+nearly everything), healthy. Plain enough for Python 2.7, which prints nothing.
 """
 
 import gc
@@ -104,7 +105,7 @@ class Lists(Fault):
     def __init__(self, generator):
         """Make it."""
         self.rows = []
-        for number in range(generator.randrange(400000, 500000)):
+        for _ in range(generator.randrange(400000, 500000)):
             self.rows.append([])
             self.rows[-1].append(None)
 
@@ -151,6 +152,49 @@ class Queue(Buffer):
         del self.bytes[: len(self.bytes) // 3]
 
 
+class Session(object):
+    """What a cache keeps."""
+
+    def __init__(self, number):
+        """Make it."""
+        self.name = "session %0100d" % number
+
+
+class Cache(Fault):
+    """A dict from which nothing is ever dropped."""
+
+    LEAST = 30000
+    kept = {}
+
+    def __init__(self, generator):
+        """Make it."""
+        for number in range(generator.randrange(self.LEAST, self.LEAST * 3 // 2)):
+            self.kept["key %d" % number] = Session(number)
+
+    def mend(self):
+        """Follow the advice, and say how many there were."""
+        sys.stderr.write("kept %d\n" % len(self.kept))
+        self.kept.clear()
+
+
+class ManyCache(Cache):
+    """More than the graph is drawn of in any program."""
+
+    LEAST = 150000
+
+
+class Log(Cache):
+    """A list that is only appended to."""
+
+    def __init__(self, generator):
+        """Make it."""
+        self.kept = [Session(number) for number in range(generator.randrange(self.LEAST, self.LEAST * 3 // 2))]
+
+    def mend(self):
+        """Follow the advice."""
+        del self.kept[:]
+
+
 FAULTS = {
     "healthy": Fault,
     "idle": Idle,
@@ -161,6 +205,9 @@ FAULTS = {
     "stack": Stack,
     "buffer": Buffer,
     "queue": Queue,
+    "cache": Cache,
+    "log": Log,
+    "many cache": ManyCache,
     "many cycles": ManyCycles,
     "many old": ManyOld,
 }

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from gdbheap import _native
 from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
-from gdbheap.heap import Heap
 from gdbheap.objects.collector import Collector
-
-USED = _native.STATES.index("used")
-# Drawing the graph of so few blocks costs a quarter of a second.
-FEW_BLOCKS = 250_000
 
 
 def find(evidence: Evidence) -> list[Finding]:
     """What the collector would free, by the graph of references: of few blocks, where it is off, or in detail."""
-    heap = evidence.heap
-    if evidence.objects is None or not (evidence.detail or _blocks(heap) <= FEW_BLOCKS or _is_off(heap.collector)):
+    heap, references = evidence.heap, evidence.references
+    if references is None:
         return []
-    found = heap.references.graph.unreachable(0, counted=True)
+    found = references.graph.unreachable(0, counted=True)
     rows = [(kind, count, size + buffers) for kind, _, _, count, size, buffers, _ in found if kind]
     count, size = sum(row[1] for row in rows), sum(row[2] for row in rows)
     if not evidence.worth(size):
@@ -30,12 +24,6 @@ def find(evidence: Evidence) -> list[Finding]:
     collector = heap.collector
     figures = {"objects": count} if collector is None else {"objects": count, "enabled": int(not collector.is_off)}
     return [Finding("cycles", size, text, _advice(collector), figures)]
-
-
-def _blocks(heap: Heap) -> int:
-    """Blocks in use of pymalloc and of glibc."""
-    in_chunks = sum(counts[USED] for _size, counts in _native.count_sizes(heap.chunks))
-    return in_chunks + sum(row[2] for row in heap.python.pools.classes())
 
 
 def _is_off(collector: Collector | None) -> bool:

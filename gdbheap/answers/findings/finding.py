@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from gdbheap import _native
 from gdbheap.allocators.glibc import Glibc
 from gdbheap.answers.partition import Sums, total
 from gdbheap.answers.trim import Trim, kept_ranges, trim
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.objects.census import Estimate, Objects
+from gdbheap.objects.references import References
 from gdbheap.target.ranges import Ranges
 from gdbheap.words import counted
 from gdbheap.words import size_text as mib
 
 __all__ = ["HOMES", "Evidence", "Finding", "Rule", "counted", "mib"]
 
+USED = _native.STATES.index("used")
 # Where Python's objects and their buffers may lie.
 HOMES = ("pymalloc.used", "mimalloc.used", "glibc.used", "glibc.mmapped")
+# Drawing the graph of so few blocks costs a quarter of a second.
+FEW_BLOCKS = 250_000
 LEAST = 4 << 20
 LEAST_SHARE = 20
 
@@ -71,9 +77,10 @@ class Evidence:
 
     @cached_property
     def objects(self) -> Objects | None:
-        """Python's objects; None without them, or where all of their blocks together are not worth a finding."""
+        """Python's objects; None without them, where all of their blocks together are not worth a finding, and where to
+        read a sample of them takes long."""
         heap = self.heap
-        if heap.target.refusal is not None:
+        if heap.target.refusal is not None or heap.target.remote and not self.detail:
             return None
         if not self.worth(sum(total(self.sums, owner).virtual for owner in HOMES)):
             return None
@@ -83,6 +90,32 @@ class Evidence:
     def estimates(self) -> list[Estimate]:
         """What a sample says of Python's objects; nothing where there are none."""
         return self.objects.estimate() if self.objects is not None else []
+
+    @cached_property
+    def references(self) -> References | None:
+        """The graph of references; None where there is none, or it would take longer than all the rest."""
+        found = self.graph_of(sys.maxsize if self.detail else FEW_BLOCKS)
+        return found or (self.graph_of(sys.maxsize) if self._is_collector_off else None)
+
+    def graph_of(self, most: int) -> References | None:
+        """The graph of references if there are up to so many blocks; None where there are more, or it cannot be had."""
+        if self.objects is None or self._blocks > most:
+            return None
+        try:
+            return self.heap.references
+        except GdbheapError:
+            return None
+
+    @cached_property
+    def _blocks(self) -> int:
+        """Blocks in use of pymalloc and of glibc."""
+        in_chunks = sum(counts[USED] for _size, counts in _native.count_sizes(self.heap.chunks))
+        return in_chunks + sum(row[2] for row in self.heap.python.pools.classes())
+
+    @property
+    def _is_collector_off(self) -> bool:
+        collector = self.heap.collector if self.objects is not None else None
+        return collector is not None and collector.is_off
 
     @cached_property
     def kept(self) -> Ranges:

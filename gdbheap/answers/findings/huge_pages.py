@@ -35,6 +35,6 @@ def find(evidence: Evidence) -> list[Finding]:
 
 ADVICE = (
     "start the program without huge pages: with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 where malloc asks for them, else "
-    "below prctl(PR_SET_THP_DISABLE), which children inherit; malloc_trim(0) gives back now what lies between chunks in "
-    "use, but khugepaged may make huge pages of them again"
+    "below prctl(PR_SET_THP_DISABLE), which children inherit; malloc_trim(0) gives back now what lies between chunks "
+    "in use, but khugepaged may make huge pages of them again"
 )

@@ -7,13 +7,15 @@ from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
 from gdbheap.objects.slack import find_slack
 
 USED = _native.STATES.index("used")
-# Two pages, and so many pools of each size.
-LARGE, SAMPLED = 8192, 64
+# Two pages; so many pools of each size, and by how much they may say too little.
+LARGE, SAMPLED, CAUTION = 8192, 64, 2
 
 
 def find(evidence: Evidence) -> list[Finding]:
     """What they have allocated beyond it, and is resident: counted where it may be worth it."""
-    if evidence.objects is None or not (evidence.worth(_large(evidence) // 2) or evidence.worth(2 * _sampled(evidence))):
+    if evidence.objects is None:
+        return []
+    if not evidence.worth(_large(evidence) // 2) and not evidence.worth(CAUTION * _sampled(evidence)):
         return []
     rows = [row for row in find_slack(evidence.heap.target, evidence.objects) if row.count]
     size = sum(row.small + row.pages for row in rows)
@@ -21,9 +23,9 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     most = max(rows, key=lambda row: row.small + row.pages)
     text = (
-        f"{' and '.join(counted(row.count, row.type) for row in rows)} have room beyond what they hold, {mib(size)} of it "
-        f"resident: they made it as they grew, and keep it until they shrink below half; the most, {mib(most.most)}, in the "
-        f"{most.type} at {most.address:#x}"
+        f"{' and '.join(counted(row.count, row.type) for row in rows)} have room beyond what they hold, {mib(size)} of "
+        "it resident: they made it as they grew, and keep it until they shrink below half; the most, "
+        f"{mib(most.most)}, in the {most.type} at {most.address:#x}"
     )
     figures = {
         "lists": sum(row.count for row in rows if row.type == "list"),

@@ -1,0 +1,157 @@
+"""One container that keeps nearly all objects of a type, and most memory: what a leak looks like at one moment."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.answers.chunks import Selection
+from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.errors import Fault
+from gdbheap.heap import Heap
+from gdbheap.layout.cpython import OB_TYPE
+from gdbheap.objects.census import Estimate, Objects, Owner
+
+LEAST_COUNT = 25_000
+# Of the type's objects, and of the bytes in use.
+NEARLY_ALL, MOST = 0.8, 0.5
+# With what objects alone refer to they may be several times as large; of so many blocks the graph is drawn to know it.
+LIKELY, WORTH_A_GRAPH = 0.15, 2_000_000
+# References that are the only ones to their objects.
+OWN = 0.9
+LARGEST_BUFFERS = 16
+# Words side by side: entries of containers are one, two or three words long.
+GROUPS, GROUP = 64, 6
+POINTER = 8
+# Where containers say how many items they hold, by what their buffer is to them.
+LENGTHS = {"items": 16, "keys": 16, "table": 24}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A buffer, and what a sample of its words says: about how many objects of each type (by its address) only it
+    refers to."""
+
+    address: int
+    size: int
+    counts: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Container:
+    """What owns such a buffer; ``kept`` objects of the type, of ``count`` in all, and the bytes that would go with
+    them."""
+
+    owner: Owner
+    type: str
+    kept: int
+    count: int
+    bytes: int
+    path: str | None = None
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """The container that keeps the most."""
+    if evidence.objects is None or evidence.objects.release.is_free_threaded:
+        return []
+    kinds = {row.address: row for row in evidence.estimates if row.count >= LEAST_COUNT // 2}
+    samples = [sample for buffer in _buffers(evidence.heap) if (sample := _look(evidence.objects, kinds, buffer))]
+    if not samples:
+        return []
+    census = evidence.objects.census([sample.address for sample in samples])
+    used = sum(size for _count, size in census.used)
+    found = [container for sample in samples for container in _containers(evidence, census, sample)]
+    most = max(found, key=lambda container: container.bytes, default=None)
+    if most is None or not evidence.worth(most.bytes) or most.bytes < MOST * used:
+        return []
+    return [_finding(most, used)]
+
+
+def _finding(most: Container, used: int) -> Finding:
+    owner = most.owner
+    text = (
+        f"one {owner.type} at {owner.address:#x}{f' ({most.path})' if most.path else ''} keeps {most.kept:,} of "
+        f"{most.count:,} objects of type {most.type}, and {100 * most.bytes // max(used, 1)} % of all bytes in use: "
+        "leak-like, if it was meant to stay small; whether it grows only a second look tells"
+    )
+    advice = (
+        "bound it, or drop from it what nobody needs any more"
+        + ("" if most.path else f"; 'heap why {owner.address:#x}' says how it is reached")
+    )
+    figures = {"address": owner.address, "kept": most.kept, "count": most.count, "used": used}
+    return Finding("leak-like", most.bytes, text, advice, figures)
+
+
+def _buffers(heap: Heap) -> list[tuple[int, int]]:
+    """(address, size) of the largest used blocks of malloc."""
+    least = LEAST_COUNT * POINTER
+    wanted = Selection(states=("used",), minimum=least).wanted
+    found = [(row[0] + 16, row[1]) for row in _native.list_chunks(heap.chunks, wanted, "size", LARGEST_BUFFERS)[2]]
+    found += [(chunk.chunk + 16, chunk.end - chunk.chunk) for chunk in heap.mapped if not chunk.cached]
+    return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:LARGEST_BUFFERS]
+
+
+def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:
+    """What the buffer refers to, if that is nearly all objects of a type."""
+    address, size = buffer
+    hits: dict[int, list[int]] = {}
+    read = 0
+    for word in _words(objects, address, size):
+        read += 1
+        with suppress(Fault, OverflowError):
+            kind = objects.target.space.u64(word + objects.release.at(OB_TYPE)) if word > 4096 and word % 8 == 0 else 0
+            if kind in kinds:
+                hits.setdefault(kind, []).append(word)
+    scale = size / POINTER / max(read, 1)
+    counts = {kind: int(scale * len(words)) for kind, words in hits.items() if _are_own(objects, words)}
+    enough = any(
+        count >= LEAST_COUNT and count >= NEARLY_ALL**2 * kinds[kind].count for kind, count in counts.items()
+    )
+    return Sample(address, size, counts) if enough else None
+
+
+def _words(objects: Objects, address: int, size: int) -> Iterator[int]:
+    for group in range(GROUPS):
+        at = address + group * (size // GROUPS) // POINTER * POINTER
+        raw = objects.target.space.read_available(at, GROUP * POINTER)
+        yield from (word for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // POINTER * POINTER]))
+
+
+def _are_own(objects: Objects, words: list[int]) -> bool:
+    """Whether nearly all are different objects that have no other reference."""
+    space, place = objects.target.space, objects.release.ob_refcnt
+    own = 0
+    for word in set(words):
+        with suppress(Fault):
+            own += space.u32(word + place) == 1
+    return own >= OWN * len(words)
+
+
+def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
+    """The owner of a buffer, for the type that has the most bytes of those of which it keeps nearly all."""
+    objects = evidence.objects
+    owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
+    if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
+        return
+    try:
+        length = objects.target.space.u64(owner.address + objects.release.at(LENGTHS[owner.role]))
+    except Fault:
+        return
+    rows = {address: (own[0], own[1] + sum(held for *_role, held in owned)) for address, _, own, owned in census.rows}
+    kept = {kind: min(length, rows[kind][0]) for kind in sample.counts if kind in rows and rows[kind][0]}
+    sizes = {kind: kept[kind] * rows[kind][1] // rows[kind][0] for kind in kept}
+    nearly = [kind for kind, count in kept.items() if count >= max(LEAST_COUNT, NEARLY_ALL * rows[kind][0])]
+    if not nearly:
+        return
+    kind = max(nearly, key=lambda kind: sizes[kind])
+    size, path = sample.size + sum(sizes.values()), None
+    used = sum(size for _count, size in census.used)
+    references = evidence.graph_of(WORTH_A_GRAPH) if size >= LIKELY * used else None
+    node = references.find(owner.address) if references is not None else None
+    if references is not None and node is not None:
+        size = max(size, references.graph.retained([node.id])[0])
+        path = evidence.heap.paths.path(references.graph.chain(node.id)).expression
+    yield Container(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
