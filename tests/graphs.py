@@ -66,7 +66,7 @@ def _interpreter(build: str) -> str:
 
 
 def started(build: str, folder: Path, name: str, *arguments: object) -> AbstractContextManager[Running]:
-    """Start tests/programs/NAME.py with one of BUILDS; what it allocates from is as it is by default, or of its mode."""
+    """Start tests/programs/NAME.py with one of BUILDS."""
     environment = {"PYTHONMALLOC": build.split("-")[1]} if build in MODES else {}
     command = [_interpreter(build), "-s", str(SOURCES / f"{name}.py"), *map(str, arguments)]
     return running(command, folder, environment)

@@ -6,11 +6,12 @@ import random
 from pathlib import Path
 
 import pytest
-from graphs import SPECIAL, check_chains, explained, started, truth_of
+from graphs import SPECIAL, check_chains, started, truth_of
 from library import heap_of
 from programs import KERNEL_CORE, RELEASE
 
 from gdbheap.answers.unreachable import unreachable
+from gdbheap.answers.why import Why, why
 
 THREADS, FEW = 6, 20
 
@@ -21,23 +22,23 @@ def test_what_threads_made(build: str, rng: random.Random, tmp_path: Path) -> No
     same."""
     with started(build, tmp_path, "workers", rng.getrandbits(32), THREADS, tmp_path / "truth") as target:
         # Some releases leak a module when they start.
-        before = lost(str(target.pid))
+        _found, before = looked(str(target.pid), [])
         target.go_on()
         truth = truth_of(tmp_path)
-        found = explained(str(target.pid), truth["links"] + truth["held"])
+        found, lost = looked(str(target.pid), truth["links"] + truth["held"])
         for address in truth["held"]:
             edges = [step.edge for step in found[address].chain]
             assert any("local variable mine" in edge and "in wait() at workers.py:" in edge for edge in edges), edges
-        assert lost(str(target.pid)) - before == set(truth["planted"])
+        assert lost - before == set(truth["planted"])
         check_chains(target, {"links": truth["links"]}, found, tmp_path)
         few = rng.sample(truth["links"], FEW) + truth["held"]
-        found, rest = explained(str(target.pid), few), lost(str(target.pid))
-        core = target.as_form(KERNEL_CORE)
-        assert explained(core, few) == found and lost(core) == rest
+        there = looked(str(target.pid), few)
+        assert looked(target.as_form(KERNEL_CORE), few) == there
 
 
-def lost(target: str) -> set[int]:
-    """Return the objects that nothing keeps alive."""
+def looked(target: str, addresses: list[int]) -> tuple[dict[int, Why], set[int]]:
+    """Return {address: the answer of heap why} and the objects that nothing keeps alive, of one look."""
     with heap_of(target) as heap:
         rows = unreachable(heap, 1 << 30).rows
-    return {address for row in rows if row.type is not None for address in row.addresses}
+        lost = {address for row in rows if row.type is not None for address in row.addresses}
+        return {address: why(heap, address) for address in addresses}, lost

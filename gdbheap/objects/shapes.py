@@ -34,7 +34,7 @@ WEAK = [
     "weakref.CallableProxyType",
 ]  # fmt: skip
 GENERATORS = ["generator", "coroutine", "async_generator"]
-# From gi_frame_state to the word before it: gi_origin_or_finalizer, which only coroutines and asynchronous generators fill.
+# From gi_frame_state to the word before it: gi_origin_or_finalizer, which plain generators leave unfilled.
 ORIGIN = -11
 # Types in C all of whose words that are addresses of objects are references, beside those that own no structures.
 KNOWN = (
