@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.commands.declaration import Command, Options, Shown
 from gdbheap.errors import one_line
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["About", "Told", "ask", "order", "present", "status_of", "told"]
+__all__ = ["About", "Told", "ask", "listed", "order", "present", "status_of", "told"]
 
+Row = TypeVar("Row")
 PARTIAL = 1
 DAMAGE_LISTED = 5
 
@@ -69,8 +70,12 @@ def _has_rows(command: Command[Any], whole: Any) -> bool:
 
 
 def _cut(command: Command[Any], whole: Any, options: Options) -> Any:
-    rows = sorted(getattr(whole, command.rows), key=order(command.sorts[options.sort]))
-    return dataclasses.replace(whole, **{command.rows: rows[: options.top]})
+    return dataclasses.replace(whole, **{command.rows: listed(getattr(whole, command.rows), command.sorts, options)})
+
+
+def listed(rows: Sequence[Row], sorts: Mapping[str, Callable[[Any], Any]], options: Options) -> list[Row]:
+    """What --sort and --top leave of a list."""
+    return sorted(rows, key=order(sorts[options.sort]))[: options.top]
 
 
 def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:

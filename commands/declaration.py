@@ -179,6 +179,10 @@ SECCOMP = Option(
     "--seccomp", "seccomp", "",
     "make the calls although the process runs under a seccomp filter, which may refuse them or kill it",
 )  # fmt: skip
+PATH = Option(
+    "--path", "path", "",
+    "also say how roots lead to the blocks that are listed, up to 2,000 of them (reads all references)",
+)  # fmt: skip
 MINIMUM = Option("--min", "minimum", "SIZE", LEAST, parse_size)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from gdbheap.answers import holes
-from gdbheap.commands.declaration import MINIMUM, Command, Option, Options, Shown
+from gdbheap.commands.answering import listed
+from gdbheap.commands.declaration import MINIMUM, PATH, Command, Option, Options, Shown
 from gdbheap.heap import Heap
 from gdbheap.report.holes import render
 from gdbheap.report.numbers import parse_size
@@ -13,7 +17,8 @@ __all__ = ["COMMAND"]
 
 def _answer(heap: Heap, options: Options) -> holes.Holes:
     """Neighbours are described only for what is listed, which takes the list in the answer's own order: by size."""
-    return holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
+    found = holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
+    return holes.with_paths(heap, found, listed(found.holes, SORTS, options)) if options.path else found
 
 
 def _render(shown: Shown[holes.Holes]) -> str:
@@ -25,6 +30,14 @@ FIT = Option(
     "also say whether malloc(SIZE) would be served from what malloc has, by which chunk, and what it would take if not",
     parse_size,
 )  # fmt: skip
+
+SORTS: dict[str, Callable[[holes.Hole], Any]] = {
+    "size": lambda hole: hole.size,
+    "resident": lambda hole: hole.resident,
+    "address": lambda hole: -hole.address,
+    "arena": lambda hole: None if hole.arena is None else -hole.arena,
+    "allocator": lambda hole: hole.allocator,
+}
 
 COMMAND = Command(
     noun="holes",
@@ -40,6 +53,9 @@ COMMAND = Command(
     merges what is in fast bins. Between chunks of the same size, and where the last request left a rest behind, malloc
     may take another one than the one named.
 
+    With --path each of these blocks has the way by which a root leads there, as Python where there is an expression,
+    else in words: in JSON, path of before and after.
+
     In JSON, "fit" is null or {request, chunk, mmapped, fits, mmap_threshold, arenas, cached, nearest}: chunk is the
     size with the header; arenas is a list of {index, best: {address, size} or null, top, short_by, mmapped, grows_by},
     cached one of {tid, address}, nearest (the largest chunks of arenas where none suffices) one of {address, size,
@@ -47,15 +63,9 @@ COMMAND = Command(
     example="heap holes --min=1M",
     answer=_answer,
     render=_render,
-    options=(MINIMUM, FIT),
+    options=(MINIMUM, FIT, PATH),
     defaults={"minimum": 1 << 20},
     rows="holes",
     listed="holes",
-    sorts={
-        "size": lambda hole: hole.size,
-        "resident": lambda hole: hole.resident,
-        "address": lambda hole: -hole.address,
-        "arena": lambda hole: None if hole.arena is None else -hole.arena,
-        "allocator": lambda hole: hole.allocator,
-    },
+    sorts=SORTS,
 )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from gdbheap.answers import pins
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.answering import listed
+from gdbheap.commands.declaration import PATH, Command, Option, Options, Shown
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.pins import render
@@ -12,13 +16,14 @@ __all__ = ["COMMAND"]
 
 
 def _allocator(text: str) -> str:
-    if text not in (pins.GLIBC, pins.PYMALLOC):
-        raise ValueError(f"{text!r} is neither {pins.GLIBC} nor {pins.PYMALLOC}")
+    if text not in pins.ALLOCATORS:
+        raise ValueError(f"{text!r} is none of {', '.join(pins.ALLOCATORS)}")
     return text
 
 
 def _answer(heap: Heap, options: Options) -> pins.Pins:
-    return pins.pins(heap, options.minimum, options.allocator)
+    found = pins.pins(heap, options.minimum, options.allocator)
+    return pins.with_paths(heap, found, listed(found.pins, SORTS, options)) if options.path else found
 
 
 def _render(shown: Shown[pins.Pins]) -> str:
@@ -30,8 +35,18 @@ OPTIONS = (
         "--min", "minimum", "SIZE",
         "leave out what would free less (the default is a page, 4K; K, M, G and T are powers of 1024)", parse_size,
     ),
-    Option("--allocator", "allocator", "NAME", "only glibc's pins, or only pymalloc's", _allocator),
+    Option("--allocator", "allocator", "NAME", "only the pins of glibc, pymalloc or mimalloc", _allocator),
+    PATH,
 )  # fmt: skip
+
+SORTS: dict[str, Callable[[pins.Pin], Any]] = {
+    "kept": lambda pin: pin.would_free - pin.size,
+    "would_free": lambda pin: pin.would_free,
+    "size": lambda pin: pin.size,
+    "blocks": lambda pin: pin.blocks,
+    "address": lambda pin: -pin.address,
+    "allocator": lambda pin: pin.allocator,
+}
 
 COMMAND = Command(
     noun="pins",
@@ -39,7 +54,8 @@ COMMAND = Command(
     text="""A row a group of blocks, often of a single one, that keeps at least twice its own bytes from going back.
     "would free" are the resident pages that go when all of the group is gone: in glibc's arenas the whole pages that
     malloc_trim(0) could release then and cannot now, by the rule of heap trim; of pymalloc, which gives an
-    arena back with its last block, the pages of that arena. No block is in two groups, so that the rows add up.
+    arena back with its last block, the pages of that arena; of CPython's mimalloc those of a page of its own,
+    64 KiB or more with blocks of one size. No block is in two groups, so that the rows add up.
     What keeps the most beyond its own bytes comes first. Below, the blocks of all groups by type or owner, and
     in how many groups nothing else stands.
 
@@ -50,9 +66,17 @@ COMMAND = Command(
     block below them goes: that block is no pin. That an emptied pool or a freed block would be used again for
     other objects is not counted.
 
-    In JSON each pin also has blocks (how many) and members (address, size, what; at most 1,000); size is the
-    bytes of all its blocks. sums is a list of {allocator, groups, blocks, bytes, would_free, described} over
-    all that match, kinds one of {what, allocator, blocks, bytes, groups, alone, would_free}: alone counts the
+    mimalloc gives an empty page up for blocks of other sizes at once, but for the last one of a size, and back to
+    the kernel later: when another page of its segment goes, 10 ms after it and one more for each that went in
+    between. In free-threaded builds empty pages of objects may stay, for objects of the same size.
+
+    With --path each group that is listed has the ways by which roots lead to its first 20 blocks, and each kind the
+    commonest of those: as Python where there is an expression, else in words. In a group of several blocks, ways are
+    told apart neither by numbers in brackets nor by the last key.
+
+    In JSON each pin also has blocks (how many), members (address, size, what, path; at most 1,000) and path; size
+    is the bytes of all its blocks. sums is a list of {allocator, groups, blocks, bytes, would_free, described} over
+    all that match, kinds one of {what, allocator, blocks, bytes, groups, alone, would_free, path}: alone counts the
     groups that hold nothing else, and would_free is what those would free. resident_known is false where
     would_free counts pages that may not be there.""",
     example="heap pins --top=20",
@@ -62,13 +86,6 @@ COMMAND = Command(
     defaults={"minimum": 4096},
     rows="pins",
     listed="groups",
-    sorts={
-        "kept": lambda pin: pin.would_free - pin.size,
-        "would_free": lambda pin: pin.would_free,
-        "size": lambda pin: pin.size,
-        "blocks": lambda pin: pin.blocks,
-        "address": lambda pin: -pin.address,
-        "allocator": lambda pin: pin.allocator,
-    },
+    sorts=SORTS,
     top=20,
 )

@@ -29,10 +29,12 @@ COMMAND = Command(
     question="Which objects would free the most if they went?",
     text="""What an object retains is its own block and all blocks that nothing else leads to: what would be free if it
     went. Modules and their dicts are left out of the objects, which --by=module lists, and so are objects that
-    another one of their type keeps, as in a linked list, and those that retain no more than themselves. By type an
-    object that lies in another one of its type counts once; what several objects hold together belongs to none of
-    them, so that all objects of a type may hold more than the row says. A word that may be left over, on a stack or in
-    the interpreter's own data, counts only where nothing better leads.""",
+    another one of their type keeps, as in a linked list, and those that retain no more than themselves. The path is
+    Python where there is an expression, else it is in words; in JSON it is path or null, and chain in words.
+
+    By type it is what would be free if all objects of the type went, with what several of them hold together; by
+    module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own data,
+    counts only where nothing better leads.""",
     example="heap retained --top=20 --by=type",
     answer=_answer,
     render=_render,

@@ -259,17 +259,21 @@ class Heap:
 
         The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so).
         """
-        owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
-        owned += [pair for loaded in self.target.objects for pair in loaded.bss]
-        python = self.python_or_none
-        owned += python.ranges() if python else []
-        owned += self.mimalloc.ranges() if self.mimalloc else []
         candidates = [
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
-        return subtract(joined(candidates), sorted(owned))
+        return subtract(joined(candidates), self.owned_ranges())
+
+    def owned_ranges(self) -> Ranges:
+        """What stacks, arenas of glibc and of the interpreter, and .bss have; mapped chunks are not among it."""
+        owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
+        owned += [pair for loaded in self.target.objects for pair in loaded.bss]
+        python = self.python_or_none
+        owned += python.ranges() if python else []
+        owned += self.mimalloc.ranges() if self.mimalloc else []
+        return sorted(owned)
 
     @property
     def held(self) -> list[Held]:

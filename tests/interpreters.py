@@ -12,13 +12,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from closures import reached_in_heaps, same
 from conftest import ROOT, SEED
 from library import heap_of
+from pool_figures import answered, referenced, told
+from populations import census
 from programs import RELEASES, Interpreter, ask, entered, interpreters, running
 from tabulate import tabulate
-from test_oracle_pools import answered, told
-from test_oracle_pyobjects import Heaps, census, closure, same
-from test_oracle_versions import referenced
 
 from gdbheap.answers.at import at
 
@@ -51,8 +51,7 @@ def objects(
     """Return how many objects can be reached in the heaps, and how many have their type, another, none."""
     truth = folder / "truth"
     with running(program(interpreter, "closure", rng.getrandbits(32), 4000, truth), folder, environment) as target:
-        heaps = Heaps(target.pid)
-        reached = {a: name for a, name in closure(truth).items() if a in heaps}
+        reached = reached_in_heaps(target.pid, truth)
         assert census(str(target.pid))
         with heap_of(str(target.pid)) as heap:
             found = {address: at(heap, address).object for address in reached}

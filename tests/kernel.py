@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import random
 import re
 import struct
 from dataclasses import dataclass
@@ -35,8 +37,8 @@ def maps(pid: int) -> list[Mapped]:
 
 
 def rollup(pid: int) -> tuple[int, int]:
-    """Return (Rss, Swap) of /proc/PID/smaps_rollup in bytes."""
-    return in_rollup(pid, "Rss"), in_rollup(pid, "Swap")
+    """Return (Rss, Swap) of /proc/PID/smaps_rollup in bytes; pages of hugetlbfs, which are not in Rss, are added."""
+    return sum(in_rollup(pid, key) for key in ("Rss", "Private_Hugetlb", "Shared_Hugetlb")), in_rollup(pid, "Swap")
 
 
 def resident_inside(pid: int, start: int, size: int) -> int:
@@ -141,3 +143,22 @@ def frame_flags(frame: int) -> int:
     if not frame or len(data) != 8:
         pytest.skip("the kernel does not show frames of memory here (that takes root)")
     return int(struct.unpack("<Q", data)[0])
+
+
+PROCESS_MADVISE, MADV_PAGEOUT = 440, 21
+
+
+def page_out(pid: int, rng: random.Random) -> None:
+    """Have the end of each mapping of anonymous memory written to swap; skips the test where there is none."""
+    if len(Path("/proc/swaps").read_text().splitlines()) < 2:
+        pytest.skip("no swap here")
+    own = [m for m in maps(pid) if m.perms == "rw-p" and not m.inode and not m.path.startswith("[stack")]
+    process, libc = os.pidfd_open(pid), ctypes.CDLL(None, use_errno=True)
+    try:
+        for mapped in own:
+            start = rng.randrange(mapped.start, mapped.end, PAGE)
+            vector = struct.pack("<QQ", start, mapped.end - start)
+            done = libc.syscall(PROCESS_MADVISE, process, vector, ctypes.c_ulong(1), MADV_PAGEOUT, 0)
+            assert done == mapped.end - start, os.strerror(ctypes.get_errno())
+    finally:
+        os.close(process)

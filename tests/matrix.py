@@ -285,8 +285,8 @@ starts a used chunk of its size, and that every freed one lies in no used chunk.
 {grid}
 
 Not run: aarch64; the versions of glibc between these; 2.30 and older, whose layouts are in the tables from their debug
-information and sources (heaps that `tests/images` lays out stand for them); `glibc.malloc.hugetlb=2`; processes that
-were stopped in the middle of malloc.
+information and sources (heaps that `tests/images` lays out stand for them); processes stopped in the middle of malloc.
+`glibc.malloc.hugetlb=2` is a case of `make test`, on huge pages where `/proc/sys/vm/nr_hugepages` has some.
 """
 
 

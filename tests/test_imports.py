@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
-BEFORE_HEAP = ["_native", "errors", "target", "layout", "allocators", "objects"]
+BEFORE_HEAP = ["_native", "errors", "words", "target", "layout", "allocators", "objects"]
 ORDER = [*BEFORE_HEAP, "heap", "answers", "report", "loader", "commands"]
 # The only two files that know that gdb exists.
 KNOW_GDB = {"gdb_register", "gdb_target"}

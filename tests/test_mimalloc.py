@@ -11,16 +11,15 @@ from typing import Any
 
 import kernel
 import pytest
+from closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from populations import census, check_new_objects
 from programs import FREE_THREADED, KERNEL_CORE, ask, release_program, running, stripped_library
 from programs import interpreter_of_release as interpreter_of
-from test_oracle_pyobjects import Heaps, census, check, closure, difference, truth
-from test_oracle_versions import check_objects
 
 MODE = {"PYTHONMALLOC": "mimalloc"}
 BUILDS = [("3.13", MODE), ("3.14", MODE), ("3.15", MODE)] + [(release, {}) for release in FREE_THREADED]
 NAMES = [f"{release}{'-mimalloc' if environment else ''}" for release, environment in BUILDS]
 every_build = pytest.mark.parametrize(("release", "environment"), BUILDS, ids=NAMES)
-SAMPLE = 1000
 
 
 def blocks_program(release: str, rng: random.Random, folder: Path, objects: int, threads: int) -> list[str]:
@@ -96,38 +95,27 @@ def test_ledger(release: str, environment: dict[str, str], rng: random.Random, t
 
 
 @every_build
-def test_every_reachable_object(
-    release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path
-) -> None:
+def test_every_reachable_object(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
     """No object of the closure of gc.get_objects() has a wrong type, one in a thousand at most has none; a core says
     the same as the process."""
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
-        heaps = Heaps(target.pid)
-        reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
-        sample = rng.sample(sorted(reached), min(len(reached), SAMPLE))
+        reached = reached_in_heaps(target.pid, tmp_path / "truth")
+        sample = some(reached, rng)
         check_objects(str(target.pid), reached, sample)
         rows = census(str(target.pid))
         core = target.as_form(KERNEL_CORE)
         assert census(core) == rows
         check_objects(core, reached, sample[: SAMPLE // 4])
-    names = list(reached.values())
-    short = {name: names.count(name) - rows.get(name, (0, 0, 0))[0] for name in set(names)}
-    assert sum(max(0, missing) for missing in short.values()) <= len(names) // 1000, short
+    check_counts(reached, rows)
 
 
 @every_build
-def test_exactly_the_new_objects(
-    release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path
-) -> None:
+def test_exactly_the_new_objects(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
     """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
     arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
     with running(release_program(release, "population", *arguments), tmp_path, environment) as target:
-        before = census(str(target.pid))
-        target.go_on()
-        after = census(str(target.pid))
-        expected = truth(target, tmp_path / "truth")
-    check(difference(before, after), expected)
+        check_new_objects(target, tmp_path / "truth", release)
 
 
 @every_build

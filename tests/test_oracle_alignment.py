@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pool_figures import answered
 from programs import FORMS, ask, build, running
-from test_oracle_pools import answered
 
 
 def table(path: Path) -> dict[str, Any]:

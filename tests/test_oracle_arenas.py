@@ -53,6 +53,8 @@ CASES = {
     "many mmapped chunks": Case(2, tunables="glibc.malloc.mmap_threshold=20000"),
     "many aligned mmapped chunks": Case(2, mode=4, tunables="glibc.malloc.mmap_threshold=20000"),
     "transparent huge pages": Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"),
+    "huge pages": Case(2, 30_000, tunables="glibc.malloc.hugetlb=2"),
+    "huge pages, 5 threads": Case(5, 30_000, tunables="glibc.malloc.hugetlb=2"),
     "a few blocks": Case(1, 60, 10),
     "malloc never called": Case(1, 0, 1),
 }

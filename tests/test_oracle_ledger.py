@@ -28,6 +28,12 @@ def scattered(rng: random.Random, directory: Path) -> list[str]:
     return c_program("recorder", 3, rng.getrandbits(30), 20_000, 2000, 300_000, 2, directory / "table")
 
 
+def huge_pages(rng: random.Random, directory: Path) -> list[str]:
+    """Arenas in huge pages of hugetlbfs, where there are any."""
+    program = c_program("recorder", 5, rng.getrandbits(30), 20_000, 2000, 300_000, 0, directory / "table")
+    return ["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=2", *program]
+
+
 def mapped(rng: random.Random, directory: Path) -> list[str]:
     """Every kind of mapping."""
     file = directory / "mapped"
@@ -60,6 +66,7 @@ PROGRAMS = (
     threaded,
     scattered,
     mapped,
+    huge_pages,
     leaving_holes,
     unstripped_python,
     stripped_python,
@@ -205,6 +212,20 @@ def test_pages_in_every_state(where: int, rng: random.Random, tmp_path: Path) ->
     assert roots(lines, "pages") == roots(lines, "virtual") == virtual
     assert line_of(answer, "unexplained")["resident"] == 0
     assert where & ZERO == 0 or roots(lines, "zero") > 1 << 20
+
+
+@by_program
+def test_ledger_of_a_process_in_swap(program: Any, rng: random.Random, tmp_path: Path) -> None:
+    """Pages in swap are counted as the kernel counts them, in the lines of what they hold."""
+    with start(program, rng, tmp_path) as target:
+        kernel.page_out(target.pid, rng)
+        before = kernel.rollup(target.pid)
+        answer = ask("", str(target.pid))
+    lines = answer["ledger"]
+    check_families(lines)
+    assert before[1] > 0 and (answer["rss"]["bytes"], answer["rss"]["swap"]) == before
+    assert (roots(lines, "resident"), roots(lines, "swapped")) == before
+    assert line_of(answer, "unexplained")["swapped"] == 0
 
 
 @by_program

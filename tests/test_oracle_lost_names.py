@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from closures import reached_in_heaps
 from programs import (
     KERNEL_CORE,
     PROCESS,
@@ -18,7 +19,6 @@ from programs import (
     release_program,
     running,
 )
-from test_oracle_pyobjects import Heaps, closure
 
 from gdbheap.answers.at import at
 from gdbheap.heap import Heap
@@ -56,8 +56,7 @@ def test_names_without_the_interpreter(release: str, rng: random.Random, tmp_pat
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     command, environment, copy = copied(release, tmp_path)
     with running([*command, *program[1:]], tmp_path, environment) as target:
-        heaps = Heaps(target.pid)
-        reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
+        reached = reached_in_heaps(target.pid, tmp_path / "truth")
         before = owned(target.as_form(PROCESS))
         core = target.as_form(KERNEL_CORE)
     if copy is not None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 from typing import Any
 
 import kernel
 import pytest
-from programs import KERNEL_CORE, Running, ask, gdbheap, release_program, running, since
-from test_oracle_pyobjects import VALUES, Heaps, census, check, closure, difference, truth
-from test_oracle_versions import DICT_OR_VALUES, OPCACHE, SAMPLE, check_objects
+from closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from populations import DICT_OR_VALUES, VALUES, census, check_new_objects
+from programs import KERNEL_CORE, ask, gdbheap, release_program, running, since
 from test_other_allocators import library
 
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
@@ -22,12 +23,6 @@ modes = pytest.mark.parametrize(("release", "mode"), MODES)
 def in_mode(release: str, mode: str, folder: Path, name: str, *arguments: object) -> Any:
     """Start a program of that release in that mode."""
     return running(release_program(release, name, *arguments), folder, {"PYTHONMALLOC": mode})
-
-
-def reachable(target: Running, path: Path) -> dict[int, str]:
-    """Return {address: type} of the objects in the heaps that closure.py wrote down."""
-    heaps = Heaps(target.pid)
-    return {address: name for address, name in closure(path).items() if address in heaps}
 
 
 @modes
@@ -48,8 +43,8 @@ def test_no_pools(release: str, mode: str, rng: random.Random, tmp_path: Path) -
 def test_every_reachable_object(release: str, mode: str, rng: random.Random, tmp_path: Path) -> None:
     """As with pymalloc: no wrong type, one in a thousand at most unknown; a core says the same."""
     with in_mode(release, mode, tmp_path, "closure", rng.getrandbits(32), 1500, tmp_path / "truth") as target:
-        reached = reachable(target, tmp_path / "truth")
-        sample = rng.sample(sorted(reached), min(len(reached), SAMPLE))
+        reached = reached_in_heaps(target.pid, tmp_path / "truth")
+        sample = some(reached, rng)
         check_objects(str(target.pid), reached, sample)
         rows = census(str(target.pid))
         check_chunks(str(target.pid), reached, rng)
@@ -57,9 +52,7 @@ def test_every_reachable_object(release: str, mode: str, rng: random.Random, tmp
         core = target.as_form(KERNEL_CORE)
         assert census(core) == rows
         check_objects(core, reached, sample[: SAMPLE // 4])
-    names = list(reached.values())
-    short = {name: names.count(name) - rows.get(name, (0, 0, 0))[0] for name in set(names)}
-    assert sum(max(0, missing) for missing in short.values()) <= len(names) // 1000, short
+    check_counts(reached, rows)
 
 
 def check_chunks(target: str, reached: dict[int, str], rng: random.Random) -> None:
@@ -88,16 +81,9 @@ def test_exactly_the_new_objects(release: str, mode: str, rng: random.Random, tm
     """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
     arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
     with in_mode(release, mode, tmp_path, "population", *arguments) as target:
-        before = census(str(target.pid))
-        target.go_on()
-        after = census(str(target.pid))
         hook = 0 if mode == "malloc" else HOOK
-        expected = truth(target, tmp_path / "truth", lambda pid, thing: values_chunk(pid, thing, release, hook))
-    changes = difference(before, after)
-    if release in OPCACHE:
-        # Code that has run often gets a cache of its own: no code is new, and none has grown.
-        assert changes.pop("code", (0, 0, 0))[:2] == (0, 0)
-    check(changes, expected)
+        values = functools.partial(values_chunk, release=release, hook=hook)
+        check_new_objects(target, tmp_path / "truth", release, values)
 
 
 def values_chunk(pid: int, thing: int, release: str, hook: int) -> int:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import struct
 from pathlib import Path
 from typing import Any
 
 import kernel
 import pytest
-from programs import Running, ask, c_program, release_program, running
+from library import heap_of
+from programs import FREE_THREADED, Running, ask, c_program, release_program, running
+
+from gdbheap import _native
+from gdbheap.answers.findings.finding import Evidence
+from gdbheap.answers.findings.pinned_pages import at_most
+from gdbheap.answers.partition import partition
+from gdbheap.answers.trim import given_tops
 
 IN_THREAD, BLOCKED, FOREIGN = 1, 2, 4
 # What freeing and malloc_trim() touch themselves: a stack, an arena for the thread that frees, chunks that are merged.
 OWN = 64 * 1024
 ROWS = 500
+PYTHON = re.compile(r"sys\.modules\[|[\w.()']+\(")
 PAGE = 4096
+# mimalloc's.
+SLICE = 64 * 1024
 WITHOUT_CACHE = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 
 
@@ -99,10 +110,63 @@ def test_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
     assert abs(actual - promised) <= promised // 20, (promised, actual)
 
 
+@pytest.mark.parametrize("release", ["3.13", "3.14", "3.15", *FREE_THREADED])
+def test_mimalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Pages of mimalloc that few objects keep: without those nothing is left in them, which is what is promised. Builds
+    with the interpreter's lock give them up then, and to the kernel once another page of the segment goes."""
+    truth, threaded = tmp_path / "truth", release in FREE_THREADED
+    command = release_program(release, "pinned_arenas", rng.getrandbits(30), rng.choice([50, 200, 1000]), truth, 20)
+    with running(command, tmp_path, {} if threaded else {"PYTHONMALLOC": "mimalloc"}) as target:
+        answer = ask("pins", str(target.pid), "--allocator=mimalloc")
+        head = objects_offset(answer, json.loads(truth.read_text()))
+        top = owned(answer, {address - head for address in json.loads(truth.read_text())})
+        # Such small blocks lie in pages of one slice.
+        slices = [pin["address"] // SLICE * SLICE for pin in top]
+        assert [pin["would_free"] for pin in top] == [kernel.resident_inside(target.pid, at, SLICE) for at in slices]
+        path = target.directory / "told"
+        path.write_text(json.dumps([member["address"] + head for pin in top for member in pin["members"]]))
+        target.go_on(str(path))
+        with heap_of(str(target.pid)) as heap:
+            assert heap.mimalloc is not None
+            used = [address for address in slices if heap.mimalloc.blocks.used_in_page(address)]
+            states = [(heap.mimalloc.blocks.find(heap.target.space, at) or (0, 0, "gone"))[2] for at in slices]
+        target.go_on("spare")
+        left = sum(kernel.resident_inside(target.pid, at, SLICE) for at in slices if mapped(target.pid, at))
+    check(answer)
+    promised = sum(pin["would_free"] for pin in top)
+    assert promised > 10 * OWN, "nothing to speak of is pinned"
+    assert max(answer["kinds"], key=lambda kind: kind["would_free"])["what"] == "__main__.Left"
+    assert not used
+    if not threaded:
+        # mimalloc keeps the last page of a size for a while.
+        assert sum(state not in ("free span", "gone") for state in states) <= 2
+        assert left <= max(promised // 10, 4 * SLICE), (promised, left)
+
+
+def mapped(pid: int, address: int) -> bool:
+    """Return whether anything is there."""
+    return any(mapping.start <= address < mapping.end for mapping in kernel.maps(pid))
+
+
 def objects_offset(answer: dict[str, Any], objects: list[int]) -> int:
     """Return how far into its block an object starts: the one distance that takes most of them to a member."""
     members = {member["address"] for pin in answer["pins"] for member in pin["members"]}
     return max(range(0, 48, 8), key=lambda head: sum(address - head in members for address in objects))
+
+
+@pytest.mark.parametrize("mode", [0, BLOCKED, FOREIGN])
+def test_never_more_than_is_free(mode: int, rng: random.Random, tmp_path: Path) -> None:
+    """The bound by which ``heap`` tells that it need not look holds, whatever is free; where nearly nothing is, it is
+    low enough to tell."""
+    for kept in (1, 2, 4, 30):
+        arguments = (rng.getrandbits(30), rng.choice([1, 3]), 10_000, kept, rng.choice([500, 9000, 60_000]), mode)
+        with running(c_program("pins", *arguments, tmp_path / "table"), tmp_path) as target:
+            with heap_of(str(target.pid)) as heap:
+                evidence = Evidence(heap, *partition(heap))
+                pages, kept_back, tops = heap.target.pages, evidence.kept, given_tops(heap)
+                totals = _native.pins_of_chunks(heap.chunks, pages, kept_back, tops, 1, 0)[1]
+                assert totals[3] <= at_most(evidence), arguments
+                assert at_most(evidence) < 1 << 20 or kept > 1
 
 
 def released(chunks: list[dict[str, Any]], gone: set[int], pid: int) -> set[int]:
@@ -150,3 +214,51 @@ def check_group(
     assert PAGE * len(released(window, set(members), pid) - before) == pin["would_free"], pin
     without_one = set(members) - {rng.choice(members)}
     assert PAGE * len(released(window, without_one, pid) - before) < pin["would_free"], pin
+
+
+def named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the blocks with a path that is Python, of those that are objects, not what objects own."""
+    return [row for row in rows if PYTHON.match(row["path"] or "") and " at 0x" not in row["what"]]
+
+
+def in_their_blocks(rows: list[dict[str, Any]], target: Running) -> None:
+    """Let the program evaluate the paths: each value lies in the block that it is said to lead to."""
+    asked = target.directory / "asked"
+    asked.write_text(json.dumps([row["path"] for row in rows]))
+    target.go_on(str(asked))
+    for row, place in zip(rows, json.loads(Path(f"{asked}.answer").read_text())):
+        assert row["address"] <= place < row["address"] + row["size"], (row, hex(place))
+
+
+@pytest.mark.parametrize("release", ["3.9", "3.11", "3.13"])
+def test_paths(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """What holds each pin and the neighbours of each hole, by the program's own account."""
+    with running(release_program(release, "held_apart", rng.getrandbits(30)), tmp_path) as target:
+        answer = ask("pins", str(target.pid), "--path")
+        cut = ask("pins", str(target.pid), "--path", "--sort=size", "--top=7")
+        holes = ask("holes", str(target.pid), "--path", "--min=16K", "--top=150")
+        blocks = named([member for pin in answer["pins"] for member in pin["members"]])
+        beside = named([block for hole in holes["holes"] for block in (hole["before"], hole["after"]) if block])
+        in_their_blocks(blocks + beside, target)
+    assert all(warning.startswith("paths are shown for the first 2,000 of ") for warning in answer["warnings"])
+    kept = [[row["path"] for row in rows if "__main__'].cache" in row["path"]] for rows in (blocks, beside)]
+    assert len(set(kept[0])) > 100 and len(set(kept[1])) > 100
+    kinds = {kind["what"]: kind["path"] for kind in answer["kinds"]}
+    assert kinds["__main__.Record"] == "sys.modules['__main__'].cache.log[…]"
+    alone = [pin for pin in answer["pins"] if pin["blocks"] == 1]
+    assert alone and all(pin["path"] == pin["members"][0]["path"] for pin in alone)
+    # Those that are listed have theirs, whatever the order is.
+    largest = sorted(answer["pins"], key=lambda pin: -pin["size"])[:7]
+    assert [pin["size"] for pin in cut["pins"]] == [pin["size"] for pin in largest]
+    assert all(pin["path"] for pin in cut["pins"] ) and not cut["warnings"]
+
+
+def test_no_references(rng: random.Random, tmp_path: Path) -> None:
+    """Where there are none to follow the answer is the same without paths, with one warning."""
+    command = c_program("pins", rng.getrandbits(30), 1, 20_000, 20, 9000, 0, tmp_path / "table")
+    with running(command, tmp_path) as target:
+        for noun, rows in (("pins", "pins"), ("holes", "holes")):
+            asked, plain = (ask(noun, str(target.pid), "--min=4K", *option) for option in (["--path"], []))
+            assert asked[rows] == plain[rows] != []
+            warnings = [warning for warning in asked["warnings"] if warning not in plain["warnings"]]
+            assert len(warnings) == 1 and warnings[0].startswith("no paths are shown: ")

@@ -3,37 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pool_figures import answered, told
 from programs import FORMS, KINDS, PROCESS, ask, c_program, gdbheap, python_program, running
-
-CLASS_ROW = re.compile(r"^ *\d+ +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
-ARENAS = re.compile(r"^([\d,]+) arenas \* (\d+) bytes/arena", re.MULTILINE)
-UNUSED = re.compile(r"^([\d,]+) unused pools \* (\d+) bytes", re.MULTILINE)
-
-
-def told(text: str) -> dict[str, Any]:
-    """Return the figures of sys._debugmallocstats() by the keys of ``heap pools``; {size: (pools, used, free)}."""
-    arenas, unused = ARENAS.search(text), UNUSED.search(text)
-    assert arenas and unused, text
-    return {
-        "arenas": int(arenas[1].replace(",", "")),
-        "arena_size": int(arenas[2]),
-        "free_pools": int(unused[1].replace(",", "")),
-        "pool_size": int(unused[2]),
-        "classes": {int(row[0]): tuple(map(int, row[1:])) for row in CLASS_ROW.findall(text)},
-    }
-
-
-def answered(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the same figures of the answer; a class without pools may have a row or none, as its figures are all 0."""
-    rows = {row["size"]: (row["pools"], row["used"], row["free"]) for row in answer["classes"]}
-    assert len(rows) == len(answer["classes"]), "a size class with two rows"
-    plain = {key: answer[key] for key in ("arenas", "arena_size", "free_pools", "pool_size")}
-    return {**plain, "classes": {size: row for size, row in rows.items() if any(row)}}
 
 
 @pytest.mark.parametrize("form", FORMS)

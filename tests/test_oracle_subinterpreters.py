@@ -8,10 +8,10 @@ from pathlib import Path
 
 import kernel
 import pytest
+from closures import check_counts, check_objects, reached_in_heaps, some
+from pool_figures import answered, told
+from populations import census
 from programs import FORMS, KERNEL_CORE, ask, release_program, running, since
-from test_oracle_pools import answered, told
-from test_oracle_pyobjects import Heaps, census, closure
-from test_oracle_versions import SAMPLE, check_objects
 
 SINCE = since("3.12")
 HEADLINE = "Small block threshold"
@@ -72,13 +72,12 @@ def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path
     isolated, shared = rng.randrange(1, 4), rng.randrange(1, 3)
     arguments = (rng.getrandbits(31), rng.randrange(200, 5000), isolated, shared, tmp_path / "truth")
     with running(release_program(release, "subinterpreters", *arguments), tmp_path) as target:
-        heaps = Heaps(target.pid)
         reached: dict[int, str] = {}
         for number in range(1 + isolated + shared):
-            own = closure(tmp_path / f"truth.{number}")
-            own = {a: name for a, name in own.items() if a in heaps and is_alive(target.pid, a)}
+            own = reached_in_heaps(target.pid, tmp_path / f"truth.{number}")
+            own = {a: name for a, name in own.items() if is_alive(target.pid, a)}
             assert len(own) > 1000
-            check_objects(str(target.pid), own, rng.sample(sorted(own), min(len(own), SAMPLE)))
+            check_objects(str(target.pid), own, some(own, rng))
             reached.update(own)
         answer = ask("pools", str(target.pid))
         assert len(answer["interpreters"]) == 1 + isolated
@@ -86,9 +85,7 @@ def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path
         assert ledger["pymalloc"] == answer["arenas"] * answer["arena_size"]
         rows = census(str(target.pid))
         assert census(target.as_form(KERNEL_CORE)) == rows
-    names = list(reached.values())
-    short = {name: names.count(name) - rows.get(name, (0, 0, 0))[0] for name in set(names)}
-    assert sum(max(0, missing) for missing in short.values()) <= len(names) // 1000, short
+    check_counts(reached, rows)
 
 
 def is_alive(pid: int, thing: int) -> bool:

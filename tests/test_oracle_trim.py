@@ -53,6 +53,19 @@ def test_prediction(threads: int, mode: int, tunables: str, rng: random.Random, 
     assert actual > 1 << 20, "nothing to speak of was given back"
 
 
+@pytest.mark.parametrize("threads", [1, 9])
+def test_in_swap(threads: int, rng: random.Random, tmp_path: Path) -> None:
+    """What goes back is what was resident and what was in swap; walking the lists brings pages back, but no more."""
+    with running(program(rng, threads, 0), tmp_path) as target:
+        kernel.page_out(target.pid, rng)
+        answer = ask("trim", str(target.pid))
+        before = kernel.anonymous(target.pid) + kernel.rollup(target.pid)[1]
+        target.go_on("0")
+        actual = before - kernel.anonymous(target.pid) - kernel.rollup(target.pid)[1]
+    assert answer["swapped"] > 0
+    assert abs(answer["predicted"] + answer["swapped"] - actual) <= OWN, answer
+
+
 def test_pad(rng: random.Random, tmp_path: Path) -> None:
     """--pad is malloc_trim's argument; it counts for the top of the main arena only."""
     with running(program(rng, 2, 0), tmp_path) as target:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import struct
 from pathlib import Path
-from typing import Any
 
 import kernel
 import pytest
-from library import heap_of
+from closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from pool_figures import answered, check_pools
+from populations import census, check_new_objects
 from programs import (
     KERNEL_CORE,
     KINDS,
@@ -22,16 +22,7 @@ from programs import (
     since,
     stripped_library,
 )
-from reference import pymalloc
-from test_oracle_pools import answered, told
-from test_oracle_pyobjects import Heaps, census, check, closure, difference, same, truth, values_bytes
 
-from gdbheap.answers.at import at
-
-# 3.12: the word 24 bytes before an object is its dict, or points one byte before its values: that byte's distance back
-# is where their block begins.
-DICT_OR_VALUES = -24
-SAMPLE = 1000
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.
 HOOKED = since("3.6")
 
@@ -50,26 +41,6 @@ def assert_loaded(target: Running, environment: dict[str, str]) -> None:
     """The copy of the library is the one that runs."""
     for folder in environment.values():
         assert any(mapped.path.startswith(folder) for mapped in kernel.maps(target.pid))
-
-
-def referenced(pid: int) -> dict[int, tuple[int, int, int]]:
-    """Return {size: (pools, used, free)} by the plain walker, whichever size of pools fits more blocks."""
-    walks = [list(pymalloc.pools(pid, size)) for size in (pymalloc.POOL, pymalloc.OLD_POOL)]
-    pools = max(walks, key=lambda found: sum(len(pool.used) for pool in found))
-    rows: dict[int, tuple[int, int, int]] = {}
-    for pool in pools:
-        count, used, free = rows.get(pool.size, (0, 0, 0))
-        rows[pool.size] = (count + 1, used + len(pool.used), free + len(pool.free))
-    return rows
-
-
-def check_pools(target: Running, answer: dict[str, Any]) -> None:
-    """Compare with sys._debugmallocstats(), and with the plain walker, which is all there is for 2.7."""
-    assert answer["damage"] == []
-    found = answered(answer)
-    assert found["classes"] == referenced(target.pid)
-    if target.stderr:
-        assert found == told(target.stderr)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,29 +62,14 @@ def test_every_reachable_object(release: str, rng: random.Random, tmp_path: Path
     the same as the process."""
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path) as target:
-        heaps = Heaps(target.pid)
-        reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
-        sample = rng.sample(sorted(reached), min(len(reached), SAMPLE))
+        reached = reached_in_heaps(target.pid, tmp_path / "truth")
+        sample = some(reached, rng)
         check_objects(str(target.pid), reached, sample)
         rows, pools = census(str(target.pid)), answered(ask("pools", str(target.pid)))
         core = target.as_form(KERNEL_CORE)
         assert (census(core), answered(ask("pools", core))) == (rows, pools)
         check_objects(core, reached, sample[: SAMPLE // 4])
-    names = list(reached.values())
-    short = {name: names.count(name) - rows.get(name, (0, 0, 0))[0] for name in set(names)}
-    assert sum(max(0, missing) for missing in short.values()) <= len(names) // 1000, short
-
-
-def check_objects(target: str, reached: dict[int, str], sample: list[int]) -> None:
-    """Ask for each address."""
-    with heap_of(target) as heap:
-        found = {address: at(heap, address).object for address in sample}
-    other = [(hex(a), reached[a], found[a]) for a in sample if not same(found[a], a, reached[a])]
-    assert not [row for row in other if row[2] is not None], other[:20]
-    assert len(other) <= len(sample) // 1000, other[:20]
-
-
-OPCACHE = ("3.8", "3.9", "3.10")
+    check_counts(reached, rows)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -121,28 +77,7 @@ def test_exactly_the_new_objects(release: str, rng: random.Random, tmp_path: Pat
     """Between two stops: every population to the object and the byte, with its buffers, and no other type changed."""
     arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
     with running(release_program(release, "population", *arguments), tmp_path) as target:
-        before = census(str(target.pid))
-        target.go_on()
-        after = census(str(target.pid))
-        expected = truth(target, tmp_path / "truth", VALUES.get(release, values_bytes))
-    changes = difference(before, after)
-    if release in OPCACHE:
-        # Code that has run often gets a cache of its own: no code is new, and none has grown.
-        assert changes.pop("code", (0, 0, 0))[:2] == (0, 0)
-    check(changes, expected)
-
-
-def packed_values_bytes(pid: int, thing: int) -> int:
-    """Return the size of the block of an object's attribute values as 3.12 keeps them; 0 without one."""
-    word = kernel.read_u64(pid, thing + DICT_OR_VALUES)
-    if not word & 1:
-        return 0
-    block = word + 1 - kernel.read(pid, word, 1)[0]
-    (szidx,) = struct.unpack("<I", kernel.read(pid, (block & -pymalloc.POOL) + 36, 4))
-    return 16 * (int(szidx) + 1)
-
-
-VALUES = {"3.12": packed_values_bytes}
+        check_new_objects(target, tmp_path / "truth", release)
 
 
 @pytest.mark.parametrize("release", HOOKED)
@@ -154,7 +89,6 @@ def test_debug_hooks(release: str, rng: random.Random, tmp_path: Path) -> None:
         check_pools(target, ask("pools", str(target.pid)))
     program = release_program(release, "closure", rng.getrandbits(32), 500, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
-        heaps = Heaps(target.pid)
-        reached = {a: name for a, name in closure(tmp_path / "truth").items() if a in heaps}
+        reached = reached_in_heaps(target.pid, tmp_path / "truth")
         assert "debug hooks" in {fact["fact"] for fact in ask("info", str(target.pid))["facts"]}
-        check_objects(str(target.pid), reached, rng.sample(sorted(reached), min(len(reached), SAMPLE)))
+        check_objects(str(target.pid), reached, some(reached, rng))

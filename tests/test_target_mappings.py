@@ -23,6 +23,12 @@ VmFlags: rd mr mw me
 Size:                  4 kB
 7ffe53400000-7ffe53421000 rw-p 00000000 00:00 0                          [stack]
 Rss:                  12 kB
+Private_Hugetlb:       0 kB
+Swap:                  0 kB
+7fff53400000-7fff53800000 rw-p 00000000 00:10 1234                       /anon_hugepage (deleted)
+Rss:                   0 kB
+Shared_Hugetlb:     2048 kB
+Private_Hugetlb:    2048 kB
 Swap:                  0 kB
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 Rss:                   0 kB
@@ -31,10 +37,11 @@ Rss:                   0 kB
 
 def test_smaps() -> None:
     """Rss and Swap belong to the mapping above them; SwapPss is not Swap; a missing line is None and not 0."""
-    sleep, shared, stack, vsyscall = parse_smaps(SMAPS)
+    sleep, shared, stack, huge, vsyscall = parse_smaps(SMAPS)
     assert sleep == Mapping(0x55D0A0000000, 0x55D0A0002000, "r--p", 0, "fe:00", 247766, "/usr/bin/sleep", 8192, 4096)
     assert (shared.private, shared.offset, shared.rss, shared.anonymous) == (False, 4096, None, False)
     assert (stack.writable, stack.rss, stack.swap, stack.name, stack.anonymous) == (True, 12288, 0, "[stack]", True)
+    assert (huge.rss, huge.swap) == (4 << 20, 0)
     assert (vsyscall.readable, vsyscall.end, vsyscall.swap) == (False, 0xFFFFFFFFFF601000, None)
 
 

@@ -14,17 +14,10 @@ from gdbheap import _native
 from gdbheap.allocators.glibc import Glibc
 from gdbheap.target.target import Damage
 
-UNSORTED, FIRST_LARGE, GRAIN = 1, 64, 16
+UNSORTED, FIRST_LARGE = 1, 64
 LISTS = ("fast", "tcache")
 KINDS = ("unsorted", "small", "large")
-# Of each group of large bins: the last bin, what the bin is counted from, the shift of a size, the least size.
-GROUPS = (
-    (96, 48, 6, 0x400),
-    (111, 91, 9, 0xC40),
-    (120, 110, 12, 0x2A00),
-    (123, 119, 15, 0xB000),
-    (126, 124, 18, 0x28000),
-)
+_LEAST_SIZES = _native.least_sizes()
 
 
 @dataclass(frozen=True)
@@ -38,18 +31,11 @@ class BinRow:
     bytes: int
 
 
-def least_size(number: int) -> int:
-    """The size of the smallest chunk that is sorted into a bin, 0 for the unsorted one."""
-    if number < FIRST_LARGE:
-        return 0 if number <= UNSORTED else number * GRAIN
-    return next(max(least, number - first << shift) for last, first, shift, least in GROUPS if number <= last)
-
-
 def bin_name(number: int) -> str | None:
     """``unsorted``, ``small 0x40``, ``large 0x400`` (by the least size), None for 0, which is no bin."""
     if number <= UNSORTED:
         return "unsorted" if number == UNSORTED else None
-    return f"{'small' if number < FIRST_LARGE else 'large'} {least_size(number):#x}"
+    return f"{'small' if number < FIRST_LARGE else 'large'} {_LEAST_SIZES[number]:#x}"
 
 
 class Bins:

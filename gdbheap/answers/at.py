@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.allocators.held import held_at
 from gdbheap.answers.describing import describe_blocks
-from gdbheap.answers.owners import in_words
+from gdbheap.answers.ways import ways
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
@@ -77,15 +77,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     found = _object(heap, block, address) if block is not None and block.state == "used" else None
     owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None
     whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
-    return At(whose, block, found, owner, _path(heap, address) if path else None)
-
-
-def _path(heap: Heap, address: int) -> str | None:
-    node = heap.references.find(address)
-    if node is None:
-        return None
-    found = heap.paths.path(heap.references.graph.chain(node.id))
-    return found.expression or in_words(found) or None
+    return At(whose, block, found, owner, ways(heap, [address]).get(address) if path else None)
 
 
 def find_block(heap: Heap, address: int) -> Block | None:

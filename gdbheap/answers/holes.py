@@ -7,11 +7,13 @@ neighbouring free blocks of one pool.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.fit import Fit, fit
+from gdbheap.answers.ways import ways
 from gdbheap.heap import Heap
 
 if TYPE_CHECKING:
@@ -23,11 +25,13 @@ PAGE = 4096
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The block before or behind a hole: malloc's pointer, size in bytes with its header, and what it is."""
+    """The block before or behind a hole: malloc's pointer, size in bytes with its header, what it is, and the way that
+    leads there (see ``ways``)."""
 
     address: int
     size: int
     what: str
+    path: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,23 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
     fitted = None if request is None else fit(heap, request)
     shown = _named(heap, found if top is None else found[:top])
     return Holes(shown, len(found), sum(hole.size for hole in found), resident, minimum, fitted)
+
+
+def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
+    """The same answer; the neighbours of the holes in ``listed`` have the ways that lead there. Reads all
+    references."""
+    beside = [neighbour for hole in listed for neighbour in (hole.before, hole.after) if neighbour is not None]
+    found = ways(heap, (neighbour.address for neighbour in beside))
+    wanted = {hole.address for hole in listed}
+
+    def name(neighbour: Neighbour | None) -> Neighbour | None:
+        return None if neighbour is None else replace(neighbour, path=found.get(neighbour.address))
+
+    named = [
+        replace(hole, before=name(hole.before), after=name(hole.after)) if hole.address in wanted else hole
+        for hole in answer.holes
+    ]
+    return replace(answer, holes=named)
 
 
 def _glibc_holes(heap: Heap, minimum: int) -> list[Hole]:

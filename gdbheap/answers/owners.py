@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.answers.ways import in_words
 from gdbheap.heap import Heap
-from gdbheap.objects.paths import Path, Paths
+from gdbheap.objects.paths import Paths
 from gdbheap.objects.references import Node
 
 
@@ -50,9 +51,3 @@ def _held(paths: Paths, node: Node) -> Held:
     what = paths.type_name(node) if node.kind == "object" else "buffer" if node.kind == "buffer" else "block"
     address, kind = (None, None) if owner is None else (owner.address, paths.type_name(owner))
     return Held(node.block, node.size, what, address, kind, path.expression, in_words(path))
-
-
-def in_words(path: Path) -> str:
-    """The edges of a path behind each other; of a long one the last few."""
-    edges = [step.edge for step in path.steps]
-    return " ".join(edges if len(edges) <= 8 else ["…", *edges[-7:]])

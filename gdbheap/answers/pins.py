@@ -2,20 +2,21 @@
 
 A pin is a group of blocks that keeps at least twice its own bytes: the resident whole pages that ``malloc_trim(0)``
 could release only if all of the group went, beyond what it would release as it is (see ``trim``); in pymalloc the
-arena, which is unmapped with its last block. In glibc's arenas blocks make a group when they share a page that they
+arena, which is unmapped with its last block; in CPython's mimalloc the page, whose slices are free for other blocks
+without its last one, and go back later. In glibc's arenas blocks make a group when they share a page that they
 fill at most by half. No two groups have a block in common, so what several would free adds up."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from gdbheap import _native
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.trim import given_tops, kept_ranges
-from gdbheap.errors import GdbheapError
+from gdbheap.answers.ways import alike, ways
 from gdbheap.heap import Heap
 from gdbheap.target.target import PAGE_SIZE
 
@@ -23,9 +24,10 @@ MOST_GROUPS = 100_000
 MOST_BLOCKS = 400_000
 MOST_MEMBERS = 1000
 MOST_WORDS = 3
+MOST_WAYS = 20
 CACHED = "free, in a thread's cache"
 PLACE = re.compile(r" at 0x[0-9a-f]+")
-GLIBC, PYMALLOC = "glibc", "pymalloc"
+GLIBC, PYMALLOC, MIMALLOC = ALLOCATORS = ("glibc", "pymalloc", "mimalloc")
 
 Row = tuple[int, int, int, int, int]
 Totals = tuple[int, int, int, int]
@@ -33,18 +35,20 @@ Totals = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Member:
-    """A block of a group: malloc's pointer (of an object's block, where the block starts), size, and what it is."""
+    """A block of a group: malloc's pointer (of an object's block, where the block starts), size, what it is, and the
+    way that leads there (see ``ways``)."""
 
     address: int
     size: int
     what: str
+    path: str | None = None
 
 
 @dataclass(frozen=True)
 class Pin:
     """A group of blocks, often of one: the first one's address, the bytes of all, and what they are. ``would_free``:
     the bytes of resident pages that go when all of them are gone (all pages, where residency is not known).
-    ``members``: the blocks, at most 1,000."""
+    ``members``: the blocks, at most 1,000. ``path``: the ways that lead to them, equal ones together."""
 
     address: int
     size: int
@@ -53,12 +57,14 @@ class Pin:
     would_free: int
     blocks: int
     members: list[Member]
+    path: str | None = None
 
 
 @dataclass(frozen=True)
 class Kind:
     """Blocks that are the same thing, over all groups that were looked into: how many, their bytes, in how many
-    groups; of these how many hold nothing else (``alone``), and what those would free."""
+    groups; of these how many hold nothing else (``alone``), and what those would free. ``path``: the way to most of
+    those that were asked about."""
 
     what: str
     allocator: str
@@ -67,6 +73,7 @@ class Kind:
     groups: int
     alone: int
     would_free: int
+    path: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,15 +118,41 @@ def pins(heap: Heap, minimum: int = PAGE_SIZE, allocator: str | None = None) -> 
     return Pins(found, sums, _kinds(zip(found, named)), minimum, heap.target.pages is not None)
 
 
+def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
+    """The same answer; the groups in ``listed`` have the ways to their first MOST_WAYS blocks. Reads all
+    references."""
+    found = ways(heap, (member.address for pin in listed for member in pin.members[:MOST_WAYS]))
+    places = {pin.address for pin in listed}
+    rows = [_with_path(pin, found) if pin.address in places else pin for pin in answer.pins]
+    most: dict[tuple[str, str], Counter[str]] = {}
+    for pin in rows:
+        for member in pin.members:
+            if member.path is not None:
+                most.setdefault((kind(member.what), pin.allocator), Counter())[alike(member.path)] += 1
+    kinds = [replace(row, path=_commonest(most.get((row.what, row.allocator)))) for row in answer.kinds]
+    return replace(answer, pins=rows, kinds=kinds)
+
+
+def _with_path(pin: Pin, found: dict[int, str]) -> Pin:
+    members = [replace(member, path=found.get(member.address)) for member in pin.members]
+    known = [member.path for member in members if member.path is not None]
+    return replace(pin, members=members, path=_counted(known, alike, pin.blocks) if known else None)
+
+
+def _commonest(counts: Counter[str] | None) -> str | None:
+    return counts.most_common(1)[0][0] if counts else None
+
+
 def _groups(heap: Heap, minimum: int) -> list[tuple[str, tuple[list[Row], Totals]]]:
     pages, kept = heap.target.pages, kept_ranges(heap.target)
-    chunks = heap.walked.walk()
+    chunks, mimalloc = heap.walked.walk(), heap.mimalloc
     found = [(GLIBC, _native.pins_of_chunks(chunks, pages, kept, given_tops(heap), minimum, MOST_GROUPS))]
-    try:
-        pools = heap.python.pools
-    except GdbheapError:
+    if mimalloc is not None:
+        return [*found, (MIMALLOC, _native.pins_of_pages(mimalloc.blocks, pages, kept, minimum, MOST_GROUPS))]
+    python = heap.python_or_none
+    if python is None:
         return found
-    return [*found, (PYMALLOC, _native.pins_of_arenas(pools, pages, kept, minimum, MOST_GROUPS))]
+    return [*found, (PYMALLOC, _native.pins_of_arenas(python.pools, pages, kept, minimum, MOST_GROUPS))]
 
 
 def _members(heap: Heap, rows: Sequence[tuple[str, Row]]) -> list[list[tuple[int, int, bool]]]:
@@ -137,6 +170,8 @@ def _blocks(heap: Heap, name: str, row: Row) -> list[tuple[int, int, bool]]:
     start, end, count = row[:3]
     if name == GLIBC:
         return _native.held_chunks(heap.chunks, start, end, count)
+    if name == MIMALLOC and heap.mimalloc is not None:
+        return [(*block, True) for block in heap.mimalloc.blocks.used_in_page(start)]
     return [(*block, True) for block in _native.used_blocks(heap.target.space, heap.python.pools, start, count)]
 
 
@@ -152,25 +187,29 @@ def kind(what: str) -> str:
 
 
 def _summary(members: list[Member]) -> str:
-    if len(members) <= 1:
-        return members[0].what if members else "not looked into"
-    counts = Counter(kind(member.what) for member in members).most_common()
-    words = [f"{count:,} x {what}" for what, count in counts[:MOST_WORDS]]
-    more = sum(count for _, count in counts[MOST_WORDS:])
-    return ", ".join([*words, f"{more:,} others"] if more else words)
+    return _counted([member.what for member in members], kind, len(members)) if members else "not looked into"
+
+
+def _counted(texts: list[str], same: Callable[[str], str], count: int) -> str:
+    """What ``texts`` say of ``count`` things: of one the text as it is, of several how many are the ``same``."""
+    if count == 1:
+        return texts[0]
+    counts = Counter(map(same, texts)).most_common(MOST_WORDS)
+    more = count - sum(number for _, number in counts)
+    return ", ".join([*(f"{number:,} x {text}" for text, number in counts), *[f"{more:,} others"] * bool(more)])
 
 
 def _kinds(groups: Iterable[tuple[Pin, list[Member]]]) -> list[Kind]:
     """What the groups consist of, what has the most blocks first."""
-    rows: dict[tuple[str, str], list[int]] = {}
+    rows: dict[tuple[str, str], tuple[int, int, int, int, int]] = {}
     for pin, members in groups:
         sizes: dict[str, list[int]] = {}
         for member in members:
             sizes.setdefault(kind(member.what), []).append(member.size)
         for what, of_kind in sizes.items():
-            row = rows.setdefault((what, pin.allocator), [0, 0, 0, 0, 0])
-            alone = len(sizes) == 1
-            more = (len(of_kind), sum(of_kind), 1, int(alone), pin.would_free if alone else 0)
-            row[:] = [old + new for old, new in zip(row, more)]
+            blocks, size, of, alone, freed = rows.get((what, pin.allocator), (0, 0, 0, 0, 0))
+            only = int(len(sizes) == 1)
+            sums = (blocks + len(of_kind), size + sum(of_kind), of + 1, alone + only, freed + only * pin.would_free)
+            rows[what, pin.allocator] = sums
     kinds = [Kind(what, allocator, *row) for (what, allocator), row in rows.items()]
     return sorted(kinds, key=lambda row: (-row.would_free, -row.blocks, row.what))

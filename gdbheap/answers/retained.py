@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from gdbheap.answers.ways import MOST_WAYS, in_words
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.objects.contents import dict_lookup, read_name
@@ -19,8 +20,9 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class Kept:
-    """An object (``address`` its own, ``path`` how Python gets there, or None), all objects of a type, or a module by
-    its name. ``bytes``: of their own blocks; ``retained``: what would be free without them."""
+    """An object (``address`` its own, ``path`` how Python gets there, or None, ``chain`` the same in words; of the
+    first MOST_WAYS), all objects of a type, or a module by its name with its dict. ``bytes``: of their own blocks;
+    ``retained``: what would be free without all of them."""
 
     address: int | None
     type: str
@@ -28,6 +30,7 @@ class Kept:
     bytes: int
     retained: int
     path: str | None = None
+    chain: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,9 @@ class Retained:
 
 
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
-    """By object, type or module. Of a type what lies in another object of the type counts once. Raises NotAPython or
-    Unsupported."""
+    """By object, type or module. Raises NotAPython or Unsupported."""
     rows = {OBJECT: _objects, TYPE: _types, MODULE: _modules}[by](heap.paths, top)
-    return Retained(sorted(rows, key=lambda row: -row.retained)[:top])
+    return Retained(sorted(rows, key=lambda row: (-row.retained, row.type, row.address or 0))[:top])
 
 
 def _objects(paths: Paths, top: int | None) -> list[Kept]:
@@ -50,38 +52,40 @@ def _objects(paths: Paths, top: int | None) -> list[Kept]:
     found = references.graph.top_retained(top, _of_modules(references))
     nodes = references.nodes([number for number, _size in found])
     return [
-        Kept(node.address, paths.type_name(node), 1, node.size, size, _expression(paths, node) if top else None)
-        for node, (_number, size) in zip(nodes, found)
+        Kept(node.address, paths.type_name(node), 1, node.size, size, *(_way(paths, node) if place < MOST_WAYS else ()))
+        for place, (node, (_number, size)) in enumerate(zip(nodes, found))
     ]
 
 
-def _expression(paths: Paths, node: Node) -> str | None:
-    return paths.path(paths.references.graph.chain(node.id)).expression
+def _way(paths: Paths, node: Node) -> tuple[str | None, str]:
+    path = paths.path(paths.references.graph.chain(node.id))
+    return path.expression, in_words(path)
 
 
-def _types(paths: Paths, _top: int | None) -> list[Kept]:
-    references, name = paths.references, paths.names.name
-    rows = references.graph.retained_by_type()
-    return [Kept(address, name(address), count, size, kept) for address, count, size, kept in rows if count]
+def _types(paths: Paths, top: int | None) -> list[Kept]:
+    name = paths.names.name
+    rows = paths.references.graph.retained_by_type(top)
+    return [Kept(address, name(address), count, size, kept) for address, count, size, kept in rows]
 
 
 def _modules(paths: Paths, _top: int | None) -> list[Kept]:
     """A module with its dict: functions of other modules may hold the one without the other."""
-    references, rows = paths.references, []
-    graph = references.graph
-    for module, names in _with_dicts(references):
-        kept = [module] if module.id in graph.dominator_chain(names.id) else [module, names]
-        size = sum(graph.retained([node.id for node in kept]))
-        rows.append(Kept(module.address, _name(references, names), 1, module.size, size))
-    return rows
+    references = paths.references
+    pairs = list(_with_dicts(references))
+    sizes = references.graph.retained_together([[module.id, names.id] for module, names in pairs])
+    return [
+        Kept(module.address, _name(references, names), 1, module.size, size)
+        for (module, names), size in zip(pairs, sizes)
+    ]
 
 
 def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:
     names, graph = references.objects.names, references.graph
     kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
+    space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
     for module in references.nodes([number for kind in kinds for number in graph.objects_of(kind)]):
         with suppress(Fault):
-            node = references.find(references.objects.target.space.u64(module.address + MODULE_DICT))
+            node = references.find(space.u64(module.address + place))
             if node is not None:
                 yield module, node
 

@@ -12,10 +12,12 @@ LISTED = 1000
 
 @dataclass(frozen=True)
 class Lost:
-    """Objects of one type (None: blocks that are no objects) in blocks of one size. ``buffers``: bytes of the blocks
-    that they own; ``addresses``: of the objects or blocks, the first 1,000."""
+    """Objects of one type (None: blocks that are no objects) in blocks of one size. ``by_stray``: whether stray
+    words lead to the blocks: on stacks, in registers, or from the interpreter's data into the middle. ``buffers``: bytes of the blocks that they own; ``addresses``: of the
+    objects or blocks, the first 1,000."""
 
     type: str | None
+    by_stray: bool
     size: int
     count: int
     bytes: int
@@ -35,22 +37,26 @@ class Sum:
 @dataclass(frozen=True)
 class Unreachable:
     """The answer of ``heap unreachable``, largest first: ``objects``, all of whose references come from one another,
-    and ``blocks``, to which nothing points."""
+    ``blocks``, to which nothing points, and ``by_stray``, blocks to which only stray words lead: they are in use by a
+    function that runs, or such a word is left over, or a number, and they are lost too."""
 
     rows: list[Lost]
     objects: Sum
     blocks: Sum
+    by_stray: Sum
 
 
 def unreachable(heap: Heap, listed: int = LISTED) -> Unreachable:
     """``listed``: so many addresses in each row. Raises NotAPython or Unsupported."""
     references, name = heap.references, heap.objects.names.name
     rows = [
-        Lost(name(kind) if kind else None, size, count, total, buffers, _addresses(references, blocks))
-        for kind, size, count, total, buffers, blocks in references.graph.unreachable(listed)
+        Lost(name(kind) if kind else None, by_stray, size, count, total, buffers, _addresses(references, blocks))
+        for kind, by_stray, size, count, total, buffers, blocks in references.graph.unreachable(listed)
     ]
-    rows.sort(key=lambda row: (-row.bytes - row.buffers, row.type or "", row.size))
-    return Unreachable(rows, _sum(rows, True), _sum(rows, False))
+    rows.sort(key=lambda row: (row.by_stray, -row.bytes - row.buffers, row.type or "", row.size))
+    objects = [row for row in rows if row.type is not None]
+    blocks, doubtful = ([row for row in rows if row.type is None and row.by_stray == of] for of in (False, True))
+    return Unreachable(rows, _sum(objects), _sum(blocks), _sum(doubtful))
 
 
 def _addresses(references: References, blocks: list[int]) -> list[int]:
@@ -59,6 +65,5 @@ def _addresses(references: References, blocks: list[int]) -> list[int]:
     return sorted(node.address for node in references.nodes(numbers))
 
 
-def _sum(rows: list[Lost], objects: bool) -> Sum:
-    meant = [row for row in rows if (row.type is not None) == objects]
-    return Sum(*(sum(getattr(row, name) for row in meant) for name in ("count", "bytes", "buffers")))
+def _sum(rows: list[Lost]) -> Sum:
+    return Sum(*(sum(getattr(row, name) for row in rows) for name in ("count", "bytes", "buffers")))

@@ -47,7 +47,7 @@ def why(heap: Heap, address: int) -> Why:
     numbers = references.graph.chain(node.id)
     path = paths.path(numbers)
     certain = bool(numbers) and references.graph.phases([node.id])[0] < BY_REMAINS - 1
-    above = references.nodes(_ends(references.graph.dominator_chain(node.id))) if numbers else []
+    above = references.nodes(references.graph.dominator_chain(node.id, 2 * LISTED)) if numbers else []
     kept = [holder for holder in above if holder.kind != "buffer" and holder.root is None]
     sizes = references.graph.retained([holder.id for holder in kept])
     holders = [Holder(holder.address, paths.type_name(holder), size) for holder, size in zip(kept, sizes)]
@@ -55,14 +55,9 @@ def why(heap: Heap, address: int) -> Why:
     return Why(node.address, paths.type_name(node), path.steps, path.length, path.expression, certain, holders, own)
 
 
-def _ends(numbers: list[int]) -> list[int]:
-    """A long list without its middle."""
-    return numbers if len(numbers) <= 4 * LISTED else numbers[: 2 * LISTED] + numbers[-2 * LISTED :]
-
-
 def find_node(heap: Heap, address: int, noun: str) -> Node:
     """The used block, or the static type, at ``address``. Raises UsageError where there is none."""
     node = heap.references.find(address)
     if node is None:
-        raise UsageError(f"heap {noun}: {address:#x} is in no used block of pymalloc or glibc: 'heap at' tells more")
+        raise UsageError(f"heap {noun}: {address:#x} is in no used block of Python's or of glibc: 'heap at' tells more")
     return node

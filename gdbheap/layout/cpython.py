@@ -136,9 +136,16 @@ def _with_links(text: str, major: int, minor: int, fields: dict[str, Any]) -> Re
 
 
 def _moved(fields: dict[str, Any], added: int) -> dict[str, Any]:
-    """The fields with those that are counted from an object's start so much further in."""
-    counted = set(table("cpython")["counted_from_objects"])
-    return {name: at + added if name in counted and at is not None else at for name, at in fields.items()}
+    """The fields with those that are counted from an object's start so much further in. Up to 3.10 a frame is one."""
+    tables = table("cpython")
+    counted = set(tables["counted_from_objects"])
+    if fields.get("frame_data") is None:
+        counted.update(tables["counted_from_frames"])
+
+    def moved(at: int | list[int]) -> int | list[int]:
+        return [one + added for one in at] if isinstance(at, list) else at + added
+
+    return {name: moved(at) if name in counted and at is not None else at for name, at in fields.items()}
 
 
 def _without_lock(text: str, major: int, minor: int, facts: Facts) -> Release:

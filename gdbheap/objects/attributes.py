@@ -32,7 +32,9 @@ Slot = tuple[str, int]
 
 
 class Attributes:
-    """Finds attributes; what classes say of their slots is read once for each class."""
+    """Finds attributes; what classes say of their slots is read once for each class. Names are cut at LONGEST_NAME."""
+
+    LONGEST_NAME = LONGEST_NAME
 
     def __init__(self, space: Space, release: Release) -> None:
         self._space = space
@@ -52,6 +54,10 @@ class Attributes:
             if name is not None:
                 yield name, value
 
+    def is_slot(self, kind: int, name: str) -> bool:
+        """Whether the attribute lies in a slot of the class or of a base."""
+        return any(slot == name for slot, _offset in self._slots_of(kind))
+
     def reader(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int]:
         """A function from other instances of the class to the value of the attribute, 0 where it has none; made from
         the instance at ``address``, and quick for those that keep it in the same place."""
@@ -69,12 +75,12 @@ class Attributes:
     def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
         """The same for values that share their keys; 0 where they are not shared."""
         start = self._shared(memory, address, kind)
-        if start is None:
+        if start is None or not start(address):
             return None
         keys = shared_names(memory, self._release, memory.u64(kind + self._release["ht_cached_keys"]))
         names = (read_name(memory, self._release, key, LONGEST_NAME) for key in keys)
         index = next((place for place, own in enumerate(names) if own == name), None)
-        if index is None or not start(address):
+        if index is None:
             return None
 
         def find(other: int) -> int:
@@ -87,7 +93,7 @@ class Attributes:
         """A function from instances to the first of their values, 0 where those do not share the type's keys."""
         release = self._release
         where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
-        if where is not None and memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+        if where is not None and memory.u64(kind + release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
 
             def managed(other: int) -> int:
                 values = self._values(memory, other, kind, memory.u64(other + where))
@@ -108,7 +114,7 @@ class Attributes:
     def dict_of(self, memory: Memory, address: int, kind: int) -> int:
         """The address of the instance's dict; 0 where there is none, or none yet. Raises Fault."""
         where = self._release.get("managed_dict")
-        if where is None or not memory.u64(kind + TP_FLAGS) & FLAG_MANAGED_DICT:
+        if where is None or not memory.u64(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
             place = _dict_place(memory, self._release, address, kind)
             return memory.u64(place) if place else 0
         word = memory.u64(address + where)

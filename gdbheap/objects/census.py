@@ -248,6 +248,12 @@ class Objects:
         """The object in each block (user address, size of the block), or None; of several the first."""
         return self._objects_at([(address, size, address) for address, size in blocks])
 
+    def addresses_in(self, blocks: Sequence[tuple[int, int]]) -> list[int | None]:
+        """The address of the object in each block, or None."""
+        places = [(address, size, address) for address, size in blocks]
+        rows = _native.objects_in(self.target.space, self.chunks, self.layout, places)
+        return [None if row is None else row[0] for row in rows]
+
     def object_at(self, block: int, size: int, address: int) -> Found | None:
         """The object at ``address`` in a block (user address, size): Python 2 puts many numbers in one."""
         return self._objects_at([(block, size, address)])[0]
@@ -295,7 +301,7 @@ class Objects:
     def type_at(self, address: int) -> str:
         """The type's name of the object at ``address``, wherever it lies; "?" when that cannot be read."""
         try:
-            return self.names.name(self.target.space.u64(address + cpython.OB_TYPE))
+            return self.names.name(self.target.space.u64(address + self.release.at(cpython.OB_TYPE)))
         except Fault:
             return "?"
 

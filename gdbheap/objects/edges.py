@@ -4,6 +4,7 @@ an expression."""
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,27 +22,34 @@ from gdbheap.layout.cpython import (
     TP_MRO,
 )
 from gdbheap.objects.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
-from gdbheap.objects.contents import dict_items
+from gdbheap.objects.contents import dict_items, dict_lookup, entry_reader
+from gdbheap.objects.memory import Pages
+from gdbheap.objects.owned import deque_layout
 from gdbheap.objects.repr import Limits, Repr
 from gdbheap.objects.shapes import GENERATORS, WEAK, set_key
 from gdbheap.objects.threads import Threads
 
 WINDOW = 1 << 20
+LARGE_DICT = 1000
 MOST_ITEMS = 1 << 40
 LONGEST_NAME = 200
 KEY_LIMITS = Limits(length=400, value=300, items=20, depth=3, reads=400)
-SET_MASK, SET_SMALL = 32, 64
-MODULE_DICT = 16
+HEAD = 16
+SET_MASK = 32
+GI_FRAME = 16
 WEAK_CALLBACK = 24
-BLOCK_ITEMS = 64
-DEQUE_LEFT, DEQUE_INDEX = 24, 40
 NO_HASH = (1 << 64) - 1
+TORN = (Fault, Unsupported, OverflowError, struct.error)
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
 
 # Fields of built-in types that no table of members names: (name of the attribute, offset).
 TYPE_FIELDS = {TP_BASE: "__base__", TP_BASES: "__bases__", TP_MRO: "__mro__", TP_DICT: "__dict__"}
-CELL, METHOD = {16: "cell_contents"}, {16: "__func__", 24: "__self__"}
-BUILTIN, TRACEBACK = {24: "__self__", 32: "__module__"}, {16: "tb_next", 24: "tb_frame"}
+METHOD = {16: "__func__", 24: "__self__"}
+BUILTIN_FIELDS = {
+    "cell": {16: "cell_contents"}, "method": METHOD, "instancemethod": METHOD,
+    "builtin_function_or_method": {24: "__self__", 32: "__module__"}, "traceback": {16: "tb_next", 24: "tb_frame"},
+}  # fmt: skip
+MODULE_FIELDS = {16: "__dict__"}
 EXCEPTIONS = {
     False: {16: "__dict__", 24: "args", 32: "__traceback__", 40: "__context__", 48: "__cause__"},
     True: {16: "__dict__", 24: "args", 32: "__notes__", 40: "__traceback__", 48: "__context__", 56: "__cause__"},
@@ -57,7 +65,10 @@ CODE_FIELDS = {
     "co_cellvars": "co_cellvars", "co_lnotab": "co_lnotab",
 }  # fmt: skip
 FRAMES_OF = {"generator": "gi_frame", "coroutine": "cr_frame", "async_generator": "ag_frame"}
+# A frame that is an object by itself, up to 3.10, and one that a frame is part of or leads to.
+WHOLE_FRAME_FIELDS = {24: "f_back", 40: "f_builtins", 48: "f_globals"}
 FRAME_FIELDS = {16: "f_back"}
+F_FRAME = 24
 
 
 Follow = Callable[[int], int]
@@ -84,30 +95,32 @@ class EdgeNames:
 
     def __init__(self, texts: Repr, threads: Threads) -> None:
         self._texts = texts
-        self._space = texts.space
+        self._space = Pages(texts.space)
         self._release = texts.release
         self._threads = threads
+        self._shadowed: dict[tuple[int, str], bool] = {}
+        self._last: tuple[int, bytes, bytes] = (0, b"", b"")
 
     def edge(self, holder: int, target: int) -> Edge:
         """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns."""
-        with suppress(Fault, Unsupported, OverflowError, struct.error):
-            kind = self._space.u64(holder + OB_TYPE)
+        with suppress(*TORN):
+            kind = self._space.u64(holder + self._release.at(OB_TYPE))
             if kind == target:
                 return Edge(" is an instance of it", "type({})")
-            for found in self._candidates(holder, kind, target):
-                return found
+            for candidates in self._candidates(holder, kind, target):
+                # What cannot be read in one place may be found in another.
+                with suppress(*TORN):
+                    for found in candidates:
+                        return found
         return Edge(" holds it")
 
-    def _candidates(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
+    def _candidates(self, holder: int, kind: int, target: int) -> Iterator[Iterator[Edge]]:
         found = self._texts.kind(kind)
-        names = self._bases(kind)
         if found is not None:
-            yield from self._of_family(found.family, names, holder, target)
-        yield from self._fields(holder, kind, target)
-        yield from self._attributes(holder, kind, target)
-        at = self._word(holder, kind, target)
-        if at is not None:
-            yield Edge(f" holds it at +{at}")
+            yield self._of_family(found.family, self._bases(kind), holder, target)
+        yield self._fields(holder, kind, target)
+        yield self._attributes(holder, kind, target)
+        yield self._word(holder, kind, target)
 
     def _of_family(self, family: str, names: list[str], holder: int, target: int) -> Iterator[Edge]:
         release, space = self._release, self._space
@@ -115,7 +128,7 @@ class EdgeNames:
             yield from self._in_dict(holder, target)
         elif family in ("list", "tuple"):
             start = space.u64(holder + release["ob_item"]) if family == "list" else holder + release["tuple_items"]
-            index = self._index(start, space.u64(holder + OB_SIZE), target)
+            index = self._index(start, space.u64(holder + self._release.at(OB_SIZE)), target)
             if index is not None:
                 yield Edge(f"[{index}]", f"{{}}[{index}]", self._follow_item(family, index))
         elif family in ("set", "frozenset"):
@@ -123,28 +136,28 @@ class EdgeNames:
         elif family == "type":
             yield from self._in_type(holder, target)
         elif family == "module":
-            yield from self._in_fields(holder, {MODULE_DICT: "__dict__"}, target)
+            yield from self._in_fields(holder, self._moved(MODULE_FIELDS), target)
         elif family == "BaseException":
             notes = (release.major, release.minor) >= (3, 11)
-            yield from self._in_fields(holder, EXCEPTIONS[notes], target)
+            yield from self._in_fields(holder, self._moved(EXCEPTIONS[notes]), target)
         elif "collections.deque" in names:
             yield from self._in_deque(holder, target)
         elif set(GENERATORS) & set(names):
             yield from self._in_generator(holder, names[0], target)
         elif "frame" in names:
             yield from self._in_frame_object(holder, target)
-        elif set(WEAK) & set(names) and space.u64(holder + WEAK_CALLBACK) == target:
+        elif set(WEAK) & set(names) and space.u64(holder + release.at(WEAK_CALLBACK)) == target:
             yield Edge(".__callback__", "{}.__callback__")
 
     def _follow_item(self, family: str, index: int) -> Follow:
         space, release = self._space, self._release
-        items, inline = release["ob_item"], release["tuple_items"]
+        items, inline, size = release["ob_item"], release["tuple_items"], release.at(OB_SIZE)
 
         def of_list(holder: int) -> int:
-            return space.u64(space.u64(holder + items) + 8 * index) if space.u64(holder + OB_SIZE) > index else 0
+            return space.u64(space.u64(holder + items) + 8 * index) if space.u64(holder + size) > index else 0
 
         def of_tuple(holder: int) -> int:
-            return space.u64(holder + inline + 8 * index) if space.u64(holder + OB_SIZE) > index else 0
+            return space.u64(holder + inline + 8 * index) if space.u64(holder + size) > index else 0
 
         return of_list if family == "list" else of_tuple
 
@@ -152,7 +165,7 @@ class EdgeNames:
         found: list[str] = []
         while kind and len(found) < MOST_BASES:
             found.append(self._texts.names.name(kind))
-            kind = self._space.u64(kind + TP_BASE)
+            kind = self._space.u64(kind + self._release.at(TP_BASE))
         return found
 
     def _fields(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
@@ -160,10 +173,13 @@ class EdgeNames:
         name, release = self._texts.names.name(kind), self._release
         tables = {"function": FUNCTION_FIELDS, "code": CODE_FIELDS}.get(name, {})
         known = {offset: attribute for field, attribute in tables.items() if (offset := release.get(field)) is not None}
-        known |= {"cell": CELL, "method": METHOD, "builtin_function_or_method": BUILTIN, "traceback": TRACEBACK,
-                  "instancemethod": METHOD}.get(name, {})  # fmt: skip
+        known |= self._moved(BUILTIN_FIELDS.get(name, {}))
         yield from self._in_fields(holder, known, target)
         yield from self._in_fields(holder, dict(self._members(kind)), target)
+
+    def _moved(self, fields: dict[int, str]) -> dict[int, str]:
+        """Fields behind an object's head, by their places in this build."""
+        return {self._release.at(offset): name for offset, name in fields.items()}
 
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
         for offset, name in fields.items():
@@ -178,27 +194,54 @@ class EdgeNames:
         for _ in range(MOST_BASES):
             if not kind:
                 return
-            table = self._space.u64(kind + TP_MEMBERS)
+            table = self._space.u64(kind + self._release.at(TP_MEMBERS))
             for place in range(MOST_MEMBERS if table else 0):
                 name, code, offset = MEMBER.unpack(self._space.read(table + place * MEMBER.size, MEMBER.size))
                 if not name:
                     break
                 if code in OBJECT_MEMBERS and 0 <= offset < 1 << 20:
                     yield offset, self._space.cstring(name, LONGEST_NAME).decode("utf-8", "replace")
-            kind = self._space.u64(kind + TP_BASE)
+            kind = self._space.u64(kind + self._release.at(TP_BASE))
 
     def _attributes(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         attributes = self._texts.attributes
         for name, value in attributes.of(self._space, holder, kind):
-            if value == target:
-                yield _attribute(name, attributes.reader(self._space, holder, kind, name))
+            # A longer name has been cut.
+            if value == target and len(name) < attributes.LONGEST_NAME:
+                follow = attributes.reader(self._space, holder, kind, name)
+                plain = attributes.is_slot(kind, name) or not self.shadowed(kind, name)
+                yield _attribute(name, follow) if plain else _item_of_dict(name, follow)
         if attributes.dict_of(self._space, holder, kind) == target:
-            yield Edge(".__dict__", "{}.__dict__")
+            yield Edge(".__dict__", "{}.__dict__", lambda other: attributes.dict_of(self._space, other, kind))
 
-    def _word(self, holder: int, kind: int, target: int) -> int | None:
-        size = min(self._space.u64(kind + TP_BASICSIZE), WINDOW)
-        raw = self._space.read_available(holder, size)
-        return _position(raw, target)
+    def shadowed(self, kind: int, name: str) -> bool:
+        """Whether a class of the type's has something of that name: it may come before the instance's own."""
+        if (kind, name) not in self._shadowed:
+            self._shadowed[kind, name] = any(self._has(base, name) for base in self._mro(kind))
+        return self._shadowed[kind, name]
+
+    def _mro(self, kind: int) -> list[int]:
+        """The type's classes, itself first; itself where they cannot be read."""
+        with suppress(*TORN):
+            mro = self._space.u64(kind + self._release.at(TP_MRO))
+            count = min(self._space.u64(mro + self._release.at(OB_SIZE)), MOST_BASES)
+            raw = self._space.read(mro + self._release["tuple_items"], 8 * count)
+            return [address for (address,) in struct.iter_unpack("<Q", raw)]
+        return [kind]
+
+    def _has(self, kind: int, name: str) -> bool:
+        with suppress(*TORN):
+            # Since 3.12 built-in types have none here: their attributes are methods or slots.
+            found = self._space.u64(kind + self._release.at(TP_DICT))
+            return bool(found) and dict_lookup(self._space, self._release, found, name, set()) is not None
+        return False
+
+    def _word(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
+        size, head = self._space.u64(kind + self._release.at(TP_BASICSIZE)), self._release.at(HEAD)
+        raw = self._space.read_available(holder + head, min(max(size - head, 0), WINDOW))
+        at = _position(raw, target)
+        if at is not None:
+            yield Edge(f" holds it at +{head + at}")
 
     def _index(self, start: int, count: int, target: int) -> int | None:
         """The place of a pointer among ``count`` at ``start``."""
@@ -210,24 +253,43 @@ class EdgeNames:
         return None
 
     def _in_dict(self, holder: int, target: int) -> Iterator[Edge]:
-        for index, (key, value) in enumerate(dict_items(self._space, self._release, holder)):
-            if value == target:
-                literal = self.literal(key)
-                shown = literal or self._texts.text(key, KEY_LIMITS) or f"key {index}"
-                yield Edge(f"[{shown}]", f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{index}]")
-            elif key == target:
-                yield Edge(f" has it as key {index}", f"list({{}})[{index}]")
+        keys, values = self._items(holder)
+        place = _position(values, target)
+        if place is not None:
+            (key,) = struct.unpack_from("<Q", keys, place)
+            literal = self.literal(key)
+            shown = literal or self._texts.text(key, KEY_LIMITS) or f"key {place // 8}"
+            follow = entry_reader(self._space, self._release, holder, key) if literal else None
+            expression = f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{place // 8}]"
+            yield Edge(f"[{shown}]", expression, follow)
+        place = _position(keys, target)
+        if place is not None:
+            yield Edge(f" has it as key {place // 8}", f"list({{}})[{place // 8}]")
+
+    def _items(self, holder: int) -> tuple[bytes, bytes]:
+        """The keys and the values of a dict. Those of the last large one are kept: many ways lead through the same."""
+        if self._last[0] == holder:
+            return self._last[1:]
+        keys, values = array("Q"), array("Q")
+        with suppress(*TORN):
+            for key, value in dict_items(self._space, self._release, holder):
+                keys.append(key)
+                values.append(value)
+        found = keys.tobytes(), values.tobytes()
+        if len(keys) >= LARGE_DICT:
+            self._last = (holder, *found)
+        return found
 
     def literal(self, key: int) -> str | None:
         """The key as Python reads it back; None where its text is cut, or is no literal's."""
-        kind = self._texts.kind(self._space.u64(key + OB_TYPE))
+        kind = self._texts.kind(self._space.u64(key + self._release.at(OB_TYPE)))
         if kind is None or kind.is_class or kind.name not in LITERALS:
             return None
         text = self._texts.text(key, KEY_LIMITS)
         return None if text is None or "\u2026" in text else text
 
     def _in_set(self, holder: int, target: int) -> Iterator[Edge]:
-        slots = self._space.u64(holder + SET_MASK) + 1
+        slots = self._space.u64(holder + self._release.at(SET_MASK)) + 1
         table, index = self._space.u64(holder + self._release["set_table"]), 0
         for at in range(0, 16 * slots, WINDOW):
             raw = self._space.read(table + at, min(WINDOW, 16 * slots - at))
@@ -239,7 +301,7 @@ class EdgeNames:
                     index += 1
 
     def _in_type(self, holder: int, target: int) -> Iterator[Edge]:
-        fields = dict(TYPE_FIELDS)
+        fields = self._moved(TYPE_FIELDS)
         if self._texts.names.flags(holder) & FLAG_HEAP_TYPE:
             for field, name in (("ht_name", "__name__"), ("ht_qualname", "__qualname__")):
                 if self._release.get(field):
@@ -247,34 +309,35 @@ class EdgeNames:
         yield from self._in_fields(holder, fields, target)
 
     def _in_deque(self, holder: int, target: int) -> Iterator[Edge]:
-        space = self._space
-        block, index = space.u64(holder + DEQUE_LEFT), space.u64(holder + DEQUE_INDEX)
-        count, seen = space.u64(holder + OB_SIZE), 0
+        space, layout = self._space, deque_layout(self._release)
+        block, index = space.u64(holder + layout.left), space.u64(holder + layout.left_index)
+        count, seen = space.u64(holder + layout.length), 0
         while seen < count:
-            room = min(BLOCK_ITEMS - index, count - seen)
-            place = self._index(block + 8 + 8 * index, room, target)
+            room = min(layout.room - index, count - seen)
+            place = self._index(block + layout.items + 8 * index, room, target)
             if place is not None:
                 yield Edge(f"[{seen + place}]", f"{{}}[{seen + place}]")
                 return
             seen, index = seen + room, 0
-            block = space.u64(block + 8 + 8 * BLOCK_ITEMS)
+            block = space.u64(block + layout.right_link)
 
     def _in_generator(self, holder: int, name: str, target: int) -> Iterator[Edge]:
         attribute = FRAMES_OF.get(name, "gi_frame")
         embedded = self._release.get("gi_iframe")
         if embedded is not None:
             yield from self._in_frame(holder + embedded, target, f".{attribute}", f"{{}}.{attribute}")
-        elif self._space.u64(holder + 16) == target:
+        elif self._space.u64(holder + self._release.at(GI_FRAME)) == target:
             yield _attribute(attribute)
 
     def _in_frame_object(self, holder: int, target: int) -> Iterator[Edge]:
         embedded = self._release.get("frame_data")
         if embedded is None:
             yield from self._in_frame(holder, target, "", "{}")
-            yield from self._in_fields(holder, {24: "f_back", 40: "f_builtins", 48: "f_globals"}, target)
+            yield from self._in_fields(holder, self._moved(WHOLE_FRAME_FIELDS), target)
         else:
-            yield from self._in_fields(holder, FRAME_FIELDS, target)
-            yield from self._in_frame(self._space.u64(holder + 24), target, "", "{}")
+            yield from self._in_fields(holder, self._moved(FRAME_FIELDS), target)
+            frame = self._space.u64(holder + self._release.at(F_FRAME))
+            yield from self._in_frame(frame, target, "", "{}")
 
     def _in_frame(self, address: int, target: int, text: str, expression: str) -> Iterator[Edge]:
         frame = self._threads.read(address, False)
@@ -290,6 +353,10 @@ class EdgeNames:
             yield Edge(f"{text}.f_code", f"{expression}.f_code")
         if target in frame.references:
             yield Edge(f"{text}: {frame.title}")
+
+
+def _item_of_dict(name: str, follow: Follow | None) -> Edge:
+    return Edge(f".__dict__[{name!r}]", f"{{}}.__dict__[{name!r}]", follow)
 
 
 def _position(raw: bytes, target: int) -> int | None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Protocol
 
+from gdbheap._native import Space
+
+PAGE = 4096
+MOST_PAGES = 1 << 14
+_WORD = struct.Struct("<Q")
 
 class Memory(Protocol):
     """Each raises Fault where nothing is."""
@@ -16,3 +22,49 @@ class Memory(Protocol):
 
     def u32(self, address: int) -> int:
         """Half of one."""
+
+
+class Pages:
+    """A target that does not run, read a page at a time: for walks that look at a word here and a word there."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._pages: dict[int, bytes] = {}
+
+    def _page(self, number: int) -> bytes:
+        page = self._pages.get(number)
+        if page is None:
+            if len(self._pages) >= MOST_PAGES:
+                self._pages.clear()
+            page = self._pages[number] = self._space.read_available(number * PAGE, PAGE)
+        return page
+
+    def u64(self, address: int) -> int:
+        """A word. Raises Fault."""
+        at = address % PAGE
+        page = self._page(address // PAGE)
+        if at + 8 <= len(page):
+            word: int = _WORD.unpack_from(page, at)[0]
+            return word
+        return self._space.u64(address)
+
+    def u32(self, address: int) -> int:
+        """Half of one. Raises Fault."""
+        return int.from_bytes(self.read(address, 4), "little")
+
+    def read(self, address: int, size: int) -> bytes:
+        """Exactly ``size`` bytes. Raises Fault."""
+        at = address % PAGE
+        if at + size <= PAGE:
+            found = self._page(address // PAGE)[at : at + size]
+            if len(found) == size:
+                return found
+        return self._space.read(address, size)
+
+    def read_available(self, address: int, size: int) -> bytes:
+        """As many of the bytes as there are before the first that is absent."""
+        return self._space.read_available(address, size)
+
+    def cstring(self, address: int, limit: int) -> bytes:
+        """Up to the byte 0. Raises Fault."""
+        return self._space.cstring(address, limit)

@@ -45,7 +45,7 @@ TP_DOC = 176
 # What leads on from a claimed block; see native/src/types.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 # What references a claimed block holds; see native/src/graph/shapes.rs.
-LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING = range(1, 11)
+LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED = range(1, 13)
 
 # What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
 DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
@@ -114,10 +114,11 @@ def families(release: Release) -> list[Family]:
     """What objects of this release own."""
     at = release.at
     found = [
-        Family(FLAG_LIST, [], [_claim(release["ob_item"], "items", contents=ITEMS, count_at=OB_SIZE)]),
-        Family(FLAG_DICT, [], _dict_claims(release)),
+        Family(FLAG_LIST, [], _list_claims(release)),
+        # Since 3.15, and no subclass of dict.
+        Family(FLAG_DICT, ["frozendict"], _dict_claims(release)),
         Family(FLAG_UNICODE, [], _str_claims(release)),
-        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=SET_MASK)]),
+        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=at(SET_MASK))]),
         Family(FLAG_TYPE, [], _type_claims(release)),
         Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING)),
         Family(0, ["array.array"], [_claim(at(24), "items")]),
@@ -135,11 +136,39 @@ def families(release: Release) -> list[Family]:
     return found + _managed_values(release)
 
 
+def _list_claims(release: Release) -> list[Claim]:
+    """Free-threaded builds keep the capacity before the items."""
+    contents = COUNTED if release.is_free_threaded else ITEMS
+    return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE))]
+
+
+@dataclass(frozen=True)
+class DequeLayout:
+    """A deque: its first block, the place of the first item in that, how many items it has; in a block of ``room`` items
+    where those begin and where the link to the next block lies."""
+
+    left: int
+    left_index: int
+    length: int
+    room: int
+    items: int
+    right_link: int
+
+
+def deque_layout(release: Release) -> DequeLayout:
+    """Python 2's blocks have both links behind their items, the right one first; later ones have the left one before them."""
+    at = release.at
+    if release.major == 2:
+        return DequeLayout(at(16), at(32), at(48), 62, 0, 8 * 62)
+    return DequeLayout(at(24), at(40), at(OB_SIZE), 64, 8, 8 * 65)
+
+
 def _deque_claims(release: Release) -> list[Claim]:
-    """A deque's blocks: 64 items between two links. The last block, rightblock, has an old link."""
-    left, last = release.at(24), release.at(32)
-    contents, count_at = (DEQUE, left) if release.major > 2 else (ANYTHING, -1)
-    return [_claim(left, "items", follow=8 * 65, last=last, contents=contents, count_at=count_at)]
+    """Links lead from the first block, leftblock, to the last one, rightblock, whose own is an old one."""
+    layout = deque_layout(release)
+    contents = DEQUE if release.major > 2 else OLD_DEQUE
+    left, last = layout.left, layout.left + 8
+    return [_claim(left, "items", follow=layout.right_link, last=last, contents=contents, count_at=left)]
 
 
 def _ordered_claims(release: Release) -> list[Claim]:

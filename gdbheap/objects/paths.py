@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.objects.edges import Edge, EdgeNames
-from gdbheap.objects.references import MODULES, STATIC_TYPES, Node, References
+from gdbheap.objects.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References
 
 LISTED = 100
 PORTION = 512
 LONGEST_RUN = 30
 BLOCK, FRAME, MEMORY = "block", "frame", "memory"
-_OWN_DICT = re.compile(r"\A(.*)\.__dict__\['([A-Za-z_]\w*)'\]\Z", re.DOTALL)
+OWN_DICT = ".__dict__"
+# As Python 3 and 2 write it.
+_KEY = re.compile(r"\A\[(?:'([A-Za-z_]\w*)'|str\(b'([A-Za-z_]\w*)'\))\]\Z")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Paths:
             return Edge("static type")
         if root.name == MODULES:
             return Edge(MODULES, MODULES)
+        if root.phase == BY_STACKS:
+            return Edge("a word on a thread's stack" if root.ranges else "a thread's register")
         if root.frame is None:
             return Edge(f"data of {root.name}")
         for local in root.frame.locals:
@@ -85,6 +88,8 @@ class Paths:
         return Path(self._steps(head)[:LISTED] + self._steps(tail)[-LISTED:], prefix.text(), prefix.length)
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
+        if len(numbers) >= PORTION:
+            return self.references.objects_among(numbers)
         return [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
 
     def _steps(self, nodes: list[Node]) -> list[Step]:
@@ -127,62 +132,116 @@ class Paths:
         edge = prefix.repeated(holder, node)
         if edge is None:
             edge = self.edge(holder, node)
-            # What a class has in its dict may come out of an attribute as something else.
-            prefix.add(edge, holder, bool(holder.type and self.names.flags(holder.type) & FLAG_TYPE))
+            of_class = bool(holder.type and self.names.flags(holder.type) & FLAG_TYPE)
+            prefix.add(edge, holder, of_class, self._is_attribute(prefix.own_dict(), edge))
         return edge
+
+    def _is_attribute(self, kind: int, edge: Edge) -> bool:
+        """Whether the key in the dict of an instance of the type at ``kind`` is the name of the attribute."""
+        key = _key_of(edge) if kind else None
+        return key is not None and not self.edges.shadowed(kind, key)
+
+
+@dataclass
+class _Run:
+    """An edge, or an instance's dict with a key in it, that is followed ``count`` times from objects of the type at
+    ``kind``."""
+
+    edges: tuple[Edge, ...]
+    kind: int
+    of_class: bool
+    count: int = 1
+
+    @property
+    def expression(self) -> str:
+        """With ``{}`` for the holder's."""
+        if len(self.edges) == 1:
+            return self.edges[0].expression or ""
+        return f"{{}}.{_key_of(self.edges[1])}"
 
 
 class _Prefix:
-    """The beginning of an expression, as runs of the same edge: [edge, how often, the holders' type, of a class]."""
+    """The beginning of an expression, as runs. ``place``: how many edges of one more turn of the last run were followed."""
 
     def __init__(self) -> None:
-        self.runs: list[list[Any]] = []
+        self.runs: list[_Run] = []
+        self.place = 0
         self.length = 0
         self.lost = False
 
     def copy(self) -> _Prefix:
         """One that can grow on its own."""
         other = _Prefix()
-        other.runs, other.length, other.lost = [list(run) for run in self.runs], self.length, self.lost
+        other.runs = [replace(run) for run in self.runs]
+        other.place, other.length, other.lost = self.place, self.length, self.lost
         return other
 
-    def add(self, edge: Edge, holder: Node, of_class: bool) -> None:
-        """One more edge."""
+    def own_dict(self) -> int:
+        """The type of the instance whose dict is the last object; 0 where it is none."""
         last = self.runs[-1] if self.runs else None
+        if last is None or last.of_class or last.edges[-1 if self.place == 0 else 0].text != OWN_DICT:
+            return 0
+        return last.kind
+
+    def add(self, edge: Edge, holder: Node, of_class: bool, plain: bool) -> None:
+        """One more edge; ``plain``: of an instance's own dict, for a key that is the same as an attribute."""
         if edge.expression is None or (holder.root is not None and "{}" in edge.expression):
             self.lost = True
-        if last is not None and last[0] == edge and last[2] == holder.type:
-            last[1] += 1
+        if self.place:
+            last = self.runs[-1]
+            self.runs.append(_Run(last.edges[: self.place], last.kind, last.of_class))
+            self.place = 0
+        run = _Run((edge,), holder.type, of_class)
+        if plain:
+            before = self.runs[-1]
+            if before.count == 1:
+                self.runs.pop()
+            before.count -= 1
+            run = _Run((*before.edges, edge), before.kind, False)
+        if self.runs and (self.runs[-1].edges, self.runs[-1].kind) == (run.edges, run.kind):
+            self.runs[-1].count += 1
         else:
-            self.runs.append([edge, 1, holder.type, of_class])
+            self.runs.append(run)
 
     def repeated(self, holder: Node, target: Node) -> Edge | None:
-        """The last edge if it leads from ``holder`` to ``target`` too; counts it then."""
-        edge: Edge
-        edge, _count, kind, _of_class = self.runs[-1] if self.runs else (Edge(""), 0, 0, False)
-        if kind != holder.type or edge.follow is None:
+        """The next edge of the last run if it leads from ``holder`` to ``target`` too; counts it then."""
+        if not self.runs:
+            return None
+        run = self.runs[-1]
+        edge = run.edges[self.place]
+        if edge.follow is None or (self.place == 0 and run.kind != holder.type):
             return None
         try:
             if edge.follow(holder.address) != target.address:
                 return None
         except (Fault, OverflowError):
             return None
-        self.runs[-1][1] += 1
+        self.place += 1
+        if self.place == len(run.edges):
+            self.place = 0
+            run.count += 1
         return edge
 
     def text(self) -> str | None:
         """The whole expression; a long run as a loop."""
         if self.lost or not self.runs:
             return None
-        text, class_before = "", False
-        for edge, count, _kind, of_class in self.runs:
-            if count > LONGEST_RUN:
-                step = edge.expression.replace("{}", "x", 1)
-                text = f"__import__('functools').reduce(lambda x, _: {step}, range({count}), {text})"
+        text = ""
+        for run in self.runs:
+            if run.count > LONGEST_RUN:
+                step = run.expression.replace("{}", "x", 1)
+                text = f"__import__('functools').reduce(lambda x, _: {step}, range({run.count}), {text})"
                 continue
-            for _ in range(count):
-                text = edge.expression.replace("{}", text, 1)
-            if not class_before:
-                text = _OWN_DICT.sub(r"\1.\2", text)
-            class_before = of_class
-        return text
+            for _ in range(run.count):
+                text = run.expression.replace("{}", text, 1)
+        last = self.runs[-1]
+        if last.of_class and last.edges[-1].text == OWN_DICT:
+            # A class shows its dict through a proxy.
+            return f"__import__('gc').get_referents({text})[0]"
+        return f"{text}{OWN_DICT}" if self.place else text
+
+
+def _key_of(edge: Edge) -> str | None:
+    """The key that the edge is about, where that is an identifier."""
+    found = _KEY.match(edge.text)
+    return found and (found[1] or found[2])

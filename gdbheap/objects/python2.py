@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.objects.memory import Memory
@@ -28,6 +28,24 @@ def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[
     for _hash, key, value in struct.iter_unpack("<QQQ", space.read(table, min(slots, MOST_SLOTS) * 24)):
         if key and value:
             yield key, value
+
+
+def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
+    """A function from other dicts to the value of the key, where it lies in the same slot as in the dict at
+    ``address``, else 0. Raises Fault."""
+    table, slots = space.u64(address + release["ma_table"]), space.u64(address + release["ma_mask"]) + 1
+    raw = space.read(table, min(slots, MOST_SLOTS) * 24)
+    slot = next((place for place, row in enumerate(struct.iter_unpack("<QQQ", raw)) if row[1] == key), None)
+    if slot is None:
+        return None
+
+    def read(other: int) -> int:
+        if space.u64(other + release["ma_mask"]) < slot:
+            return 0
+        at = space.u64(other + release["ma_table"]) + 24 * slot
+        return space.u64(at + 16) if space.u64(at + 8) == key else 0
+
+    return read
 
 
 def read_unicode(space: Memory, release: Release, address: int, limit: int) -> str | None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gdbheap import _native
-from gdbheap.errors import Unsupported
 from gdbheap.objects.census import Objects
 from gdbheap.objects.roots import INTERPRETER, THREADS
 from gdbheap.objects.shapes import graph_layout
 from gdbheap.objects.threads import Frame, Threads
 
 # In which order roots are followed; see native/src/graph/tree.rs.
-BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, NOT_REACHED = range(5)
-EXACT, LIKELY, DOUBTFUL = range(3)
+BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED = range(6)
+EXACT, LIKELY, DOUBTFUL, STRAY = range(4)
+MOST_KNOWN = 1 << 16
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 
@@ -29,8 +30,7 @@ class Root:
     frame: Frame | None = None
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """What a number of the graph stands for.
 
     ``place``: block, static or root; ``kind``: object, idle, buffer or unknown. ``address`` is an object's own, else
@@ -53,14 +53,10 @@ class References:
     def __init__(
         self, objects: Objects, threads: Threads, progress: Callable[[int, int], object] | None = None
     ) -> None:
-        """Raises Unsupported for builds whose objects have other heads."""
-        if objects.mimalloc is not None or objects.release.added:
-            raise Unsupported(
-                f"the references of this build of Python {objects.release.text} are not followed: its objects lie in "
-                "mimalloc's pages, or have other heads than those of release builds"
-            )
+        """Raises Unsupported where the tables lack a field."""
         self.objects = objects
         self.threads = threads
+        self._known: dict[int, Node] = {}
         space = objects.target.space
         statics = _native.static_types(space, objects.layout)
         self.roots = [*_of_python(threads), Root(STATIC_TYPES, BY_FRAMES, statics), *_of_memory(objects)]
@@ -87,19 +83,31 @@ class References:
 
     def nodes(self, numbers: Sequence[int]) -> list[Node]:
         """The same for several."""
-        rows = [self.graph.node(number) for number in numbers]
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        known = self._known
+        missing = [number for number in numbers if number not in known]
+        if missing:
+            known.update(zip(missing, self._read(missing)))
+        return [known[number] for number in numbers]
+
+    def objects_among(self, numbers: Sequence[int]) -> list[Node]:
+        """The same without buffers, of many that are asked for once."""
+        rows = zip(numbers, self.graph.nodes_of(numbers))
+        return list(self._read([number for number, row in rows if row[4] != "buffer"]))
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[Node]:
+        rows = self.graph.nodes_of(numbers)
         inside = [(row[1], row[2]) for row in rows if row[0] == "block" and row[4] in ("object", "idle")]
-        found = iter(self.objects.objects_in(inside))
-        nodes = []
+        found = iter(self.objects.addresses_in(inside))
         for number, (place, address, size, kind_address, kind) in zip(numbers, rows):
             if place == "root":
                 root = self.roots[address]
                 at = root.frame.address if root.frame else next(iter(root.pointers), 0)
-                nodes.append(Node(number, place, kind, at, 0, 0, 0, root))
+                yield Node(number, place, kind, at, 0, 0, 0, root)
                 continue
             own = next(found) if place == "block" and kind in ("object", "idle") else None
-            nodes.append(Node(number, place, kind, own.address if own else address, address, size, kind_address))
-        return nodes
+            yield Node(number, place, kind, address if own is None else own, address, size, kind_address)
 
 
 def _of_python(threads: Threads) -> list[Root]:
@@ -112,14 +120,17 @@ def _of_python(threads: Threads) -> list[Root]:
 
 
 def _of_memory(objects: Objects) -> list[Root]:
-    """The data of each library, and what may be left over: the interpreter's own, stacks, and data of threads."""
+    """The data of each library, what may be left over in the interpreter's own and in data of threads, and what lies on
+    stacks."""
     ranges: dict[str, list[tuple[int, int]]] = {}
     for number, start, end in objects.roots.ranges:
-        ranges.setdefault(objects.roots.names[number], []).append((start, end))
+        if number != objects.roots.last:
+            ranges.setdefault(objects.roots.names[number], []).append((start, end))
     late = (INTERPRETER, THREADS)
+    ranges[THREADS] = objects.roots.thread_data
     registers = [value for _pointer, value in objects.roots.registers]
     found = [
         Root(name, BY_REMAINS if name in late else BY_OTHERS, ranges=parts)
         for name, parts in sorted(ranges.items(), key=lambda item: item[0] in late)
     ]
-    return [*found, Root("registers", BY_REMAINS, registers)]
+    return [*found, Root("stacks", BY_STACKS, ranges=objects.roots.stacks), Root("registers", BY_STACKS, registers)]

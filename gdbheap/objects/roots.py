@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from gdbheap.allocators.stacks import Stack
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.image import PT_TLS
 from gdbheap.target.target import Target
 
 INTERPRETER = "the interpreter"
 THREADS = "threads"
-# Below and above the thread pointer: static thread-local data, and struct pthread.
-THREAD_DATA = (16 << 10, 4 << 10)
-
+# Below the thread pointer lies static thread-local data, at most so much; above it struct pthread.
+MOST_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 
 # What a function that calls no other may use below the stack pointer (System V ABI, x86-64).
 RED_ZONE = 128
@@ -21,7 +21,8 @@ RED_ZONE = 128
 class Roots:
     """``names``: who the roots are, the interpreter first; ``ranges``: (number of the name, start, end); ``last``: the
     number of the threads, whose stacks hold many pointers that are left over; ``registers``: (stack pointer, value) of
-    each of their registers: in the middle of a function nothing else may lead to a block."""
+    each of their registers: in the middle of a function nothing else may lead to a block. ``thread_data``: what belongs
+    to the threads without doubt, ``stacks``: what is in use of their stacks beside that."""
 
     def __init__(self, target: Target, interpreter: LoadedObject, stacks: Sequence[Stack]) -> None:
         self.names = [INTERPRETER]
@@ -30,8 +31,10 @@ class Roots:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
             self._add(name, loaded.writable_ranges())
         self._add(THREADS, [pair for stack in stacks if (pair := _live(target, stack))])
-        self._add(THREADS, _thread_data(target))
+        self._add(THREADS, _thread_data(target, MOST_TLS))
         self.last = self.names.index(THREADS)
+        self.thread_data = _thread_data(target, _tls_size(target))
+        self.stacks = _without([pair for stack in stacks if (pair := _live(target, stack))], self.thread_data)
         self.registers = [(thread.sp, value) for thread in target.threads for value in thread.registers]
 
     def _add(self, name: str, ranges: Sequence[tuple[int, int]]) -> None:
@@ -47,11 +50,25 @@ def _live(target: Target, stack: Stack) -> tuple[int, int] | None:
     return (max(stack.start, min(pointers) - RED_ZONE), stack.end) if pointers else None
 
 
-def _thread_data(target: Target) -> list[tuple[int, int]]:
+def _tls_size(target: Target) -> int:
+    """Static thread-local data of all loaded objects, each rounded up."""
+    parts = [part for loaded in target.objects for part in loaded.segments if part.type == PT_TLS]
+    return min(sum(part.memory_size + part.align for part in parts), MOST_TLS)
+
+
+def _thread_data(target: Target, below: int) -> list[tuple[int, int]]:
     found = []
     for thread in target.threads:
         mapping = target.mappings.find(thread.fs_base)
         if mapping is not None and mapping.anonymous:
-            below, above = THREAD_DATA
-            found.append((max(mapping.start, thread.fs_base - below), min(mapping.end, thread.fs_base + above)))
+            start, end = max(mapping.start, thread.fs_base - below), min(mapping.end, thread.fs_base + DESCRIPTOR)
+            found.append(((start + 7) & ~7, end))
     return found
+
+
+def _without(ranges: list[tuple[int, int]], parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges without the parts."""
+    for low, high in parts:
+        pieces = [piece for start, end in ranges for piece in ((start, min(end, low)), (max(start, high), end))]
+        ranges = [(start, end) for start, end in pieces if start < end]
+    return [((start + 7) & ~7, end) for start, end in ranges]

@@ -14,12 +14,17 @@ from gdbheap.objects.owned import CLOSED, SET_MASK
 
 ALL_OF_BASE = -1
 NONE = -1
+HEAD = 16
 WEAK_CALLBACK = 24
 UNICODE_DEFENC = 40
 BYTEARRAY_OBJECT = 56
 F_BACK = 16
 F_FRAME = 24
 F_TRACE = 32
+# enum _framestate; since 3.15 its members are others (gi_frame_gone).
+COMPLETED = 1
+SMALL_SET, SMALL_SET_2 = 64, 56
+SMALL_DICT_2 = 56
 SET_ENTRY = 16
 HASHED_ENTRY = 24
 
@@ -29,6 +34,8 @@ WEAK = [
     "weakref.CallableProxyType",
 ]  # fmt: skip
 GENERATORS = ["generator", "coroutine", "async_generator"]
+# From gi_frame_state to the word before it: gi_origin_or_finalizer, which only coroutines and asynchronous generators fill.
+ORIGIN = -11
 # Types in C all of whose words that are addresses of objects are references, beside those that own no structures.
 KNOWN = (
     "type", "module", "code", "collections.deque", "NoneType", "memoryview", "managedbuffer", "super", "reversed",
@@ -46,13 +53,15 @@ class Form:
     names: list[str]
     opaque: int = ALL_OF_BASE
     fields: list[int] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
     items: int = NONE
     frame: int = NONE
     frame_state: int = 0
+    frame_gone: int = COMPLETED
     frame_pointer: int = 0
     table: int = NONE
     table_pointer: int = 0
-    table_mask: int = SET_MASK
+    table_mask: int = 0
     table_step: int = SET_ENTRY
     table_first: int = 0
     table_words: int = 1
@@ -94,9 +103,9 @@ class GraphLayout:
     managed_dict: int
     flag_inline_values: int
     set_key: int
-    ob_size: int = cpython.OB_SIZE
-    tp_weaklistoffset: int = cpython.TP_WEAKLISTOFFSET
-    tp_dictoffset: int = cpython.TP_DICTOFFSET
+    ob_size: int
+    tp_weaklistoffset: int
+    tp_dictoffset: int
     flag_heap_type: int = cpython.FLAG_HEAP_TYPE
     flag_managed_dict: int = cpython.FLAG_MANAGED_DICT
     closed: tuple[str, ...] = (*CLOSED, *KNOWN)
@@ -113,6 +122,9 @@ def graph_layout(release: Release) -> GraphLayout:
         managed_dict=release.get("managed_dict") or 0,
         flag_inline_values=release.get("flag_inline_values") or 0,
         set_key=set_key(release),
+        ob_size=release.at(cpython.OB_SIZE),
+        tp_weaklistoffset=release.at(cpython.TP_WEAKLISTOFFSET),
+        tp_dictoffset=release.at(cpython.TP_DICTOFFSET),
     )
 
 
@@ -122,39 +134,65 @@ def set_key(release: Release) -> int:
 
 
 def _forms(release: Release) -> list[Form]:
-    small = 56 if release.major == 2 else 64
+    at = release.at
     forms = [
-        Form(["unicode"], fields=[UNICODE_DEFENC]),
+        Form(["unicode"], fields=[at(UNICODE_DEFENC)]),
         Form(PLAIN),
         Form(["tuple"], items=release["tuple_items"]),
         Form(["list"]),
-        Form(["set", "frozenset"], table=small, table_pointer=release["set_table"], table_first=set_key(release)),
-        Form(WEAK, fields=[WEAK_CALLBACK]),
+        _set_form(release),
+        Form(WEAK, fields=[at(WEAK_CALLBACK)]),
         _dict_form(release),
+        _code_form(release),
+        # Links to the latest and the oldest of the results, which are the dict's.
+        Form(["functools._lru_cache_wrapper"], opaque=at(HEAD), skipped=[at(HEAD), at(HEAD + 8)]),
     ]
     if release.get("bytearray_data") is None:
-        forms.insert(0, Form(["bytearray"], fields=[BYTEARRAY_OBJECT]))
+        forms.insert(0, Form(["bytearray"], fields=[at(BYTEARRAY_OBJECT)]))
     return forms + _frame_forms(release)
+
+
+def _set_form(release: Release) -> Form:
+    small = SMALL_SET_2 if release.major == 2 else SMALL_SET
+    return Form(
+        ["set", "frozenset"], table=release.at(small), table_pointer=release["set_table"],
+        table_mask=release.at(SET_MASK), table_first=set_key(release),
+    )  # fmt: skip
 
 
 def _dict_form(release: Release) -> Form:
     if release.get("ma_table") is None:
-        return Form(["dict"])
+        return Form(["dict", "frozendict"])
     return Form(
-        ["dict"], table=56, table_pointer=release["ma_table"], table_mask=release["ma_mask"],
+        ["dict"], table=release.at(SMALL_DICT_2), table_pointer=release["ma_table"], table_mask=release["ma_mask"],
         table_step=HASHED_ENTRY, table_first=8, table_words=2,
     )  # fmt: skip
 
 
+def _code_form(release: Release) -> Form:
+    """Only free-threaded builds fill _co_unique_id, which others have too."""
+    unfilled = release.get("co_unique_id")
+    return Form(["code"], opaque=release.at(HEAD), skipped=[] if unfilled is None else [unfilled])
+
+
 def _frame_forms(release: Release) -> list[Form]:
     """Up to 3.10 a frame is an object; since 3.11 it is part of one, or lies on a stack of its thread's."""
-    embedded = release.get("frame_data")
+    embedded, at = release.get("frame_data"), release.at
     if embedded is None:
-        return [Form(["frame"], frame=0)]
+        running = release.get("gi_running")
+        return [Form(["frame"], frame=0), Form(GENERATORS, at(HEAD), skipped=[] if running is None else [running])]
     return [
-        Form(["frame"], fields=[F_BACK, F_TRACE], frame=embedded, frame_pointer=F_FRAME),
-        Form(GENERATORS, opaque=16, frame=release["gi_iframe"], frame_state=release["gi_frame_state"]),
+        Form(["frame"], fields=[at(F_BACK), at(F_TRACE)], frame=embedded, frame_pointer=at(F_FRAME)),
+        *(_generator_form(release, name) for name in GENERATORS),
     ]
+
+
+def _generator_form(release: Release, name: str) -> Form:
+    state = release["gi_frame_state"]
+    return Form(
+        [name], opaque=release.at(HEAD), skipped=[state + ORIGIN] if name == "generator" else [],
+        frame=release["gi_iframe"], frame_state=state, frame_gone=release.get("gi_frame_gone") or COMPLETED,
+    )  # fmt: skip
 
 
 def frame_layout(release: Release) -> FrameLayout:

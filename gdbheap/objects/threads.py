@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.errors import Fault
-from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, OB_SIZE, OB_TYPE, TP_FLAGS, Release
+from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, OB_SIZE, OB_TYPE, TP_FLAGS, TP_NAME, Release
 from gdbheap.objects.contents import dict_items, read_name
 from gdbheap.objects.lines import line_of
 from gdbheap.target.elf import LoadedObject
@@ -25,6 +25,7 @@ INTERPRETER_BYTES = 16 << 10
 WINDOW = 1 << 20
 # enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
 OWNED_BY_C = 3
+F_BACK = 24
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Threads:
 
     def _is_modules(self, address: int) -> bool:
         try:
-            if not self._space.u64(self._space.u64(address + OB_TYPE) + TP_FLAGS) & FLAG_DICT:
+            if not self._flags(address) & FLAG_DICT:
                 return False
             names = set()
             for key, value in dict_items(self._space, self._release, address):
@@ -142,8 +143,16 @@ class Threads:
             return False
 
     def _is_module(self, address: int) -> bool:
-        name = self._space.u64(self._space.u64(address + OB_TYPE) + 24)
-        return self._space.cstring(name, LONGEST_NAME) == b"module"
+        return self._type_name(address) == b"module"
+
+    def _flags(self, address: int) -> int:
+        """``tp_flags`` of an object's type. Raises Fault."""
+        kind = self._space.u64(address + self._release.at(OB_TYPE))
+        return self._space.u64(kind + self._release.at(TP_FLAGS))
+
+    def _type_name(self, address: int) -> bytes:
+        kind = self._space.u64(address + self._release.at(OB_TYPE))
+        return self._space.cstring(self._space.u64(kind + self._release.at(TP_NAME)), LONGEST_NAME)
 
     def _frames(self, state: int) -> Iterator[Frame]:
         release, space = self._release, self._space
@@ -159,7 +168,7 @@ class Threads:
                 frame = self.read(at, release.get("f_previous") is None)
                 if frame is not None:
                     yield frame
-                at = space.u64(at + (release.get("f_previous") or 24))
+                at = space.u64(at + (release.get("f_previous") or release.at(F_BACK)))
         except (Fault, OverflowError):
             return
 
@@ -229,8 +238,7 @@ class Threads:
 
     def _read_code(self, address: int) -> _Code | None:
         release, space = self._release, self._space
-        kind = space.u64(address + OB_TYPE)
-        if space.cstring(space.u64(kind + 24), LONGEST_NAME) != b"code":
+        if self._type_name(address) != b"code":
             return None
         name, file = (
             read_name(space, release, space.u64(address + release[field]), LONGEST_NAME) or "?"
@@ -241,15 +249,15 @@ class Threads:
         variables = [variable for field in fields for variable in self._names(space.u64(address + release[field]))]
         linetable = release.get("co_linetable") or release["co_lnotab"]
         table = space.u64(address + linetable)
-        size = min(space.u64(table + OB_SIZE), 1 << 20)
+        size = min(space.u64(table + release.at(OB_SIZE)), 1 << 20)
         raw = space.read(table + release["bytes_data"], size)
         return _Code(address, name, file, space.u32(address + release["co_firstlineno"]), variables, raw)
 
     def _names(self, address: int) -> list[str]:
         space = self._space
-        if not space.u64(space.u64(address + OB_TYPE) + TP_FLAGS) & FLAG_TUPLE:
+        if not self._flags(address) & FLAG_TUPLE:
             return []
-        count = min(space.u64(address + OB_SIZE), MOST_LOCALS)
+        count = min(space.u64(address + self._release.at(OB_SIZE)), MOST_LOCALS)
         raw = space.read(address + self._release["tuple_items"], 8 * count)
         return [read_name(space, self._release, name, LONGEST_NAME) or "?" for (name,) in struct.iter_unpack("<Q", raw)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import count_text
+from gdbheap.report.numbers import count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -39,7 +39,8 @@ def _cells(count: int, size: int, role: str, name: str, style: Style) -> list[st
 
 
 def _sentence(answer: Buffers, style: Style) -> str:
-    start = f"{answer.count:,} buffers of Python objects hold {style.bytes(answer.bytes)}{style.of_rss(answer.bytes)}."
+    held = counted(answer.count, "buffer of Python objects holds", "buffers of Python objects hold")
+    start = f"{held} {style.bytes(answer.bytes)}{style.of_rss(answer.bytes)}."
     if not answer.reached:
         return start
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import address_text
+from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -26,10 +26,10 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
         verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
         return style.heading(f"{walked}; {verdict}.")
     if answer.ok:
-        places = "1 place is" if count == 1 else f"{count:,} places are"
+        places = counted(count, "place is", "places are")
         verdict = f"{places} as a thread inside malloc leaves it for a moment"
         return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
-    places = "1 place is" if count == 1 else f"{count:,} places are"
+    places = counted(count, "place is", "places are")
     left = style.bytes(answer.unexplained)
     went_on = f"The walk went on behind all of it; {left} of glibc's arenas lie in between, unexplained."
     return join(style.heading(f"{walked}; {places} damaged."), _table(damage, style), style.filled(went_on))

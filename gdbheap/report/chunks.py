@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import address_text, arena_text
+from gdbheap.report.numbers import address_text, arena_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -38,5 +38,5 @@ def _row(chunk: Chunk, style: Style) -> list[str]:
 
 
 def _sentence(answer: Chunks, style: Style) -> str:
-    chunks = "1 chunk matches" if answer.count == 1 else f"{answer.count:,} chunks match"
+    chunks = counted(answer.count, "chunk matches", "chunks match")
     return f"{chunks}: {style.bytes(answer.bytes)}, headers included. 'heap at ADDRESS' tells more of one."

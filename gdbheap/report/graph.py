@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
-from gdbheap.report.numbers import address_text, count_text
+from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -22,7 +22,10 @@ GROUPED = (Column("retained"), SHARE, Column("own"), Column("count"), Column("na
 LOST = (Column("count"), Column("each"), Column("objects"), Column("buffers"), SHARE, Column("type", True))
 HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
 VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
-NO_OBJECT = "(no object: nothing points to these blocks)"
+NO_OBJECT = {
+    False: "(no object: nothing points to these blocks)",
+    True: "(no object: only a stray word leads there)",
+}
 
 
 def render_retained(answer: Retained, style: Style, by: str) -> str:
@@ -32,7 +35,7 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
     if by == "object":
         rows = [
             [style.size(row.retained), style.share(row.retained), style.size(row.bytes), address_text(row.address or 0),
-             row.type, row.path or ""]
+             row.type, row.path or row.chain or ""]
             for row in answer.rows
         ]  # fmt: skip
         return table(RETAINED, rows, style)
@@ -45,22 +48,24 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     """A row for each type and size, and what the rows mean."""
-    objects, blocks = answer.objects, answer.blocks
-    if not objects.count and not blocks.count:
+    objects, blocks, doubtful = answer.objects, answer.blocks, answer.by_stray
+    if not answer.rows:
         return style.filled("Everything that is in use is reached from a root.")
     rows = [
         [count_text(row.count), style.size(row.size), style.size(row.bytes), style.size(row.buffers),
-         style.share(row.bytes + row.buffers), row.type or NO_OBJECT]
+         style.share(row.bytes + row.buffers), row.type or NO_OBJECT[row.by_stray]]
         for row in answer.rows
     ]  # fmt: skip
-    count, size = objects.count + blocks.count, objects.bytes + blocks.bytes
+    count, size = (sum(getattr(part, name) for part in (objects, blocks, doubtful)) for name in ("count", "bytes"))
     both = size + objects.buffers
     if left_out:
         rows.append(["", "", "", "", "", f"({left_out:,} more rows)"])
     total = [count_text(count), "", style.size(size), style.size(objects.buffers), style.share(both), "total"]
     told = (
         f"{objects.count:,} objects with {style.bytes(objects.bytes + objects.buffers)} are kept by nothing but one "
-        f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points."
+        f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points, and "
+        f"to {doubtful.count:,} with {style.bytes(doubtful.bytes)} only stray words: a function that runs has them, or the "
+        "words are left over, or numbers, and the blocks lost."
     )
     return join(table(LOST, rows, style, total), style.filled(told))
 
@@ -74,7 +79,8 @@ def render_owners(answer: Owners, style: Style) -> str:
          row.path or row.chain]
         for row in answer.owners
     ]  # fmt: skip
-    told = f"{answer.count:,} blocks are that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
+    large = counted(answer.count, "block is", "blocks are")
+    told = f"{large} that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
     return join(table(HELD, rows, style), style.filled(told))
 
 
@@ -88,7 +94,7 @@ def render_threads(answer: Threads, style: Style) -> str:
 def _thread(thread: PythonThread, style: Style) -> str:
     name = f" ({one_line(thread.name)})" if thread.name else ""
     number = "that has ended" if thread.tid is None else f"{thread.tid}{name}"
-    frames = "1 frame" if len(thread.frames) == 1 else f"{len(thread.frames):,} frames"
+    frames = counted(len(thread.frames), "frame")
     parts = [style.heading(f"Thread {number}: {frames}")]
     for frame in thread.frames:
         line = "" if frame.line is None else f", line {frame.line}"

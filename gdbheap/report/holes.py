@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gdbheap.report.fit import render as render_fit
-from gdbheap.report.numbers import address_text, arena_text, count_text
+from gdbheap.report.numbers import address_text, arena_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -48,7 +48,10 @@ def _row(hole: Hole, style: Style) -> list[str]:
 
 
 def _neighbour(neighbour: Neighbour | None) -> str:
-    return "-" if neighbour is None else f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
+    if neighbour is None:
+        return "-"
+    text = f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
+    return f"{text}: {neighbour.path}" if neighbour.path else text
 
 
 def _rest(answer: Holes, style: Style) -> list[str]:
@@ -61,7 +64,7 @@ def _rest(answer: Holes, style: Style) -> list[str]:
 
 
 def _sentence(answer: Holes, style: Style, minimum: int) -> str:
-    holes = "1 hole" if answer.count == 1 else f"{answer.count:,} holes"
+    holes = counted(answer.count, "hole")
     start = f"{holes} of {style.bytes(minimum)} or more: {style.bytes(answer.bytes)} that nobody holds, "
     if answer.resident is None:
         return f"{start}how much of it is resident is not known for this target."

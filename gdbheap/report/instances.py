@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import address_text
+from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -36,7 +36,7 @@ def _row(instance: Instance, style: Style) -> list[str]:
 
 
 def _sentence(answer: Instances, style: Style) -> str:
-    objects = "1 object holds" if answer.count == 1 else f"{answer.count:,} objects hold"
+    objects = counted(answer.count, "object holds", "objects hold")
     return (
         f"{objects} {style.bytes(answer.bytes)} themselves; the blocks that their fields own hold "
         f"{style.bytes(answer.buffers)}. 'heap at ADDRESS' tells more of one."

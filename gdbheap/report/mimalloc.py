@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import count_text, share_text
+from gdbheap.report.numbers import count_text, counted, share_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -64,7 +64,7 @@ def _asked(row: PoolClass, style: Style) -> list[str]:
 def _sentence(whole: Pools, use: MimallocUse, style: Style) -> str:
     used = sum(row.size * row.used for row in whole.classes)
     free = sum(row.size * row.free for row in whole.classes)
-    segments = "1 segment" if use.segments == 1 else f"{use.segments:,} segments"
+    segments = counted(use.segments, "segment")
     return (
         f"Python's blocks are mimalloc's here, not pymalloc's. It holds {segments}: {style.bytes(used)} in used "
         f"blocks, {style.bytes(free)} in free blocks of pages, {style.bytes(use.free_spans)} in spans without a page; "

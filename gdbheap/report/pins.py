@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.numbers import address_text, count_text
+from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -18,20 +18,28 @@ COLUMNS = (
     Column("address"), Column("would free"), SHARE, Column("blocks"), Column("size"), Column("allocator", True),
     Column("what", True),
 )  # fmt: skip
+PATH, MOST_FROM = Column("path", True), Column("most are", True)
 KIND_COLUMNS = (
     Column("what", True), Column("allocator", True), Column("blocks"), Column("size"), Column("groups"),
     Column("alone in"), Column("would free"), SHARE,
 )  # fmt: skip
-UNITS = {"glibc": "group of pages", "pymalloc": "arena"}
+UNITS = {
+    "glibc": ("group of pages is", "groups of pages are"),
+    "pymalloc": ("arena is", "arenas are"),
+    "mimalloc": ("page is", "pages are"),
+}
+WITHOUT = {"mimalloc": "would be empty, and go back some time later, when another page of the segment goes"}
 
 
 def render(answer: Pins, style: Style) -> str:
-    """A row a pin, the total over all, the kinds of blocks that they are, and a sentence for each allocator."""
+    """A row a pin, the total over all, the kinds of blocks that they are, and a sentence for each allocator. There is a
+    column for paths if one is known."""
     sums = [row for row in answer.sums if row.groups]
     if not sums:
         least = style.bytes(answer.minimum)
         return style.filled(f"No few blocks keep {least} or more from going back: nothing is pinned.")
-    rows = [_row(pin, style) for pin in answer.pins]
+    paths = any(pin.path for pin in answer.pins)
+    rows = [_row(pin, paths, style) for pin in answer.pins]
     shown = sum(pin.would_free for pin in answer.pins), sum(pin.blocks for pin in answer.pins)
     freed, blocks, size, groups = (
         sum(column) for column in zip(*((row.would_free, row.blocks, row.bytes, row.groups) for row in sums))
@@ -39,46 +47,44 @@ def render(answer: Pins, style: Style) -> str:
     if groups > len(answer.pins):
         more = f"{groups - len(answer.pins):,} more"
         left = size - sum(pin.size for pin in answer.pins)
-        rows.append(_cells(more, freed - shown[0], blocks - shown[1], left, ["", ""], style))
-    total = _cells("total", freed, blocks, size, ["", ""], style)
+        rows.append(_cells(more, freed - shown[0], blocks - shown[1], left, ["", "", *[""] * paths], style))
+    total = _cells("total", freed, blocks, size, ["", "", *[""] * paths], style)
     sentences = [_sentence(row, answer, style) for row in sums]
-    return join(table(COLUMNS, rows, style, total), _kinds(answer.kinds, style), *map(style.filled, sentences))
+    pins = table((*COLUMNS, *[PATH] * paths), rows, style, total)
+    return join(pins, _kinds(answer.kinds, paths, style), *map(style.filled, sentences))
 
 
-def _row(pin: Pin, style: Style) -> list[str]:
-    return _cells(address_text(pin.address), pin.would_free, pin.blocks, pin.size, [pin.allocator, pin.what], style)
+def _row(pin: Pin, paths: bool, style: Style) -> list[str]:
+    words = [pin.allocator, pin.what, *[pin.path or "-"] * paths]
+    return _cells(address_text(pin.address), pin.would_free, pin.blocks, pin.size, words, style)
 
 
 def _cells(start: str, freed: int, blocks: int, size: int, rest: list[str], style: Style) -> list[str]:
     return [start, style.size(freed), style.share(freed), count_text(blocks), style.size(size), *rest]
 
 
-def _kinds(kinds: list[Kind], style: Style) -> str:
+def _kinds(kinds: list[Kind], paths: bool, style: Style) -> str:
     rows = [
         [
             row.what, row.allocator, count_text(row.blocks), style.size(row.bytes), count_text(row.groups),
             count_text(row.alone), style.size(row.would_free), style.share(row.would_free),
+            *[row.path or "-"] * paths,
         ]
         for row in kinds[:KINDS]
     ]  # fmt: skip
-    return table(KIND_COLUMNS, rows, style) if rows else ""
+    return table((*KIND_COLUMNS, *[MOST_FROM] * paths), rows, style) if rows else ""
 
 
 def _sentence(row: Sums, answer: Pins, style: Style) -> str:
-    unit = UNITS[row.allocator]
-    units = (
-        f"1 {unit} is"
-        if row.groups == 1
-        else f"{row.groups:,} {unit.replace('group', 'groups')}" + ("s are" if unit == "arena" else " are")
-    )
-    blocks = "1 block" if row.blocks == 1 else f"{row.blocks:,} blocks"
+    units, blocks = counted(row.groups, *UNITS[row.allocator]), counted(row.blocks, "block")
     text = f"{row.allocator}: {units} kept by {blocks} of {style.bytes(row.bytes)}"
     most = next((kind for kind in _by_blocks(answer.kinds) if kind.allocator == row.allocator), None)
-    of_which = "" if most is None else f", of which {most.blocks:,} are {most.what}"
+    of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {most.what}"
     partly = "" if row.described == row.blocks else f" (the {row.described:,} that keep the most were looked into)"
     unsure = "" if answer.resident_known else " at most, as it is not known what is resident"
+    goes = WITHOUT.get(row.allocator, "would go")
     freed = f"{style.bytes(row.would_free)}{style.of_rss(row.would_free)}"
-    return f"{text}{of_which}{partly}; without them {freed} would go{unsure}."
+    return f"{text}{of_which}{partly}; without them {freed} {goes}{unsure}."
 
 
 def _by_blocks(kinds: list[Kind]) -> list[Kind]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.report.mimalloc import render_pages
-from gdbheap.report.numbers import address_text, count_text, share_text
+from gdbheap.report.numbers import address_text, count_text, counted, share_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -91,7 +91,7 @@ def _total(answer: Pools, style: Style) -> list[str]:
 def _sentence(answer: Pools, style: Style) -> str:
     used = sum(row.size * row.used for row in answer.classes)
     free = sum(row.size * row.free for row in answer.classes)
-    arenas = "1 arena" if answer.arenas == 1 else f"{answer.arenas:,} arenas"
+    arenas = counted(answer.arenas, "arena")
     empty = answer.free_pools * (answer.pool_size or 0)
     return (
         f"pymalloc holds {arenas} of {style.bytes(answer.arena_size or 0)}: {style.bytes(used)} in used blocks, "
@@ -117,7 +117,7 @@ def _sparse(answer: Pools, style: Style) -> str:
     arenas, used = sum(row.arenas for row in rows), sum(row.used for row in rows)
     if not arenas:
         return ""
-    held = "1 arena is" if arenas == 1 else f"{arenas:,} arenas are"
+    held = counted(arenas, "arena is", "arenas are")
     return (
         f"{held} at most {NEARLY_EMPTY} % full and held by {style.bytes(used)} in use: 'heap pools --detail' says by "
         "what."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from gdbheap.report.numbers import address_text
+from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -51,5 +51,5 @@ def render_refs(answer: Refs, style: Style) -> str:
     rows = [[address_text(row.address), "yes" if row.exact else "no", row.edge, row.type] for row in answer.referrers]
     more = answer.count - len(rows)
     rest = f", {more:,} more than are listed" if more else ""
-    referrers = "1 reference leads" if answer.count == 1 else f"{answer.count:,} references lead"
+    referrers = counted(answer.count, "reference leads", "references lead")
     return join(table(REFERRERS, rows, style), style.filled(f"{referrers} to {name}{rest}."))

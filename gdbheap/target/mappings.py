@@ -25,7 +25,7 @@ HUGE_PAGES = "/anon_hugepage (deleted)"
 
 _HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+)[ \t]*([^\n]*)"
 _MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
-_SMAPS_LINE = re.compile(rb"^(?:" + _HEADER + rb"|(Rss|Swap):\s+(\d+) kB)$", re.MULTILINE)
+_SMAPS_LINE = re.compile(rb"^(?:" + _HEADER + rb"|(Rss|Swap|(?:Private|Shared)_Hugetlb):\s+(\d+) kB)$", re.MULTILINE)
 _FLAGS_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |VmFlags:(.*)$)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
@@ -132,7 +132,10 @@ def parse_maps(text: bytes) -> Mappings:
 
 
 def parse_smaps(text: bytes) -> Mappings:
-    """The mappings of ``/proc/PID/smaps``, with ``rss`` and ``swap`` in bytes (None where the line is missing)."""
+    """The mappings of ``/proc/PID/smaps``, with ``rss`` and ``swap`` in bytes (None where the line is missing).
+
+    Pages of hugetlbfs are not in the kernel's Rss: they are added.
+    """
     found: list[tuple[tuple[bytes | None, ...], dict[bytes, int]]] = []
     for match in _SMAPS_LINE.finditer(text):
         groups = match.groups()
@@ -140,7 +143,12 @@ def parse_smaps(text: bytes) -> Mappings:
             found.append((groups[:7], {}))
         elif found:
             found[-1][1].setdefault(groups[7], int(groups[8]) * KIB)
-    return Mappings(_mapping(header, sizes.get(b"Rss"), sizes.get(b"Swap")) for header, sizes in found)
+    return Mappings(_mapping(header, _rss(sizes), sizes.get(b"Swap")) for header, sizes in found)
+
+
+def _rss(sizes: dict[bytes, int]) -> int | None:
+    rss = sizes.get(b"Rss")
+    return None if rss is None else rss + sizes.get(b"Private_Hugetlb", 0) + sizes.get(b"Shared_Hugetlb", 0)
 
 
 def parse_locked(text: bytes) -> Ranges:

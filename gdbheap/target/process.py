@@ -153,7 +153,7 @@ class Process(Target):
         return subtract(ranges, [(mapping.start, mapping.end) for mapping in self.mappings if mapping.untouched])
 
     def _compare_pages(self, pages: Pages) -> None:
-        """Say where ``pagemap`` and ``smaps`` disagree: huge pages of hugetlbfs and device memory are not in Rss."""
+        """Say where ``pagemap`` and ``smaps`` disagree: device memory is not in Rss."""
         self._read_smaps()
         differences = [
             pages.count(mapping.start, mapping.end)[0] - mapping.rss

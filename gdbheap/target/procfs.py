@@ -94,12 +94,19 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 def parse_rollup(text: bytes) -> Rss | None:
-    """Rss, Swap, Anonymous, Pss_Anon and AnonHugePages of ``smaps_rollup``; None without the first."""
+    """Rss, Swap, Anonymous, Pss_Anon and AnonHugePages of ``smaps_rollup``; None without the first.
+
+    Pages of hugetlbfs are memory, too, but not in the kernel's Rss: they are added.
+    """
     fields = parse_status(text)
     sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous", "Pss_Anon", "AnonHugePages")]
     shared = kib(fields.get("Shared_Dirty")) != 0
     rss, swap, anonymous, proportional, huge = sizes
-    return None if rss is None else Rss(rss, swap, "smaps_rollup", False, anonymous, shared, proportional, huge)
+    if rss is None:
+        return None
+    reserved = sum(kib(fields.get(name)) or 0 for name in ("Private_Hugetlb", "Shared_Hugetlb"))
+    source = "smaps_rollup: Rss and Hugetlb" if reserved else "smaps_rollup"
+    return Rss(rss + reserved, swap, source, False, anonymous, shared, proportional, huge)
 
 
 def parse_flags(stat: bytes) -> int:

@@ -34,6 +34,20 @@ fn bin_of(size: u64) -> u64 {
     }
 }
 
+/// The size of the smallest chunk that is sorted into each bin; 0 for 0, which is no bin, and for the unsorted one.
+#[pyfunction]
+pub fn least_sizes() -> Vec<u64> {
+    let mut least = vec![0; BINS as usize];
+    let mut size = UNSORTED.wrapping_add(1).wrapping_mul(GRAIN);
+    while least.last() == Some(&0) {
+        if let Some(first @ 0) = least.get_mut(bin_of(size) as usize) {
+            *first = size;
+        }
+        size = size.wrapping_add(GRAIN);
+    }
+    least
+}
+
 /// A free chunk with its links.
 struct Free {
     address: u64,

@@ -13,6 +13,7 @@ use crate::pools::{BlockBits, Pools};
 use crate::reach::{Lead, Owner, Reach};
 use crate::space::Space;
 use crate::types::{ByAddress, Kind, PlacedClaim, TypeLayout, Types, ALL, CLAIM, NOTHING};
+use crate::window::Window;
 use crate::work::{self, Control};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
@@ -527,16 +528,16 @@ pub fn objects_in(
     blocks: Vec<(u64, u64, u64)>,
 ) -> Vec<Option<(u64, u64, bool)>> {
     let mut types = Types::new(space, chunks, &layout);
+    let mut window = Window::new(space, u64::MAX);
     let look = |(address, size, inside): &(u64, u64, u64)| {
         if let (Some(slab), Some(filled)) = (&layout.slab, types.slab_at(*address, *size)) {
             let (object, alive) = filled.object(slab, *inside);
             return Some((object, types.kinds[filled.number as usize].address, alive));
         }
-        let mut head = vec![0; HEAD.min(*size as usize)];
-        let got = space.fill(*address, &mut head);
-        let (number, alive) = types.object_in(&head[..got], *size)?;
+        let head = window.available(*address, HEAD.min(*size as usize));
+        let (number, alive) = types.object_in(head, *size)?;
         let kind = &types.kinds[number as usize];
-        let before = layout.outer_hook(&head[..got]) as u64 + kind.pre;
+        let before = layout.outer_hook(head) as u64 + kind.pre;
         Some((address.wrapping_add(before), kind.address, alive))
     };
     blocks.iter().map(look).collect()

@@ -150,6 +150,10 @@ pub trait Visitor {
     /// object.
     fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool;
 
+    /// A used block of a page that has no objects; only where all blocks are wanted.
+    #[inline(always)]
+    fn plain_block(&mut self, _place: Place, _address: u64, _size: u64, _head: &[u8]) {}
+
     /// All of a pool has been shown. Its blocks are of `size` bytes and numbered from `first`, of which the bits count.
     #[inline(always)]
     fn pool(&mut self, _first: u64, _size: u64, _used: &BlockBits, _objects: &BlockBits) {}
@@ -246,15 +250,16 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn pages(
+    fn pages<V: Visitor>(
         &mut self,
         from: usize,
         to: usize,
         control: &Control,
-        visitor: &mut impl Visitor,
+        visitor: &mut V,
     ) -> Result<(), Cancelled> {
         let Some(mimalloc) = self.heaps.mimalloc else { return Ok(()) };
-        for page in mimalloc.pages[from..to].iter().filter(|page| mimalloc.may_hold_objects(page)) {
+        for page in mimalloc.pages[from..to].iter().filter(|page| V::ALL || mimalloc.may_hold_objects(page)) {
+            let holds_objects = mimalloc.may_hold_objects(page);
             let in_window = (WINDOW / page.size).max(1);
             // Of what is larger than a window the first bytes.
             let each = page.size.min(WINDOW);
@@ -269,9 +274,14 @@ impl Walk<'_> {
                 }
                 let at = ((number - first) * page.size) as usize;
                 let head = &self.bytes[at..at + each as usize];
-                visitor.block(Place::Mimalloc(page.first + number), page.block(number), page.size, head);
+                let (place, address) = (Place::Mimalloc(page.first + number), page.block(number));
+                if holds_objects {
+                    visitor.block(place, address, page.size, head);
+                } else {
+                    visitor.plain_block(place, address, page.size, head);
+                }
             }
-            control.advance(page.size * page.capacity)?;
+            control.advance(if holds_objects { page.size * page.capacity } else { 0 })?;
         }
         Ok(())
     }

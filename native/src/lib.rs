@@ -79,10 +79,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trim::trim_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(pins::pins_of_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(pins::pins_of_arenas, module)?)?;
+    module.add_function(wrap_pyfunction!(pins::pins_of_pages, module)?)?;
     module.add_function(wrap_pyfunction!(pins::held_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(looks::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(walk::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(bins::follow_bins, module)?)?;
+    module.add_function(wrap_pyfunction!(bins::least_sizes, module)?)?;
     module.add_function(wrap_pyfunction!(occupancy::occupancy, module)?)?;
     module.add_function(wrap_pyfunction!(occupancy::used_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;

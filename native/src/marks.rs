@@ -47,14 +47,32 @@ impl<'a> Marks<'a> {
         })
     }
 
+    /// The claims of a block's domain, and its number there.
+    #[inline(always)]
+    fn claims_at(&self, place: Place) -> (&SharedBits, u64) {
+        match place {
+            Place::Pool(number) => (&self.pool_claims, number),
+            Place::Chunk(region, number) => (&self.chunk_claims[region], number),
+            Place::Mapped(number) => (&self.mapped_claims, number),
+            Place::Mimalloc(number) => (&self.mimalloc_claims, number),
+        }
+    }
+
+    /// The objects of a block's domain, likewise.
+    #[inline(always)]
+    fn objects_at(&self, place: Place) -> (&SharedBits, u64) {
+        match place {
+            Place::Pool(number) => (&self.pool_objects, number),
+            Place::Chunk(region, number) => (&self.chunk_objects[region], number),
+            Place::Mapped(number) => (&self.mapped_objects, number),
+            Place::Mimalloc(number) => (&self.mimalloc_objects, number),
+        }
+    }
+
     /// Gives a block to an owner; true for whoever was first.
     pub fn claim(&self, place: Place) -> bool {
-        match place {
-            Place::Pool(number) => self.pool_claims.claim(number),
-            Place::Chunk(region, number) => self.chunk_claims[region].claim(number),
-            Place::Mapped(number) => self.mapped_claims.claim(number),
-            Place::Mimalloc(number) => self.mimalloc_claims.claim(number),
-        }
+        let (claims, number) = self.claims_at(place);
+        claims.claim(number)
     }
 
     /// Blocks of pools, by number, that somebody claims although they are free: a field may still lead to what it has
@@ -64,22 +82,14 @@ impl<'a> Marks<'a> {
     }
 
     pub fn is_claimed(&self, place: Place) -> bool {
-        match place {
-            Place::Pool(number) => self.pool_claims.get(number),
-            Place::Chunk(region, number) => self.chunk_claims[region].get(number),
-            Place::Mapped(number) => self.mapped_claims.get(number),
-            Place::Mimalloc(number) => self.mimalloc_claims.get(number),
-        }
+        let (claims, number) = self.claims_at(place);
+        claims.get(number)
     }
 
     /// Notes a chunk that looks like an object.
     pub fn note_object(&self, place: Place) {
-        match place {
-            Place::Pool(number) => self.pool_objects.claim(number),
-            Place::Chunk(region, number) => self.chunk_objects[region].claim(number),
-            Place::Mapped(number) => self.mapped_objects.claim(number),
-            Place::Mimalloc(number) => self.mimalloc_objects.claim(number),
-        };
+        let (objects, number) = self.objects_at(place);
+        objects.claim(number);
     }
 
     /// Notes the blocks of a pool, numbered from `first`; only one thread may do so for a pool.
@@ -93,13 +103,11 @@ impl<'a> Marks<'a> {
 
     /// Whether a used block neither looks like an object nor is claimed.
     pub fn is_unknown(&self, place: Place) -> bool {
-        let other = match place {
-            Place::Pool(number) => self.pool_others.get(number),
-            Place::Chunk(region, number) => !self.chunk_objects[region].get(number),
-            Place::Mapped(number) => !self.mapped_objects.get(number),
-            Place::Mimalloc(number) => !self.mimalloc_objects.get(number),
+        let is_other = match (place, self.objects_at(place)) {
+            (Place::Pool(number), _) => self.pool_others.get(number),
+            (_, (objects, number)) => !objects.get(number),
         };
-        other && !self.is_claimed(place)
+        is_other && !self.is_claimed(place)
     }
 
     /// The `most` largest blocks that are unknown, largest first: `(user address, size)`.

@@ -191,6 +191,11 @@ impl Page {
         (number < self.capacity).then_some(number)
     }
 
+    /// The slices of the page.
+    pub fn span(&self) -> (u64, u64) {
+        (self.start, self.end)
+    }
+
     pub fn block(&self, number: u64) -> u64 {
         self.blocks + number * self.size
     }
@@ -415,6 +420,11 @@ impl Mimalloc {
         self.numbers
     }
 
+    /// The used blocks as words of 64 bits, by number.
+    pub fn used_words(&self) -> &[u64] {
+        self.used.words()
+    }
+
     /// Number, address and size of every used block.
     pub fn used_blocks(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let of = |page| self.used_of(page).map(move |number: u64| (page.first + number, page.block(number), page.size));
@@ -588,6 +598,12 @@ impl Mimalloc {
             }
         });
         found
+    }
+
+    /// The used blocks `(address, size)` of the page whose slices hold `address`.
+    fn used_in_page(&self, address: u64) -> Vec<(u64, u64)> {
+        let Some(page) = self.page_at(address).map(|index| &self.pages[index]) else { return Vec::new() };
+        self.used_of(page).map(|number| (page.block(number), page.size)).collect()
     }
 
     /// Damage met in segments: `(address, what, expected, found)`.

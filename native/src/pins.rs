@@ -3,9 +3,10 @@
 //! A page of an arena of glibc's goes when nobody holds a byte of it and no free chunk keeps its header and its links
 //! there, so a block is taken to hold the 48 bytes behind it too. Pages that are at most half held are what pins are
 //! looked for in: blocks that share one make a group, which also frees the fuller pages that nobody else touches.
-//! An arena of pymalloc goes as a whole, with its last block.
+//! An arena of pymalloc goes as a whole, with its last block, and so does a page of mimalloc.
 
 use crate::chunks::{Chunks, Region, State, CHUNK_HEADER};
+use crate::mimalloc::Mimalloc;
 use crate::pages::{outside, Pages, CHUNK_HEAD, PAGE};
 use crate::pools::Pools;
 use pyo3::prelude::*;
@@ -103,7 +104,20 @@ struct Grouping<'a> {
 }
 
 impl Grouping<'_> {
+    #[inline(always)]
     fn feed(&mut self, holder: Holder) {
+        match self.pages.as_mut_slice() {
+            // Most stand in the same page as the one before, and what is behind them has its header there too.
+            [page] if holder.start / PAGE == page.page && (holder.end + CHUNK_HEAD - 1) / PAGE == page.page => {
+                page.held += holder.end - holder.start;
+                page.last = holder;
+                page.fixed |= holder.fixed;
+            }
+            _ => self.feed_several(holder),
+        }
+    }
+
+    fn feed_several(&mut self, holder: Holder) {
         let (first, last) = (holder.start / PAGE, holder.end.max(holder.start + 1).div_ceil(PAGE) - 1);
         self.settle_before(first);
         self.touch(first, holder.end.min((first + 1) * PAGE) - holder.start, holder);
@@ -261,6 +275,30 @@ pub fn pins_of_arenas(
             });
             if blocks > 0 {
                 best.offer((arena.address, arena.end, blocks, bytes, freed.count(arena.address, arena.end)));
+            }
+        }
+        best.rows()
+    })
+}
+
+/// The same of mimalloc's pages.
+#[pyfunction]
+pub fn pins_of_pages(
+    py: Python<'_>,
+    blocks: &Mimalloc,
+    pages: Option<Py<Pages>>,
+    kept: Vec<(u64, u64)>,
+    least: u64,
+    most: usize,
+) -> (Vec<Row>, Totals) {
+    let freed = Freed { pages: pages.as_ref().map(|pages| pages.get()), kept: &kept };
+    py.detach(|| {
+        let mut best = Best::new(least, most);
+        for page in &blocks.pages {
+            let (start, end) = page.span();
+            let used = blocks.count_of(page);
+            if used > 0 {
+                best.offer((start, end, used, used * page.size, freed.count(start, end)));
             }
         }
         best.rows()

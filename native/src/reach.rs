@@ -4,7 +4,8 @@
 //! words are followed to used blocks that are neither objects nor claimed, and from those on, nearest first. What is
 //! reached belongs to whoever reached it first. Some words are believed last, because memory that was handed out is
 //! not cleared and old pointers stay in it: those in blocks that look like data rather than like structures, those at
-//! the very end of a block, and, after all others, those that point into a block rather than to its start.
+//! the very end of a block, then those that point into a block rather than to its start, and, after all others, of
+//! these the ones that are doubtful too or point to no word: a short text in what was a pointer.
 
 use crate::heaps::{Heaps, Place};
 use crate::marks::Marks;
@@ -15,6 +16,11 @@ const MOST_BYTES: u64 = 1 << 20;
 const WINDOW: usize = 64 << 10;
 /// A block is up to so much larger than what was asked for.
 const SLACK: u64 = 16;
+const WORD: u64 = 8;
+/// Words that are believed later than others, in this order.
+const DOUBTFUL: usize = 0;
+const INNER: usize = 1;
+const DOUBTFUL_INNER: usize = 2;
 const POINTERS_BELOW: u64 = 1 << 47;
 const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 
@@ -84,8 +90,8 @@ pub struct Reach<'a> {
     bounds: (u64, u64),
     bytes: Vec<u8>,
     next: Vec<Lead>,
-    doubtful: Vec<Reached>,
-    inner: Vec<Reached>,
+    /// What DOUBTFUL, INNER and DOUBTFUL_INNER words lead to.
+    later: [Vec<Reached>; 3],
     pub reached: Vec<Reached>,
 }
 
@@ -97,8 +103,7 @@ impl<'a> Reach<'a> {
             bounds: heaps.bounds(),
             bytes: vec![0; WINDOW],
             next: Vec::new(),
-            doubtful: Vec::new(),
-            inner: Vec::new(),
+            later: Default::default(),
             reached: Vec::new(),
         }
     }
@@ -109,13 +114,11 @@ impl<'a> Reach<'a> {
         while !level.is_empty() {
             level.iter().for_each(|lead| self.follow(lead));
             level = std::mem::take(&mut self.next);
-            if level.is_empty() {
-                let doubtful = std::mem::take(&mut self.doubtful);
-                level = self.believe(doubtful);
-            }
-            if level.is_empty() {
-                let inner = std::mem::take(&mut self.inner);
-                level = self.believe(inner);
+            for order in 0..self.later.len() {
+                if level.is_empty() {
+                    let later = std::mem::take(&mut self.later[order]);
+                    level = self.believe(later);
+                }
             }
         }
     }
@@ -159,10 +162,13 @@ impl<'a> Reach<'a> {
         let Lead { owner, role, follow, last, .. } = *lead;
         let reached = Reached { place, address, size, owner, holder, role, follow, last };
         match pointer == address {
-            true if doubtful => self.doubtful.push(reached),
+            true if doubtful => self.later[DOUBTFUL].push(reached),
             true => self.take(reached),
             // A link leads to the start of a block or nowhere.
-            false if lead.follow == ALL => self.inner.push(reached),
+            false if lead.follow == ALL && (doubtful || pointer % WORD != 0) => {
+                self.later[DOUBTFUL_INNER].push(reached)
+            }
+            false if lead.follow == ALL => self.later[INNER].push(reached),
             false => (),
         }
     }

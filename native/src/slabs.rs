@@ -31,13 +31,21 @@ const HOOKS: u64 = 32;
 const MOST_PLACES: u64 = 64;
 
 impl Types<'_> {
+    /// Whether a chunk of that size may be such a block.
+    pub fn is_slab_size(&self, chunk_size: u64) -> bool {
+        let hooks = if self.layout.hook == 0 { 0 } else { HOOKS };
+        self.layout.slab.as_ref().is_some_and(|slab| {
+            // A chunk is up to 16 bytes larger than it need be, when the rest would be too small for one of its own.
+            let least = (slab.block + hooks + 8).next_multiple_of(16);
+            chunk_size >= least && chunk_size <= least + CHUNK_HEADER
+        })
+    }
+
     /// The objects in the used chunk whose user address is `address`, if it is such a block.
     pub fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<Filled> {
         let slab = self.layout.slab.as_ref()?;
-        // A chunk is up to 16 bytes larger than it need be, when the rest would be too small for one of its own.
-        let (hook, hooks) = if self.layout.hook == 0 { (0, 0) } else { (self.layout.hook, HOOKS) };
-        let least = (slab.block + hooks + 8).next_multiple_of(16);
-        if chunk_size < least || chunk_size > least + CHUNK_HEADER || slab.item < 24 {
+        let hook = self.layout.hook;
+        if !self.is_slab_size(chunk_size) || slab.item < 24 {
             return None;
         }
         let (header, item) = (slab.header as usize, slab.item as usize);
@@ -62,6 +70,30 @@ impl Types<'_> {
             }
         }
         number.map(|number| Filled { first: address + hook + slab.header, number, alive, places })
+    }
+
+    /// Whether the used chunk is such a block without a living object: each place leads to another place, but for the
+    /// last one of all. What else is in it is left over.
+    pub fn is_idle_slab(&self, address: u64, chunk_size: u64) -> bool {
+        let Some(slab) = self.layout.slab.as_ref().filter(|_| self.is_slab_size(chunk_size)) else { return false };
+        let mut bytes = vec![0; slab.block as usize];
+        if self.space.fill(address + self.layout.hook, &mut bytes) < bytes.len() {
+            return false;
+        }
+        let mut ends = 0;
+        let places = bytes[slab.header as usize..].chunks_exact(slab.item.max(24) as usize);
+        self.is_link(crate::u64_at(&bytes, 0))
+            && places.map(|place| crate::u64_at(place, self.layout.ob_type as usize)).all(|word| {
+                ends += u32::from(word == 0);
+                ends <= 1 && (word == 0 || self.is_place(slab, word))
+            })
+    }
+
+    /// Whether an object of such a block may begin there.
+    fn is_place(&self, slab: &Slab, address: u64) -> bool {
+        let Some((start, end, _)) = self.chunks.and_then(|chunks| chunks.locate(address)) else { return false };
+        let first = start + CHUNK_HEADER + self.layout.hook + slab.header;
+        self.is_slab_size(end - start) && address >= first && (address - first) % slab.item.max(24) == 0
     }
 
     fn is_link(&self, word: u64) -> bool {

@@ -115,6 +115,11 @@ impl TypeLayout {
         self.mimalloc.as_ref().map(|mimalloc| mimalloc.get())
     }
 
+    /// Bytes of an object that hold its count and its type, and in some builds more.
+    pub fn head(&self) -> u64 {
+        self.ob_type + 8
+    }
+
     /// Whether objects begin with their count and their type, and nothing else.
     #[inline(always)]
     fn is_plain(&self) -> bool {
@@ -126,6 +131,12 @@ impl TypeLayout {
     #[inline(always)]
     pub fn is_free_threaded(&self) -> bool {
         self.ob_type != self.ob_refcnt + 8
+    }
+
+    /// Whether what was asked for when the block was handed out begins at `pointer`: behind its hook, or behind malloc's too.
+    pub fn begins_at(&self, block: u64, pointer: u64) -> bool {
+        let inside = pointer.wrapping_sub(block);
+        inside == self.hook || inside == 2 * self.hook
     }
 
     /// Bytes before the debug hook of an object: a request beyond 512 bytes goes on to malloc, which has a hook too. A
@@ -186,7 +197,7 @@ impl PlacedClaim {
 
 pub struct Types<'a> {
     pub space: &'a Space,
-    chunks: Option<&'a Chunks>,
+    pub chunks: Option<&'a Chunks>,
     pub layout: &'a TypeLayout,
     known: ByAddress<Option<u32>>,
     metatypes: ByAddress<bool>,
@@ -466,6 +477,20 @@ impl<'a> Types<'a> {
     }
 }
 
+/// The references of the object whose head is `words`, in all threads. Where counting is deferred, or the object immortal, it
+/// is as if there were more than anybody can have.
+pub fn shared_references(words: &[u8]) -> u64 {
+    let (bits, local, shared) =
+        (words.get(11).copied().unwrap_or(0), crate::u32_at(words, 12), crate::u64_at(words, 16) as i64);
+    if local == LOCAL_IMMORTAL {
+        return u64::MAX;
+    }
+    // Up to 3.13 one more reference defers it.
+    let own = u64::from(bits & GC_DEFERRED != 0);
+    let sum = i64::from(local) + (shared >> SHARED_FLAGS);
+    u64::try_from(sum).unwrap_or(0).saturating_sub(own)
+}
+
 /// Whether the object whose head is `words` has references, of its own thread's and of others'; None where they cannot
 /// be counts. One without any is on a free list, unless its thread has yet to free it.
 pub fn shared_count(words: &[u8]) -> Option<bool> {
@@ -485,6 +510,7 @@ const QUEUED_FLAGS: i64 = 3;
 const QUEUED: i64 = 2;
 const MOST_MUTEX: u8 = 3;
 const LOCAL_IMMORTAL: u32 = u32::MAX;
+const GC_DEFERRED: u8 = 1 << 6;
 
 #[inline(always)]
 fn slot_of(address: u64) -> usize {

@@ -1,13 +1,16 @@
 """A process with cycles that nobody collects, and with memory of malloc that nobody knows any more.
 
-Usage: garbage.py SEED TRUTH. Writes a line of ids of objects and a line of addresses, each plus one, to TRUTH.
+Usage: garbage.py SEED TRUTH. Rests before it plants and afterwards. Writes a line of ids of objects, a line of addresses
+that it lost itself, and one of those that a thread lost that is gone, to TRUTH; it keeps addresses with all bits turned.
 """
 
 import ctypes
 import gc
 import os
 import random
+import signal
 import sys
+import threading
 
 # A library is a cycle of its own when it goes.
 library = ctypes.CDLL(None)
@@ -41,13 +44,17 @@ def cycle(rng):
             value = bytes_of(rng)
             parts += [([value] * rng.randrange(1, 4), lambda it, to: it.append(to)), (value, None)]
         elif kind == 2:
-            made = {rng.random(): bytes_of(rng)}
+            # Python 2 has many floats in one block, but not many complex numbers.
+            made = {complex(rng.random()): bytes_of(rng)}
             parts += [(made, lambda it, to: it.__setitem__(0, to))]
             parts += [(one, None) for pair in made.items() for one in pair]
         else:
             made = Plain()
             made.value = bytes_of(rng)
             parts += [(made, lambda it, to: setattr(it, "next", to)), (made.value, None)]
+            # Since 3.11 there is no dict before somebody asks for it.
+            if sys.version_info < (3, 11):
+                parts.append((made.__dict__, None))
     joints = [part for part in parts if part[1] is not None]
     for (one, join), (other, _) in zip(joints, joints[1:] + joints[:1]):
         join(one, other)
@@ -55,7 +62,7 @@ def cycle(rng):
 
 
 def lost(rng):
-    """Return the addresses of blocks that will never be freed, each plus one, and some of them lead to another one."""
+    """Return the addresses, all bits turned, of blocks that will never be freed."""
     library.malloc.restype = ctypes.c_size_t
     library.memset.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t]
     found = []
@@ -63,22 +70,36 @@ def lost(rng):
         size = rng.randrange(600, 40000)
         address = library.malloc(ctypes.c_size_t(size))
         library.memset(address, 0, size)
-        found.append(address + 1)
+        found.append(~address)
+    return found
+
+
+def in_thread(function):
+    """Return what the function returns in a thread, which has gone then."""
+    found = []
+    thread = threading.Thread(target=lambda: found.extend(function()))
+    thread.start()
+    thread.join()
     return found
 
 
 def main():
     """Plant, write, wait."""
     rng = random.Random(int(sys.argv[1]))
+    # The first thread leaves a stack for the second one.
+    in_thread(list)
     gc.collect()
     gc.disable()
     alive = [cycle for _ in range(10)]
-    objects = [one for _ in range(rng.randrange(50, 500)) for one in cycle(rng)]
-    blocks = lost(rng)
-    with open(sys.argv[2], "w") as file:
-        file.write("\n".join(" ".join(map(str, numbers)) for numbers in (objects, blocks)))
-    del file
     os.read(0, 1)
+    objects = [one for _ in range(rng.randrange(50, 500)) for one in cycle(rng)]
+    here, there = lost(rng), in_thread(lambda: lost(rng))
+    with open(sys.argv[2], "w") as file:
+        lines = objects, [~address for address in here], [~address for address in there]
+        file.write("\n".join(" ".join(map(str, numbers)) for numbers in lines))
+    del file, lines
+    # os.read() of 3.15 has a block of its own while it waits.
+    signal.pause()
     return alive
 
 

@@ -1,7 +1,10 @@
-"""Leave a few objects in each of many arenas, and drop those that it is told to: pinned_arenas.py SEED KEPT TRUTH.
+"""Leave a few objects in each of many arenas, and drop those that it is told to.
+
+Usage: pinned_arenas.py SEED KEPT TRUTH [SPARE].
 
 TRUTH is a JSON list of the addresses of what is left. Each line on standard input is the path of a JSON list of
-addresses: these are dropped, and the cyclic garbage collector runs.
+addresses: these are dropped, and the cyclic garbage collector runs. With SPARE, smaller objects are made between
+them, one beside so many; the line "spare" drops these, a second later.
 """
 
 from __future__ import annotations
@@ -10,6 +13,13 @@ import gc
 import json
 import random
 import sys
+import time
+
+
+class Spare:
+    """The same for blocks of another size."""
+
+    __slots__ = tuple(f"slot{number}" for number in range(20))
 
 
 class Left:
@@ -22,13 +32,22 @@ def main() -> None:
     """Make them, let nearly all go, write the truth, then do as told."""
     generator = random.Random(int(sys.argv[1]))
     kept_of = int(sys.argv[2])
-    made = [Left() for _ in range(150_000)]
+    made, spare, every = [], [], int(sys.argv[4]) if len(sys.argv) > 4 else 0
+    for number in range(150_000):
+        made.append(Left())
+        if every and number % every == 0:
+            spare.append(Spare())
     kept = {id(thing): thing for thing in made if generator.randrange(kept_of) == 0}
     del made
     gc.collect()
     with open(sys.argv[3], "w") as file:
         json.dump(sorted(kept), file)
     for line in sys.stdin:
+        if line.strip() == "spare":
+            # mimalloc waits for 10 ms, and one more for each page that went before.
+            time.sleep(1)
+            del spare
+            continue
         with open(line.strip()) as file:
             for address in json.load(file):
                 del kept[address]

@@ -3,10 +3,11 @@
 Stops twice, each time in a read of one byte from standard input: first with everything prepared and nothing made, then
 with the population made. Between the two stops, exactly the populations come into being.
 MOST bounds the number of objects of a type, LARGEST their sizes.
-TRUTH is written by a child just before the second: {type: [count, bytes, buffers, chunks]}, where ``bytes`` and
-``buffers`` are what malloc and pymalloc hand out for the objects and what they own, and ``chunks`` how many of these
-blocks are malloc's, which may be 16 bytes larger (a rest too small to be a chunk of its own); and {type: addresses} for
-the classes whose instances may own one block more (their attributes' values). Plain enough for Python 2.7.
+TRUTH is written by a child just before the second: {type: [count, bytes, buffers, spare]}, where ``bytes`` and
+``buffers`` are what malloc and pymalloc hand out for the objects and what they own, and ``spare`` how much more these
+blocks may be: 16 bytes for each of malloc's (a rest too small to be a chunk of its own), the rest of a page for one
+that may have a mapping of its own; and {type: addresses} for the classes whose instances may own one block more (their
+attributes' values). Plain enough for Python 2.7.
 """
 
 import collections
@@ -97,6 +98,7 @@ WITHOUT_PYMALLOC = MODE.startswith("malloc") or (MODE == "debug" and (3, 6) <= s
 HOOKS = 0 if "debug" not in MODE else 24 if sys.version_info >= (3, 8) else 32
 FREE_THREADED = "t" in getattr(sys, "abiflags", "")
 MIMALLOC = FREE_THREADED or MODE.startswith("mimalloc")
+PAGE, LEAST_MAPPED = 4096, 128 << 10
 SIZES = (0, 1, 3, 7, 8, 20, 60, 64, 100, 400, 500, 513, 900, 3000, 20000)
 
 
@@ -168,6 +170,13 @@ def allocated(size, of_malloc=False):
     return max(32, (size + hooks + 8 + 15) & ~15)
 
 
+def spare(size, of_malloc=False):
+    """Return how many bytes more than ``allocated`` the block of such a request may have."""
+    if not is_chunk(size, of_malloc):
+        return 0
+    return 16 if size + 2 * HOOKS < LEAST_MAPPED else PAGE
+
+
 def block_of_mimalloc(size):
     """Return mimalloc's block for a request: multiples of 16 up to 64 bytes, then four sizes to each power of two; from
     128 KiB on whole slices of 64 KiB."""
@@ -212,13 +221,13 @@ def outside(thing):
 
 
 def truth(holder):
-    """Return count, bytes, buffers and malloc's chunks of the objects of a holder."""
+    """Return count, bytes, buffers and their spare bytes of the objects of a holder."""
     own, owned = list(map(inside, holder)), [size for size in map(outside, holder) if size]
     # Python 2 puts 41 numbers into one block, and has the tables of lists, dicts and sets from malloc itself.
     place = (lambda size: size) if OLD and type(holder[0]) is float else allocated
     of_malloc = OLD and not isinstance(holder[0], Unicode)
-    chunks = sum(is_chunk(size, False) for size in own) + sum(is_chunk(size, of_malloc) for size in owned)
-    return [len(holder), sum(map(place, own)), sum(allocated(size, of_malloc) for size in owned), chunks]
+    more = sum(spare(size) for size in own) + sum(spare(size, of_malloc) for size in owned)
+    return [len(holder), sum(map(place, own)), sum(allocated(size, of_malloc) for size in owned), more]
 
 
 def inline_values(thing):
@@ -257,7 +266,7 @@ def tell(holders, pairs, path):
         if own:
             types["dict"] = [one + more for one, more in zip(types["dict"], truth(own))]
         own = inside(Leaked())
-        types["__main__.Leaked"] = [2 * pairs, 2 * pairs * allocated(own), 0, 2 * pairs * is_chunk(own, False)]
+        types["__main__.Leaked"] = [2 * pairs, 2 * pairs * allocated(own), 0, 2 * pairs * spare(own)]
         with open(path + ".part", "w") as file:
             json.dump({"types": types, "managed": managed(holders)}, file)
         os.rename(path + ".part", path)

@@ -1,6 +1,7 @@
-"""A process with a random graph of objects, and what each of some retains, found by leaving it out.
+"""A process with random graphs of objects, and what each of some objects retains, found by leaving it out.
 
-Usage: random_graph.py SEED OBJECTS ASKED TRUTH. Writes [[id, ids of what only it keeps]] to TRUTH.
+Usage: random_graph.py SEED SIZES ASKED TRUTH. SIZES: how many objects each graph has, with commas. Writes [[id, ids of
+what only it keeps]] to TRUTH, of at most ASKED objects of each graph.
 """
 
 import gc
@@ -24,7 +25,8 @@ def connect(kind, source, target, rng):
     if kind == 0:
         source.append(target)
     elif kind == 1:
-        source[rng.random()] = target
+        # Python 2 has many floats in one block, but not many complex numbers.
+        source[complex(rng.random())] = target
     else:
         setattr(source, rng.choice(("one", "two")), target)
 
@@ -60,25 +62,33 @@ def reached(rows, roots, without):
     return seen
 
 
-def main():
-    """Build, find out, wait."""
-    rng, count, asked = random.Random(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
+def asked_of(rng, count, most):
+    """Return the roots of a new graph, and [id, ids of what only it keeps] of some of its objects."""
     kinds = [rng.randrange(3) for _ in range(count)]
     made = build(rng, count, kinds)
     numbers = {id(thing): place for place, thing in enumerate(made)}
     rows = [targets(kind, thing, numbers) for kind, thing in zip(kinds, made)]
     roots = sorted({0} | {rng.randrange(count) for _ in range(5)})
-    globals()["held"] = [made[root] for root in roots]
     ids = [id(thing) for thing in made]
-    del made, numbers
     # What the roots do not reach is garbage.
     whole = reached(rows, roots, None)
-    some = rng.sample(sorted(whole), min(asked, len(whole)))
+    some = rng.sample(sorted(whole), min(most, len(whole)))
     truth = [[ids[one], [ids[other] for other in whole - reached(rows, roots, one)]] for one in some]
+    return [made[root] for root in roots], truth
+
+
+def main():
+    """Build, find out, wait."""
+    rng, sizes, most = random.Random(int(sys.argv[1])), map(int, sys.argv[2].split(",")), int(sys.argv[3])
+    globals()["held"], truth = [], []
+    for size in sizes:
+        roots, found = asked_of(rng, size, most)
+        globals()["held"] += roots
+        truth += found
     gc.collect()
     with open(sys.argv[4], "w") as file:
         json.dump(truth, file)
-    del file, truth
+    del file, truth, roots, found
     os.read(0, 1)
 
 

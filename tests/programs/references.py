@@ -1,7 +1,7 @@
 """A process with objects in structures of known shape, which evaluates expressions afterwards.
 
-Usage: references.py SEED SIZE TRUTH. Writes {structure: [ids of some of its objects]} to TRUTH. Each line of standard
-input is the path of a JSON list of expressions; the list of what id() says of their values is written beside it.
+Usage: references.py SEED SIZE SOME TRUTH. Writes {structure: [ids of SOME of its objects]} to TRUTH. Each line of
+standard input is the path of a JSON list of expressions; the list of what id() says of their values is written beside it.
 """
 
 import collections
@@ -10,8 +10,6 @@ import json
 import os
 import random
 import sys
-
-SOME = 100
 
 
 class Link(object):  # noqa: UP004
@@ -30,6 +28,10 @@ class Slotted(object):  # noqa: UP004
         self.first = first
         self.second = second
         self.weight = object()
+
+    def second_of(self):
+        """Return what is not first."""
+        return self.second
 
 
 class Tree(object):  # noqa: UP004
@@ -102,6 +104,22 @@ def closure(value, other):
     return inner
 
 
+def cached(value):
+    """Return a function of C that holds one of Python, or that one's like where there is none."""
+
+    def wrapped():
+        return value
+
+    return functools.lru_cache()(wrapped) if hasattr(functools, "lru_cache") else CachedByHand(wrapped)
+
+
+class CachedByHand(object):  # noqa: UP004
+    """What functools has since 3.2."""
+
+    def __init__(self, wrapped):
+        self.__wrapped__ = wrapped
+
+
 def generator(value):
     """Hold a value in a variable."""
     mine = [value]
@@ -142,7 +160,7 @@ def keys(number):
 
 def main():
     """Build, write the truth, evaluate."""
-    rng, size = random.Random(int(sys.argv[1])), int(sys.argv[2])
+    rng, size, some = random.Random(int(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
     space = globals()
     few = range(min(size, 5000))
     leaves = [[number] for number in range(300)]
@@ -163,6 +181,10 @@ def main():
     space["several"] = [Several([object()]) for _ in few]
     for one in space["several"]:
         one.extra = object()
+    space["methods"] = [Slotted(object(), None).second_of for _ in few]
+    space["slices"] = [slice(object(), [number]) for number in few]
+    space["properties"] = [property(functools.partial(max, object())) for _ in few]
+    space["cached"] = [cached([number]) for number in range(200)]
     space["objects"] = [type("Made" + str(number), (Link,), {"kept": object()}) for number in range(200)]
     structures = {
         "links": list(walk_links(space["head"])),
@@ -180,10 +202,14 @@ def main():
         "queue": [one.first for one in space["queue"]],
         "ordered": list(space["ordered"].values()),
         "several": [one for made in space["several"] for one in (made[0], made.extra)],
+        "methods": [one for made in space["methods"] for one in (made, made.__self__.first)],
+        "slices": [one for made in space["slices"] for one in (made.start, made.stop)],
+        "properties": [made.fget.args[0] for made in space["properties"]],
+        "cached": [made.__wrapped__ for made in space["cached"]],
         "classes": [one for made in space["objects"] for one in (made, made.kept)],
         "generators": [made.gi_frame.f_locals["mine"][0] for made in space["generators"]],
     }
-    truth = {name: [id(one) for one in rng.sample(found, SOME)] for name, found in structures.items()}
+    truth = {name: [id(one) for one in rng.sample(found, some)] for name, found in structures.items()}
     del structures, leaves
     hold(truth)
 
@@ -193,7 +219,7 @@ def hold(truth):
     local, others = object(), [object()]
     truth["local"] = [id(local)]
     truth["others"] = [id(others), id(others[0])]
-    with open(sys.argv[3], "w") as file:
+    with open(sys.argv[4], "w") as file:
         json.dump(truth, file)
     del file, truth
     answer()

@@ -11,14 +11,15 @@ def find(evidence: Evidence) -> list[Finding]:
     heap, references = evidence.heap, evidence.references
     if references is None:
         return []
-    rows = [row for row in references.graph.unreachable(0, counted=True) if row[0]]
-    count, size = sum(row[2] for row in rows), sum(row[3] + row[4] for row in rows)
+    found = references.graph.unreachable(0, counted=True)
+    rows = [(kind, count, size + buffers) for kind, _, _, count, size, buffers, _ in found if kind]
+    count, size = sum(row[1] for row in rows), sum(row[2] for row in rows)
     if not evidence.worth(size):
         return []
-    most = max(rows, key=lambda row: row[3] + row[4])
+    kind, _, largest = max(rows, key=lambda row: row[2])
     text = (
         f"{counted(count, 'object')} are reached by nobody but one another, the most of type "
-        f"{heap.objects.names.name(most[0])} ({mib(most[3] + most[4])}): {_state(heap.collector)}"
+        f"{heap.objects.names.name(kind)} ({mib(largest)}): {_state(heap.collector)}"
     )
     collector = heap.collector
     figures = {"objects": count} if collector is None else {"objects": count, "enabled": int(not collector.is_off)}

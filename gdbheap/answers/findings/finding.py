@@ -16,6 +16,10 @@ from gdbheap.heap import Heap
 from gdbheap.objects.census import Estimate, Objects
 from gdbheap.objects.references import References
 from gdbheap.target.ranges import Ranges
+from gdbheap.words import counted
+from gdbheap.words import size_text as mib
+
+__all__ = ["HOMES", "Evidence", "Finding", "Rule", "counted", "mib"]
 
 USED = _native.STATES.index("used")
 # Where Python's objects and their buffers may lie.
@@ -104,9 +108,11 @@ class Evidence:
 
     @cached_property
     def _blocks(self) -> int:
-        """Blocks in use of pymalloc and of glibc."""
-        in_chunks = sum(counts[USED] for _size, counts in _native.count_sizes(self.heap.chunks))
-        return in_chunks + sum(row[2] for row in self.heap.python.pools.classes())
+        """Blocks in use of glibc, of pymalloc and of CPython's mimalloc."""
+        heap = self.heap
+        in_chunks = sum(counts[USED] for _size, counts in _native.count_sizes(heap.chunks))
+        rows = heap.python.pools.classes() + (heap.mimalloc.blocks.classes() if heap.mimalloc else [])
+        return in_chunks + sum(used for _size, _pools, used, _free in rows)
 
     @property
     def _is_collector_off(self) -> bool:
@@ -120,13 +126,3 @@ class Evidence:
 
 
 Rule = Callable[[Evidence], "list[Finding]"]
-
-
-def mib(size: int) -> str:
-    """Bytes for a finding's words."""
-    return f"{size / (1 << 20):,.1f} MiB" if size >= 1 << 20 else f"{size / 1024:,.1f} KiB"
-
-
-def counted(count: int, noun: str) -> str:
-    """ "1 arena", "12 arenas"."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -12,7 +12,7 @@ USED = _native.STATES.index("used")
 def find(evidence: Evidence) -> list[Finding]:
     """The resident pages of holes of 128 KiB or more, where used chunks of that size stand beside them."""
     glibc, pages = evidence.glibc, evidence.heap.target.pages
-    if glibc is None or pages is None or glibc.par.mmap_threshold <= DEFAULT:
+    if glibc is None or pages is None or glibc.par.hp_pagesize or glibc.par.mmap_threshold <= DEFAULT:
         return []
     holes = evidence.heap.chunks.holes(DEFAULT)
     kept = sum(pages.released(start, end)[1] for start, end, *_ in holes)

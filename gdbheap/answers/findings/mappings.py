@@ -65,15 +65,10 @@ def _taken(evidence: Evidence) -> Ranges | None:
     heap = evidence.heap
     if heap.target.refusal is not None or evidence.glibc is None:
         return None
-    python = heap.python_or_none
-    if python is None and heap.mimalloc is None and has_python(heap.target):
+    if heap.python_or_none is None and heap.mimalloc is None and has_python(heap.target):
         return None
-    taken = [(stack.start, stack.end) for stack in heap.stacks] + evidence.glibc.owned_ranges()
-    taken += [(chunk.base, chunk.end) for chunk in heap.mapped]
-    taken += python.ranges() if python else []
-    taken += heap.mimalloc.ranges() if heap.mimalloc else []
-    for loaded in heap.target.objects:
-        taken += [(mapping.start, mapping.end) for mapping in loaded.mappings] + loaded.bss
+    taken = heap.owned_ranges() + [(chunk.base, chunk.end) for chunk in heap.mapped]
+    taken += [(mapping.start, mapping.end) for loaded in heap.target.objects for mapping in loaded.mappings]
     return sorted(taken)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from gdbheap import _native
 from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.partition import total
 from gdbheap.answers.trim import given_tops
 from gdbheap.target.target import PAGE_SIZE
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """What malloc_trim(0) could give back only if the groups of blocks that ``heap pins`` lists went."""
+    """What malloc_trim(0) could give back only if the groups of blocks that ``heap pins`` lists went. They are not
+    looked for where ``at_most`` is not worth it."""
     heap, pages = evidence.heap, evidence.heap.target.pages
-    if evidence.glibc is None or pages is None:
+    if evidence.glibc is None or pages is None or not evidence.worth(at_most(evidence)):
         return []
     found = _native.pins_of_chunks(heap.chunks, pages, evidence.kept, given_tops(heap), PAGE_SIZE, 0)
     groups, blocks, size, freed = found[1]
@@ -26,3 +28,17 @@ def find(evidence: Evidence) -> list[Finding]:
         "them, or allocate what lives long before what does not, or apart from it"
     )
     return [Finding("pinned-pages", freed, text, advice, {"groups": groups, "blocks": blocks, "held": size})]
+
+
+def at_most(evidence: Evidence) -> int:
+    """Bytes that no groups together can exceed: twice what is free in pages that malloc_trim(0) does not release.
+
+    A group frees at least twice the bytes of its own blocks, so that at least half of the pages it frees is free
+    already, in fast bins, or the top chunk; no page is in two groups, and none is one that malloc_trim(0) releases as
+    it is. The last page of a region may reach beyond it."""
+    heap, trim = evidence.heap, evidence.trim
+    if trim is None:
+        return 0
+    free = total(evidence.sums, "glibc.free").virtual - total(evidence.sums, "glibc.free.mmapped").virtual
+    top = total(evidence.sums, "glibc.top.0").virtual if given_tops(heap) else 0
+    return 2 * (free + top - trim.whole + PAGE_SIZE * len(heap.walked.stretches))

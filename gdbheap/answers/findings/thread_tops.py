@@ -11,7 +11,7 @@ from gdbheap.answers.trim import ArenaTrim
 def find(evidence: Evidence) -> list[Finding]:
     """Resident pages of the tops of all arenas but the main one."""
     trim, glibc = evidence.trim, evidence.glibc
-    if trim is None or glibc is None:
+    if trim is None or glibc is None or glibc.par.hp_pagesize:
         return []
     arenas = [arena for arena in trim.arenas[1:] if arena.top_kept]
     kept = sum(arena.top_kept or 0 for arena in arenas)

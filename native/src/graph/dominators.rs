@@ -202,27 +202,4 @@ impl Dominators {
         found.reverse();
         found
     }
-
-    /// Nodes that no other one dominates.
-    pub fn tops(&self) -> impl Iterator<Item = u32> + '_ {
-        self.order.iter().skip(1).copied().filter(|node| self.above[*node as usize] == NOBODY)
-    }
-
-    /// The nodes that each one dominates immediately, in compressed rows: `(starts, nodes)`.
-    pub fn children(&self) -> (Vec<u32>, Vec<u32>) {
-        let mut starts = vec![0u32; self.above.len() + 1];
-        let dominated = || self.order.iter().skip(1).copied().filter(|node| self.above[*node as usize] != NOBODY);
-        dominated().for_each(|node| starts[self.above[node as usize] as usize + 1] += 1);
-        for place in 1..starts.len() {
-            starts[place] += starts[place - 1];
-        }
-        let mut next = starts.clone();
-        let mut children = vec![0; starts.last().copied().unwrap_or(0) as usize];
-        for node in dominated() {
-            let place = &mut next[self.above[node as usize] as usize];
-            children[*place as usize] = node;
-            *place += 1;
-        }
-        (starts, children)
-    }
 }

@@ -2,7 +2,8 @@
 //!
 //! An edge is EXACT where the layout says that a reference lies there, LIKELY where a word of an unknown block or of an
 //! object written in C is the address of an object or of a block, and DOUBTFUL where it points into a block, or may be
-//! older than the block that it lies in.
+//! older than the block that it lies in. A word on a stack, or one in the interpreter's own data that points into a block,
+//! is STRAY: it may be a number, or left over.
 
 use super::ids::Blocks;
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex};
 pub const EXACT: u32 = 0;
 pub const LIKELY: u32 = 1;
 pub const DOUBTFUL: u32 = 2;
+pub const STRAY: u32 = 3;
 pub const STRENGTH_SHIFT: u32 = 30;
 pub const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
 
@@ -75,6 +77,8 @@ pub struct Drawer<'a> {
     /// Distances from the start of a block at which something may begin, a bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
+    /// How sure a word is that points into a block.
+    inside: u32,
     pub rows: Rows,
     pub done: Vec<Rows>,
 }
@@ -102,7 +106,7 @@ impl<'a> Drawer<'a> {
         let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
         let bounds = source.blocks.bounds();
         let (scratch, rows) = (Vec::new(), Rows::default());
-        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, rows, done: Vec::new() }
+        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, inside: DOUBTFUL, rows, done: Vec::new() }
     }
 
     /// Begins new rows, from this number on.
@@ -116,6 +120,16 @@ impl<'a> Drawer<'a> {
     pub fn end_row(&mut self, kind: u32) {
         self.rows.kinds.push(kind);
         self.rows.ends.push(self.rows.targets.len() as u32);
+    }
+
+    /// The mark of a block, whose row comes next: those before it that were not shown have none.
+    #[inline(always)]
+    fn mark_at(&mut self, place: Place) -> Option<u32> {
+        let id = self.source.blocks.ids.id_of(place)?;
+        while self.rows.first as usize + self.rows.ends.len() < id as usize {
+            self.end_row(0);
+        }
+        Some(self.source.marks[id as usize])
     }
 
     /// A reference, wherever it points in a block.
@@ -138,13 +152,21 @@ impl<'a> Drawer<'a> {
         let Some(found) = self.source.blocks.find(pointer) else { return };
         let inside = pointer - found.address;
         let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
-        match (begins || self.types.layout.slab.is_some(), strength) {
+        // malloc's own pointers are to headers: eight bytes of one belong to the chunk before it.
+        if inside > 0 && strength != EXACT && self.is_header(pointer) {
+            return;
+        }
+        match (begins || self.is_in_slab(pointer), strength) {
             (true, _) => self.rows.targets.push(found.id | strength << STRENGTH_SHIFT),
             (false, EXACT) => (),
-            // malloc's own pointers are to headers: eight bytes of one belong to the chunk before it.
-            (false, _) if self.is_header(pointer) => (),
-            (false, _) => self.rows.targets.push(found.id | DOUBTFUL << STRENGTH_SHIFT),
+            (false, _) => self.rows.targets.push(found.id | self.inside.max(strength) << STRENGTH_SHIFT),
         }
+    }
+
+    /// Whether an object may begin anywhere in the block.
+    fn is_in_slab(&self, pointer: u64) -> bool {
+        let chunks = || self.source.blocks.heaps.chunks?.locate(pointer);
+        self.types.layout.slab.is_some() && chunks().is_some_and(|(start, end, _)| self.types.is_slab_size(end - start))
     }
 
     fn is_header(&self, pointer: u64) -> bool {
@@ -211,13 +233,15 @@ impl<'a> Drawer<'a> {
     }
 
     fn buffer(&mut self, mark: u32, bytes: Bytes<'_>) {
-        let hook = self.types.layout.hook;
+        let layout = self.types.layout;
+        let hook = layout.hook + layout.outer_hook(bytes.head) as u64;
         let bytes =
             Bytes { address: bytes.address + hook, head: bytes.head.get(hook as usize..).unwrap_or(&[]), ..bytes };
         let number = u64::from(mark) & shapes::MOST;
         match mark >> 28 {
             shapes::LEAF => (),
             shapes::ITEMS | shapes::SPLIT => self.references(bytes, 0, number),
+            shapes::COUNTED => self.references(bytes, 8, number),
             shapes::KEYS => self.keys(bytes),
             shapes::PREFIXED => self.prefixed(bytes, number.saturating_sub(hook)),
             shapes::HEADED => {
@@ -226,12 +250,13 @@ impl<'a> Drawer<'a> {
             }
             shapes::SET => self.table(bytes, 0, number, 16, self.source.layout.set_key, 1),
             shapes::TABLE => self.table(bytes, 0, number, 24, 8, 2),
-            shapes::DEQUE => {
-                let (low, high) = (number & 0xFF, number >> 8);
-                self.reference(self.field(bytes, 0), EXACT);
-                self.references(bytes, 8 + low * 8, (high + 1).saturating_sub(low));
-                let right = self.field(bytes, 8 * 65);
-                self.reference(right, EXACT);
+            contents @ (shapes::DEQUE | shapes::OLD_DEQUE) => {
+                let block = shapes::deque_block(contents);
+                let (low, high) = (number & 0xFF, number >> 8 & 0xFF);
+                self.references(bytes, block.items + low * 8, (high + 1).saturating_sub(low));
+                if number & shapes::LAST_OF_DEQUE == 0 {
+                    self.reference(self.field(bytes, block.right), EXACT);
+                }
             }
             _ => self.anything(bytes),
         }
@@ -324,8 +349,8 @@ impl<'a> Drawer<'a> {
             return;
         }
         if claim.follow == CLAIM {
-            let start = self.source.blocks.find(pointer).map(|found| found.address + self.types.layout.hook);
-            if start != Some(pointer) {
+            let found = self.source.blocks.find(pointer);
+            if !found.is_some_and(|found| self.types.layout.begins_at(found.address, pointer)) {
                 return;
             }
         }
@@ -392,7 +417,7 @@ impl<'a> Drawer<'a> {
         let state = object.head.get(form.frame_state as usize).copied().unwrap_or(0) as i8;
         let points = form.frame_pointer == 0
             || self.field(object, form.frame_pointer) == object.address.wrapping_add(form.frame as u64);
-        points && (form.frame_state == 0 || state <= 0)
+        points && (form.frame_state == 0 || state < form.frame_gone)
     }
 
     /// A frame that is part of an object, from `start` on.
@@ -435,7 +460,7 @@ impl<'a> Drawer<'a> {
         let size = self.source.layout.sizeof_type;
         let skipped = self.weak_list_of(address);
         let bytes = Bytes { address, end: address + size, head: &[] };
-        self.pieces(bytes, 16, size, &mut |drawer, at, piece| {
+        self.pieces(bytes, self.types.layout.head(), size, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
                 if at + index as u64 * 8 != skipped {
                     drawer.word(crate::u64_at(word, 0), EXACT);
@@ -452,8 +477,9 @@ impl<'a> Drawer<'a> {
         self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).unwrap_or(0)
     }
 
-    /// Words of memory outside of the heaps: what begins where they point, or any block.
-    pub fn range(&mut self, start: u64, end: u64, strength: u32) {
+    /// Words of memory outside of the heaps: what begins where they point, or any block, which is as sure as `inside`.
+    pub fn range(&mut self, start: u64, end: u64, strength: u32, inside: u32) {
+        self.inside = inside;
         let bytes = Bytes { address: start, end, head: &[] };
         self.pieces(bytes, 0, end - start, &mut |drawer, _, piece| {
             piece.chunks_exact(8).for_each(|word| drawer.word(crate::u64_at(word, 0), strength));
@@ -467,25 +493,35 @@ impl Visitor for Drawer<'_> {
 
     #[inline(always)]
     fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool {
-        let Some(id) = self.source.blocks.ids.id_of(place) else { return false };
-        while self.rows.first as usize + self.rows.ends.len() < id as usize {
-            self.end_row(0);
-        }
+        let Some(mark) = self.mark_at(place) else { return false };
         let end = place.end(address, size);
-        let mark = self.source.marks[id as usize];
         let kind = if mark != 0 {
             self.buffer(mark, Bytes { address, end, head });
             BUFFER
         } else if let Some((number, alive)) = self.types.object_in(head, size) {
             self.object(number, alive, address, size, end, head)
         } else {
-            let is_slab = matches!(place, Place::Chunk(..)) && self.types.slab_at(address, size).is_some();
-            if !is_slab {
-                self.anything(Bytes { address, end, head });
+            let is_slab = matches!(place, Place::Chunk(..))
+                && (self.types.slab_at(address, size).is_some() || self.types.is_idle_slab(address, size));
+            let bytes = Bytes { address, end, head };
+            match is_slab {
+                true => self.reference(self.field(bytes, self.types.layout.hook), LIKELY),
+                false => self.anything(bytes),
             }
             0
         };
         self.end_row(kind);
         true
+    }
+
+    fn plain_block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) {
+        let Some(mark) = self.mark_at(place) else { return };
+        let bytes = Bytes { address, end: place.end(address, size), head };
+        if mark != 0 {
+            self.buffer(mark, bytes);
+        } else {
+            self.anything(bytes);
+        }
+        self.end_row(if mark != 0 { BUFFER } else { 0 });
     }
 }

@@ -6,7 +6,7 @@
 
 use super::csr::{split, Edges};
 use super::edges::{BUFFER, EXACT, IDLE, KIND};
-use super::tree::{Tree, BY_OTHERS, NOT_REACHED};
+use super::tree::{Tree, BY_OTHERS, BY_STACKS, NOT_REACHED};
 use crate::work::{Cancelled, Control};
 
 const OFTEN: usize = 1 << 20;
@@ -14,7 +14,7 @@ const OFTEN: usize = 1 << 20;
 pub struct Garbage {
     /// Objects that are alive for the allocator only.
     pub objects: Vec<u32>,
-    /// Blocks that are no objects, to which nothing points at all.
+    /// Blocks that are no objects, to which nothing points at all, or only words on stacks do.
     pub blocks: Vec<u32>,
     /// Buffers that belong to those objects, by number.
     pub buffers: Vec<u32>,
@@ -83,7 +83,7 @@ pub fn find(
             }
         }
     }
-    let is_leak = |node: &u32| tree.phases[*node as usize] == NOT_REACHED && kinds[*node as usize] == 0;
+    let is_leak = |node: &u32| tree.phases[*node as usize] >= BY_STACKS && kinds[*node as usize] == 0;
     let mut blocks: Vec<u32> = (0..first_static).filter(is_leak).collect();
     leave_out_inner(edges, &objects, &mut blocks);
     Ok(Garbage { objects, blocks, buffers })

@@ -1,11 +1,12 @@
 //! Numbers for all used blocks, without a gap: a block's number is its rank among the used ones.
 //!
-//! In order: blocks in pools, chunks, mmapped chunks (each by address), static types, roots. One bit and half a byte
+//! In order: blocks in pools, mimalloc's, chunks, mmapped chunks (each by address), static types, roots. One bit and half a byte
 //! for each place where a block can begin, instead of a table with a row for each block.
 
 use crate::bits::SharedBits;
 use crate::chunks::{Chunks, CHUNK_HEADER};
 use crate::heaps::{Heaps, Job, Place};
+use crate::mimalloc::Mimalloc;
 use crate::types::ByAddress;
 
 /// Numbers below this; the two bits above them say how much an edge is to be believed.
@@ -70,6 +71,7 @@ impl Ranked {
 #[derive(Default)]
 pub struct Ids {
     pub pools: Ranked,
+    pub mimalloc: Ranked,
     pub regions: Vec<Ranked>,
     pub mapped: Vec<(u64, u64)>,
     pub first_mapped: u32,
@@ -106,12 +108,15 @@ impl Ids {
     pub fn new(
         chunks: &Chunks,
         used: &SharedBits,
+        mimalloc: Option<&Mimalloc>,
         mapped: Vec<(u64, u64)>,
         statics: Vec<u64>,
         roots: usize,
     ) -> Option<Ids> {
         let mut ids = Ids { pools: Ranked::new(used.words(), 0), mapped, statics, ..Ids::default() };
-        let mut next = u64::from(ids.pools.count);
+        let pages = mimalloc.map_or(&[][..], Mimalloc::used_words);
+        ids.mimalloc = Ranked::new(pages.iter().copied(), ids.pools.count);
+        let mut next = u64::from(ids.pools.count) + u64::from(ids.mimalloc.count);
         for region in &chunks.regions {
             let ranked = Ranked::new(region.used_words(), u32::try_from(next).ok()?);
             next += u64::from(ranked.count);
@@ -141,13 +146,17 @@ impl Ids {
             Place::Pool(number) => self.pools.id(number),
             Place::Chunk(region, number) => self.regions[region].id(number),
             Place::Mapped(index) => Some(self.first_mapped + index as u32),
-            Place::Mimalloc(_) => None,
+            Place::Mimalloc(number) => self.mimalloc.id(number),
         }
     }
 
     /// The number of a job's first block.
     pub fn first_of(&self, job: &Job, heaps: &Heaps<'_>) -> u32 {
         match (job, heaps.pools, heaps.chunks) {
+            (Job::Pages(from, _), ..) => {
+                let page = heaps.mimalloc.and_then(|mimalloc| mimalloc.pages.get(*from));
+                self.mimalloc.id_from(page.map_or(u64::MAX, |page| page.first))
+            }
             (Job::Arenas(from, _), Some(pools), _) => {
                 let ordinal = pools.arenas[*from].first_pool;
                 let is_there = ordinal < pools.pools.len();
@@ -198,6 +207,10 @@ impl Blocks<'_> {
         }
         if let (Some(number), Some(pools)) = (ids.pools.index(id), heaps.pools) {
             let (address, size) = pools.block_of_number(number);
+            return Node::Block { address, size, end: address + size };
+        }
+        if let (Some(number), Some(mimalloc)) = (ids.mimalloc.index(id), heaps.mimalloc) {
+            let (address, size) = mimalloc.block_of_number(number);
             return Node::Block { address, size, end: address + size };
         }
         let place = ids.regions.partition_point(|region| region.first + region.count <= id);

@@ -1,14 +1,14 @@
 //! Which blocks are used, and which of them are buffers of objects and what those hold: known before edges are drawn,
 //! because a buffer may lie before its owner.
 
-use super::ids::Blocks;
+use super::ids::{Blocks, Found};
 use super::shapes::{self, KeysLayout};
 use crate::bits::SharedBits;
 use crate::census::claimed_pointer;
 use crate::heaps::{Place, Visitor};
 use crate::pools::BlockBits;
 use crate::space::Space;
-use crate::types::{ByAddress, PlacedClaim, Types, CLAIM};
+use crate::types::{ByAddress, PlacedClaim, TypeLayout, Types, CLAIM};
 use std::collections::HashSet;
 
 const MOST_DEQUE_BLOCKS: usize = 1 << 24;
@@ -59,7 +59,10 @@ impl<'a> Marker<'a> {
             }
         };
         let number = match claim.contents {
-            shapes::DEQUE => return self.claim_deque(pointer, [0, 8, 16, 24].map(|at| field(claim.count_at + at))),
+            shapes::DEQUE | shapes::OLD_DEQUE => {
+                let ends = [0, 8, 16, 24].map(|at| field(claim.count_at + at));
+                return self.claim_deque(claim.contents, pointer, ends);
+            }
             shapes::SPLIT => {
                 let keys = field(claim.count_at);
                 self.capacity(keys)
@@ -77,21 +80,25 @@ impl<'a> Marker<'a> {
     }
 
     /// The first and the last block of a deque are not filled to their ends.
-    fn claim_deque(&mut self, pointer: u64, [left, right, low, high]: [u64; 4]) {
-        let range = |low: u64, high: u64| shapes::mark(shapes::DEQUE, low.min(64) | high.min(63) << 8);
+    fn claim_deque(&mut self, contents: u32, pointer: u64, [left, right, low, high]: [u64; 4]) {
+        let block = shapes::deque_block(contents);
+        let last = block.room - 1;
+        let range = |low: u64, high: u64, ends: u64| {
+            shapes::mark(contents, low.min(block.room) | high.min(last) << 8 | ends * shapes::LAST_OF_DEQUE)
+        };
         if left == right || pointer != left {
-            return self.note(pointer, range(low, high), false);
+            return self.note(pointer, range(low, high, 1), false);
         }
-        self.note(left, range(low, 63), false);
-        self.note(right, range(0, high), false);
-        // Those between them are full: 64 items behind a link, another link behind these.
-        let mut block = left;
+        self.note(left, range(low, last, 0), false);
+        self.note(right, range(0, high, 1), false);
+        // Those between them are full.
+        let mut at = left;
         for _ in 0..MOST_DEQUE_BLOCKS {
-            block = self.space.word(block.wrapping_add(8 * 65)).unwrap_or(0);
-            if block == 0 || block == right || block == left {
+            at = self.space.word(at.wrapping_add(block.right)).unwrap_or(0);
+            if at == 0 || at == right || at == left {
                 break;
             }
-            self.note(block, range(0, 63), false);
+            self.note(at, range(0, last, 0), false);
         }
     }
 
@@ -132,8 +139,8 @@ impl Visitor for Marker<'_> {
 
 /// The marks of all blocks, by number; 0 for one that nobody claimed. What looks like an object but is a buffer claims
 /// nothing.
-pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: &[Vec<Claimed>]) -> Vec<u32> {
-    let marks = mark_all(blocks, hook, claimed, |_| true);
+pub fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Claimed>]) -> Vec<u32> {
+    let marks = mark_all(blocks, layout, claimed, |_| true);
     let is_buffer = |owner: u64| {
         blocks.find(owner).is_some_and(|found| marks.get(found.id as usize).is_some_and(|mark| *mark != 0))
     };
@@ -141,16 +148,20 @@ pub fn settle(blocks: &Blocks<'_>, hook: u64, claimed: &[Vec<Claimed>]) -> Vec<u
         claimed.iter().flatten().map(|claim| claim.owner).filter(|owner| is_buffer(*owner)).collect();
     match torn.is_empty() {
         true => marks,
-        false => mark_all(blocks, hook, claimed, |owner| !torn.contains(&owner)),
+        false => mark_all(blocks, layout, claimed, |owner| !torn.contains(&owner)),
     }
 }
 
-fn mark_all(blocks: &Blocks<'_>, hook: u64, claimed: &[Vec<Claimed>], counts: impl Fn(u64) -> bool) -> Vec<u32> {
+fn mark_all(
+    blocks: &Blocks<'_>,
+    layout: &TypeLayout,
+    claimed: &[Vec<Claimed>],
+    counts: impl Fn(u64) -> bool,
+) -> Vec<u32> {
     let mut marks = vec![0; blocks.ids.count()];
     for Claimed { pointer, mark, whole, owner } in claimed.iter().flatten().copied() {
-        let Some(found) = blocks.find(pointer).filter(|found| !whole || pointer == found.address + hook) else {
-            continue;
-        };
+        let is_meant = |found: &Found| !whole || layout.begins_at(found.address, pointer);
+        let Some(found) = blocks.find(pointer).filter(is_meant) else { continue };
         // 3.12 marks a pointer to values by taking one off.
         let inside = (pointer - found.address).next_multiple_of(8).min(shapes::MOST) as u32;
         let place = &mut marks[found.id as usize];

@@ -7,6 +7,7 @@ pub mod garbage;
 pub mod ids;
 pub mod marks;
 pub mod shapes;
+pub mod together;
 pub mod tree;
 
 use crate::bits::SharedBits;
@@ -14,11 +15,11 @@ use crate::chunks::Chunks;
 use crate::heaps::{Heaps, Job, Walk};
 use crate::pools::Pools;
 use crate::space::Space;
-use crate::types::{TypeLayout, Types};
+use crate::types::{self, TypeLayout, Types};
 use crate::work::{self, Control};
 use csr::{split, Edges};
 use dominators::Dominators;
-use edges::{Drawer, Registry, Rows, Source, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY};
+use edges::{Drawer, Registry, Rows, Source, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY, STRAY};
 use ids::{Blocks, Ids, Node};
 use marks::{Claimed, Marker};
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyValueError};
@@ -26,7 +27,8 @@ use pyo3::prelude::*;
 use shapes::GraphLayout;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, OnceLock};
-use tree::{Tree, BY_OTHERS, BY_REMAINS};
+use together::Together;
+use tree::{Tree, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED, PHASES};
 
 /// Something outside of the heaps that refers to objects: in which phase it is followed (tree.rs), references that are
 /// known, and memory whose words may be references.
@@ -48,7 +50,7 @@ pub struct Graph {
     edges: Edges,
     kinds: Vec<u32>,
     types: Vec<u64>,
-    phases: [Vec<u32>; 4],
+    phases: [Vec<u32>; PHASES],
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
 }
@@ -96,21 +98,22 @@ pub fn draw_graph(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Graph> {
     mapped.sort_unstable();
-    if roots.iter().any(|root| root.phase > usize::from(BY_REMAINS)) {
-        return Err(PyValueError::new_err("there are four phases"));
+    if roots.iter().any(|root| root.phase >= PHASES) {
+        return Err(PyValueError::new_err("there is no such phase"));
     }
     let (memory, handed, pooled) = (space.get(), chunks.get(), pools.get());
-    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc: None };
+    let mimalloc = layout.mimalloc();
+    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc };
     let used = SharedBits::new(pooled.block_numbers())
         .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let (jobs, total) = heaps.jobs();
     let passes = Passes { heaps, layout: &layout, graph: &graph, jobs: &jobs, total };
     let claimed = passes.mark(py, &used, progress.as_ref().map(|progress| progress.clone_ref(py)))?;
-    let ids = Ids::new(handed, &used, mapped.clone(), statics, roots.len())
+    let ids = Ids::new(handed, &used, mimalloc, mapped.clone(), statics, roots.len())
         .ok_or_else(|| PyOverflowError::new_err("more than 2^30 blocks"))?;
     drop(used);
     let blocks = Blocks { heaps, ids: &ids };
-    let marks = marks::settle(&blocks, layout.hook, &claimed);
+    let marks = marks::settle(&blocks, &layout, &claimed);
     let registry = Mutex::new(Registry::default());
     let source = Source { space: memory, blocks, types: &layout, layout: &graph, marks: &marks, registry: &registry };
     let mut parts = passes.draw(py, source, progress)?;
@@ -119,7 +122,7 @@ pub fn draw_graph(
         Edges::join(parts, ids.count()).ok_or_else(|| PyOverflowError::new_err("more than 2^32 edges"))?;
     drop(marks);
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
-    let mut phases: [Vec<u32>; 4] = Default::default();
+    let mut phases: [Vec<u32>; PHASES] = Default::default();
     roots.iter().zip(ids.first_root..).for_each(|(root, id)| phases[root.phase].push(id));
     Ok(Graph {
         space,
@@ -185,13 +188,15 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
     }
     drawer.begin(source.blocks.ids.first_root);
     for root in roots {
-        root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, EXACT));
-        let strength = match root.phase as u8 {
-            BY_REMAINS => DOUBTFUL,
-            BY_OTHERS => LIKELY,
-            _ => EXACT,
+        let known = if root.phase as u8 == BY_STACKS { STRAY } else { EXACT };
+        root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, known));
+        let (strength, inside) = match root.phase as u8 {
+            BY_STACKS => (STRAY, STRAY),
+            BY_REMAINS => (DOUBTFUL, STRAY),
+            BY_OTHERS => (LIKELY, DOUBTFUL),
+            _ => (EXACT, DOUBTFUL),
         };
-        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));
+        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength, inside));
         drawer.end_row(0);
     }
     drawer.begin(0);
@@ -202,8 +207,8 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
 type NodeRow = (&'static str, u64, u64, u64, &'static str);
 /// Blocks, their bytes, their buffers', and some of their addresses.
 type Lost = (u64, u64, u64, Vec<u64>);
-/// `(type address, size of a block, blocks, bytes, buffers, some of their addresses)`.
-type GarbageRow = (u64, u64, u64, u64, u64, Vec<u64>);
+/// `(type address, whether stray words lead there, size of a block, blocks, bytes, buffers, some of their addresses)`.
+type GarbageRow = (u64, bool, u64, u64, u64, u64, Vec<u64>);
 
 impl Graph {
     fn blocks<'a>(&'a self) -> Blocks<'a> {
@@ -212,7 +217,7 @@ impl Graph {
             chunks: Some(self.chunks.get()),
             pools: Some(self.pools.get()),
             mapped: &self.ids.mapped,
-            mimalloc: None,
+            mimalloc: self.layout.mimalloc(),
         };
         Blocks { heaps, ids: &self.ids }
     }
@@ -274,6 +279,7 @@ impl Graph {
             let count = self.ids.pools.id_from(behind) - self.ids.pools.id_from(first);
             sizes.extend(std::iter::repeat_n(pool.block_size(pools.alignment), count as usize));
         }
+        sizes.extend(self.layout.mimalloc().iter().flat_map(|mimalloc| mimalloc.used_blocks()).map(|(.., size)| size));
         for region in &chunks.regions {
             let used = region.all().filter(|(_, _, state)| *state == crate::chunks::State::Used);
             sizes.extend(used.map(|(start, end, _)| end - start));
@@ -291,8 +297,11 @@ impl Graph {
         let got = types.space.fill(address, &mut head[..wanted]);
         let Some((number, _)) = types.object_in(&head[..got], size) else { return 0 };
         let at = types.layout.outer_hook(&head[..got]) + types.kinds[number as usize].pre as usize;
+        if types.layout.is_free_threaded() {
+            return types::shared_references(&head[at..]);
+        }
         // Since 3.14 the upper half holds flags.
-        u64::from(crate::u32_at(&head, at))
+        u64::from(crate::u32_at(&head, at + types.layout.ob_refcnt as usize))
     }
 }
 
@@ -331,7 +340,12 @@ impl Graph {
         })
     }
 
-    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful.
+    /// The same for several.
+    fn nodes_of(&self, ids: Vec<u32>) -> PyResult<Vec<NodeRow>> {
+        ids.into_iter().map(|id| self.node(id)).collect()
+    }
+
+    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful, 3 stray.
     fn edges(&self, id: u32) -> PyResult<Vec<(u32, u32)>> {
         Ok(self.edges.of(self.check(id)?).iter().map(|edge| split(*edge)).collect())
     }
@@ -362,16 +376,22 @@ impl Graph {
         Ok(self.tree(py)?.chain(id))
     }
 
-    /// In which phase each of `ids` was reached; 4: in none.
+    /// In which phase each of `ids` was reached; 5: in none.
     fn phases(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u8>> {
         let tree = self.tree(py)?;
         ids.into_iter().map(|id| Ok(tree.phases[self.check(id)? as usize])).collect()
     }
 
-    /// The nodes without which the node would not be reached, the outermost first, the node last.
-    fn dominator_chain(&self, py: Python<'_>, id: u32) -> PyResult<Vec<u32>> {
+    /// The nodes without which the node would not be reached, the outermost first, the node last; of many the first and
+    /// the last `ends`.
+    #[pyo3(signature = (id, ends=None))]
+    fn dominator_chain(&self, py: Python<'_>, id: u32, ends: Option<usize>) -> PyResult<Vec<u32>> {
         let id = self.check(id)?;
-        Ok(self.dominators(py)?.chain(id))
+        let mut chain = self.dominators(py)?.chain(id);
+        if let Some(ends) = ends.filter(|ends| chain.len() / 2 > *ends) {
+            chain.drain(ends..chain.len() - ends);
+        }
+        Ok(chain)
     }
 
     /// Bytes that each of `ids` retains: its own and those of all that it dominates.
@@ -413,17 +433,43 @@ impl Graph {
         })
     }
 
-    /// Of each type `(type address, objects, bytes, retained)`: what an object retains counts once where another one of
-    /// the type retains it too.
-    fn retained_by_type(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
-        let found = self.dominators(py)?;
-        let sizes = self.sizes();
-        Ok(py
-            .detach(|| by_type(found, &self.kinds, &sizes, self.types.len()))
-            .into_iter()
-            .zip(&self.types)
-            .map(|((count, bytes, retained), address)| (*address, count, bytes, retained))
-            .collect())
+    /// Of each type `(type address, objects, bytes, retained)`: what would be free if all objects of the type went. Of
+    /// more than `top` types those that retain most, and others that retain as much.
+    #[pyo3(signature = (top))]
+    fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
+        let (tree, found) = (self.tree(py)?, self.dominators(py)?);
+        let kind_of = |node: u32| match self.kinds[node as usize] {
+            kind if kind & (BUFFER | IDLE) != 0 => 0,
+            kind => (kind & KIND) as usize,
+        };
+        let rows = self.alone(py, |control| {
+            let sizes = self.sizes();
+            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            together::by_kind(&mut together, found, self.types.len(), kind_of, top, control)
+        })?;
+        let named = |(kind, count, bytes, retained): (usize, u64, u64, u64)| (self.types[kind], count, bytes, retained);
+        Ok(rows.into_iter().map(named).collect())
+    }
+
+    /// Bytes that would be free if all of a set of nodes went, for each set.
+    fn retained_together(&self, py: Python<'_>, sets: Vec<Vec<u32>>) -> PyResult<Vec<u64>> {
+        for id in sets.iter().flatten() {
+            self.check(*id)?;
+        }
+        let (tree, found) = (self.tree(py)?, self.dominators(py)?);
+        self.alone(py, |control| {
+            let sizes = self.sizes();
+            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            let one = |set: &Vec<u32>| {
+                let members: HashSet<u32> =
+                    set.iter().copied().filter(|id| tree.phases[*id as usize] != NOT_REACHED).collect();
+                let is_inner = |id: u32| found.chain(id).iter().any(|above| *above != id && members.contains(above));
+                let certain = members.iter().filter(|id| !is_inner(**id)).map(|id| found.retained[*id as usize]).sum();
+                let all: Vec<u32> = members.iter().copied().collect();
+                together.retained(&all, |node| members.contains(&node), certain, control)
+            };
+            sets.iter().map(one).collect()
+        })
     }
 
     /// The largest blocks of at least `minimum` bytes, `(id, bytes)`, largest first, and before them how many there are
@@ -453,8 +499,8 @@ impl Graph {
         self.types.clone()
     }
 
-    /// What nothing keeps alive, by type and size, with up to `most` addresses (of blocks) in each row. `counted`: of
-    /// objects only what the collector would free.
+    /// What nothing keeps alive, and blocks to which only stray words lead, by type and size, with up to `most`
+    /// addresses (of blocks) in each row. `counted`: of objects only what the collector would free.
     #[pyo3(signature = (most, counted=false))]
     fn unreachable(&self, py: Python<'_>, most: usize, counted: bool) -> PyResult<Vec<GarbageRow>> {
         let tree = self.tree(py)?;
@@ -464,11 +510,12 @@ impl Graph {
             garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, counted, control)
         })?;
         let blocks = self.blocks();
-        let mut rows: HashMap<(u64, u64), Lost> = HashMap::new();
+        let mut rows: HashMap<(u64, bool, u64), Lost> = HashMap::new();
         let owned: HashSet<u32> = found.buffers.iter().copied().collect();
         for id in found.objects.iter().chain(&found.blocks) {
             let Node::Block { address, size, .. } = blocks.node(*id) else { continue };
-            let row = rows.entry((self.type_of(*id), size)).or_default();
+            let by_stray = tree.phases[*id as usize] == BY_STACKS && self.kinds[*id as usize] & KIND == 0;
+            let row = rows.entry((self.type_of(*id), by_stray, size)).or_default();
             row.0 += 1;
             row.1 += size;
             if self.kinds[*id as usize] & KIND != 0 {
@@ -478,7 +525,9 @@ impl Graph {
                 row.3.push(address);
             }
         }
-        let flat = |((kind, size), (count, bytes, buffers, some))| (kind, size, count, bytes, buffers, some);
+        let flat = |((kind, by_stray, size), (count, bytes, buffers, some))| {
+            (kind, by_stray, size, count, bytes, buffers, some)
+        };
         Ok(rows.into_iter().map(flat).collect())
     }
 }
@@ -494,51 +543,4 @@ impl Graph {
         let targets = self.edges.of(id).iter().map(|edge| split(*edge).0).filter(|target| owned.contains(target));
         targets.map(size).sum()
     }
-}
-
-/// Of each type: objects, their bytes, and what they retain, nested ones once.
-fn by_type(found: &Dominators, kinds: &[u32], sizes: &[u64], types: usize) -> Vec<(u64, u64, u64)> {
-    let mut rows = vec![(0, 0, 0); types];
-    let kind_of = |node: u32| match kinds[node as usize] {
-        kind if kind & (BUFFER | IDLE) != 0 => 0,
-        kind => kind & KIND,
-    };
-    let (starts, children) = found.children();
-    // How many objects of a type are open above the one that is looked at.
-    let mut open = vec![0u32; types];
-    let mut path: Vec<(u32, u32)> = Vec::new();
-    let below = |node: u32| &children[starts[node as usize] as usize..starts[node as usize + 1] as usize];
-    let mut enter = |node: u32, open: &mut Vec<u32>| {
-        let kind = kind_of(node) as usize;
-        if kind > 0 {
-            let row: &mut (u64, u64, u64) = &mut rows[kind - 1];
-            row.0 += 1;
-            row.1 += sizes[node as usize];
-            if open[kind - 1] == 0 {
-                row.2 += found.retained[node as usize];
-            }
-            open[kind - 1] += 1;
-        }
-    };
-    for top in found.tops() {
-        enter(top, &mut open);
-        path.push((top, 0));
-        while let Some((node, place)) = path.last_mut() {
-            let (node, at) = (*node, *place as usize);
-            *place += 1;
-            match below(node).get(at) {
-                Some(child) => {
-                    enter(*child, &mut open);
-                    path.push((*child, 0));
-                }
-                None => {
-                    path.pop();
-                    if let Some(kind) = (kind_of(node) as usize).checked_sub(1) {
-                        open[kind] -= 1;
-                    }
-                }
-            }
-        }
-    }
-    rows
 }

@@ -11,12 +11,15 @@ pub struct Form {
     pub opaque: i64,
     /// Single references in the opaque part.
     pub fields: Vec<u64>,
+    /// Words of the other part that hold none.
+    pub skipped: Vec<u64>,
     /// As many references as `ob_size` says, from here on; -1: none.
     pub items: i64,
     /// Where a frame begins that is part of the object; -1: none.
     pub frame: i64,
-    /// A signed byte above zero: that frame is gone; 0: there is no such byte.
+    /// A signed byte: from `frame_gone` on that frame is gone; 0: there is no such byte.
     pub frame_state: u64,
+    pub frame_gone: i8,
     /// The frame is the object's own only if this word points to it; 0: always.
     pub frame_pointer: u64,
     /// A table inside of the object, in use while the word at `table_pointer` points to it: where it begins, the
@@ -81,7 +84,8 @@ pub struct GraphLayout {
 }
 
 /// What a buffer holds: no references; as many as its owner says; a dict's keys; values behind a prefix; values behind
-/// a header; values alone; a set's table; a table of hash, key and value; a deque's items; whatever looks like references.
+/// a header; values alone; a set's table; a table of hash, key and value; a deque's items; whatever looks like references; the
+/// items of Python 2's deque.
 pub const LEAF: u32 = 1;
 pub const ITEMS: u32 = 2;
 pub const KEYS: u32 = 3;
@@ -92,6 +96,9 @@ pub const SET: u32 = 7;
 pub const TABLE: u32 = 8;
 pub const DEQUE: u32 = 9;
 pub const ANYTHING: u32 = 10;
+pub const OLD_DEQUE: u32 = 11;
+/// Items behind their capacity.
+pub const COUNTED: u32 = 12;
 
 /// The contents of a block and a number that belongs to them, in one word; 0: nobody claimed the block.
 pub fn mark(contents: u32, number: u64) -> u32 {
@@ -136,10 +143,11 @@ pub fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u3
     let from = match (form, found) {
         (Some(form), Some((_, base))) if form.opaque < 0 => word(base, known.tp_basicsize),
         (Some(form), _) => form.opaque as u64,
-        _ => 16,
+        _ => known.head(),
     };
     let mut skipped: Vec<u64> = kind.claims.iter().map(|claim| (claim.at as u64).wrapping_sub(kind.pre)).collect();
     skipped.push(weak);
+    skipped.extend(form.iter().flat_map(|form| form.skipped.iter().copied()));
     let closed = kind.extent == 0 || is_closed(types, layout, kind.address);
     let heap_type = kind.flags & layout.flag_heap_type != 0;
     let managed = layout.managed_dict != 0 && kind.flags & layout.flag_managed_dict != 0;
@@ -191,4 +199,22 @@ fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
         among(&layout.closed, &bases[place].1)
             || bases[place..].iter().any(|(_, name)| among(&layout.closed_families, name))
     })
+}
+
+/// In the mark of a block of a deque: its links lead to no further one, and are old.
+pub const LAST_OF_DEQUE: u64 = 1 << 16;
+
+/// A block of a deque: how many items it has room for, where those begin and where the link to the next one lies.
+pub struct DequeBlock {
+    pub room: u64,
+    pub items: u64,
+    pub right: u64,
+}
+
+/// Python 2's blocks have both links behind their items, the right one first; later ones have the left one before them.
+pub fn deque_block(contents: u32) -> DequeBlock {
+    match contents {
+        OLD_DEQUE => DequeBlock { room: 62, items: 0, right: 8 * 62 },
+        _ => DequeBlock { room: 64, items: 8, right: 8 * 65 },
+    }
 }

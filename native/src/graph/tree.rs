@@ -1,18 +1,20 @@
 //! How each node is reached: breadth first, from the best roots and over the best edges first.
 
 use super::csr::{split, Edges};
-use super::edges::{DOUBTFUL, EXACT, LIKELY};
+use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
 use crate::work::{Cancelled, Control};
 
 pub const NOBODY: u32 = u32::MAX;
 /// Phases in which a node was reached: from modules and then from frames and static types over exact edges; from other
-/// people's data and over likely edges; from what may be left over; not at all.
+/// people's data and over likely edges; from what may be old; from stacks, whose words may be left over; not at all.
 pub const BY_MODULES: u8 = 0;
 pub const BY_FRAMES: u8 = 1;
 pub const BY_OTHERS: u8 = 2;
 pub const BY_REMAINS: u8 = 3;
-pub const NOT_REACHED: u8 = 4;
-const STRENGTHS: [u32; 4] = [EXACT, EXACT, LIKELY, DOUBTFUL];
+pub const BY_STACKS: u8 = 4;
+pub const NOT_REACHED: u8 = 5;
+pub const PHASES: usize = NOT_REACHED as usize;
+const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, DOUBTFUL, STRAY];
 const OFTEN: usize = 1 << 20;
 
 /// A tree of shortest chains: for each node the one before it, and the phase.
@@ -23,7 +25,7 @@ pub struct Tree {
 
 impl Tree {
     /// `roots`: by phase the numbers of the roots.
-    pub fn grow(edges: &Edges, roots: &[Vec<u32>; 4], control: &Control) -> Result<Tree, Cancelled> {
+    pub fn grow(edges: &Edges, roots: &[Vec<u32>; PHASES], control: &Control) -> Result<Tree, Cancelled> {
         let nodes = edges.nodes();
         let mut tree = Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes] };
         let mut queue: Vec<u32> = Vec::with_capacity(nodes / 2);
@@ -90,7 +92,12 @@ impl Tree {
     /// nothing better leads.
     #[inline(always)]
     pub fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
-        let better = strength != DOUBTFUL && self.phases[from as usize] < BY_REMAINS;
-        better || self.phases[to as usize] == BY_REMAINS
+        let (from, to) = (self.phases[from as usize], self.phases[to as usize]);
+        let needed = match strength {
+            STRAY => from.max(BY_STACKS),
+            DOUBTFUL => from.max(BY_REMAINS),
+            _ => from,
+        };
+        needed < BY_REMAINS || to >= needed
     }
 }

@@ -1,0 +1,53 @@
+"""How roots lead to blocks, in a line each: what ``--path`` adds to an answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.objects.paths import Path
+
+MOST_WAYS = 2000
+LONGEST = 8
+NUMBER = re.compile(r"\[\d+\]")
+LAST = re.compile(r"\[(\d+|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
+ANY = "[…]"
+
+
+def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
+    """The way to each used block: as Python where there is an expression, else in words; a block to which nothing leads
+    has none. The addresses may be anywhere in the blocks. Reads all references. Of more than MOST_WAYS the first ones;
+    that, and that there are no references to be had, is noted."""
+    wanted = list(dict.fromkeys(addresses))
+    try:
+        graph, paths = heap.references.graph, heap.paths
+    except GdbheapError as error:
+        heap.note(f"no paths are shown: {error}")
+        return {}
+    if len(wanted) > MOST_WAYS:
+        heap.note(f"paths are shown for the first {MOST_WAYS:,} of {len(wanted):,} blocks")
+    found = {}
+    for address in wanted[:MOST_WAYS]:
+        number = graph.find(address)
+        way = "" if number is None else in_a_line(paths.path(graph.chain(number)))
+        if way:
+            found[address] = way
+    return found
+
+
+def in_a_line(path: Path) -> str:
+    """A path as Python, else in words; nothing where it has no steps."""
+    return path.expression or in_words(path)
+
+
+def in_words(path: Path) -> str:
+    """The edges of a path behind each other; of a long one the first, which says whose it is, and the last few."""
+    edges = [step.edge for step in path.steps]
+    return " ".join(edges if len(edges) <= LONGEST else [edges[0], "…", *edges[2 - LONGEST :]])
+
+
+def alike(way: str) -> str:
+    """The way without its last subscript and without numbers, so that those of one container are equal."""
+    return NUMBER.sub(ANY, LAST.sub(ANY, way))

@@ -1,0 +1,36 @@
+"""``heap why``: its expression, evaluated in the program, is the object at that address."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from graphs import BUILDS, THOROUGH, check_chains, explained, started, truth_of
+from programs import Running
+
+MILLION, FEW = 1_000_000, 3_000
+SOME = 100 if THOROUGH else 20
+# The two chains of a million: of links and of lists.
+DEEP = ("links", "nested")
+
+
+def check(target: Running, truth: dict[str, list[int]], folder: Path) -> None:
+    """Look once, evaluate once."""
+    found = explained(str(target.pid), {address for some in truth.values() for address in some})
+    check_chains(target, truth, found, folder)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_expressions_lead_there(build: str, rng: random.Random, tmp_path: Path) -> None:
+    """Random objects of each structure, in each release of CPython."""
+    with started(build, tmp_path, "references", rng.getrandbits(32), FEW, SOME, tmp_path / "truth") as target:
+        check(target, truth_of(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("build", BUILDS if THOROUGH else BUILDS[:1])
+def test_a_million_deep(build: str, rng: random.Random, tmp_path: Path) -> None:
+    """A hundred random objects of a linked list and of a nested one, each a million deep."""
+    with started(build, tmp_path, "references", rng.getrandbits(32), MILLION, 100, tmp_path / "truth") as target:
+        truth = truth_of(tmp_path)
+        check(target, {name: truth[name] for name in DEEP}, tmp_path)

@@ -1,0 +1,52 @@
+"""The edges of objects are what the collector visits: gc.get_referents() says it in the program."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from graphs import BUILDS, started
+from library import heap_of
+
+from gdbheap.heap import Heap
+from gdbheap.objects.references import EXACT
+
+MANY = 5000
+# What the collector visits in objects of these types is all that they refer to.
+WHOLE = ("list", "tuple", "cell", "function", "generator", "references.Link", "references.Slotted")
+# A frame goes on when the truth was written; a cache visits what its links hold, too.
+OTHERS = ("frame", "functools._lru_cache_wrapper")
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_edges_are_what_the_collector_visits(build: str, rng: random.Random, tmp_path: Path) -> None:
+    """All that it visits in thousands of objects; in the plainest types nothing else."""
+    arguments = (rng.getrandbits(32), MANY, tmp_path / "truth")
+    with started(build, tmp_path, "referents", *arguments) as target, heap_of(str(target.pid)) as heap:
+        lines = [list(map(int, line.split())) for line in (tmp_path / "truth").read_text().splitlines()]
+        find = heap.references.graph.find
+        rows = {row[0]: {find(address) for address in row[1:]} - {None} for row in lines}
+        numbers = {address: number for address in rows if (number := find(address)) is not None}
+        nodes = dict(zip(numbers, heap.references.nodes(list(numbers.values()))))
+        types = {address: heap.objects.names.name(node.type) for address, node in nodes.items()}
+        assert len(types) > MANY * 9 // 10
+        for address, name in types.items():
+            likely, certain = referred(heap, numbers[address])
+            assert name in OTHERS or rows[address] <= likely | certain, (hex(address), name)
+            assert name not in WHOLE or certain <= rows[address], (hex(address), name)
+
+
+def referred(heap: Heap, number: int) -> tuple[set[int], set[int]]:
+    """Return the nodes to which an object, or a buffer that it owns, leads as far as can be told, and for sure."""
+    graph = heap.references.graph
+    found: tuple[set[int], set[int]] = (set(), set())
+    seen, left = {number}, [number]
+    while left:
+        for target, strength in graph.edges(left.pop()):
+            if graph.node(target)[4] != "buffer":
+                found[strength == EXACT].add(target)
+            elif target not in seen:
+                seen.add(target)
+                left.append(target)
+    return found

@@ -1,0 +1,100 @@
+"""What all objects of a type retain together is what leaving all of them out frees, on random graphs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+import pytest
+from graphs import started
+from library import heap_of
+from programs import KINDS, RELEASE, ask, gdbheap, release_program, running
+
+from gdbheap.answers.retained import retained
+from gdbheap.heap import Heap
+from gdbheap.objects.references import BY_REMAINS, BY_STACKS, DOUBTFUL, STRAY
+
+PHASE_OF = {DOUBTFUL: BY_REMAINS, STRAY: BY_STACKS}
+
+
+@pytest.mark.parametrize("build", [*KINDS, "2.7", "3.13-mimalloc", "3.13t"])
+def test_retained_together(build: str, rng: random.Random, tmp_path: Path) -> None:
+    """All objects of a class, by the program's own account; of other types, modules, and any few objects, by the graph
+    searched without them."""
+    arguments = (rng.getrandbits(32), rng.choice([30, 1000, 10_000]), tmp_path / "truth")
+    with started(build, tmp_path, "random_classes", *arguments) as target, heap_of(str(target.pid)) as heap:
+        graph = heap.references.graph
+        rows = {row.address: row for row in retained(heap, "type", None).rows}
+        by_name = {row.type: row.retained for row in rows.values()}
+        for name, lost in json.loads((tmp_path / "truth").read_text()).items():
+            expected = sum(node.size for node in heap.references.nodes([graph.find(one) or 0 for one in lost]))
+            assert by_name.get(f"__main__.{name}", 0) == expected, name
+        plain = Plain(heap)
+        for address in rng.sample(sorted(rows), 20):
+            members = {number for number, node in enumerate(plain.nodes) if node[3] == address and node[4] == "object"}
+            assert rows[address].retained == plain.retained(members), rows[address]
+        modules = {row.address: row.retained for row in retained(heap, "module", None).rows}
+        for address in rng.sample(sorted(modules), 5):
+            members = {graph.find(address) or 0, graph.find(dict_of(heap, address)) or 0}
+            assert modules[address] == plain.retained(members), hex(address)
+        sets = [rng.sample(range(len(plain.nodes)), rng.randrange(1, 9)) for _ in range(20)]
+        assert graph.retained_together(sets) == [plain.retained(set(one)) for one in sets]
+        top = rng.randrange(1, 30)
+        assert retained(heap, "type", top).rows == retained(heap, "type", None).rows[:top]
+
+
+def dict_of(heap: Heap, module: int) -> int:
+    """Return a module's dict: the word behind the object's head."""
+    return heap.target.space.u64(module + heap.release.at(16))
+
+
+class Plain:
+    """The graph as plain lists, searched from its roots."""
+
+    def __init__(self, heap: Heap) -> None:
+        graph = heap.references.graph
+        self.nodes = [graph.node(number) for number in range(graph.nodes)]
+        self.phases = graph.phases(range(graph.nodes))
+        self.targets = [list(self.counting(number, graph.edges(number))) for number in range(graph.nodes)]
+        self.whole = self.reached(set())
+
+    def counting(self, source: int, edges: list[tuple[int, int]]) -> Iterator[int]:
+        """Yield the targets that an edge keeps alive; one that is doubtful, or a stray word, counts where nothing better
+        leads."""
+        for target, strength in edges:
+            phase = max(self.phases[source], PHASE_OF.get(strength, 0))
+            if phase < BY_REMAINS or phase <= self.phases[target]:
+                yield target
+
+    def reached(self, without: AbstractSet[int]) -> set[int]:
+        """Return what is reached from the roots without some nodes."""
+        seen = {number for number, node in enumerate(self.nodes) if node[0] == "root" and number not in without}
+        left = list(seen)
+        while left:
+            new = {target for target in self.targets[left.pop()] if target not in seen and target not in without}
+            seen |= new
+            left += new
+        return seen
+
+    def retained(self, members: AbstractSet[int]) -> int:
+        """Return the bytes of what is not reached without the members."""
+        return sum(self.nodes[number][2] for number in self.whole - self.reached(members))
+
+
+def test_retained_says_who_holds_it(rng: random.Random, tmp_path: Path) -> None:
+    """Python where there is an expression, else in words whose variable it is."""
+    commands = [("held_apart", []), ("pinned_arenas", [100, tmp_path / "truth"])]
+    for name, arguments in commands:
+        with running(release_program(RELEASE, name, rng.getrandbits(30), *arguments), tmp_path) as target:
+            answer = ask("retained", str(target.pid), "--top=40")
+            plain = gdbheap("retained", str(target.pid), "--top=40").stdout
+        ways = {row["path"]: row["chain"] for row in answer["rows"]}
+        assert all(ways.values())
+        if name == "held_apart":
+            assert ways["sys.modules['__main__'].cache"] == "sys.modules ['__main__'] .__dict__ ['cache']"
+            continue
+        (kept,) = (row for row in answer["rows"] if row["chain"].startswith("local variable kept in main() at pinned_"))
+        assert (kept["type"], kept["path"]) == ("dict", None) and kept["chain"] in plain

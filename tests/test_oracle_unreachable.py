@@ -1,0 +1,58 @@
+"""``heap unreachable`` finds the planted cycles and the planted leaks, all of them and nothing else."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from graphs import BUILDS, started
+from library import heap_of
+from programs import Running, ask
+
+from gdbheap.answers.unreachable import unreachable
+
+
+@dataclass
+class Found:
+    """Addresses of objects, of blocks to which nothing leads, and of those to which only stray words lead."""
+
+    objects: set[int]
+    blocks: set[int]
+    by_stray: set[int]
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_what_nothing_keeps_alive(build: str, rng: random.Random, tmp_path: Path) -> None:
+    """What was planted since the first look, and nothing else. (Some releases leak a module when they start.)
+
+    A word that was left over on the stack of a thread that runs may lead to a block that this thread lost, and then the
+    answer says so; to those that a thread lost which is gone nothing leads."""
+    with started(build, tmp_path, "garbage", rng.getrandbits(32), tmp_path / "truth") as target:
+        before = found_in(target)
+        target.go_on()
+        after = found_in(target)
+        answer = ask("unreachable", str(target.pid))
+    planted, here, there = (set(map(int, line.split())) for line in (tmp_path / "truth").read_text().splitlines())
+    objects, blocks, by_stray = (
+        getattr(after, name) - getattr(before, name) for name in ("objects", "blocks", "by_stray")
+    )
+    assert objects == planted, (len(objects - planted), len(planted - objects))
+    assert there <= blocks, (len(there - blocks), len(there))
+    assert blocks | by_stray == here | there, (len(blocks - here - there), len(by_stray - here), len(here - blocks))
+    assert not blocks & by_stray
+    for name in ("objects", "blocks", "by_stray"):
+        assert answer[name]["count"] == len(getattr(after, name)), name
+
+
+def found_in(target: Running) -> Found:
+    """Return what is listed."""
+    with heap_of(str(target.pid)) as heap:
+        rows = unreachable(heap, 1 << 30).rows
+    objects = {address for row in rows if row.type is not None for address in row.addresses}
+    blocks, by_stray = (
+        {address for row in rows if row.type is None and row.by_stray == of for address in row.addresses}
+        for of in (False, True)
+    )
+    return Found(objects, blocks, by_stray)
