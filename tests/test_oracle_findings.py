@@ -14,7 +14,7 @@ from typing import Any
 import kernel
 import pytest
 from library import heap_of
-from programs import RELEASE, RELEASES, Running, ask, c_program, python_program, release_program, running, since
+from programs import FORMS, RELEASE, RELEASES, Running, ask, c_program, python_program, release_program, running, since
 
 from gdbheap.answers import ledger
 from gdbheap.answers.findings import one_container
@@ -153,6 +153,17 @@ def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_pat
         after = ask("", str(target.pid))["findings"]
     assert freed >= found["bytes"] * 0.8, (freed, found)
     assert name not in [row["id"] for row in after]
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+@pytest.mark.parametrize(("fault", "name"), [("idle", "free-lists"), ("cycles", "cycles"), ("cache", "leak-like")])
+def test_cores(fault: str, name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """What is about objects is found in cores too, also where nobody knows what is resident."""
+    with running(python_program("stripped", "faults", rng.getrandbits(30), fault), tmp_path) as target:
+        alive = finding(ask("", str(target.pid)), name)
+        core = finding(ask("", target.as_form(form)), name)
+    assert core["figures"] == alive["figures"]
+    assert core["bytes"] == alive["bytes"]
 
 
 @pytest.mark.parametrize("release", since("3.7"))

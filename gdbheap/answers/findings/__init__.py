@@ -53,6 +53,6 @@ def findings(evidence: Evidence) -> list[Finding]:
     """What all rules find, largest first; without those that what they need cannot be had for."""
     found: list[Finding] = []
     for rule in RULES:
-        with suppress(GdbheapError, _native.Fault):
+        with suppress(GdbheapError, _native.Fault, MemoryError):
             found += rule(evidence)
     return sorted(found, key=lambda finding: -finding.bytes)

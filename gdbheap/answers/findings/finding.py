@@ -108,9 +108,11 @@ class Evidence:
 
     @cached_property
     def _blocks(self) -> int:
-        """Blocks in use of pymalloc and of glibc."""
-        in_chunks = sum(counts[USED] for _size, counts in _native.count_sizes(self.heap.chunks))
-        return in_chunks + sum(row[2] for row in self.heap.python.pools.classes())
+        """Blocks in use of glibc, of pymalloc and of CPython's mimalloc."""
+        heap = self.heap
+        in_chunks = sum(counts[USED] for _size, counts in _native.count_sizes(heap.chunks))
+        rows = heap.python.pools.classes() + (heap.mimalloc.blocks.classes() if heap.mimalloc else [])
+        return in_chunks + sum(used for _size, _pools, used, _free in rows)
 
     @property
     def _is_collector_off(self) -> bool:

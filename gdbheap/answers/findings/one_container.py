@@ -136,22 +136,42 @@ def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> I
     owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
     if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
         return
+    length = _length(objects, owner)
+    rows = _rows(objects, census, sample, owner)
+    kept = {kind: min(length, count) for kind, (count, _size) in rows.items()}
+    sizes = {kind: kept[kind] * size // count for kind, (count, size) in rows.items()}
+    nearly = [kind for kind in rows if kept[kind] >= max(LEAST_COUNT, NEARLY_ALL * rows[kind][0])]
+    if nearly:
+        kind = max(nearly, key=lambda kind: sizes[kind])
+        size, path = sample.size + sum(sizes.values()), None
+        if size >= LIKELY * sum(size for _count, size in census.used):
+            size, path = _by_graph(evidence, owner, size)
+        yield Container(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
+
+
+def _length(objects: Objects, owner: Owner) -> int:
+    """How many items a container says that it holds; 0 where that cannot be read."""
     try:
-        length = objects.target.space.u64(owner.address + objects.release.at(LENGTHS[owner.role]))
+        return objects.target.space.u64(owner.address + objects.release.at(LENGTHS[owner.role]))
     except Fault:
-        return
-    rows = {address: (own[0], own[1] + sum(held for *_role, held in owned)) for address, _, own, owned in census.rows}
-    kept = {kind: min(length, rows[kind][0]) for kind in sample.counts if kind in rows and rows[kind][0]}
-    sizes = {kind: kept[kind] * rows[kind][1] // rows[kind][0] for kind in kept}
-    nearly = [kind for kind, count in kept.items() if count >= max(LEAST_COUNT, NEARLY_ALL * rows[kind][0])]
-    if not nearly:
-        return
-    kind = max(nearly, key=lambda kind: sizes[kind])
-    size, path = sample.size + sum(sizes.values()), None
-    used = sum(size for _count, size in census.used)
-    references = evidence.graph_of(WORTH_A_GRAPH) if size >= LIKELY * used else None
+        return 0
+
+
+def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
+    """Of each type in a sample: how many objects there are, and their bytes with their buffers but the one at hand."""
+    found = {}
+    for kind, _flags, (count, size, *_idle), owned in census.rows:
+        if kind in sample.counts and count:
+            own = sample.size if objects.names.name(kind) == owner.type else 0
+            found[kind] = (count, size + sum(held for *_role, held in owned) - own)
+    return found
+
+
+def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | None]:
+    """What a container retains, at least what is known of it, and its path as Python; as far as a graph can be had."""
+    references = evidence.graph_of(WORTH_A_GRAPH)
     node = references.find(owner.address) if references is not None else None
-    if references is not None and node is not None:
-        size = max(size, references.graph.retained([node.id])[0])
-        path = evidence.heap.paths.path(references.graph.chain(node.id)).expression
-    yield Container(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
+    if references is None or node is None:
+        return least, None
+    path = evidence.heap.paths.path(references.graph.chain(node.id)).expression
+    return max(least, references.graph.retained([node.id])[0]), path

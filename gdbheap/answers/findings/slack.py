@@ -44,8 +44,10 @@ ADVICE = (
 def _large(evidence: Evidence) -> int:
     """Bytes of all buffers that may have pages of room: it is never more than half of one."""
     heap = evidence.heap
-    large = [(size, counts[USED]) for size, counts in _native.count_sizes(heap.chunks) if size >= LARGE]
-    return sum(size * count for size, count in large) + sum(chunk.end - chunk.chunk for chunk in heap.mapped)
+    rows = [(size, counts[USED]) for size, counts in _native.count_sizes(heap.chunks)]
+    rows += [(row[0], row[2]) for row in heap.mimalloc.blocks.classes()] if heap.mimalloc else []
+    large = sum(size * count for size, count in rows if size >= LARGE)
+    return large + sum(chunk.end - chunk.chunk for chunk in heap.mapped)
 
 
 def _sampled(evidence: Evidence) -> int:
