@@ -25,9 +25,9 @@ COMMAND = Command(
     proves nothing (a word on a stack or in a structure of C) and the objects in question hold all of one another's
     references, as the garbage collector counts them. They are cycles that have not been collected yet, or objects
     whose references were not given back. Blocks that are no objects are listed if nothing points to them or into them:
-    memory that nobody can free any more. Blocks to which only a stray word leads (on a thread's stack, in a register,
-    or one in the interpreter's own data that points into the middle) have rows of their own: a function that runs has
-    them, or the word is left over, or a number, and they are lost as well.""",
+    memory that nobody can free any more. Blocks to which only stray words lead (on a thread's stack, in a register,
+    or into the middle) have rows of their own: a function that runs has them, or something that counts from the middle,
+    or the word is left over, or a number, and they are lost as well.""",
     example="heap unreachable",
     answer=_answer,
     render=_render,

@@ -1,4 +1,4 @@
-"""What the tests of references share: the interpreters, and expressions evaluated in the program whose objects they are.
+"""What the tests of references share: the interpreters, and expressions evaluated in the program that has the objects.
 
 ``make matrix`` sets GDBHEAP_THOROUGH: then every interpreter has chains of a million, and more objects are asked about.
 """

@@ -134,10 +134,10 @@ written for a later Python.
 
 {grid}
 
-"paths": for a hundred random objects of each kind of structure, lists and links a million deep among them, the expression
-that `heap why` gives, evaluated in the program, is that object. "retained": on random graphs of up to 10,000 objects, what
-each object retains is what is not reached without it. "unreachable": exactly the planted cycles and leaks. The same on the
-interpreters of the system where this was run:
+"paths": for a hundred random objects of each kind of structure, lists and links a million deep among them, the
+expression that `heap why` gives, evaluated in the program, is that object. "retained": on random graphs of up to 10,000
+objects, what each object retains is what is not reached without it. "unreachable": exactly the planted cycles and
+leaks. The same on the interpreters of the system where this was run:
 
 {own}
 

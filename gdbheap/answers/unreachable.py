@@ -12,9 +12,9 @@ LISTED = 1000
 
 @dataclass(frozen=True)
 class Lost:
-    """Objects of one type (None: blocks that are no objects) in blocks of one size. ``by_stray``: whether stray
-    words lead to the blocks: on stacks, in registers, or from the interpreter's data into the middle. ``buffers``: bytes of the blocks that they own; ``addresses``: of the
-    objects or blocks, the first 1,000."""
+    """Objects of one type (None: blocks that are no objects) in blocks of one size. ``by_stray``: whether stray words
+    lead to the blocks: on stacks, in registers, or into the middle. ``buffers``: bytes of the blocks that they own;
+    ``addresses``: of the objects or blocks, the first 1,000."""
 
     type: str | None
     by_stray: bool

@@ -11,6 +11,7 @@ PAGE = 4096
 MOST_PAGES = 1 << 14
 _WORD = struct.Struct("<Q")
 
+
 class Memory(Protocol):
     """Each raises Fault where nothing is."""
 

@@ -144,8 +144,8 @@ def _list_claims(release: Release) -> list[Claim]:
 
 @dataclass(frozen=True)
 class DequeLayout:
-    """A deque: its first block, the place of the first item in that, how many items it has; in a block of ``room`` items
-    where those begin and where the link to the next block lies."""
+    """A deque: its first block, the place of the first item in that, how many items it has; in a block of ``room``
+    items where those begin and where the link to the next block lies."""
 
     left: int
     left_index: int
@@ -156,7 +156,7 @@ class DequeLayout:
 
 
 def deque_layout(release: Release) -> DequeLayout:
-    """Python 2's blocks have both links behind their items, the right one first; later ones have the left one before them."""
+    """Python 2's blocks have both links behind their items, the right one first; later ones the left before them."""
     at = release.at
     if release.major == 2:
         return DequeLayout(at(16), at(32), at(48), 62, 0, 8 * 62)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.objects.edges import Edge, EdgeNames
-from gdbheap.objects.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References
+from gdbheap.objects.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References, Root
 
 LISTED = 100
 PORTION = 512
@@ -31,7 +31,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Path:
-    """A way from a root to an object; ``expression`` is the same as Python, None where there is none."""
+    """A way from a root to an object; ``expression`` is the same as Python, None where there is none. One that holds in
+    another interpreter than the main one says so in a comment."""
 
     steps: list[Step]
     expression: str | None
@@ -67,7 +68,7 @@ class Paths:
         if root is None or root.name == STATIC_TYPES:
             return Edge("static type")
         if root.name == MODULES:
-            return Edge(MODULES, MODULES)
+            return Edge(f"{MODULES}{_where(root)}", MODULES)
         if root.phase == BY_STACKS:
             return Edge("a word on a thread's stack" if root.ranges else "a thread's register")
         if root.frame is None:
@@ -82,10 +83,15 @@ class Paths:
         """A chain of the graph, from a root on; of a long one the steps at both ends. Buffers belong to the object
         before them."""
         prefix = self._prefix(numbers)
+        expression = prefix.text()
+        root = self.references.node(numbers[0]).root if expression else None
+        if root is not None and root.interpreter:
+            # What is evaluated may have a comment.
+            expression = f"{expression}  #{_where(root)}"
         if len(numbers) <= 4 * LISTED:
-            return Path(self._steps(self._objects(numbers)), prefix.text(), prefix.length)
+            return Path(self._steps(self._objects(numbers)), expression, prefix.length)
         head, tail = self._objects(numbers[: 2 * LISTED]), self._objects(numbers[-2 * LISTED :])
-        return Path(self._steps(head)[:LISTED] + self._steps(tail)[-LISTED:], prefix.text(), prefix.length)
+        return Path(self._steps(head)[:LISTED] + self._steps(tail)[-LISTED:], expression, prefix.length)
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
         if len(numbers) >= PORTION:
@@ -142,6 +148,11 @@ class Paths:
         return key is not None and not self.edges.shadowed(kind, key)
 
 
+def _where(root: Root) -> str:
+    """Whose ``sys.modules``: nothing for the main interpreter's."""
+    return f" in interpreter {root.interpreter}" if root.interpreter else ""
+
+
 @dataclass
 class _Run:
     """An edge, or an instance's dict with a key in it, that is followed ``count`` times from objects of the type at
@@ -161,7 +172,7 @@ class _Run:
 
 
 class _Prefix:
-    """The beginning of an expression, as runs. ``place``: how many edges of one more turn of the last run were followed."""
+    """The beginning of an expression, as runs. ``place``: how many edges of one more turn of the last one it has."""
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []

@@ -21,13 +21,15 @@ MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 @dataclass(frozen=True)
 class Root:
-    """Something outside of the heaps that refers to objects: a name, a frame that runs, or memory."""
+    """Something outside of the heaps that refers to objects: a name, a frame that runs, or memory. ``interpreter``: the
+    number of the one whose ``sys.modules`` it is, 0 the main one."""
 
     name: str
     phase: int
     pointers: list[int] = field(default_factory=list)
     ranges: list[tuple[int, int]] = field(default_factory=list)
     frame: Frame | None = None
+    interpreter: int = 0
 
 
 class Node(NamedTuple):
@@ -111,7 +113,7 @@ class References:
 
 
 def _of_python(threads: Threads) -> list[Root]:
-    roots = [Root(MODULES, BY_MODULES, [address]) for address in threads.modules()]
+    roots = [Root(MODULES, BY_MODULES, [address], interpreter=number) for number, address in threads.modules()]
     for state in threads.states:
         for frame in state.frames:
             held = [frame.address] if frame.object else [*(local.value for local in frame.locals), *frame.references]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, OB_SIZE, OB_TYPE, TP_FLAGS, TP_NAME, Release
-from gdbheap.objects.contents import dict_items, read_name
+from gdbheap.objects.contents import dict_items, dict_lookup, read_name
 from gdbheap.objects.lines import line_of
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Target, Thread
@@ -23,6 +23,7 @@ MOST_LOCALS = 1 << 12
 LONGEST_NAME = 200
 INTERPRETER_BYTES = 16 << 10
 WINDOW = 1 << 20
+WORD, MODULE_DICT = 8, 16
 # enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
 OWNED_BY_C = 3
 F_BACK = 24
@@ -80,21 +81,75 @@ class Threads:
         self.interpreters = self._find_interpreters(module)
         self.states = [state for address in self.interpreters for state in self._states(address)]
 
-    def modules(self) -> list[int]:
-        """Each interpreter's ``sys.modules``: the first dict among its fields that has the modules sys and builtins."""
-        found = (self._modules_of(interpreter) for interpreter in self.interpreters)
-        return [address for address in found if address is not None]
+    def modules(self) -> list[tuple[int, int]]:
+        """(number, ``sys.modules``) of each interpreter, the main one's, whose number is 0, first."""
+        numbers = self._numbers()
+        found = ((numbers[interpreter], self._modules_of(interpreter)) for interpreter in self.interpreters)
+        return sorted((number, address) for number, address in found if address is not None)
+
+    def _numbers(self) -> dict[int, int]:
+        """{interpreter: number}. The newest one is the first of a list, whose links are in the same place in all: their
+        ids lie behind; where there are none (up to 3.6) they are counted from the end."""
+        heads = {one: self._words(one, self._release["interp_tstates"] + WORD) for one in self.interpreters}
+        for place in range(min(map(len, heads.values()), default=0) - 2):
+            chain = _chain({one: words[place] for one, words in heads.items()})
+            if not chain or len(chain) != len(heads):
+                continue
+            for behind in (1, 2):
+                ids = [heads[one][place + behind] for one in chain]
+                if (
+                    ids[-1] == 0
+                    and all(first > second for first, second in zip(ids, ids[1:]))
+                    and ids[0] < MOST_THREADS
+                ):
+                    return dict(zip(chain, ids))
+            return {one: number for number, one in enumerate(reversed(chain))}
+        return {one: number for number, one in enumerate(self.interpreters)}
+
+    def _words(self, address: int, size: int) -> tuple[int, ...]:
+        raw = self._space.read_available(address, size)
+        words: tuple[int, ...] = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
+        return words
 
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
-        found: list[int] = []
-        seen: set[int] = set()
+        """Those that have a thread; then, by where those have their modules, others to which the data of the library or
+        other interpreters lead."""
+        words: set[int] = set()
         for start, end in module.writable_ranges():
             for window in range(start, end, WINDOW):
-                raw = self._space.read_available(window, min(WINDOW, end - window))
-                words = set(struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])) - seen
-                seen |= words
-                found += [word for word in words if word > 4096 and word % 8 == 0 and self._is_interpreter(word)]
+                words.update(self._words(window, min(WINDOW, end - window)))
+        words = {word for word in words if word > 4096 and word % 8 == 0}
+        found = {word for word in words if self._is_interpreter(word)}
+        places = {place for one in found if (place := self._modules_place(one)) is not None}
+        if len(places) != 1:
+            return sorted(found)
+        (place,) = places
+        modules = {self._space.u64(one + place) for one in found}
+        open_ = [words, *map(self._links, found)]
+        while open_ and len(found) < MOST_THREADS:
+            # No two have the same modules.
+            more = [word for word in sorted(open_.pop(0) - found) if self._has_modules(word, place, modules)]
+            found.update(more)
+            open_ += map(self._links, more)
         return sorted(found)
+
+    def _links(self, interpreter: int) -> set[int]:
+        return set(self._words(interpreter, self._release["interp_tstates"]))
+
+    def _has_modules(self, interpreter: int, place: int, known: set[int]) -> bool:
+        """Whether ``sys.modules`` is in that place and not yet known; a thread state must lead back, if any."""
+        if interpreter <= 4096 or interpreter % 8:
+            return False
+        try:
+            state = self._space.u64(interpreter + self._release["interp_tstates"])
+            leads_back = not state or self._space.u64(state + self._release["ts_interp"]) == interpreter
+            modules = self._space.u64(interpreter + place)
+            if not leads_back or modules in known or not self._is_modules(modules) or not self._is_own(modules):
+                return False
+        except (Fault, OverflowError):
+            return False
+        known.add(modules)
+        return True
 
     def _is_interpreter(self, address: int) -> bool:
         try:
@@ -125,9 +180,15 @@ class Threads:
             return
 
     def _modules_of(self, interpreter: int) -> int | None:
-        raw = self._space.read_available(interpreter, INTERPRETER_BYTES)
-        words: tuple[int, ...] = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
-        return next((word for word in words if word > 4096 and word % 8 == 0 and self._is_modules(word)), None)
+        """The first dict among its fields that has the modules sys and builtins."""
+        place = self._modules_place(interpreter)
+        return None if place is None else self._space.u64(interpreter + place)
+
+    def _modules_place(self, interpreter: int) -> int | None:
+        words = self._words(interpreter, INTERPRETER_BYTES)
+        places = (place for place, word in enumerate(words) if word > 4096 and word % 8 == 0 and self._is_modules(word))
+        place = next(places, None)
+        return None if place is None else place * WORD
 
     def _is_modules(self, address: int) -> bool:
         try:
@@ -141,6 +202,12 @@ class Threads:
             return len(names) >= 2
         except (Fault, OverflowError):
             return False
+
+    def _is_own(self, modules: int) -> bool:
+        """Whether the module sys in the dict says that this is ``sys.modules``. Raises Fault."""
+        module = dict_lookup(self._space, self._release, modules, "sys", set())
+        names = self._space.u64(module + self._release.at(MODULE_DICT)) if module else 0
+        return bool(names) and dict_lookup(self._space, self._release, names, "modules", set()) == modules
 
     def _is_module(self, address: int) -> bool:
         return self._type_name(address) == b"module"
@@ -260,6 +327,19 @@ class Threads:
         count = min(space.u64(address + self._release.at(OB_SIZE)), MOST_LOCALS)
         raw = space.read(address + self._release["tuple_items"], 8 * count)
         return [read_name(space, self._release, name, LONGEST_NAME) or "?" for (name,) in struct.iter_unpack("<Q", raw)]
+
+
+def _chain(links: dict[int, int]) -> list[int]:
+    """From the one to which nobody leads to the one that leads to nobody; empty where that is no chain."""
+    firsts = set(links) - set(links.values())
+    if len(firsts) != 1:
+        return []
+    (at,) = firsts
+    chain: list[int] = []
+    while at in links and len(chain) < len(links):
+        chain.append(at)
+        at = links[at]
+    return chain if at == 0 else []
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,8 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     told = (
         f"{objects.count:,} objects with {style.bytes(objects.bytes + objects.buffers)} are kept by nothing but one "
         f"another; to {blocks.count:,} other blocks with {style.bytes(blocks.bytes)} nothing points, and "
-        f"to {doubtful.count:,} with {style.bytes(doubtful.bytes)} only stray words: a function that runs has them, or the "
-        "words are left over, or numbers, and the blocks lost."
+        f"to {doubtful.count:,} with {style.bytes(doubtful.bytes)} only stray words: a function that runs has them, or "
+        "the words are left over, or numbers, and the blocks lost."
     )
     return join(table(LOST, rows, style, total), style.filled(told))
 

@@ -1,7 +1,8 @@
 """A process with cycles that nobody collects, and with memory of malloc that nobody knows any more.
 
-Usage: garbage.py SEED TRUTH. Rests before it plants and afterwards. Writes a line of ids of objects, a line of addresses
-that it lost itself, and one of those that a thread lost that is gone, to TRUTH; it keeps addresses with all bits turned.
+Usage: garbage.py SEED TRUTH. Rests before it plants and afterwards. Writes a line of ids of objects, a line of
+addresses that it lost itself, and one of those that a thread lost that is gone, to TRUTH; it keeps addresses with all
+bits turned.
 """
 
 import ctypes

@@ -1,7 +1,8 @@
 """A process with objects in structures of known shape, which evaluates expressions afterwards.
 
 Usage: references.py SEED SIZE SOME TRUTH. Writes {structure: [ids of SOME of its objects]} to TRUTH. Each line of
-standard input is the path of a JSON list of expressions; the list of what id() says of their values is written beside it.
+standard input is the path of a JSON list of expressions; the list of what id() says of their values is written beside
+it.
 """
 
 import collections
@@ -81,8 +82,11 @@ def grown(rng, depth, leaves):
     """Return a random tree."""
     if not depth:
         return None
-    return Tree(grown(rng, depth - 1 - rng.randrange(2) if depth > 1 else 0, leaves),
-                grown(rng, depth - 1, leaves), rng.choice(leaves))
+    return Tree(
+        grown(rng, depth - 1 - rng.randrange(2) if depth > 1 else 0, leaves),
+        grown(rng, depth - 1, leaves),
+        rng.choice(leaves),
+    )
 
 
 def walk_tree(tree):

@@ -1,9 +1,8 @@
 //! The references that lie in each used block.
 //!
 //! An edge is EXACT where the layout says that a reference lies there, LIKELY where a word of an unknown block or of an
-//! object written in C is the address of an object or of a block, and DOUBTFUL where it points into a block, or may be
-//! older than the block that it lies in. A word on a stack, or one in the interpreter's own data that points into a block,
-//! is STRAY: it may be a number, or left over.
+//! object written in C is the address of an object or of a block, DOUBTFUL where it may be older than the block that it lies
+//! in, and STRAY where it points into a block, or lies on a stack: it may be a number, or left over.
 
 use super::ids::Blocks;
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
@@ -77,8 +76,6 @@ pub struct Drawer<'a> {
     /// Distances from the start of a block at which something may begin, a bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
-    /// How sure a word is that points into a block.
-    inside: u32,
     pub rows: Rows,
     pub done: Vec<Rows>,
 }
@@ -106,7 +103,7 @@ impl<'a> Drawer<'a> {
         let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
         let bounds = source.blocks.bounds();
         let (scratch, rows) = (Vec::new(), Rows::default());
-        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, inside: DOUBTFUL, rows, done: Vec::new() }
+        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, rows, done: Vec::new() }
     }
 
     /// Begins new rows, from this number on.
@@ -159,7 +156,7 @@ impl<'a> Drawer<'a> {
         match (begins || self.is_in_slab(pointer), strength) {
             (true, _) => self.rows.targets.push(found.id | strength << STRENGTH_SHIFT),
             (false, EXACT) => (),
-            (false, _) => self.rows.targets.push(found.id | self.inside.max(strength) << STRENGTH_SHIFT),
+            (false, _) => self.rows.targets.push(found.id | STRAY << STRENGTH_SHIFT),
         }
     }
 
@@ -477,9 +474,8 @@ impl<'a> Drawer<'a> {
         self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).unwrap_or(0)
     }
 
-    /// Words of memory outside of the heaps: what begins where they point, or any block, which is as sure as `inside`.
-    pub fn range(&mut self, start: u64, end: u64, strength: u32, inside: u32) {
-        self.inside = inside;
+    /// Words of memory outside of the heaps: what begins where they point, or any block.
+    pub fn range(&mut self, start: u64, end: u64, strength: u32) {
         let bytes = Bytes { address: start, end, head: &[] };
         self.pieces(bytes, 0, end - start, &mut |drawer, _, piece| {
             piece.chunks_exact(8).for_each(|word| drawer.word(crate::u64_at(word, 0), strength));

@@ -83,14 +83,15 @@ impl<'a> Marker<'a> {
     fn claim_deque(&mut self, contents: u32, pointer: u64, [left, right, low, high]: [u64; 4]) {
         let block = shapes::deque_block(contents);
         let last = block.room - 1;
-        let range = |low: u64, high: u64, ends: u64| {
-            shapes::mark(contents, low.min(block.room) | high.min(last) << 8 | ends * shapes::LAST_OF_DEQUE)
+        let range = |low: u64, high: u64, ends: bool| {
+            let ends = if ends { shapes::LAST_OF_DEQUE } else { 0 };
+            shapes::mark(contents, low.min(block.room) | high.min(last) << 8 | ends)
         };
         if left == right || pointer != left {
-            return self.note(pointer, range(low, high, 1), false);
+            return self.note(pointer, range(low, high, true), false);
         }
-        self.note(left, range(low, last, 0), false);
-        self.note(right, range(0, high, 1), false);
+        self.note(left, range(low, last, false), false);
+        self.note(right, range(0, high, true), false);
         // Those between them are full.
         let mut at = left;
         for _ in 0..MOST_DEQUE_BLOCKS {
@@ -98,7 +99,7 @@ impl<'a> Marker<'a> {
             if at == 0 || at == right || at == left {
                 break;
             }
-            self.note(at, range(0, last, 0), false);
+            self.note(at, range(0, last, false), false);
         }
     }
 

@@ -190,13 +190,13 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
     for root in roots {
         let known = if root.phase as u8 == BY_STACKS { STRAY } else { EXACT };
         root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, known));
-        let (strength, inside) = match root.phase as u8 {
-            BY_STACKS => (STRAY, STRAY),
-            BY_REMAINS => (DOUBTFUL, STRAY),
-            BY_OTHERS => (LIKELY, DOUBTFUL),
-            _ => (EXACT, DOUBTFUL),
+        let strength = match root.phase as u8 {
+            BY_STACKS => STRAY,
+            BY_REMAINS => DOUBTFUL,
+            BY_OTHERS => LIKELY,
+            _ => EXACT,
         };
-        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength, inside));
+        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));
         drawer.end_row(0);
     }
     drawer.begin(0);
