@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.words import size_text
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -14,8 +15,8 @@ def find(evidence: Evidence) -> list[Finding]:
     if not evidence.worth(shared):
         return []
     text = (
-        f"of {mib(rss.anonymous)} of private memory, {mib(rss.proportional)} are this process's share (Pss_Anon): the "
-        "rest is counted again in the RSS of the processes that it was forked from, or that it forked"
+        f"of {size_text(rss.anonymous)} of private memory, {size_text(rss.proportional)} are this process's share "
+        "(Pss_Anon): the rest is counted again in the RSS of the processes that it was forked from, or that it forked"
     )
     advice = (
         "add up PSS, not RSS. What is shared stays so until one of them writes to the page: in Python, gc.freeze() "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.objects.collector import Collector
+from gdbheap.words import counted, size_text
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -19,7 +20,7 @@ def find(evidence: Evidence) -> list[Finding]:
     kind, _, largest = max(rows, key=lambda row: row[2])
     text = (
         f"{counted(count, 'object')} are reached by nobody but one another, the most of type "
-        f"{heap.objects.names.name(kind)} ({mib(largest)}): {_state(heap.collector)}"
+        f"{heap.objects.names.name(kind)} ({size_text(largest)}): {_state(heap.collector)}"
     )
     collector = heap.collector
     figures = {"objects": count} if collector is None else {"objects": count, "enabled": int(not collector.is_off)}

@@ -16,10 +16,6 @@ from gdbheap.heap import Heap
 from gdbheap.objects.census import Estimate, Objects
 from gdbheap.objects.references import References
 from gdbheap.target.ranges import Ranges
-from gdbheap.words import counted
-from gdbheap.words import size_text as mib
-
-__all__ = ["HOMES", "Evidence", "Finding", "Rule", "counted", "mib"]
 
 USED = _native.STATES.index("used")
 # Where Python's objects and their buffers may lie.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.words import counted, size_text
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -15,9 +16,9 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     chunks = sum(arena.chunks for arena in trim.arenas)
     threads = [size for size in given[1:] if size]
-    where = f"{mib(given[0])} in the main arena"
+    where = f"{size_text(given[0])} in the main arena"
     if threads:
-        where += f", {mib(sum(threads))} in {counted(len(threads), 'arena')} of threads"
+        where += f", {size_text(sum(threads))} in {counted(len(threads), 'arena')} of threads"
     text = (
         f"{counted(chunks, 'free chunk')} between used ones hold whole resident pages, which free() does not give "
         f"back: {where}"

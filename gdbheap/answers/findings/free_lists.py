@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.words import counted, size_text
 
 # What an estimate may be too low by.
 CAUTION = 2
@@ -26,7 +27,7 @@ def find(evidence: Evidence) -> list[Finding]:
     most = max(found, key=lambda name: found[name][1])
     text = (
         f"{counted(count, 'object')} on the interpreter's free lists are kept for reuse, the most of type {most} "
-        f"({found[most][0]:,}, {mib(found[most][1])})"
+        f"({found[most][0]:,}, {size_text(found[most][1])})"
     )
     return [Finding("free-lists", size, text, ADVICE, {"objects": count, "most": found[most][0]})]
 

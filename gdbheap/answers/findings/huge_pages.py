@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gdbheap import _native
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.partition import huge_ranges, total
+from gdbheap.words import counted, size_text
 
 # What nobody holds, in ascending order of the ledger.
 FREE = ("glibc.free", "glibc.top", "pymalloc.free", "mimalloc.free")
@@ -26,8 +27,9 @@ def find(evidence: Evidence) -> list[Finding]:
     count = len({at for start, end in ranges for at in range(start // HUGE_PAGE, (end - 1) // HUGE_PAGE + 1)})
     whole = total(evidence.sums).huge
     text = (
-        f"{mib(size)} of free memory was never written to, and is resident as the kernel made {counted(count, 'page')} "
-        f"of 2 MiB where a part of each was touched: of {mib(whole)} in huge pages {mib(free)} are free"
+        f"{size_text(size)} of free memory was never written to, and is resident as the kernel made "
+        f"{counted(count, 'page')} of 2 MiB where a part of each was touched: "
+        f"of {size_text(whole)} in huge pages {size_text(free)} are free"
     )
     figures = {"huge": whole, "free": free, "huge_pages": count}
     return [Finding("huge-pages", size, text, ADVICE, figures)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gdbheap import _native
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.findings.thresholds import DEFAULT, mmap_threshold
+from gdbheap.words import counted, size_text
 
 USED = _native.STATES.index("used")
 
@@ -24,7 +25,7 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     text = (
         f"{counted(len(holes), 'hole')} of 128 KiB or more lie between {counted(count, 'used chunk')} of that size "
-        f"({mib(size)}): malloc gives a buffer a mapping of its own, which free() gives back at once, only from "
+        f"({size_text(size)}): malloc gives a buffer a mapping of its own, which free() gives back at once, only from "
         f"mmap_threshold on, which is {mmap_threshold(glibc.par)}"
     )
     advice = "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): it stays"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.findings.thresholds import DEFAULT, trim_threshold
+from gdbheap.words import size_text
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -14,7 +15,7 @@ def find(evidence: Evidence) -> list[Finding]:
     top = trim.arenas[0].top or 0
     if not evidence.worth(top):
         return []
-    text = f"the main arena's top chunk holds {mib(top)} of free resident pages"
+    text = f"the main arena's top chunk holds {size_text(top)} of free resident pages"
     risen = glibc.par.trim_threshold > max(DEFAULT, top)
     text += f": {BELOW} {trim_threshold(glibc.par)}" if risen else f", beyond trim_threshold: {BEYOND}"
     advice = CALL + START if risen else CALL

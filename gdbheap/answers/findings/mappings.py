@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gdbheap.allocators.pymalloc import has_python
-from gdbheap.answers.findings.finding import Evidence, Finding, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.words import size_text
 
 # Such memory is normal in small amounts: a quarter of RSS is remarkable.
 REMARKABLE_SHARE = 4
@@ -46,7 +47,7 @@ def _of(evidence: Evidence, owner: str) -> list[Finding]:
     name, what, advice = KINDS[owner]
     resident, start, end = max(pieces)
     mapping = evidence.heap.target.mappings.find(start)
-    text = f"{what}; the most, {mib(resident)}, at {start:#x} ({mapping.name if mapping else ''})"
+    text = f"{what}; the most, {size_text(resident)}, at {start:#x} ({mapping.name if mapping else ''})"
     figures = {"address": start, "virtual": end - start, "resident": resident}
     return [Finding(name, size, text, advice, figures)]
 

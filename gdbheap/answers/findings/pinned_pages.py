@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gdbheap import _native
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.partition import total
 from gdbheap.answers.trim import given_tops
 from gdbheap.target.target import PAGE_SIZE
+from gdbheap.words import counted, size_text
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -20,7 +21,7 @@ def find(evidence: Evidence) -> list[Finding]:
     if not evidence.worth(freed):
         return []
     text = (
-        f"pages of malloc's arenas are kept by {counted(blocks, 'block')} of {mib(size)} together, "
+        f"pages of malloc's arenas are kept by {counted(blocks, 'block')} of {size_text(size)} together, "
         f"in {counted(groups, 'group')}: malloc_trim() does not reach what a block stands on"
     )
     advice = (

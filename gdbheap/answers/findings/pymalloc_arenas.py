@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gdbheap import _native
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.target.target import PAGE_SIZE
+from gdbheap.words import counted, size_text
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -18,7 +19,7 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     text = (
         f"{counted(arenas, 'arena')} of pymalloc, of {len(python.arenas):,}, are kept by "
-        f"{counted(blocks, 'block')} of {mib(size)} together: an arena goes back only as a whole"
+        f"{counted(blocks, 'block')} of {size_text(size)} together: an arena goes back only as a whole"
     )
     advice = (
         "'heap pins --allocator=pymalloc' names the blocks: without them all of this goes back. Drop them, or make "

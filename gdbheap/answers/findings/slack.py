@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gdbheap import _native
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.objects.slack import find_slack
+from gdbheap.words import counted, size_text
 
 USED = _native.STATES.index("used")
 # Two pages; so many pools of each size, and by how much they may say too little.
@@ -23,9 +24,9 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     most = max(rows, key=lambda row: row.small + row.pages)
     text = (
-        f"{' and '.join(counted(row.count, row.type) for row in rows)} have room beyond what they hold, {mib(size)} of "
-        "it resident: they made it as they grew, and keep it until they shrink below half; the most, "
-        f"{mib(most.most)}, in the {most.type} at {most.address:#x}"
+        f"{' and '.join(counted(row.count, row.type) for row in rows)} have room beyond what they hold, "
+        f"{size_text(size)} of it resident: they made it as they grew, and keep it until they shrink below half; the most, "
+        f"{size_text(most.most)}, in the {most.type} at {most.address:#x}"
     )
     figures = {
         "lists": sum(row.count for row in rows if row.type == "list"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.words import counted, size_text
 
 LEAST_THREADS = 8
 
@@ -21,7 +22,7 @@ def find(evidence: Evidence) -> list[Finding]:
     most, stack = max(zip(sizes, stacks), key=lambda pair: pair[0])
     text = (
         f"the stacks of {counted(len(stacks), 'thread')} are resident as far as they were ever used; the most, "
-        f"{mib(most)}, of thread {stack.tid} ({names.get(stack.tid) or 'without a name'})"
+        f"{size_text(most)}, of thread {stack.tid} ({names.get(stack.tid) or 'without a name'})"
     )
     advice = "end the threads that wait, or have fewer of them: a stack's pages go back when its thread ends"
     return [Finding("stacks", sum(sizes), text, advice, {"threads": len(stacks), "largest": most})]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gdbheap.allocators.glibc import Glibc
-from gdbheap.answers.findings.finding import Evidence, Finding, counted, mib
+from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.findings.thresholds import DEFAULT, trim_threshold
 from gdbheap.answers.trim import ArenaTrim
+from gdbheap.words import counted, size_text
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -21,9 +22,9 @@ def find(evidence: Evidence) -> list[Finding]:
     if not evidence.worth(size):
         return []
     text = (
-        f"{counted(len(arenas), 'arena')} of threads keep {mib(kept)} of free resident pages at their ends, which "
-        f"malloc_trim() does not reach; {_largest(evidence, glibc, arenas)}. free() trims an end only when it reaches "
-        f"trim_threshold, which is {trim_threshold(glibc.par)}; {_limit(glibc)}"
+        f"{counted(len(arenas), 'arena')} of threads keep {size_text(kept)} of free resident pages at their ends, "
+        f"which malloc_trim() does not reach; {_largest(evidence, glibc, arenas)}. free() trims an end only when "
+        f"it reaches trim_threshold, which is {trim_threshold(glibc.par)}; {_limit(glibc)}"
     )
     figures = {
         "arenas": len(trim.arenas) - 1, "kept": kept, "trim_threshold": glibc.par.trim_threshold,
@@ -48,7 +49,7 @@ def _largest(evidence: Evidence, glibc: Glibc, arenas: list[ArenaTrim]) -> str:
     arena_of = evidence.heap.chunks.arena_of
     users = [cache.tid for cache in glibc.tcaches if arena_of(cache.address) == most.index]
     whose = f" (thread {users[0]}, {names.get(users[0]) or 'without a name'})" if users else " (no thread is there now)"
-    return f"the most, {mib(most.top_kept or 0)}, in arena {most.index}{whose}"
+    return f"the most, {size_text(most.top_kept or 0)}, in arena {most.index}{whose}"
 
 
 def _limit(glibc: Glibc) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.allocators.glibc_locate import MallocPar
-from gdbheap.answers.findings.finding import mib
+from gdbheap.words import size_text
 
 # glibc malloc/malloc.c: DEFAULT_MMAP_THRESHOLD_MIN and DEFAULT_TRIM_THRESHOLD.
 DEFAULT = 128 << 10
@@ -18,9 +18,9 @@ def how(par: MallocPar, value: int) -> str:
 
 def trim_threshold(par: MallocPar) -> str:
     """The trim threshold in force."""
-    return f"{mib(par.trim_threshold)} ({how(par, par.trim_threshold)})"
+    return f"{size_text(par.trim_threshold)} ({how(par, par.trim_threshold)})"
 
 
 def mmap_threshold(par: MallocPar) -> str:
     """The mmap threshold in force."""
-    return f"{mib(par.mmap_threshold)} ({how(par, par.mmap_threshold)})"
+    return f"{size_text(par.mmap_threshold)} ({how(par, par.mmap_threshold)})"
