@@ -25,8 +25,8 @@ def find(evidence: Evidence) -> list[Finding]:
     most = max(rows, key=lambda row: row.small + row.pages)
     text = (
         f"{' and '.join(counted(row.count, row.type) for row in rows)} have room beyond what they hold, "
-        f"{size_text(size)} of it resident: they made it as they grew, and keep it until they shrink below half; the most, "
-        f"{size_text(most.most)}, in the {most.type} at {most.address:#x}"
+        f"{size_text(size)} of it resident: they made it as they grew, and keep it until they shrink below "
+        f"half; the most, {size_text(most.most)}, in the {most.type} at {most.address:#x}"
     )
     figures = {
         "lists": sum(row.count for row in rows if row.type == "list"),
