@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from gdb_side import batch, documents, home, needs_gdb
-from graphs import NO_EXPRESSION, check_chains, evaluated, explained, truth_of
-from programs import GCORE, KERNEL_CORE, ask, python_program, release_program, running, since
+from graphs import NO_EXPRESSION, check_chains, evaluated, explained, started, truth_of
+from programs import GCORE, KERNEL_CORE, ONLY, ask, release_program, running, since
 
-KIND, SOME = "stripped", 5
+BUILD, SOME = ONLY or "stripped", 5
 IN_ANOTHER = re.compile(r"  # in interpreter (\d+)\Z")
 
 
@@ -24,8 +24,7 @@ def some_of(truth: dict[str, list[int]]) -> dict[int, str]:
 @pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
 def test_in_cores(form: str, rng: random.Random, tmp_path: Path) -> None:
     """The answer is the live process's, whose expressions were evaluated."""
-    command = python_program(KIND, "references", rng.getrandbits(32), 3000, SOME, tmp_path / "truth")
-    with running(command, tmp_path) as target:
+    with started(BUILD, tmp_path, "references", rng.getrandbits(32), 3000, SOME, tmp_path / "truth") as target:
         truth = truth_of(tmp_path)
         addresses = {address for some in truth.values() for address in some}
         live = explained(str(target.pid), addresses)
@@ -42,8 +41,7 @@ def test_in_cores(form: str, rng: random.Random, tmp_path: Path) -> None:
 @needs_gdb
 def test_in_gdb(rng: random.Random, tmp_path: Path) -> None:
     """``gdb -p PID -x gdbheap``: one object of each structure, by the expression that ``heap why`` prints."""
-    command = python_program(KIND, "references", rng.getrandbits(32), 3000, 1, tmp_path / "truth")
-    with running(command, tmp_path) as target:
+    with started(BUILD, tmp_path, "references", rng.getrandbits(32), 3000, 1, tmp_path / "truth") as target:
         addresses = list(some_of(truth_of(tmp_path)))
         commands = [f"heap why {address:#x} --json" for address in addresses]
         done = batch(["-p", str(target.pid)], commands, home(tmp_path / "home"))
