@@ -62,8 +62,8 @@ class Plain:
         self.whole = self.reached(set())
 
     def counting(self, source: int, edges: list[tuple[int, int]]) -> Iterator[int]:
-        """Yield the targets that an edge keeps alive; one that is doubtful, or a stray word, counts where nothing better
-        leads."""
+        """Yield the targets that an edge keeps alive; one that is doubtful, or a stray word, counts where nothing
+        better leads."""
         for target, strength in edges:
             phase = max(self.phases[source], PHASE_OF.get(strength, 0))
             if phase < BY_REMAINS or phase <= self.phases[target]:
