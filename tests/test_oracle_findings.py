@@ -183,7 +183,7 @@ def test_leak_like(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     """It is named as Python would write it, with its exact number; without the graph less is promised, never more."""
     with running(python_program("stripped", "faults", rng.getrandbits(30), "cache"), tmp_path) as target:
         found = finding(ask("", str(target.pid)), "leak-like")
-        monkeypatch.setattr(one_container, "WORTH_A_GRAPH", 0)
+        monkeypatch.setattr(one_container, "MANY_BLOCKS", 0)
         monkeypatch.setattr(one_container, "MOST", 0.3)
         with heap_of(str(target.pid)) as heap:
             (least,) = [row for row in ledger.ledger(heap).findings if row.id == "leak-like"]

@@ -20,8 +20,8 @@ from gdbheap.target.ranges import Ranges
 USED = _native.STATES.index("used")
 # Where Python's objects and their buffers may lie.
 HOMES = ("pymalloc.used", "mimalloc.used", "glibc.used", "glibc.mmapped")
-# Drawing the graph of so few blocks costs a quarter of a second.
-FEW_BLOCKS = 250_000
+# Of so many blocks the graph is drawn whatever comes of it, and where that is likely: a quarter of a second, or half.
+FEW_BLOCKS, MANY_BLOCKS = 250_000, 2_000_000
 LEAST = 4 << 20
 LEAST_SHARE = 20
 
@@ -91,7 +91,7 @@ class Evidence:
     def references(self) -> References | None:
         """The graph of references; None where there is none, or it would take longer than all the rest."""
         found = self.graph_of(sys.maxsize if self.detail else FEW_BLOCKS)
-        return found or (self.graph_of(sys.maxsize) if self._is_collector_off else None)
+        return found or (self.graph_of(MANY_BLOCKS) if self._is_collector_off else None)
 
     def graph_of(self, most: int) -> References | None:
         """The graph of references if there are up to so many blocks; None where there are more, or it cannot be had."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.answers.chunks import Selection
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import MANY_BLOCKS, Evidence, Finding
 from gdbheap.errors import Fault
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import OB_TYPE
@@ -19,7 +19,7 @@ LEAST_COUNT = 25_000
 # Of the type's objects, and of the bytes in use.
 NEARLY_ALL, MOST = 0.8, 0.5
 # With what objects alone refer to they may be several times as large; of so many blocks the graph is drawn to know it.
-LIKELY, WORTH_A_GRAPH = 0.15, 2_000_000
+LIKELY = 0.15
 # References that are the only ones to their objects.
 OWN = 0.9
 LARGEST_BUFFERS = 16
@@ -169,7 +169,7 @@ def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner
 
 def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | None]:
     """What a container retains, at least what is known of it, and its path as Python; as far as a graph can be had."""
-    references = evidence.graph_of(WORTH_A_GRAPH)
+    references = evidence.graph_of(MANY_BLOCKS)
     node = references.find(owner.address) if references is not None else None
     if references is None or node is None:
         return least, None
