@@ -34,6 +34,8 @@ MUSL = ("dynamic", "static", "static, stripped")
 
 def library(name: str) -> str:
     """Return the soname of an allocator; skip the test where it is not installed."""
+    if programs.ROOT_FOLDER:
+        pytest.skip("what is installed here is not in the root folder")
     found = next(filter(None, map(ctypes.util.find_library, LIBRARIES[name])), None)
     if found is None:
         pytest.skip(f"no library of {name} here")
