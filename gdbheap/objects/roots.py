@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gdbheap.allocators.stacks import Stack
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.image import PT_TLS
+from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import Target
 
 INTERPRETER = "the interpreter"
@@ -30,18 +31,19 @@ class Roots:
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
             self._add(name, loaded.writable_ranges())
-        self._add(THREADS, [pair for stack in stacks if (pair := _live(target, stack))])
+        live = [pair for stack in stacks if (pair := _live(target, stack))]
+        self._add(THREADS, live)
         self._add(THREADS, _thread_data(target, MOST_TLS))
         self.last = self.names.index(THREADS)
         self.thread_data = _thread_data(target, _tls_size(target))
-        self.stacks = _without([pair for stack in stacks if (pair := _live(target, stack))], self.thread_data)
+        self.stacks = _aligned(subtract(sorted(live), sorted(self.thread_data)))
         self.registers = [(thread.sp, value) for thread in target.threads for value in thread.registers]
 
     def _add(self, name: str, ranges: Sequence[tuple[int, int]]) -> None:
         if name not in self.names:
             self.names.append(name)
         number = self.names.index(name)
-        self.ranges.extend((number, (start + 7) & ~7, end) for start, end in ranges)
+        self.ranges.extend((number, start, end) for start, end in _aligned(ranges))
 
 
 def _live(target: Target, stack: Stack) -> tuple[int, int] | None:
@@ -56,19 +58,15 @@ def _tls_size(target: Target) -> int:
     return min(sum(part.memory_size + part.align for part in parts), MOST_TLS)
 
 
-def _thread_data(target: Target, below: int) -> list[tuple[int, int]]:
+def _thread_data(target: Target, below: int) -> Ranges:
     found = []
     for thread in target.threads:
         mapping = target.mappings.find(thread.fs_base)
         if mapping is not None and mapping.anonymous:
-            start, end = max(mapping.start, thread.fs_base - below), min(mapping.end, thread.fs_base + DESCRIPTOR)
-            found.append(((start + 7) & ~7, end))
-    return found
+            found.append((max(mapping.start, thread.fs_base - below), min(mapping.end, thread.fs_base + DESCRIPTOR)))
+    return _aligned(found)
 
 
-def _without(ranges: list[tuple[int, int]], parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The ranges without the parts."""
-    for low, high in parts:
-        pieces = [piece for start, end in ranges for piece in ((start, min(end, low)), (max(start, high), end))]
-        ranges = [(start, end) for start, end in pieces if start < end]
+def _aligned(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """From the first whole word of each on."""
     return [((start + 7) & ~7, end) for start, end in ranges]
