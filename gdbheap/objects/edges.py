@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import (
     FLAG_HEAP_TYPE,
+    MODULE_DICT,
     OB_SIZE,
     OB_TYPE,
     TP_BASE,
@@ -49,7 +50,7 @@ BUILTIN_FIELDS = {
     "cell": {16: "cell_contents"}, "method": METHOD, "instancemethod": METHOD,
     "builtin_function_or_method": {24: "__self__", 32: "__module__"}, "traceback": {16: "tb_next", 24: "tb_frame"},
 }  # fmt: skip
-MODULE_FIELDS = {16: "__dict__"}
+MODULE_FIELDS = {MODULE_DICT: "__dict__"}
 EXCEPTIONS = {
     False: {16: "__dict__", 24: "args", 32: "__traceback__", 40: "__context__", 48: "__cause__"},
     True: {16: "__dict__", 24: "args", 32: "__notes__", 40: "__traceback__", 48: "__context__", 56: "__cause__"},

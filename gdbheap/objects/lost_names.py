@@ -15,6 +15,7 @@ from gdbheap.layout.cpython import (
     FLAG_EXCEPTION,
     FLAG_HEAP_TYPE,
     FLAG_TYPE,
+    MODULE_DICT,
     OB_TYPE,
     TP_DICT,
     TP_DICTOFFSET,
@@ -27,7 +28,6 @@ from gdbheap.target.ranges import Ranges, holds
 LONGEST, MOST_PATH = 100, 4096
 BUILTINS, PYTHON2_EXCEPTIONS = ("builtins", "__builtin__"), "exceptions"
 ABC = ("_collections_abc", "collections.abc")
-MODULE_DICT = 16
 
 # What Lib/types.py calls the interpreter's types that have no name in builtins; Lib/_collections_abc.py has iterators.
 TYPES = {

@@ -24,6 +24,7 @@ from gdbheap.layout.cpython import (
     FLAG_TUPLE,
     FLAG_TYPE,
     FLAG_UNICODE,
+    MODULE_DICT,
     OB_SIZE,
     OB_TYPE,
     TP_BASE,
@@ -49,7 +50,6 @@ BRACKETS = {"list": "[]", "tuple": "()", "dict": "{}", "set": "{}", "frozenset":
 # PySetObject, PyBaseExceptionObject, PyModuleObject, PyMethodObject and PyCFunctionObject, 3.6 to 3.15.
 SET_MASK, MOST_SLOTS, SLOTS_AT_ONCE = 32, 1 << 24, 128
 EXCEPTION_ARGS = 24
-MODULE_DICT = 16
 METHOD_FUNCTION, METHOD_SELF = 16, 24
 BUILTIN_DEFINITION, BUILTIN_SELF = 16, 24
 SET_USED = 24

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.errors import Fault
-from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, OB_SIZE, OB_TYPE, TP_FLAGS, TP_NAME, Release
+from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, MODULE_DICT, OB_SIZE, OB_TYPE, TP_FLAGS, TP_NAME, Release
 from gdbheap.objects.contents import dict_items, dict_lookup, read_name
 from gdbheap.objects.lines import line_of
 from gdbheap.target.elf import LoadedObject
@@ -23,7 +23,7 @@ MOST_LOCALS = 1 << 12
 LONGEST_NAME = 200
 INTERPRETER_BYTES = 16 << 10
 WINDOW = 1 << 20
-WORD, MODULE_DICT = 8, 16
+WORD = 8
 # enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
 OWNED_BY_C = 3
 F_BACK = 24
