@@ -27,13 +27,12 @@ from gdbheap.allocators.glibc_locate import (
 from gdbheap.errors import Fault
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges
+from gdbheap.target.ranges import PAGE_SIZE, Ranges
 from gdbheap.target.target import Damage, Target
 
 HEAP_MAX = 64 << 20
 HUGE_HEAP_PAGES = 4
 MOST_HEAPS = 65536
-PAGE = 4096
 HEADER = 16
 TOP = _native.STATES.index("top")
 SMALLEST = 32
@@ -206,7 +205,7 @@ class Glibc:
             span = self.heap_span
             for heap in range(-(-mapping.start // span) * span, mapping.end, span):
                 owner = self._word(heap) if mapping.writable and mapping.anonymous else None
-                if owner and self._word(owner // span * span) == owner and owner % span < PAGE:
+                if owner and self._word(owner // span * span) == owner and owner % span < PAGE_SIZE:
                     found.append((heap, owner))
         return found
 
@@ -439,7 +438,7 @@ class Glibc:
             self._report(place, "mmapped chunks", expected, f"{len(found)} of {sum(size for *_, size in found)}")
 
     def _search_mapped(self, ranges: Ranges, moved: bool) -> list[tuple[int, int, int]]:
-        style = MmappedStyle(self.main.layout["fastbinsY"] is None, PAGE, moved)
+        style = MmappedStyle(self.main.layout["fastbinsY"] is None, PAGE_SIZE, moved)
         return _native.find_mmapped(self.target.space, ranges, style)
 
     def _missing(self, found: list[tuple[int, int, int]]) -> tuple[int, int]:
@@ -451,7 +450,7 @@ class Glibc:
 
     def owned_ranges(self) -> Ranges:
         """What arenas own: the main heap and the reserves of the thread heaps, ascending."""
-        main = [(s.start // PAGE * PAGE, s.end) for s in self.stretches if s.arena == 0]
+        main = [(s.start // PAGE_SIZE * PAGE_SIZE, s.end) for s in self.stretches if s.arena == 0]
         return sorted(main + self.reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:

@@ -24,7 +24,7 @@ from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined
 from gdbheap.target.target import Damage, Target, Thread
 
 BINS = 127
@@ -33,7 +33,6 @@ MOST_DATA = 64 << 20
 MOST_BROKEN_ENDS = 4
 MOST_ARENAS = 65536
 MP_DISTANCE = 8192
-PAGE = 4096
 TLS_BYTES = 4096
 DEFAULT_TOP_PAD = 131072
 DEFAULT_MMAPS_MAX = 65536
@@ -248,8 +247,8 @@ def _has_heap(target: Target, state: MallocState) -> bool:
 def _is_plausible(target: Target, state: MallocState) -> bool:
     """Up to 2.22 the bytes of the arena lie where later the threads that use it are counted: a page of them or more."""
     initial = state.address + state.layout["bins"] - 16
-    sane_top = state.top == initial or (state.top % 16 == 0 and state.top > PAGE)
-    few_threads = state.attached_threads < max(PAGE, len(target.threads) + 1)
+    sane_top = state.top == initial or (state.top % 16 == 0 and state.top > PAGE_SIZE)
+    few_threads = state.attached_threads < max(PAGE_SIZE, len(target.threads) + 1)
     return sane_top and state.lock <= LARGEST_LOCK and state.flags <= LARGEST_FLAGS and few_threads
 
 
@@ -290,10 +289,10 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
 
     mapped, most_mapped = word(layout["mmapped_mem"]), word(layout["mmapped_mem"] + 8)
     unit = layout["mmapped_unit"]
-    if mapped % unit or mapped < (n_mmaps - MOST_TORN) * PAGE or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
+    if mapped % unit or mapped < (n_mmaps - MOST_TORN) * PAGE_SIZE or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
         return None
-    torn = mapped > most_mapped or n_mmaps > max_n or (max_n == 0) != (most_mapped == 0) or mapped < n_mmaps * PAGE
-    torn |= n_mmaps == 0 and mapped > 0 and unit == PAGE
+    torn = mapped > most_mapped or n_mmaps > max_n or (max_n == 0) != (most_mapped == 0) or mapped < n_mmaps * PAGE_SIZE
+    torn |= n_mmaps == 0 and mapped > 0 and unit == PAGE_SIZE
     return MallocPar(
         address, layout, torn, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
         word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
@@ -305,8 +304,8 @@ def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     """How much speaks for a place: the program's break first, then defaults that tunables rarely all change."""
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
-    points += 2 if PAGE <= par.mmap_threshold <= 1 << 30 else 0
-    points += 2 if PAGE <= par.trim_threshold else 0
+    points += 2 if PAGE_SIZE <= par.mmap_threshold <= 1 << 30 else 0
+    points += 2 if PAGE_SIZE <= par.trim_threshold else 0
     points += 1 if par.arena_max < 1 << 20 else -4
     has_cache = par.layout["tcache_count"] is not None
     points += 2 if has_cache and par.tcache_count in (7, 16) else 0

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
-from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.target.target import PAGE_SIZE, Damage, Target
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, subtract
+from gdbheap.target.target import Damage, Target
 
 SEGMENT = 32 << 20
 # sizeof(mi_page_t): free-threaded builds have a list of pages to be freed later in it.

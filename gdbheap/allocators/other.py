@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from gdbheap.errors import Fault, one_line
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping
+from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.target.target import AT_ENTRY, Target
 
-PAGE = 4096
 META_AREA_HEAD = 56
 MOST_DATA = 4 << 20
 NAME_LIMIT = 64
@@ -172,7 +172,8 @@ def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
         words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
         triples = zip(words, words[1:], words[META_AREA_HEAD // 8 :])
         for index, (secret, initialised, head) in enumerate(triples):
-            if initialised & 0xFFFFFFFF == 1 and secret and head and head % PAGE == 0 and _word(target, head) == secret:
+            is_one = initialised & 0xFFFFFFFF == 1 and secret and head and head % PAGE_SIZE == 0
+            if is_one and _word(target, head) == secret:
                 return start + 8 * index
     return None
 

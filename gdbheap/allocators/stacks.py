@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.target.target import Target, Thread
 
 DESCRIPTOR_BYTES = 4096
-PAGE = 4096
 LARGEST_STACK = 1 << 40
 
 
@@ -52,7 +52,7 @@ def _thread_stack(target: Target, thread: Thread) -> Stack | None:
 
 
 def _is_stack(thread: Thread, block: int, size: int, guard: int) -> bool:
-    aligned = block % PAGE == 0 and size % PAGE == 0 and guard % PAGE == 0 and block
+    aligned = block % PAGE_SIZE == 0 and size % PAGE_SIZE == 0 and guard % PAGE_SIZE == 0 and block
     return bool(aligned) and guard < size < LARGEST_STACK and block < thread.fs_base < block + size
 
 

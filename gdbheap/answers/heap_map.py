@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from gdbheap.answers.partition import Sum, Sums, partition, total
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
-from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined, subtract
 
-PAGE = 4096
 CELLS = 1200
 MOST_CELLS = 1 << 20
 # Of other memory, gaps without any page that are longer are left out: terabytes may be reserved and never touched.
@@ -78,7 +77,7 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
     """The map in cells of ``cell`` bytes, rounded up to a page; 0: the smallest power of two that takes no more
     than about ``cells`` of them. Raises UsageError when it would take more than a million."""
     stretches = list(_whole(_stretches(heap)))
-    size = -(-cell // PAGE) * PAGE or _size_for(stretches, cells)
+    size = -(-cell // PAGE_SIZE) * PAGE_SIZE or _size_for(stretches, cells)
     needed = sum(_count(stretch, size) for stretch in stretches)
     if needed > MOST_CELLS:
         raise UsageError(f"{needed:,} cells of {size:,} bytes are too many: take a larger --cell")
@@ -129,7 +128,7 @@ def _count(stretch: _Stretch, size: int) -> int:
 
 
 def _size_for(stretches: list[_Stretch], cells: int) -> int:
-    size = PAGE
+    size = PAGE_SIZE
     while sum(_count(stretch, size) for stretch in stretches) > max(cells, 2 * len(stretches)):
         size *= 2
     return size
@@ -139,7 +138,7 @@ def _whole(stretches: list[_Stretch]) -> Iterator[_Stretch]:
     """By address, in whole pages; a page that two touch is the first one's."""
     at = 0
     for stretch in sorted(stretches, key=lambda stretch: stretch.start):
-        start, end = max(at, stretch.start // PAGE * PAGE), -(-stretch.end // PAGE) * PAGE
+        start, end = max(at, stretch.start // PAGE_SIZE * PAGE_SIZE), -(-stretch.end // PAGE_SIZE) * PAGE_SIZE
         if start < end:
             yield _Stretch(start, end, stretch.name, stretch.kind, stretch.arena)
             at = end

@@ -15,12 +15,12 @@ from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.fit import Fit, fit
 from gdbheap.answers.ways import ways
 from gdbheap.heap import Heap
+from gdbheap.target.ranges import PAGE_SIZE
 
 if TYPE_CHECKING:
     from gdbheap._native import Block
 
 HEADER = 16
-PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _resident(heap: Heap, start: int, end: int) -> int | None:
     """Bytes in whole resident pages inside [start, end): what could be given back."""
     if heap.target.pages is None:
         return None
-    first, last = (start + PAGE - 1) // PAGE * PAGE, end // PAGE * PAGE
+    first, last = (start + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE, end // PAGE_SIZE * PAGE_SIZE
     return heap.target.pages.count(first, last)[0] if first < last else 0
 
 

@@ -18,7 +18,7 @@ from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.trim import given_tops, kept_ranges
 from gdbheap.answers.ways import alike, ways
 from gdbheap.heap import Heap
-from gdbheap.target.target import PAGE_SIZE
+from gdbheap.target.ranges import PAGE_SIZE
 
 MOST_GROUPS = 100_000
 MOST_BLOCKS = 400_000

@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import PAGE, SMALLEST, Glibc
+from gdbheap.allocators.glibc import SMALLEST, Glibc
 from gdbheap.answers.partition import BREAK
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import HUGE_PAGES
-from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined
 from gdbheap.target.target import Target
 
 LARGEST_PAD = (1 << 63) - 1
@@ -102,7 +102,7 @@ def _arena(target: Target, glibc: Glibc, index: int, rows: list[_Region], pad: i
     if target.pages is None:
         return ArenaTrim(index, address, chunks, whole, None, None, None, None)
     of_top, swapped_top = target.pages.count(*given) if given else (0, 0)
-    in_tops = sum(target.pages.count(-(-start // PAGE) * PAGE, end)[0] for start, end in tops)
+    in_tops = sum(target.pages.count(-(-start // PAGE_SIZE) * PAGE_SIZE, end)[0] for start, end in tops)
     return ArenaTrim(index, address, chunks, whole, resident + of_top, swapped + swapped_top, of_top, in_tops - of_top)
 
 
@@ -110,7 +110,7 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
     """The end of the main arena's top chunk that goes back by moving the break, None when nothing does."""
     start, end = top
     beyond = end - start - SMALLEST - 1
-    unit = glibc.par.thp_pagesize or PAGE
+    unit = glibc.par.thp_pagesize or PAGE_SIZE
     extra = (beyond - pad) // unit * unit if beyond > pad else 0
     return (end - extra, end) if extra and _ends_at_break(target, glibc, end) else None
 
@@ -118,9 +118,9 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
 def given_tops(heap: Heap) -> list[int]:
     """Where the regions start whose top chunk malloc_trim(0) gives back: the main arena's if its end can move."""
     glibc = heap.walked
-    unit = glibc.par.thp_pagesize or PAGE
+    unit = glibc.par.thp_pagesize or PAGE_SIZE
     tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]
-    return [top.start for top in tops if unit == PAGE and _ends_at_break(heap.target, glibc, top.end)]
+    return [top.start for top in tops if unit == PAGE_SIZE and _ends_at_break(heap.target, glibc, top.end)]
 
 
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:

@@ -23,7 +23,8 @@ from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects, open_regula
 from gdbheap.target.image import Segment
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.notes import CoreNotes, MappedFile, read_notes
-from gdbheap.target.target import AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, PAGE_SIZE, Damage, Rss, Target
+from gdbheap.target.ranges import PAGE_SIZE
+from gdbheap.target.target import AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Rss, Target
 
 SEGMENT_LIMIT = 1 << 20
 NOTES_LIMIT = 512 << 20

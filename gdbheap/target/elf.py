@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gdbheap.target import image
 from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.ranges import joined
+from gdbheap.target.ranges import PAGE_SIZE, joined
 
 if TYPE_CHECKING:
     from gdbheap._native import Space
 
-PAGE = 4096
 SEGMENT_LIMIT = 1024
 NOTE_LIMIT = 64 * 1024
 SYMBOL_BYTES_LIMIT = 256 << 20
@@ -195,7 +194,7 @@ def read_segments(space: Space, address: int) -> list[image.Segment]:
     header = image.parse_header(space.read_available(address, image.HEADER_SIZE))
     if header is None or not header.supported or header.phentsize != image.SEGMENT_SIZE:
         return []
-    if header.phoff > PAGE * SEGMENT_LIMIT or address + header.phoff >= ADDRESS_LIMIT:
+    if header.phoff > PAGE_SIZE * SEGMENT_LIMIT or address + header.phoff >= ADDRESS_LIMIT:
         return []
     size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
     return image.parse_segments(space.read_available(address + header.phoff, size))
@@ -204,8 +203,8 @@ def read_segments(space: Space, address: int) -> list[image.Segment]:
 def load_bias(segments: list[image.Segment], base: int) -> int | None:
     """What to add to linked addresses when the file's start is at ``base``; None when no segment maps the start."""
     for segment in segments:
-        if segment.type == image.PT_LOAD and segment.offset < PAGE and segment.memory_size:
-            bias = base - (segment.address - segment.offset % PAGE)
+        if segment.type == image.PT_LOAD and segment.offset < PAGE_SIZE and segment.memory_size:
+            bias = base - (segment.address - segment.offset % PAGE_SIZE)
             return bias if -ADDRESS_LIMIT < bias < ADDRESS_LIMIT else None
     return None
 
@@ -275,7 +274,7 @@ def _bss(
 
 
 def _page_up(address: int) -> int:
-    return (address + PAGE - 1) // PAGE * PAGE
+    return (address + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE
 
 
 def open_regular(path: str) -> BinaryIO:

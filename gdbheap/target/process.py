@@ -22,8 +22,8 @@ from gdbheap.target import procfs, refusal
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import ProcessFolder
-from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.target.target import AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, subtract
+from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS = 0, 1, 2
 FILE_LIMIT = 400

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 Ranges = list[tuple[int, int]]
+PAGE_SIZE = 4096
 
 
 def joined(ranges: Ranges) -> Ranges:

@@ -11,7 +11,7 @@ from gdbheap._native import Pages, Space
 from gdbheap.errors import GdbheapError
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.ranges import Ranges
+from gdbheap.target.ranges import PAGE_SIZE, Ranges
 
 AT_PHDR = 3
 AT_PAGESZ = 6
@@ -19,7 +19,6 @@ AT_ENTRY = 9
 AT_RANDOM = 25
 AT_SYSINFO_EHDR = 33
 
-PAGE_SIZE = 4096
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from gdbheap import _native
 from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.partition import total
 from gdbheap.answers.trim import given_tops
-from gdbheap.target.target import PAGE_SIZE
+from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
 

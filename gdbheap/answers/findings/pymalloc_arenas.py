@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gdbheap import _native
 from gdbheap.answers.findings.finding import Evidence, Finding
-from gdbheap.target.target import PAGE_SIZE
+from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
 
