@@ -15,6 +15,8 @@ GENERATIONS = 3
 # Of PyGC_Head: _gc_next, _gc_prev. The lowest bits of the second are flags.
 NEXT, PREVIOUS = 0, 8
 FLAGS = 7
+
+
 @dataclass(frozen=True)
 class Shape:
     """struct gc_generation by the size of PyGC_Head, ``head``: ``step`` bytes from one generation to the next.

@@ -24,11 +24,7 @@ def find(evidence: Evidence) -> list[Finding]:
     )
     collector = heap.collector
     figures = {"objects": count} if collector is None else {"objects": count, "enabled": int(not collector.is_off)}
-    return [Finding("cycles", size, text, _advice(collector), figures)]
-
-
-def _is_off(collector: Collector | None) -> bool:
-    return collector is not None and collector.is_off
+    return [Finding("cycles", size, text, _advice(collector, evidence.is_collector_off), figures)]
 
 
 def _state(collector: Collector | None) -> str:
@@ -42,8 +38,8 @@ def _state(collector: Collector | None) -> str:
     )
 
 
-def _advice(collector: Collector | None) -> str:
-    keep = ", and gc.enable() or a call from time to time" if _is_off(collector) else " after what left them"
+def _advice(collector: Collector | None, is_off: bool) -> str:
+    keep = ", and gc.enable() or a call from time to time" if is_off else " after what left them"
     frozen = ", gc.unfreeze() before it where that frees nothing: some objects are out of its reach (gc.freeze())"
     return (
         f"call gc.collect(){keep}{frozen if collector is not None and collector.frozen else ''}; 'heap unreachable' "

@@ -91,7 +91,7 @@ class Evidence:
     def references(self) -> References | None:
         """The graph of references; None where there is none, or it would take longer than all the rest."""
         found = self.graph_of(sys.maxsize if self.detail else FEW_BLOCKS)
-        return found or (self.graph_of(MANY_BLOCKS) if self._is_collector_off else None)
+        return found or (self.graph_of(MANY_BLOCKS) if self.is_collector_off else None)
 
     def graph_of(self, most: int) -> References | None:
         """The graph of references if there are up to so many blocks; None where there are more, or it cannot be had."""
@@ -103,15 +103,21 @@ class Evidence:
             return None
 
     @cached_property
+    def used_chunks(self) -> list[tuple[int, int]]:
+        """(size with the header, how many are in use) of glibc's chunks, without those with mappings of their own."""
+        return [(size, counts[USED]) for size, counts in _native.count_sizes(self.heap.chunks)]
+
+    @cached_property
     def _blocks(self) -> int:
         """Blocks in use of glibc, of pymalloc and of CPython's mimalloc."""
         heap = self.heap
-        in_chunks = sum(counts[USED] for _size, counts in _native.count_sizes(heap.chunks))
+        in_chunks = sum(count for _size, count in self.used_chunks)
         rows = heap.python.pools.classes() + (heap.mimalloc.blocks.classes() if heap.mimalloc else [])
         return in_chunks + sum(used for _size, _pools, used, _free in rows)
 
     @property
-    def _is_collector_off(self) -> bool:
+    def is_collector_off(self) -> bool:
+        """Whether that is known of the cyclic garbage collector."""
         collector = self.heap.collector if self.objects is not None else None
         return collector is not None and collector.is_off
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from gdbheap import _native
 from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.findings.thresholds import DEFAULT, mmap_threshold
 from gdbheap.words import counted, size_text
-
-USED = _native.STATES.index("used")
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -19,7 +16,7 @@ def find(evidence: Evidence) -> list[Finding]:
     kept = sum(pages.released(start, end)[1] for start, end, *_ in holes)
     if not evidence.worth(kept):
         return []
-    used = [(size, counts[USED]) for size, counts in _native.count_sizes(evidence.heap.chunks) if size > DEFAULT]
+    used = [(size, count) for size, count in evidence.used_chunks if size > DEFAULT]
     count, size = sum(count for _, count in used), sum(size * count for size, count in used)
     if size * 4 < kept:
         return []

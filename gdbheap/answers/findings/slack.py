@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from gdbheap import _native
 from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.objects.slack import find_slack
 from gdbheap.words import counted, size_text
 
-USED = _native.STATES.index("used")
 # Two pages; so many pools of each size, and by how much they may say too little.
 LARGE, SAMPLED, CAUTION = 8192, 64, 2
 
@@ -45,9 +43,8 @@ ADVICE = (
 def _large(evidence: Evidence) -> int:
     """Bytes of all buffers that may have pages of room: it is never more than half of one."""
     heap = evidence.heap
-    rows = [(size, counts[USED]) for size, counts in _native.count_sizes(heap.chunks)]
-    rows += [(row[0], row[2]) for row in heap.mimalloc.blocks.classes()] if heap.mimalloc else []
-    large = sum(size * count for size, count in rows if size >= LARGE)
+    in_pages = [(row[0], row[2]) for row in heap.mimalloc.blocks.classes()] if heap.mimalloc else []
+    large = sum(size * count for size, count in evidence.used_chunks + in_pages if size >= LARGE)
     return large + sum(chunk.end - chunk.chunk for chunk in heap.mapped)
 
 
