@@ -8,6 +8,7 @@ import random
 import re
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,24 @@ def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
     return row
 
 
+def check_gone(freed: int, found: dict[str, Any], after: list[dict[str, Any]]) -> None:
+    """What was promised went, four fifths of it at least, and so did the finding."""
+    assert freed >= found["bytes"] * 0.8, (freed, found)
+    assert found["id"] not in [row["id"] for row in after]
+
+
+def follow_advice(
+    target: Running, name: str, measure: Callable[[Running], int] = rss, line: str = ""
+) -> dict[str, Any]:
+    """Have the program follow the advice of the finding, which is returned."""
+    found = finding(ask("", str(target.pid)), name)
+    before = measure(target)
+    target.go_on(line)
+    freed = before - measure(target)
+    check_gone(freed, found, ask("", str(target.pid))["findings"])
+    return found
+
+
 # What can be done from within: malloc_trim(0), unmapping, ending threads.
 @pytest.mark.parametrize(
     ("fault", "name"),
@@ -71,13 +90,7 @@ def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
 def test_done_from_within(fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
     """The program follows the advice; RSS shrinks by what was promised, and the finding is gone."""
     with running(program(rng, tmp_path, fault), tmp_path) as target:
-        found = finding(ask("", str(target.pid)), name)
-        before = rss(target)
-        target.go_on()
-        freed = before - rss(target)
-        after = ask("", str(target.pid))["findings"]
-    assert freed >= found["bytes"] * 0.8, (freed, found)
-    assert name not in [row["id"] for row in after]
+        follow_advice(target, name)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +122,7 @@ def test_started_as_advised(
             target.go_on()
         freed = before - rss(target)
         after = ask("", str(target.pid))["findings"]
-    assert freed >= found["bytes"] * 0.8, (freed, found)
-    assert name not in [row["id"] for row in after]
+    check_gone(freed, found, after)
 
 
 def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
@@ -118,14 +130,8 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
     truth = tmp_path / "truth"
     command = python_program("stripped", "pinned_arenas", rng.getrandbits(30), 2000, truth)
     with running(command, tmp_path) as target:
-        found = finding(ask("", str(target.pid)), "pymalloc-arenas")
-        before = rss(target)
-        target.go_on(str(truth))
-        freed = before - rss(target)
-        after = ask("", str(target.pid))["findings"]
+        found = follow_advice(target, "pymalloc-arenas", line=str(truth))
     assert found["figures"]["blocks"] >= len(json.loads(truth.read_text()))
-    assert freed >= found["bytes"] * 0.8, (freed, found)
-    assert "pymalloc-arenas" not in [row["id"] for row in after]
 
 
 WITH_FIGURES = [release for release in RELEASES if release != "2.7"]
@@ -146,13 +152,7 @@ def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_pat
     """A Python program follows the advice; its blocks in use, as it says, or its RSS shrink by what was promised."""
     measure = rss if fault in BY_RSS else in_use
     with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
-        found = finding(ask("", str(target.pid)), name)
-        before = measure(target)
-        target.go_on()
-        freed = before - measure(target)
-        after = ask("", str(target.pid))["findings"]
-    assert freed >= found["bytes"] * 0.8, (freed, found)
-    assert name not in [row["id"] for row in after]
+        follow_advice(target, name, measure)
 
 
 @pytest.mark.parametrize("form", FORMS[1:])
@@ -226,8 +226,7 @@ def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
         target.go_on(str(target.directory / "told"))
         freed = before - rss(target)
         after = ask("", str(target.pid))["findings"]
-    assert freed >= found["bytes"] * 0.8, (freed, found)
-    assert "pinned-pages" not in [row["id"] for row in after]
+    check_gone(freed, found, after)
 
 
 @pytest.mark.parametrize("way", ["not asked for", "forbidden", "trimmed"])
@@ -251,8 +250,7 @@ def test_huge_pages(way: str, rng: random.Random, tmp_path: Path) -> None:
         with running(how[0], tmp_path, how[1]) as target:
             freed = before - rss(target)
             after = ask("", str(target.pid))["findings"]
-    assert freed >= found["bytes"] * 0.8, (freed, found)
-    assert "huge-pages" not in [row["id"] for row in after]
+    check_gone(freed, found, after)
 
 
 def test_after_fork(rng: random.Random, tmp_path: Path) -> None:
