@@ -431,6 +431,17 @@ impl Mimalloc {
         self.pages.iter().flat_map(of)
     }
 
+    /// Shows the used blocks of a page, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    pub fn show_used(&self, space: &Space, page: &Page, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
+        bytes.resize((page.size * page.capacity) as usize, 0);
+        let got = space.fill(page.blocks, bytes);
+        bytes[got..].fill(0);
+        for number in self.used_of(page) {
+            let start = (number * page.size) as usize;
+            show(page.block(number), &bytes[start..][..page.size as usize]);
+        }
+    }
+
     /// Numbers of the used blocks of a page within it, ascending.
     pub fn used_of<'a>(&'a self, page: &'a Page) -> impl Iterator<Item = u64> + 'a {
         let first = (page.first / 64) as usize;

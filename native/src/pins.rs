@@ -232,6 +232,22 @@ fn offer_region(region: &Region, trimmed: bool, freed: &Freed<'_>, best: &mut Be
     grouping.close();
 }
 
+/// What `offer` offers: those groups that keep the most first, and the sums over all.
+fn find(
+    py: Python<'_>,
+    pages: Option<Py<Pages>>,
+    kept: &[(u64, u64)],
+    (least, most): (u64, usize),
+    offer: impl FnOnce(&Freed<'_>, &mut Best) + Send,
+) -> (Vec<Row>, Totals) {
+    let freed = Freed { pages: pages.as_ref().map(|pages| pages.get()), kept };
+    py.detach(|| {
+        let mut best = Best::new(least, most);
+        offer(&freed, &mut best);
+        best.rows()
+    })
+}
+
 /// Groups of blocks in glibc's arenas, those that keep the most first, and the sums over all. `trimmed`: where the regions
 /// start of whose top chunk malloc_trim() gives something back; `kept`: ranges that the kernel does not take back.
 #[pyfunction]
@@ -244,13 +260,10 @@ pub fn pins_of_chunks(
     least: u64,
     most: usize,
 ) -> (Vec<Row>, Totals) {
-    let freed = Freed { pages: pages.as_ref().map(|pages| pages.get()), kept: &kept };
-    py.detach(|| {
-        let mut best = Best::new(least, most);
+    find(py, pages, &kept, (least, most), |freed, best| {
         for region in &chunks.regions {
-            offer_region(region, trimmed.contains(&region.stretch.start), &freed, &mut best);
+            offer_region(region, trimmed.contains(&region.stretch.start), freed, best);
         }
-        best.rows()
     })
 }
 
@@ -264,20 +277,13 @@ pub fn pins_of_arenas(
     least: u64,
     most: usize,
 ) -> (Vec<Row>, Totals) {
-    let freed = Freed { pages: pages.as_ref().map(|pages| pages.get()), kept: &kept };
-    py.detach(|| {
-        let mut best = Best::new(least, most);
+    find(py, pages, &kept, (least, most), |freed, best| {
         for arena in &pools.arenas {
-            let used = pools.pools_of(arena).iter().filter(|pool| !pool.is_free());
-            let (blocks, bytes) = used.fold((0, 0), |(blocks, bytes), pool| {
-                let used = u64::from(pool.used);
-                (blocks + used, bytes + used * pool.block_size(pools.alignment))
-            });
+            let (blocks, bytes) = pools.used_of(arena);
             if blocks > 0 {
                 best.offer((arena.address, arena.end, blocks, bytes, freed.count(arena.address, arena.end)));
             }
         }
-        best.rows()
     })
 }
 
@@ -291,9 +297,7 @@ pub fn pins_of_pages(
     least: u64,
     most: usize,
 ) -> (Vec<Row>, Totals) {
-    let freed = Freed { pages: pages.as_ref().map(|pages| pages.get()), kept: &kept };
-    py.detach(|| {
-        let mut best = Best::new(least, most);
+    find(py, pages, &kept, (least, most), |freed, best| {
         for page in &blocks.pages {
             let (start, end) = page.span();
             let used = blocks.count_of(page);
@@ -301,7 +305,6 @@ pub fn pins_of_pages(
                 best.offer((start, end, used, used * page.size, freed.count(start, end)));
             }
         }
-        best.rows()
     })
 }
 

@@ -4,6 +4,7 @@
 //! `u32 ref.count@0, block *freeblock@8, nextpool@16, prevpool@24, u32 arenaindex@32, u32 szidx@36, u32 nextoffset@40,
 //! u32 maxnextoffset@44`. Blocks follow at +48; those from `nextoffset` on were never handed out.
 
+use crate::bits;
 use crate::space::Space;
 use crate::work::{self, Control};
 use pyo3::prelude::*;
@@ -175,6 +176,24 @@ impl Pools {
             classes[pool.size_class as usize].push(pool);
         }
         classes.iter().flat_map(|pools| crate::sample::spread(pools, most)).collect()
+    }
+
+    /// The used blocks of an arena, and their bytes.
+    pub fn used_of(&self, arena: &Arena) -> (u64, u64) {
+        let used = self.pools_of(arena).iter().map(|pool| (u64::from(pool.used), pool.block_size(self.alignment)));
+        used.fold((0, 0), |(blocks, bytes), (used, size)| (blocks + used, bytes + used * size))
+    }
+
+    /// Shows the used blocks of a pool, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    pub fn show_used(&self, space: &Space, pool: &Pool, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
+        bytes.resize(self.pool_size as usize, 0);
+        let got = space.fill(pool.address, bytes);
+        bytes[got..].fill(0);
+        let (size, used) = (pool.block_size(self.alignment), self.used_blocks(pool, bytes));
+        for number in (0..MOST_BLOCKS as u64).filter(|number| bits::get(&used, *number)) {
+            let start = HEADER + number * size;
+            show(pool.address + start, &bytes[start as usize..][..size as usize]);
+        }
     }
 
     /// The numbers of blocks are below this.
@@ -397,9 +416,7 @@ impl Pools {
     /// `(number, used blocks, their bytes)` of every arena, by address.
     fn used_of_arenas(&self) -> Vec<(u32, u64, u64)> {
         let row = |arena: &Arena| {
-            let used = self.pools_of(arena).iter().map(|pool| (u64::from(pool.used), pool.block_size(self.alignment)));
-            let sum = |(blocks, bytes): (u64, u64), (used, size): (u64, u64)| (blocks + used, bytes + used * size);
-            let (blocks, bytes) = used.fold((0, 0), sum);
+            let (blocks, bytes) = self.used_of(arena);
             (arena.number, blocks, bytes)
         };
         self.arenas.iter().map(row).collect()

@@ -1,9 +1,8 @@
 //! A sample of the used blocks that may be objects, spread over all of each size, and what it says of all of them.
 
-use crate::bits;
 use crate::chunks::{Chunks, State, CHUNK_HEADER};
 use crate::mimalloc::Mimalloc;
-use crate::pools::{Pools, HEADER, MOST_BLOCKS};
+use crate::pools::Pools;
 use crate::space::Space;
 use crate::types::{TypeLayout, Types};
 use pyo3::prelude::*;
@@ -29,55 +28,29 @@ pub struct Block<'a> {
 }
 
 /// Shows the used blocks of up to `most` pools or pages of each size, or of chunks of each size.
-pub fn visit_sample(py: Python<'_>, from: &Sampled<'_>, most: usize, visit: impl FnMut(Block<'_>)) -> PyResult<()> {
+pub fn visit_sample(py: Python<'_>, from: &Sampled<'_>, most: usize, mut visit: impl FnMut(Block<'_>)) -> PyResult<()> {
+    let mut bytes = Vec::new();
     match (from.mimalloc, from.pools, from.chunks) {
-        (Some(mimalloc), ..) => visit_pages(py, from.space, mimalloc, most, visit),
-        (_, Some(pools), _) => visit_pools(py, from.space, pools, most, visit),
+        (Some(mimalloc), ..) => {
+            for (page, weight) in mimalloc.sample(LARGEST, most) {
+                py.check_signals()?;
+                mimalloc.show_used(from.space, page, &mut bytes, |_, bytes| {
+                    visit(Block { bytes, size: page.size, weight });
+                });
+            }
+            Ok(())
+        }
+        (_, Some(pools), _) => {
+            for (pool, weight) in pools.sample(most) {
+                py.check_signals()?;
+                let size = pool.block_size(pools.alignment);
+                pools.show_used(from.space, pool, &mut bytes, |_, bytes| visit(Block { bytes, size, weight }));
+            }
+            Ok(())
+        }
         (.., Some(chunks)) => visit_chunks(py, from.space, chunks, visit),
         _ => Ok(()),
     }
-}
-
-fn visit_pages(
-    py: Python<'_>,
-    space: &Space,
-    mimalloc: &Mimalloc,
-    most: usize,
-    mut visit: impl FnMut(Block<'_>),
-) -> PyResult<()> {
-    let mut bytes = Vec::new();
-    for (page, weight) in mimalloc.sample(LARGEST, most) {
-        py.check_signals()?;
-        bytes.resize((page.size * page.capacity) as usize, 0);
-        let got = space.fill(page.blocks, &mut bytes);
-        bytes[got..].fill(0);
-        for number in mimalloc.used_of(page) {
-            let bytes = &bytes[(number * page.size) as usize..][..page.size as usize];
-            visit(Block { bytes, size: page.size, weight });
-        }
-    }
-    Ok(())
-}
-
-fn visit_pools(
-    py: Python<'_>,
-    space: &Space,
-    pools: &Pools,
-    most: usize,
-    mut visit: impl FnMut(Block<'_>),
-) -> PyResult<()> {
-    let mut bytes = vec![0; pools.pool_size as usize];
-    for (pool, weight) in pools.sample(most) {
-        py.check_signals()?;
-        let got = space.fill(pool.address, &mut bytes);
-        bytes[got..].fill(0);
-        let (size, used) = (pool.block_size(pools.alignment), pools.used_blocks(pool, &bytes));
-        for number in (0..MOST_BLOCKS as u64).filter(|number| bits::get(&used, *number)) {
-            let start = (HEADER + number * size) as usize;
-            visit(Block { bytes: &bytes[start..][..size as usize], size, weight });
-        }
-    }
-    Ok(())
 }
 
 fn visit_chunks(py: Python<'_>, space: &Space, chunks: &Chunks, mut visit: impl FnMut(Block<'_>)) -> PyResult<()> {

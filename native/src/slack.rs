@@ -1,11 +1,10 @@
 //! Room that containers have allocated and do not use: the ends, and the beginnings, of buffers that grew.
 
-use crate::bits;
 use crate::chunks::Chunks;
 use crate::heaps::Heaps;
 use crate::mimalloc;
 use crate::pages::{Pages, PAGE};
-use crate::pools::{Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::pools::{Pool, Pools};
 use crate::sample::spread;
 use crate::space::Space;
 use crate::types::{TypeLayout, Types};
@@ -96,34 +95,17 @@ impl Worker<'_> {
     fn visit(&mut self, (part, weight): &(&Part<'_>, f64)) {
         self.weight = *weight;
         let mut bytes = std::mem::take(&mut self.bytes);
-        match part {
-            Part::Pool(pool) => self.visit_pool(pool, &mut bytes),
-            Part::Page(page) => self.visit_page(page, &mut bytes),
+        let Heaps { space, pools, mimalloc, .. } = self.heaps;
+        match (part, pools, mimalloc) {
+            (Part::Pool(pool), Some(pools), _) => {
+                pools.show_used(space, pool, &mut bytes, |block, head| self.look(block, head));
+            }
+            (Part::Page(page), _, Some(mimalloc)) => {
+                mimalloc.show_used(space, page, &mut bytes, |block, head| self.look(block, head));
+            }
+            _ => (),
         }
         self.bytes = bytes;
-    }
-
-    fn visit_pool(&mut self, pool: &Pool, bytes: &mut Vec<u8>) {
-        let Some(pools) = self.heaps.pools else { return };
-        bytes.resize(pools.pool_size as usize, 0);
-        let got = self.heaps.space.fill(pool.address, bytes);
-        bytes[got..].fill(0);
-        let (size, used) = (pool.block_size(pools.alignment), pools.used_blocks(pool, bytes));
-        for number in (0..MOST_BLOCKS as u64).filter(|number| bits::get(&used, *number)) {
-            let start = HEADER + number * size;
-            self.look(pool.address + start, &bytes[start as usize..][..size as usize]);
-        }
-    }
-
-    fn visit_page(&mut self, page: &mimalloc::Page, bytes: &mut Vec<u8>) {
-        let Some(mimalloc) = self.heaps.mimalloc else { return };
-        bytes.resize((page.size * page.capacity) as usize, 0);
-        let got = self.heaps.space.fill(page.blocks, bytes);
-        bytes[got..].fill(0);
-        for number in mimalloc.used_of(page) {
-            let start = number * page.size;
-            self.look(page.blocks + start, &bytes[start as usize..][..page.size as usize]);
-        }
     }
 
     fn shape_of(&mut self, number: usize) -> Option<usize> {
