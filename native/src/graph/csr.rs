@@ -52,3 +52,21 @@ impl Edges {
 pub fn split(edge: u32) -> (u32, u32) {
     (edge & TARGET, edge >> STRENGTH_SHIFT)
 }
+
+/// Pairs of a row and a value in compressed rows, `(starts, values)`, each row in the order of the pairs, which are
+/// gone through twice.
+pub fn in_rows(rows: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> (Vec<u32>, Vec<u32>) {
+    let mut starts = vec![0u32; rows + 1];
+    pairs.clone().for_each(|(row, _)| starts[row as usize + 1] += 1);
+    for place in 1..starts.len() {
+        starts[place] += starts[place - 1];
+    }
+    let mut next = starts.clone();
+    let mut values = vec![0; starts.last().copied().unwrap_or(0) as usize];
+    pairs.for_each(|(row, value)| {
+        let place = &mut next[row as usize];
+        values[*place as usize] = value;
+        *place += 1;
+    });
+    (starts, values)
+}

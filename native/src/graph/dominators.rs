@@ -3,7 +3,7 @@
 //! A node's immediate dominator is the last one that every way from the roots to it passes. What it retains is itself
 //! and all that it dominates.
 
-use super::csr::{split, Edges};
+use super::csr::{in_rows, split, Edges};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use crate::work::{Cancelled, Control};
 
@@ -71,33 +71,16 @@ impl Search {
 
     /// By number, who leads there: `(starts, numbers)`. Tree edges are left out, which `parents` has.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        let mut starts = vec![0u32; self.order.len() + 1];
-        let each = |show: &mut dyn FnMut(u32, u32)| {
-            for (number, node) in self.order.iter().enumerate().skip(1) {
-                for edge in edges.of(*node) {
-                    let (target, strength) = split(*edge);
-                    let to = self.numbers[target as usize];
-                    let useful = to != NOBODY && to != number as u32 && self.parents[to as usize] != number as u32;
-                    if useful && tree.counts(*node, target, strength) {
-                        show(number as u32, to);
-                    }
-                }
-            }
-            for root in roots {
-                show(0, self.numbers[*root as usize]);
-            }
-        };
-        each(&mut |_, to| starts[to as usize + 1] += 1);
-        for place in 1..starts.len() {
-            starts[place] += starts[place - 1];
-        }
-        let mut sources = vec![0u32; starts.last().copied().unwrap_or(0) as usize];
-        let mut next = starts.clone();
-        each(&mut |from, to| {
-            sources[next[to as usize] as usize] = from;
-            next[to as usize] += 1;
+        let of_nodes = (1..).zip(&self.order[1..]).flat_map(|(number, node)| {
+            edges.of(*node).iter().filter_map(move |edge| {
+                let (target, strength) = split(*edge);
+                let to = self.numbers[target as usize];
+                let useful = to != NOBODY && to != number && self.parents[to as usize] != number;
+                (useful && tree.counts(*node, target, strength)).then_some((to, number))
+            })
         });
-        (starts, sources)
+        let of_roots = roots.iter().map(|root| (self.numbers[*root as usize], 0));
+        in_rows(self.order.len(), of_nodes.chain(of_roots))
     }
 
     /// Immediate dominators, by number.

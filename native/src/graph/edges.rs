@@ -25,6 +25,12 @@ pub const BUFFER: u32 = 1 << 31;
 pub const IDLE: u32 = 1 << 30;
 pub const KIND: u32 = IDLE - 1;
 
+/// Whether a node of this kind is a living object.
+#[inline(always)]
+pub fn is_object(kind: u32) -> bool {
+    kind & KIND != 0 && kind & (BUFFER | IDLE) == 0
+}
+
 /// A multiple of every distance between entries.
 const WINDOW: u64 = 48 << 12;
 /// A block is up to so much larger than what was asked for.

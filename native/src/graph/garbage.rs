@@ -5,7 +5,7 @@
 //! to it. This is what the collector of CPython itself does (`subtract_refs`), for all objects instead of a generation.
 
 use super::csr::{split, Edges};
-use super::edges::{BUFFER, EXACT, IDLE, KIND};
+use super::edges::{is_object, BUFFER, EXACT, IDLE};
 use super::tree::{Tree, BY_OTHERS, BY_STACKS, NOT_REACHED};
 use crate::work::{Cancelled, Control};
 
@@ -33,7 +33,7 @@ pub fn find(
     control: &Control,
 ) -> Result<Garbage, Cancelled> {
     let questionable = |node: u32| node < first_static && tree.phases[node as usize] >= BY_OTHERS;
-    let is_object = |node: u32| kinds[node as usize] & KIND != 0 && kinds[node as usize] & (BUFFER | IDLE) == 0;
+    let is_object = |node: u32| is_object(kinds[node as usize]);
     // References that the objects in question, or their buffers, have to one another.
     let mut inner = vec![0u32; first_static as usize];
     for node in (0..first_static).filter(|node| questionable(*node) && kinds[*node as usize] & !IDLE != 0) {

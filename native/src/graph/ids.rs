@@ -96,6 +96,16 @@ pub enum Node {
     Root(u32),
 }
 
+impl Node {
+    /// Bytes of the block with its header, 0 of what is none.
+    pub fn size(&self) -> u64 {
+        match self {
+            Node::Block { size, .. } => *size,
+            _ => 0,
+        }
+    }
+}
+
 /// A used block by its number and its user address.
 #[derive(Clone, Copy)]
 pub struct Found {

@@ -11,7 +11,7 @@ pub mod together;
 pub mod tree;
 
 use crate::bits::SharedBits;
-use crate::chunks::Chunks;
+use crate::chunks::{Chunks, HEAD_BYTES};
 use crate::heaps::{Heaps, Job, Walk};
 use crate::pools::Pools;
 use crate::space::Space;
@@ -19,7 +19,7 @@ use crate::types::{self, TypeLayout, Types};
 use crate::work::{self, Control};
 use csr::{split, Edges};
 use dominators::Dominators;
-use edges::{Drawer, Registry, Rows, Source, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY, STRAY};
+use edges::{is_object, Drawer, Registry, Rows, Source, BUFFER, DOUBTFUL, EXACT, IDLE, KIND, LIKELY, STRAY};
 use ids::{Blocks, Ids, Node};
 use marks::{Claimed, Marker};
 use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyValueError};
@@ -292,7 +292,7 @@ impl Graph {
     /// The reference count of the object in a block.
     fn references_of(&self, types: &mut Types<'_>, id: u32) -> u64 {
         let Node::Block { address, size, .. } = self.blocks().node(id) else { return 0 };
-        let mut head = [0; 112];
+        let mut head = [0; HEAD_BYTES];
         let wanted = head.len().min(size as usize);
         let got = types.space.fill(address, &mut head[..wanted]);
         let Some((number, _)) = types.object_in(&head[..got], size) else { return 0 };
@@ -406,11 +406,6 @@ impl Graph {
     fn top_retained(&self, py: Python<'_>, top: Option<usize>, without: HashSet<u32>) -> PyResult<Vec<(u32, u64)>> {
         let found = self.dominators(py)?;
         let blocks = self.blocks();
-        let is_object = |id: u32| self.kinds[id as usize] & KIND != 0 && self.kinds[id as usize] & (BUFFER | IDLE) == 0;
-        let own = |id: u32| match blocks.node(id) {
-            Node::Block { size, .. } => size,
-            _ => 0,
-        };
         let is_inner = |id: u32| {
             let mut above = found.above[id as usize];
             while above != tree::NOBODY && self.kinds[above as usize] & BUFFER != 0 {
@@ -419,7 +414,7 @@ impl Graph {
             above != tree::NOBODY && self.kinds[above as usize] == self.kinds[id as usize]
         };
         py.detach(|| {
-            let wanted = |id: &u32| is_object(*id) && !is_inner(*id) && !without.contains(id);
+            let wanted = |id: &u32| is_object(self.kinds[*id as usize]) && !is_inner(*id) && !without.contains(id);
             let ids = (0..self.ids.first_static).filter(wanted);
             let mut rows: Vec<(u32, u64)> = ids.map(|id| (id, found.retained[id as usize])).collect();
             let order = |row: &(u32, u64)| (std::cmp::Reverse(row.1), row.0);
@@ -427,7 +422,7 @@ impl Graph {
                 rows.select_nth_unstable_by_key(top, order);
                 rows.truncate(top);
             }
-            rows.retain(|(id, retained)| *retained > own(*id));
+            rows.retain(|(id, retained)| *retained > blocks.node(*id).size());
             rows.sort_unstable_by_key(order);
             Ok(rows)
         })
@@ -439,8 +434,8 @@ impl Graph {
     fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
         let (tree, found) = (self.tree(py)?, self.dominators(py)?);
         let kind_of = |node: u32| match self.kinds[node as usize] {
-            kind if kind & (BUFFER | IDLE) != 0 => 0,
-            kind => (kind & KIND) as usize,
+            kind if is_object(kind) => (kind & KIND) as usize,
+            _ => 0,
         };
         let rows = self.alone(py, |control| {
             let sizes = self.sizes();
@@ -536,11 +531,7 @@ impl Graph {
     /// Bytes of the buffers among `owned` to which an object leads.
     fn owned_bytes(&self, id: u32, owned: &HashSet<u32>) -> u64 {
         let blocks = self.blocks();
-        let size = |target: u32| match blocks.node(target) {
-            Node::Block { size, .. } => size,
-            _ => 0,
-        };
         let targets = self.edges.of(id).iter().map(|edge| split(*edge).0).filter(|target| owned.contains(target));
-        targets.map(size).sum()
+        targets.map(|target| blocks.node(target).size()).sum()
     }
 }

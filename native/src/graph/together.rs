@@ -3,7 +3,7 @@
 //! All that would go lies below one of them in the tree of shortest chains. What one of them dominates goes; of the rest
 //! down there that stays to which an edge leads from what stays. So of a large graph little is looked at.
 
-use super::csr::{split, Edges};
+use super::csr::{in_rows, split, Edges};
 use super::dominators::Dominators;
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use crate::work::{Cancelled, Control};
@@ -21,19 +21,8 @@ pub struct Forest {
 
 impl Forest {
     pub fn of(above: &[u32], nodes: impl Iterator<Item = u32> + Clone) -> Forest {
-        let mut starts = vec![0u32; above.len() + 1];
-        let inner = nodes.clone().filter(|node| above[*node as usize] != NOBODY);
-        inner.clone().for_each(|node| starts[above[node as usize] as usize + 1] += 1);
-        for place in 1..starts.len() {
-            starts[place] += starts[place - 1];
-        }
-        let mut next = starts.clone();
-        let mut below = vec![0; starts.last().copied().unwrap_or(0) as usize];
-        for node in inner {
-            let place = &mut next[above[node as usize] as usize];
-            below[*place as usize] = node;
-            *place += 1;
-        }
+        let pairs = nodes.clone().map(|node| (above[node as usize], node)).filter(|(above, _)| *above != NOBODY);
+        let (starts, below) = in_rows(above.len(), pairs);
         Forest { tops: nodes.filter(|node| above[*node as usize] == NOBODY).collect(), starts, below }
     }
 
@@ -280,30 +269,15 @@ fn closed(chains: &Forest, found: &Dominators) -> Vec<bool> {
 }
 
 fn others(edges: &Edges, tree: &Tree) -> (Vec<u32>, Vec<u32>) {
-    let nodes = edges.nodes() as u32;
-    let each = |show: &mut dyn FnMut(u32, u32)| {
-        for node in (0..nodes).filter(|node| tree.phases[*node as usize] != NOT_REACHED) {
-            for edge in edges.of(node) {
-                let (target, strength) = split(*edge);
-                if tree.before[target as usize] != node && tree.counts(node, target, strength) {
-                    show(node, target);
-                }
-            }
-        }
-    };
-    let mut starts = vec![0u32; nodes as usize + 1];
-    each(&mut |_, target| starts[target as usize + 1] += 1);
-    for place in 1..starts.len() {
-        starts[place] += starts[place - 1];
-    }
-    let mut next = starts.clone();
-    let mut sources = vec![0u32; starts.last().copied().unwrap_or(0) as usize];
-    each(&mut |source, target| {
-        let place = &mut next[target as usize];
-        sources[*place as usize] = source;
-        *place += 1;
+    let reached = (0..edges.nodes() as u32).filter(|node| tree.phases[*node as usize] != NOT_REACHED);
+    let pairs = reached.flat_map(|node| {
+        edges.of(node).iter().filter_map(move |edge| {
+            let (target, strength) = split(*edge);
+            let is_other = tree.before[target as usize] != node && tree.counts(node, target, strength);
+            is_other.then_some((target, node))
+        })
     });
-    (starts, sources)
+    in_rows(edges.nodes(), pairs)
 }
 
 /// Of each kind: its nodes, their bytes, and what all of them retain together. `kinds`: how many there are; see
@@ -352,17 +326,5 @@ fn members(
     kind_of: impl Fn(u32) -> usize,
     nodes: impl Iterator<Item = u32> + Clone,
 ) -> (Vec<u32>, Vec<u32>) {
-    let mut starts = vec![0u32; kinds + 1];
-    let of_kind = || nodes.clone().filter_map(|node| Some((node, kind_of(node).checked_sub(1)?)));
-    of_kind().for_each(|(_, kind)| starts[kind + 1] += 1);
-    for place in 1..starts.len() {
-        starts[place] += starts[place - 1];
-    }
-    let mut next = starts.clone();
-    let mut found = vec![0; starts.last().copied().unwrap_or(0) as usize];
-    for (node, kind) in of_kind() {
-        found[next[kind] as usize] = node;
-        next[kind] += 1;
-    }
-    (starts, found)
+    in_rows(kinds, nodes.filter_map(|node| Some((kind_of(node).checked_sub(1)? as u32, node))))
 }
