@@ -17,7 +17,8 @@ from gdbheap.target import procfs
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.process import Registers, is_readable
-from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, PAGE_SIZE, Rss, Target, Thread
+from gdbheap.target.ranges import PAGE_SIZE
+from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, Rss, Target, Thread
 
 if TYPE_CHECKING:
     Read = Callable[[int, int], bytes]
