@@ -205,9 +205,7 @@ def facts(blocks: int, chunks: int, live: Measured, glibc: Measured, load: float
     ]
 
 
-def table(
-    blocks: int, chunks: int, found: dict[str, Measured], runs: dict[str, list[Run]], load: float
-) -> str:
+def table(blocks: int, chunks: int, found: dict[str, Measured], runs: dict[str, list[Run]], load: float) -> str:
     """Return the whole text: facts, answers against the limit, commands as a user runs them."""
     live, glibc = found[PYTHON_PROCESS], found[C_PROCESS]
     answers = [row for where, measured in found.items() for row in answer_rows(where, measured)]

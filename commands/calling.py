@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["STATS", "TRIM", "Caller", "Libc", "Purpose", "Stack", "bytes_kept", "errno_kept", "find_libc", "prove_safe"]
 
 
-
 @dataclass(frozen=True)
 class Purpose:
     """Which command calls which function, and what to do when it may not be called."""

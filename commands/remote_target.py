@@ -62,9 +62,7 @@ class RemoteProcess(Target):
             with contextlib.suppress(OSError):
                 self.mappings = parse_maps(self._file("maps", TABLE_LIMIT))
         if not len(self.mappings):
-            raise GdbheapError(
-                f"the server does not let /proc/{self.pid}/maps be read: run gdbheap there"
-            )
+            raise GdbheapError(f"the server does not let /proc/{self.pid}/maps be read: run gdbheap there")
 
     def _read_rss(self) -> Rss:
         with contextlib.suppress(OSError):

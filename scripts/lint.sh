@@ -1,5 +1,5 @@
 #!/bin/sh
-# The checks that run no target: ruff, mypy --strict, cargo fmt, cargo clippy, the crate's own tests.
+# The checks that run no target: ruff (check and format), mypy --strict, cargo fmt, cargo clippy, the crate's own tests.
 #
 # A tool that this machine cannot offer (Debian's rustc-web has neither rustfmt nor clippy) is skipped by name and counted.
 set -eu
@@ -56,6 +56,7 @@ LD_LIBRARY_PATH=$LIBRARY_PATH${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PYO3_PYTHON LIBRARY_PATH LD_LIBRARY_PATH
 
 check "ruff check" "$BIN/ruff" check -q .
+check "ruff format" "$BIN/ruff" format -q --check .
 check "mypy --strict" check_types
 if cargo fmt --version >/dev/null 2>&1; then
     check "cargo fmt" cargo fmt --manifest-path native/Cargo.toml --check

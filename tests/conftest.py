@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,10 @@ sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != RO
 SEED = int(os.environ.get("GDBHEAP_SEED") or random.SystemRandom().randrange(1 << 32))
 # Where several processes share the tests, the first one's seed is everybody's.
 os.environ["GDBHEAP_SEED"] = str(SEED)
+
+# Started in the background of a shell the tests would ignore it, and so would all that they start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:

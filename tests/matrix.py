@@ -57,9 +57,7 @@ MODES = {
     "the same, alignments up to 1 MiB": Mode(Case(2, mode=4, tunables="glibc.malloc.mmap_threshold=20000")),
     "tcache_count=0": Mode(Case(4, tunables="glibc.malloc.tcache_count=0")),
     "tcache_count=60": Mode(Case(2, tunables="glibc.malloc.tcache_count=60")),
-    "tcache_max=1M, count 50, mmap_threshold=64K": Mode(
-        Case(3, tunables=LARGE_TCACHE), (2, 42), "needs 2.42"
-    ),
+    "tcache_max=1M, count 50, mmap_threshold=64K": Mode(Case(3, tunables=LARGE_TCACHE), (2, 42), "needs 2.42"),
     "perturb=165": Mode(Case(2, tunables="glibc.malloc.perturb=165")),
     "hugetlb=1": Mode(Case(2, 30_000, tunables="glibc.malloc.hugetlb=1"), (2, 35), "needs 2.35"),
 }

@@ -278,9 +278,7 @@ def interpreters(release: str = RELEASE) -> tuple[Interpreter, ...]:
 def _examine(executable: str, release: str) -> Interpreter | None:
     try:
         command = entered([executable, "-c", _ASK])
-        answer = subprocess.run(
-            command, capture_output=True, text=True, env=plain_environment(), timeout=PATIENCE
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, env=plain_environment(), timeout=PATIENCE)
     except OSError:
         return None
     lines = answer.stdout.splitlines()

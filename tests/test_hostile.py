@@ -16,7 +16,7 @@ from pathlib import Path
 import kernel
 import pytest
 from conftest import SEED
-from programs import KINDS, c_program, gdbheap, interpreters, python_program, running
+from programs import KINDS, c_program, gdbheap, interpreter_of, interpreters, python_program, running
 
 COMMANDS = ("", "arenas", "holes", "pins", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
 ADDRESS_SPACE = 3 << 30
@@ -155,6 +155,25 @@ def check(noun: str, path: Path, allowed: tuple[int, ...], *arguments: str) -> N
         assert isinstance(json.loads(done.stdout), dict), said
     else:
         assert len(done.stderr.splitlines()) == 1, said
+
+
+# The instance's own type is as it should be; the one that it inherits from says that its instances take terabytes.
+ENDLESS = """
+import _thread, ctypes, os
+class Own(_thread._local): pass
+own = [Own() for _ in range(100)]
+ctypes.c_ssize_t.from_address(id(_thread._local) + 32).value = 1 << 46
+os.read(0, 1)
+os._exit(0)
+"""
+
+
+def test_endless_type(tmp_path: Path) -> None:
+    """What a type says of its instances' size is followed no further than their blocks."""
+    with running([interpreter_of("stripped"), "-I", "-c", ENDLESS], tmp_path) as target:
+        core = target.kernel_core()
+    for noun in COMMANDS:
+        check(noun, core, (0, 1))
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

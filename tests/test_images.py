@@ -110,9 +110,7 @@ def test_large_chunks_in_caches(glibc: Glibc, rng: random.Random, tmp_path: Path
         compare(heap, image)
         blocks = [find_block(heap, chunk.chunk + 16) for chunk in image.mapped]
     states = {block.address: block.state for block in blocks if block}
-    assert states == {
-        chunk.chunk + 16: "tcache" if chunk.chunk + 16 in waiting else "used" for chunk in image.mapped
-    }
+    assert states == {chunk.chunk + 16: "tcache" if chunk.chunk + 16 in waiting else "used" for chunk in image.mapped}
 
 
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)

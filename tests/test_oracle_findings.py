@@ -74,6 +74,26 @@ def follow_advice(
     return found
 
 
+def check_started_otherwise(
+    name: str,
+    faulty: tuple[list[str], dict[str, str]],
+    advised: tuple[list[str], dict[str, str]],
+    tmp_path: Path,
+    trimmed: bool = False,
+) -> None:
+    """A program (command and environment) has the finding; the advised one has not, and an RSS smaller by what was
+    promised, after malloc_trim(0) where that is part of the advice."""
+    with running(faulty[0], tmp_path, faulty[1]) as target:
+        found = finding(ask("", str(target.pid)), name)
+        before = rss(target)
+    with running(advised[0], tmp_path, advised[1]) as target:
+        if trimmed:
+            target.go_on()
+        freed = before - rss(target)
+        after = ask("", str(target.pid))["findings"]
+    check_gone(freed, found, after)
+
+
 # What can be done from within: malloc_trim(0), unmapping, ending threads.
 @pytest.mark.parametrize(
     ("fault", "name"),
@@ -101,6 +121,7 @@ def test_done_from_within(fault: str, name: str, rng: random.Random, tmp_path: P
         ("tops", "thread-tops", {}, ONE_ARENA, True),
         ("small", "thread-tops", MANY_ARENAS, ONE_ARENA, True),
         ("large", "large-chunks", {}, MMAP_THRESHOLD, False),
+        ("growing", "growing-buffers", {}, MMAP_THRESHOLD, False),
     ],
 )
 def test_started_as_advised(
@@ -114,15 +135,21 @@ def test_started_as_advised(
 ) -> None:
     """The same program started as the advice says has an RSS smaller by what was promised, and not the finding."""
     command = program(rng, tmp_path, fault)
-    with running(command, tmp_path, faulty) as target:
-        found = finding(ask("", str(target.pid)), name)
-        before = rss(target)
-    with running(command, tmp_path, advised) as target:
-        if trimmed:
-            target.go_on()
-        freed = before - rss(target)
-        after = ask("", str(target.pid))["findings"]
-    check_gone(freed, found, after)
+    check_started_otherwise(name, (command, faulty), (command, advised), tmp_path, trimmed)
+
+
+def test_reserved(rng: random.Random, tmp_path: Path) -> None:
+    """The same buffers, as large as they will be from the beginning."""
+    seed = rng.getrandbits(30)
+    growing, reserved = (c_program("faults", seed, fault, tmp_path / "none") for fault in ("growing", "reserved"))
+    check_started_otherwise("growing-buffers", (growing, {}), (reserved, {}), tmp_path)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_growing_python(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Python's byte arrays, below a threshold that has risen."""
+    command = release_program(release, "faults", rng.getrandbits(30), "columns")
+    check_started_otherwise("growing-buffers", (command, {}), (command, MMAP_THRESHOLD), tmp_path)
 
 
 def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_paths(release: str, rng: random.Random, tmp_path: Path) -> None:
     # Those that are listed have theirs, whatever the order is.
     largest = sorted(answer["pins"], key=lambda pin: -pin["size"])[:7]
     assert [pin["size"] for pin in cut["pins"]] == [pin["size"] for pin in largest]
-    assert all(pin["path"] for pin in cut["pins"] ) and not cut["warnings"]
+    assert all(pin["path"] for pin in cut["pins"]) and not cut["warnings"]
 
 
 def test_no_references(rng: random.Random, tmp_path: Path) -> None:

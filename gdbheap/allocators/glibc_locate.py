@@ -359,9 +359,7 @@ class ArenaTest:
         return index >= 0 and address < self._ranges[index][1]
 
 
-def _tcaches_below(
-    target: Target, thread: Thread, par: MallocPar, is_arena: ArenaTest
-) -> Iterator[tuple[int, Tcache]]:
+def _tcaches_below(target: Target, thread: Thread, par: MallocPar, is_arena: ArenaTest) -> Iterator[tuple[int, Tcache]]:
     """(distance below the thread pointer, cache) of every pointer there that could be one to a cache."""
     mapping = target.mappings.find(thread.fs_base - 8)
     if mapping is None:
@@ -387,9 +385,7 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
     return None
 
 
-def _parse_tcache(
-    target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int
-) -> Tcache | None:
+def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int) -> Tcache | None:
     """The cache at ``address``; None where so little of it makes sense that it is none. Raises Fault."""
     if layout["remaining"] and not capacity:
         return None  # since 2.43 such a process has no caches

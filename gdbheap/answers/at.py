@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.glibc import HEADER
 from gdbheap.allocators.held import held_at
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.ways import ways
@@ -11,7 +12,6 @@ from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
 
-HEADER = 16
 KERNELS = ("[vdso]", "[vvar", "[vsyscall]")
 
 

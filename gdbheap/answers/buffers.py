@@ -54,9 +54,7 @@ def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: i
         for role, count, size in owned:
             row = sums.setdefault((heap.objects.names.name(address), role), [0, 0])
             row[0], row[1] = row[0] + count, row[1] + size
-    rows = [
-        Buffer(name, ROLES[role], count, size, role == REACHED) for (name, role), (count, size) in sums.items()
-    ]
+    rows = [Buffer(name, ROLES[role], count, size, role == REACHED) for (name, role), (count, size) in sums.items()]
     rows = sorted((row for row in rows if pattern is None or fnmatchcase(row.type, pattern)), key=ORDERS[order])
     reached = sum(row.bytes for row in rows if row.reached)
     count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))

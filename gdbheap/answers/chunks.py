@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.allocators.glibc import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 
-HEADER = 16
 MMAPPED = "mmapped"
 STATES = ("used", MMAPPED, "free", "fast", "tcache", "top", "fencepost")
 """The states a chunk may be in; "free" is: in a bin."""

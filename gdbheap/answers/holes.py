@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gdbheap.allocators.glibc import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.fit import Fit, fit
 from gdbheap.answers.ways import ways
@@ -19,8 +20,6 @@ from gdbheap.target.ranges import PAGE_SIZE
 
 if TYPE_CHECKING:
     from gdbheap._native import Block
-
-HEADER = 16
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,5 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
     roots = [Root(name, *row) for name, row in zip(heap.objects.roots.names[1:], census.roots[1:]) if row[0]]
     roots.sort(key=lambda root: (-root.bytes, root.name))
     unclassified = Tally(*map(sum, zip(in_pools, in_mimalloc)))
-    unknown = [
-        Unknown(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))
-    ]
+    unknown = [Unknown(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))]
     return PyObjects(types, total, used, Tally(*idle), Tally(*census.roots[0]), roots, unclassified, other, unknown)

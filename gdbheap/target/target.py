@@ -20,7 +20,6 @@ AT_RANDOM = 25
 AT_SYSINFO_EHDR = 33
 
 
-
 @dataclass(frozen=True)
 class Thread:
     """A thread when the target stood still. ``fs_base`` is its thread pointer (where glibc keeps thread-local data),

@@ -447,7 +447,13 @@ impl Sums {
             let number = numbers[*number as usize];
             let (pre, extent) = (types[number as usize].pre, types[number as usize].extent);
             let holder = block + pre;
-            Lead::from_block(holder + object_head, holder + extent, Owner::Type(number), holder, (ALL, reached_role))
+            Lead::from_block(
+                holder + object_head,
+                holder.saturating_add(extent),
+                Owner::Type(number),
+                holder,
+                (ALL, reached_role),
+            )
         });
         self.objects.extend(objects);
         self.buffers.extend(worker.followed.iter().map(|lead| lead.renumbered(&numbers)));
@@ -465,8 +471,12 @@ impl Sums {
     /// Follows pointers from the interpreter's data, from objects and from other roots, in this order.
     fn follow(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>, question: &Question) {
         let roots = &question.roots;
-        let is_claimed = |lead: &Lead| heaps.block_at(lead.start).is_some_and(|(place, ..)| marks.is_claimed(place));
-        let objects = std::mem::take(&mut self.objects).into_iter().filter(|lead| !is_claimed(lead));
+        // A type may say anything of its instances' size.
+        let inside = |lead: Lead| match heaps.block_at(lead.start)? {
+            (place, ..) if marks.is_claimed(place) => None,
+            (place, block, size) => Some(Lead { end: lead.end.min(place.end(block, size)), ..lead }),
+        };
+        let objects = std::mem::take(&mut self.objects).into_iter().filter_map(inside);
         let (chains, states): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow != ALL);
         let lead =

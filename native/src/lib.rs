@@ -9,6 +9,7 @@ pub mod bits;
 pub mod census;
 pub mod chunks;
 pub mod contents;
+pub mod copies;
 pub mod graph;
 pub mod heaps;
 pub mod instances;
@@ -99,6 +100,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan::find_fenced, module)?)?;
     module.add_function(wrap_pyfunction!(census::take_census, module)?)?;
     module.add_function(wrap_pyfunction!(census::objects_in, module)?)?;
+    module.add_function(wrap_pyfunction!(copies::find_copies, module)?)?;
     module.add_function(wrap_pyfunction!(contents::zero_pages, module)?)?;
     module.add_function(wrap_pyfunction!(slack::list_slack, module)?)?;
     module.add_function(wrap_pyfunction!(sample::estimate_types, module)?)?;

@@ -2,8 +2,9 @@
  *
  * A program with one fault, or none. It comes to rest when it reads standard input; at the first line it does what the
  * advice says that can be done from within: it calls malloc_trim(0), unmaps, or ends its threads. FAULT: chunks, top,
- * lowered (top beyond the threshold), large, tops (of threads' arenas, below a risen threshold), small (the same below the default), mapped, shared, file
- * (FILE, which is written), stacks, fork, huge (only with huge pages), healthy.
+ * lowered (top beyond the threshold), large, growing, reserved (the same buffers, as large as they will be from the
+ * beginning), tops (of threads' arenas, below a risen threshold), small (the same below the default), mapped, shared,
+ * file (FILE, which is written), stacks, fork, huge (only with huge pages), healthy.
  */
 #include "target.h"
 
@@ -14,6 +15,8 @@
 #define WORKERS 6
 #define SMALL_WORKERS 100
 #define STACKS 32
+#define GROWING 40
+#define GROWN ((size_t)4 << 20)
 #define DEEP ((size_t)1 << 20)
 
 static uint64_t random_state;
@@ -64,6 +67,30 @@ static void large_buffers(void)
     for (size_t i = 0; i < 119; i++)
         if (draw(&random_state) % 3 != 0)
             free(blocks[i]);
+}
+
+/* Each is in the others' way. */
+static void growing_buffers(int reserved)
+{
+    size_t size[GROWING] = {0}, grown[GROWING], left = GROWING;
+    raise_thresholds();
+    for (size_t i = 0; i < GROWING; i++) {
+        grown[i] = between(&random_state, GROWN / 2, GROWN) / 8 * 8;
+        blocks[i] = malloc(reserved ? grown[i] : 8192);
+    }
+    while (left > 0) {
+        size_t i = draw(&random_state) % GROWING, next = size[i] + size[i] / 32 * 8 + 8192;
+        if (size[i] == grown[i])
+            continue;
+        if (next > grown[i])
+            next = grown[i];
+        if (!reserved)
+            blocks[i] = realloc(blocks[i], next);
+        for (uint64_t *at = (uint64_t *)(blocks[i] + size[i]); at < (uint64_t *)(blocks[i] + next); at++)
+            *at = draw(&random_state);
+        size[i] = next;
+        left -= next == grown[i];
+    }
 }
 
 /* Buffers of which nothing but malloc's own header is ever written. */
@@ -197,6 +224,8 @@ static void run(const char *fault, const char *path)
         forked();
     else if (strcmp(fault, "large") == 0)
         large_buffers();
+    else if (strcmp(fault, "growing") == 0 || strcmp(fault, "reserved") == 0)
+        growing_buffers(strcmp(fault, "reserved") == 0);
     else if (strcmp(fault, "huge") == 0)
         untouched_buffers();
     else if (strcmp(fault, "lowered") == 0)

@@ -3,10 +3,11 @@
 It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has
 printed sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and
 they died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack, buffer
-and queue (lists and byte arrays with room they do not use), cache, log and many cache (one dict or list that keeps
-nearly everything), healthy. Plain enough for Python 2.7, which prints nothing.
+and queue (lists and byte arrays with room they do not use), columns (byte arrays that grew in turn), cache, log and
+many cache (one dict or list that keeps nearly everything), healthy. Plain enough for Python 2.7, which prints nothing.
 """
 
+import binascii
 import gc
 import random
 import sys
@@ -143,6 +144,21 @@ class Buffer(Fault):
         self.bytes = self.bytes[:]
 
 
+class Columns(Fault):
+    """Byte arrays that grow in turn, each in the others' way, after a large buffer has raised malloc's threshold."""
+
+    def __init__(self, generator):
+        """Make it."""
+        bytearray(30 << 20)
+        self.columns = [bytearray() for _ in range(32)]
+        self.lengths = [generator.randrange(20, 60) for _ in self.columns]
+        while any(self.lengths):
+            number = generator.randrange(32)
+            if self.lengths[number]:
+                self.lengths[number] -= 1
+                self.columns[number] += binascii.unhexlify("%0131072x" % generator.getrandbits(8 * 65536))
+
+
 class Queue(Buffer):
     """The same at its beginning."""
 
@@ -204,6 +220,7 @@ FAULTS = {
     "lists": Lists,
     "stack": Stack,
     "buffer": Buffer,
+    "columns": Columns,
     "queue": Queue,
     "cache": Cache,
     "log": Log,

@@ -183,9 +183,10 @@ def documents(rng: random.Random) -> list[Any]:
     image.save(file, "PNG")
     keys = [ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()]
     keys.append(rsa.generate_private_key(65537, 1024))
-    written = [key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ) for key in keys]
+    written = [
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        for key in keys
+    ]
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(keys[0], hashes.SHA256())
     secret = fernet.Fernet(fernet.Fernet.generate_key())

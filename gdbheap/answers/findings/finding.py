@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import Glibc
+from gdbheap.allocators.glibc import HEADER, Glibc
+from gdbheap.answers.chunks import Selection
+from gdbheap.answers.findings.thresholds import DEFAULT
 from gdbheap.answers.partition import Sums, total
 from gdbheap.answers.trim import Trim, kept_ranges, trim
 from gdbheap.errors import GdbheapError
@@ -106,6 +108,28 @@ class Evidence:
     def used_chunks(self) -> list[tuple[int, int]]:
         """(size with the header, how many are in use) of glibc's chunks, without those with mappings of their own."""
         return [(size, counts[USED]) for size, counts in _native.count_sizes(self.heap.chunks)]
+
+    def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
+        """(address, size with the header) of the ``most`` largest used blocks of malloc, of ``least`` bytes or more."""
+        wanted = Selection(states=("used",), minimum=least).wanted
+        rows = _native.list_chunks(self.heap.chunks, wanted, "size", most)[2]
+        found = [(row[0] + HEADER, row[1]) for row in rows]
+        found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in self.heap.mapped if not chunk.cached]
+        return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:most]
+
+    @cached_property
+    def large_holes(self) -> list[tuple[int, int]]:
+        """[start, end) of holes that exist only because ``mmap_threshold`` is above glibc's default; none where it is
+        not, or residency is not known."""
+        pages, glibc = self.heap.target.pages, self.glibc
+        if glibc is None or pages is None or glibc.par.hp_pagesize or glibc.par.mmap_threshold <= DEFAULT:
+            return []
+        return [(start, end) for start, end, *_ in self.heap.chunks.holes(DEFAULT)]
+
+    def released(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """Bytes of the whole resident pages in those ranges; 0 where residency is not known."""
+        pages = self.heap.target.pages
+        return 0 if pages is None else sum(pages.released(start, end)[1] for start, end in ranges)
 
     @cached_property
     def _blocks(self) -> int:

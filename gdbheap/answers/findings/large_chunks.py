@@ -9,11 +9,10 @@ from gdbheap.words import counted, size_text
 
 def find(evidence: Evidence) -> list[Finding]:
     """The resident pages of holes of 128 KiB or more, where used chunks of that size stand beside them."""
-    glibc, pages = evidence.glibc, evidence.heap.target.pages
-    if glibc is None or pages is None or glibc.par.hp_pagesize or glibc.par.mmap_threshold <= DEFAULT:
+    glibc, holes = evidence.glibc, evidence.large_holes
+    if glibc is None or not holes:
         return []
-    holes = evidence.heap.chunks.holes(DEFAULT)
-    kept = sum(pages.released(start, end)[1] for start, end, *_ in holes)
+    kept = evidence.released(holes)
     if not evidence.worth(kept):
         return []
     used = [(size, count) for size, count in evidence.used_chunks if size > DEFAULT]

@@ -8,10 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.answers.chunks import Selection
 from gdbheap.answers.findings.finding import MANY_BLOCKS, Evidence, Finding
 from gdbheap.errors import Fault
-from gdbheap.heap import Heap
 from gdbheap.layout.cpython import OB_TYPE
 from gdbheap.objects.census import Estimate, Objects, Owner
 
@@ -58,7 +56,8 @@ def find(evidence: Evidence) -> list[Finding]:
     if evidence.objects is None or evidence.objects.release.is_free_threaded:
         return []
     kinds = {row.address: row for row in evidence.estimates if row.count >= LEAST_COUNT // 2}
-    samples = [sample for buffer in _buffers(evidence.heap) if (sample := _look(evidence.objects, kinds, buffer))]
+    buffers = evidence.largest_blocks(LEAST_COUNT * POINTER, LARGEST_BUFFERS)
+    samples = [sample for buffer in buffers if (sample := _look(evidence.objects, kinds, buffer))]
     if not samples:
         return []
     census = evidence.objects.census([sample.address for sample in samples])
@@ -77,21 +76,11 @@ def _finding(most: Container, used: int) -> Finding:
         f"{most.count:,} objects of type {most.type}, and {100 * most.bytes // max(used, 1)} % of all bytes in use: "
         "leak-like, if it was meant to stay small; whether it grows only a second look tells"
     )
-    advice = (
-        "bound it, or drop from it what nobody needs any more"
-        + ("" if most.path else f"; 'heap why {owner.address:#x}' says how it is reached")
+    advice = "bound it, or drop from it what nobody needs any more" + (
+        "" if most.path else f"; 'heap why {owner.address:#x}' says how it is reached"
     )
     figures = {"address": owner.address, "kept": most.kept, "count": most.count, "used": used}
     return Finding("leak-like", most.bytes, text, advice, figures)
-
-
-def _buffers(heap: Heap) -> list[tuple[int, int]]:
-    """(address, size) of the largest used blocks of malloc."""
-    least = LEAST_COUNT * POINTER
-    wanted = Selection(states=("used",), minimum=least).wanted
-    found = [(row[0] + 16, row[1]) for row in _native.list_chunks(heap.chunks, wanted, "size", LARGEST_BUFFERS)[2]]
-    found += [(chunk.chunk + 16, chunk.end - chunk.chunk) for chunk in heap.mapped if not chunk.cached]
-    return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:LARGEST_BUFFERS]
 
 
 def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:
@@ -107,9 +96,7 @@ def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int])
                 hits.setdefault(kind, []).append(word)
     scale = size / POINTER / max(read, 1)
     counts = {kind: int(scale * len(words)) for kind, words in hits.items() if _are_own(objects, words)}
-    enough = any(
-        count >= LEAST_COUNT and count >= NEARLY_ALL**2 * kinds[kind].count for kind, count in counts.items()
-    )
+    enough = any(count >= LEAST_COUNT and count >= NEARLY_ALL**2 * kinds[kind].count for kind, count in counts.items())
     return Sample(address, size, counts) if enough else None
 
 

@@ -1,0 +1,82 @@
+"""Holes that buffers left behind as realloc moved them: they still hold what the buffers held then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.allocators.glibc import HEADER
+from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.thresholds import DEFAULT, mmap_threshold
+from gdbheap.words import counted, size_text
+
+MOST_BUFFERS, MOST_HOLES = 64, 1024
+# A copy as long as the buffer, or nearly, is none of when it was smaller.
+SMALLER = 0.95
+# Of the places that were looked at, those that must hold what the buffer holds.
+ALIKE = 0.5
+# Of a copy, what may have been handed out again at its beginning.
+GONE = 0.5
+LEAST_COPIES = 3
+
+
+@dataclass(frozen=True)
+class Copy:
+    """[start, end) of a hole: once the ``length`` first bytes of a buffer (address, size with the header)."""
+
+    start: int
+    end: int
+    length: int
+    buffer: tuple[int, int]
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """The resident pages of such holes of 128 KiB or more."""
+    holes = sorted(evidence.large_holes, key=lambda hole: hole[0] - hole[1])[:MOST_HOLES]
+    if evidence.glibc is None or evidence.heap.target.remote and not evidence.detail:
+        return []
+    if not evidence.worth(evidence.released(holes)):
+        return []
+    copies = _copies(evidence, holes)
+    kept = evidence.released((copy.start, copy.end) for copy in copies)
+    if len(copies) < LEAST_COPIES or not evidence.worth(kept):
+        return []
+    buffers = {copy.buffer for copy in copies}
+    address, size = largest = max(
+        buffers, key=lambda buffer: sum(copy.end - copy.start for copy in copies if copy.buffer == buffer)
+    )
+    lengths = [copy.length for copy in copies if copy.buffer == largest]
+    what = describe_blocks(evidence.heap, [largest])[address]
+    others = f" and {counted(len(buffers) - 1, 'other buffer')}" if len(buffers) > 1 else ""
+    lengths_text = f"{size_text(min(lengths))} to {size_text(max(lengths))}"
+    text = (
+        f"in holes are {counted(len(copies), 'copy', 'copies')} of the beginnings of {what} at {address:#x} "
+        f"({size_text(size)}, copies of {lengths_text}){others}: what realloc() leaves behind when it moves a buffer "
+        "that grows; from mmap_threshold on, which is "
+        f"{mmap_threshold(evidence.glibc.par)}, it moves pages and leaves nothing"
+    )
+    advice = (
+        "allocate such a buffer once, as large as it will be, or start the program with MALLOC_MMAP_THRESHOLD_=131072, "
+        "or call mallopt(M_MMAP_THRESHOLD, 131072)"
+    )
+    figures = {"address": address, "size": size, "copies": len(copies), "buffers": len(buffers)}
+    figures["mmap_threshold"] = evidence.glibc.par.mmap_threshold
+    return [Finding("growing-buffers", kept, text, advice, figures)]
+
+
+def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
+    """What of the holes was a buffer that is larger now; of copies in one place that which was seen most often."""
+    buffers = evidence.largest_blocks(DEFAULT, MOST_BUFFERS)
+    places = [(address, address + size - HEADER) for address, size in buffers]
+    rows, stride = _native.find_copies(evidence.heap.target.space, places, holes)
+    found: list[Copy] = []
+    for hole, number, base, first, last, seen in sorted(rows, key=lambda row: -row[5]):
+        (start, end), buffer = holes[hole], buffers[number]
+        start, end = max(start, base), min(end, last + stride)
+        length = end - base
+        alike = seen * stride >= ALIKE * (end - start)
+        if alike and length <= SMALLER * buffer[1] and first - base <= max(GONE * length, stride):
+            if not any(start < other.end and other.start < end for other in found):
+                found.append(Copy(start, end, length, buffer))
+    return found
