@@ -18,7 +18,7 @@ use crate::work::{self, Control};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// So much of a chunk is looked at.
 const HEAD: usize = HEAD_BYTES;
@@ -56,6 +56,7 @@ struct Worker<'a> {
     open: Vec<(u64, u32)>,
     /// Buffers that may.
     followed: Vec<Lead>,
+    settling: Duration,
 }
 
 /// By domain (pools, chunks, mmapped chunks, mimalloc): used blocks, those that look like objects, those that are claimed.
@@ -126,6 +127,7 @@ impl<'a> Worker<'a> {
             found: Vec::new(),
             open: Vec::new(),
             followed: Vec::new(),
+            settling: Duration::ZERO,
         }
     }
 
@@ -224,7 +226,7 @@ impl<'a> Worker<'a> {
     /// so the waits of many overlap.
     #[inline(never)]
     fn settle_claims(&mut self) {
-        let (heaps, marks) = (self.heaps, self.marks);
+        let (heaps, marks, begin) = (self.heaps, self.marks, Instant::now());
         self.found.clear();
         self.found.extend(self.wanted.iter().map(|wanted| heaps.block_at(wanted.pointer)));
         for (wanted, found) in self.wanted.iter().zip(&self.found) {
@@ -246,6 +248,7 @@ impl<'a> Worker<'a> {
             }
         }
         self.wanted.clear();
+        self.settling += begin.elapsed();
     }
 }
 
@@ -299,7 +302,9 @@ pub struct Census {
     unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
-    /// How long the pointers were followed that lead to the rest, in seconds.
+    /// How long it took to find whose the buffers are, in seconds: as the walk went on, where workers share that, and to
+    /// follow the pointers that lead to the rest.
+    settling: f64,
     following: f64,
 }
 
@@ -363,6 +368,7 @@ pub fn take_census(
             false => Vec::new(),
         },
         contested,
+        settling: sums.settling.as_secs_f64(),
         following,
     })
 }
@@ -389,7 +395,7 @@ fn classify<'a>(
     };
     let progress = progress.map(|progress| progress.clone_ref(py));
     let workers = work::run(py, heaps.space, progress, total, &jobs, init, work)?;
-    let sums = Sums::new(workers.into_iter().map(|(_, worker)| worker), &question.roots);
+    let sums = Sums::new(workers.into_iter().map(|(_, worker)| worker).collect(), &question.roots);
     Ok((marks, sums))
 }
 
@@ -412,10 +418,12 @@ struct Sums {
     /// Of objects, and of buffers that objects claimed.
     objects: Vec<Lead>,
     buffers: Vec<Lead>,
+    /// The mean of the workers.
+    settling: Duration,
 }
 
 impl Sums {
-    fn new<'a>(workers: impl Iterator<Item = Worker<'a>>, roots: &[(u32, u64, u64)]) -> Sums {
+    fn new(workers: Vec<Worker<'_>>, roots: &[(u32, u64, u64)]) -> Sums {
         let count = roots.iter().map(|(number, _, _)| *number as usize + 1).max().unwrap_or(0);
         let mut sums = Sums {
             types: Vec::new(),
@@ -426,8 +434,10 @@ impl Sums {
             roots: vec![Tally::default(); count],
             objects: Vec::new(),
             buffers: Vec::new(),
+            settling: Duration::ZERO,
         };
-        workers.for_each(|worker| sums.absorb(worker));
+        sums.settling = workers.iter().map(|worker| worker.settling).sum::<Duration>() / workers.len().max(1) as u32;
+        workers.into_iter().for_each(|worker| sums.absorb(worker));
         sums.objects.sort_unstable_by_key(|lead| lead.start);
         sums.buffers.sort_unstable_by_key(|lead| lead.start);
         sums
