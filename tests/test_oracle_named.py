@@ -57,11 +57,12 @@ BORROWED: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def held(target: str, patterns: tuple[str, ...]) -> tuple[int, int]:
-    """Return the used bytes, and of them what is said to be of objects of these types."""
+def held(target: str, patterns: tuple[str, ...]) -> tuple[int, int, dict[str, int]]:
+    """Return the used bytes, of them what is said to be of objects of these types, and what each root leads to."""
     answer = ask("pyobjects", target, f"--top={FULL}")
     rows = [row for row in answer["types"] if any(fnmatchcase(row["type"], pattern) for pattern in patterns)]
-    return answer["used"]["bytes"], sum(row["bytes"] + row["buffers"] for row in rows)
+    roots = {row["name"]: row["bytes"] for row in answer["roots"]}
+    return answer["used"]["bytes"], sum(row["bytes"] + row["buffers"] for row in rows), roots
 
 
 @pytest.mark.parametrize("kind", BORROWED)
@@ -71,12 +72,12 @@ def test_what_is_reached_goes_with_its_objects(kind: str, rng: random.Random, tm
     python = python_with(package) if package else interpreter_of("stripped")
     command = [python, str(SOURCES / "borrowed.py"), kind, str(rng.randrange(40, 120)), str(rng.getrandbits(32))]
     with running(command, tmp_path) as target:
-        used, named = held(str(target.pid), patterns)
+        used, named, roots = held(str(target.pid), patterns)
         target.go_on()
-        used_later, named_later = held(str(target.pid), patterns)
+        used_later, named_later, roots_later = held(str(target.pid), patterns)
     gone, said = used - used_later, named - named_later
-    assert said > 0 and gone >= LEAST_TRUE * said, (gone, said)
-    assert said >= LEAST_TRUE * gone, (gone, said)
+    assert said > 0 and gone >= LEAST_TRUE * said, (command, gone, said, roots, roots_later)
+    assert said >= LEAST_TRUE * gone, (command, gone, said, roots, roots_later)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -86,7 +86,7 @@ pub fn find_copies(
     let stride = all.div_ceil(MOST_WINDOWS).next_multiple_of(STEP).max(STEP);
     let own = |(number, (start, end)): (usize, &(u64, u64))| {
         let (start, end) = (*start, *end);
-        (start..end).step_by(stride as usize).map(move |from| (number, from, (from + STEP + KEY as u64).min(end)))
+        (start..end).step_by(stride as usize).map(move |from| (number, from, from.saturating_add(STEP + KEY as u64).min(end)))
     };
     let jobs: Vec<(usize, u64, u64)> = holes.iter().enumerate().flat_map(own).collect();
     let work = |(bytes, hits): &mut (Vec<u8>, Vec<Hit>), job: &(usize, u64, u64), control: &Control| {
@@ -94,9 +94,10 @@ pub fn find_copies(
         bytes.resize((end - from) as usize, 0);
         let there = space.fill(from, bytes);
         for at in (0..there.saturating_sub(KEY - 1)).step_by(ALIGNMENT) {
-            if let Some((buffer, offset)) = keys.find(&bytes[at..]) {
-                let at = from + at as u64;
-                hits.push((hole, buffer, at.wrapping_sub(offset), at));
+            let Some((buffer, offset)) = keys.find(&bytes[at..]) else { continue };
+            let at = from + at as u64;
+            if let Some(base) = at.checked_sub(offset) {
+                hits.push((hole, buffer, base, at));
             }
         }
         control.advance(1)
