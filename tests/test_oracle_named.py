@@ -96,8 +96,8 @@ def test_lost_blocks_are_not_named(form: str, rng: random.Random, tmp_path: Path
     assert sizes == sorted(sizes, reverse=True)
     assert sum(sizes) == answer["unclassified"]["bytes"] + answer["other_chunks"]["bytes"]
     missed = [hex(at) for at in lost if at not in unknown]
-    # Whatever looks like an address and is none may lead to one.
-    assert len(missed) <= 0.05 * len(lost), missed
+    # Whatever looks like an address and is none may lead to one: the heap of this interpreter lies below 1 GiB.
+    assert len(missed) <= 3 + len(lost) // 100, missed
     for at in lost.keys() & unknown.keys():
         size, look = lost[at]
         assert size <= unknown[at]["size"] - 8 < size + 32 and unknown[at]["looks"] == look

@@ -243,9 +243,9 @@ class Glibc:
         first = state.address // span * span
         heap = state.top // span * span
         if self._word(heap) != state.address:
-            own = [heap for heap, owner in self._owned_heaps if owner == state.address]
-            ends = [heap + (self._word(heap + 16) or 0) for heap in own]
-            return [self._stretch_of_heap(index, state, *pair, pair[0] == first) for pair in zip(own, ends)]
+            own = [(heap, self._word(heap + 16) or 0) for heap, owner in self._owned_heaps if owner == state.address]
+            ends = [(heap, heap + size) for heap, size in own if 0 < size <= span]
+            return [self._stretch_of_heap(index, state, *pair, pair[0] == first) for pair in ends]
         stretches: list[Stretch] = []
         seen: set[int] = set()
         while heap and heap not in seen and len(seen) < MOST_HEAPS:

@@ -167,7 +167,7 @@ impl<'a> Worker<'a> {
         row.live.add(size);
         let kind = &self.types.kinds[number];
         if kind.extent > self.types.layout.ob_type + 8 {
-            self.open.push((address, number as u32));
+            self.open.push((address + self.types.layout.outer_hook(head) as u64, number as u32));
         }
         if !kind.claims.is_empty() {
             self.claim_unhooked(number, address, size, head);
@@ -482,7 +482,7 @@ impl Sums {
     fn follow(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>, question: &Question) {
         let roots = &question.roots;
         // A type may say anything of its instances' size.
-        let inside = |lead: Lead| match heaps.block_at(lead.start)? {
+        let inside = |lead: Lead| match heaps.block_at(lead.holder)? {
             (place, ..) if marks.is_claimed(place) => None,
             (place, block, size) => Some(Lead { end: lead.end.min(place.end(block, size)), ..lead }),
         };

@@ -86,7 +86,9 @@ pub fn find_copies(
     let stride = all.div_ceil(MOST_WINDOWS).next_multiple_of(STEP).max(STEP);
     let own = |(number, (start, end)): (usize, &(u64, u64))| {
         let (start, end) = (*start, *end);
-        (start..end).step_by(stride as usize).map(move |from| (number, from, from.saturating_add(STEP + KEY as u64).min(end)))
+        (start..end)
+            .step_by(stride as usize)
+            .map(move |from| (number, from, from.saturating_add(STEP + KEY as u64).min(end)))
     };
     let jobs: Vec<(usize, u64, u64)> = holes.iter().enumerate().flat_map(own).collect();
     let work = |(bytes, hits): &mut (Vec<u8>, Vec<Hit>), job: &(usize, u64, u64), control: &Control| {

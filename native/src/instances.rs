@@ -223,7 +223,7 @@ fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> O
             (true, true) => sizing.sizeof_ascii.checked_add(characters)?,
             (true, false) => characters.checked_mul(u64::from(state >> 2 & 7))?.checked_add(sizing.sizeof_compact)?,
         };
-        return Some(kind.pre + own);
+        return kind.pre.checked_add(own);
     }
     let items = match (measure.item, kind.flags & sizing.flag_int != 0) {
         (0, _) => 0,

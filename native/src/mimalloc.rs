@@ -330,9 +330,13 @@ pub fn read_mimalloc(
     parts.sort_by_key(|(place, ..)| *place);
     let (mut segments, mut pages, mut words) = (Vec::<Segment>::new(), Vec::new(), Vec::new());
     let (mut damage, mut miscounted) = (Vec::new(), Vec::new());
-    for (_, mut segment, own, damaged, off) in parts {
-        if segments.last().is_some_and(|last| last.end > segment.address) {
-            continue;
+    let starts: Vec<u64> = parts.iter().map(|(_, segment, ..)| segment.address).collect();
+    for (place, mut segment, own, damaged, off) in parts {
+        let limit = starts.get(place + 1).copied().unwrap_or(u64::MAX);
+        if segment.end > limit {
+            let found = format!("{:#x}", segment.end);
+            damage.push((segment.address, "end of a segment", format!("at most {limit:#x}"), found));
+            segment.end = limit;
         }
         for (_, span) in &mut segment.spans {
             if let Span::Page(index) = span {
@@ -723,7 +727,11 @@ pub fn find_segments(
     let (mut found, mut at) = (Vec::new(), 0);
     for (start, end) in ranges {
         let mut address = start.max(at).next_multiple_of(ALIGNMENT);
-        while address < end {
+        while let Some(next) = space.next_backed(address).and_then(|next| next.checked_next_multiple_of(ALIGNMENT)) {
+            address = next;
+            if address >= end {
+                break;
+            }
             py.check_signals()?;
             let mut size = 1;
             if let Some(header) = Header::read(space, address, newer) {

@@ -154,7 +154,7 @@ impl Pools {
     #[inline]
     pub fn block_at(&self, address: u64) -> Option<Block> {
         let ordinal = self.pool_at(address)?;
-        let Brief { shape, first } = self.brief[ordinal];
+        let Brief { shape, first } = *self.brief.get(ordinal)?;
         // Pools are aligned to their size.
         let pool = address & !(self.pool_size - 1);
         let offset = (address - pool).checked_sub(HEADER)?;
@@ -359,9 +359,15 @@ impl Pools {
             }
             let carved = (*carved).min(end);
             let first_pool = self.pools.len() + addresses.len();
-            let arena = Arena { address: *address, carved, end, number: *number, first_pool };
+            let mut arena = Arena { address: *address, carved, end, number: *number, first_pool };
+            let first = self.first_pool_address(&arena);
+            let count = carved.saturating_sub(first) / self.pool_size;
+            if count > 0 && carved != first + count * self.pool_size {
+                let expected = format!("{first:#x} and a multiple of {:#x}", self.pool_size);
+                self.report(*address, "pool_address of an arena", expected, format!("{carved:#x}"));
+                arena.carved = first + count * self.pool_size;
+            }
             self.arenas.push(arena);
-            let count = carved.saturating_sub(self.first_pool_address(&arena)) / self.pool_size;
             addresses.extend((0..count).map(|pool| self.first_pool_address(&arena) + pool * self.pool_size));
             indices.extend((0..count).map(|_| *index));
         }

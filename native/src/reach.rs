@@ -7,11 +7,12 @@
 //! the very end of a block, then those that point into a block rather than to its start, and, after all others, of
 //! these the ones that are doubtful too or point to no word: a short text in what was a pointer.
 
+use crate::chunks::CHUNK_HEADER;
 use crate::heaps::{Heaps, Place};
 use crate::marks::Marks;
 use crate::types::{ALL, NOTHING};
 
-/// So much of one block is followed.
+/// So much of a block that was reached is followed.
 const MOST_BYTES: u64 = 1 << 20;
 const WINDOW: usize = 64 << 10;
 /// A block is up to so much larger than what was asked for.
@@ -130,18 +131,17 @@ impl<'a> Reach<'a> {
 
     fn follow(&mut self, lead: &Lead) {
         let mut bytes = std::mem::take(&mut self.bytes);
-        for at in (lead.start..lead.end).step_by(WINDOW) {
-            let size = (lead.end - at).min(WINDOW as u64) as usize;
-            let got = self.heaps.space.fill(at, &mut bytes[..size]);
-            let is_data = lead.doubtful != u64::MAX && looks_like_data(&bytes[..got]);
-            for (index, word) in bytes[..got].chunks_exact(8).enumerate() {
+        let space = self.heaps.space;
+        space.show(lead.start, lead.end, &mut bytes, |at, bytes| {
+            let is_data = lead.doubtful != u64::MAX && looks_like_data(bytes);
+            for (index, word) in bytes.chunks_exact(8).enumerate() {
                 let pointer = crate::u64_at(word, 0);
                 if pointer >= self.bounds.0 && pointer < self.bounds.1 {
                     let address = at + index as u64 * 8;
                     self.point(pointer, lead, address, is_data || address >= lead.doubtful);
                 }
             }
-        }
+        });
         self.bytes = bytes;
     }
 
@@ -155,7 +155,10 @@ impl<'a> Reach<'a> {
 
     fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {
         let Some((place, address, size)) = self.heaps.block_at(pointer) else { return };
-        if !self.marks.is_unknown(place) {
+        // malloc's own pointers, also those that it left in what it handed out again, are to headers: eight bytes of one
+        // belong to the chunk before it.
+        let is_header = matches!(place, Place::Chunk(..)) && pointer == address + size - CHUNK_HEADER;
+        if is_header || !self.marks.is_unknown(place) {
             return;
         }
         let holder = if lead.holder == 0 { at } else { lead.holder };

@@ -116,7 +116,8 @@ pub fn find_list_ends(
             let mut addresses = Vec::new();
             while at < end && addresses.len() < HEADERS_AT_ONCE {
                 let Some(next) = space.next_backed(at) else { break };
-                at = next.next_multiple_of(pool_size);
+                let Some(aligned) = next.checked_next_multiple_of(pool_size) else { break };
+                at = aligned;
                 if at < end {
                     addresses.push(at);
                 }
@@ -285,7 +286,8 @@ fn mmapped_at(window: &mut Window<'_>, base: u64, end: u64, style: MmappedStyle)
         if let Some(inner) = shifted_header(window, base, chunk, end, style) {
             return Some((chunk, inner));
         }
-        alignment *= 2;
+        let Some(next) = alignment.checked_mul(2) else { break };
+        alignment = next;
     }
     let furthest = if style.moved { total.min(MOST_SHIFT).min(end - base) } else { 0 };
     for start in (style.page..=furthest).step_by(style.page as usize) {

@@ -210,6 +210,23 @@ impl Space {
         self.segments[index..].iter().find(|segment| segment.source != Source::Null).map(|s| s.start.max(address))
     }
 
+    /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
+    /// backs cost nothing, however many a mapping claims to have.
+    pub fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
+        let mut at = start;
+        while let Some(next) = self.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
+            if next >= end {
+                break;
+            }
+            let size = (end - next).min(bytes.len() as u64) as usize;
+            let got = self.fill(next, &mut bytes[..size]);
+            look(next, &bytes[..got]);
+            // What cannot be read is passed over: a page after what could be, else as much as was asked for.
+            let step = if got == size || got == 0 { size as u64 } else { (got as u64 / PAGE + 1) * PAGE };
+            at = next.saturating_add(step);
+        }
+    }
+
     /// Whether reading needs Python, so that a walk has to stay on the calling thread.
     pub fn is_remote(&self) -> bool {
         matches!(self.origin, Origin::Remote(_))

@@ -351,7 +351,11 @@ impl<'a> Types<'a> {
                 Some(_) => {
                     let name = self.name_of(at);
                     let known = layout.closed.iter().any(|closed| closed.as_bytes() == name);
-                    return if known { 0 } else { self.field(at, layout.tp_basicsize).unwrap_or(0) };
+                    return if known {
+                        0
+                    } else {
+                        self.field(at, layout.tp_basicsize).unwrap_or(0).min(LARGEST_BASIC_SIZE)
+                    };
                 }
                 None => break,
             }

@@ -153,7 +153,7 @@ impl<'a> Drawer<'a> {
             return;
         }
         let Some(found) = self.source.blocks.find(pointer) else { return };
-        let inside = pointer - found.address;
+        let inside = pointer.wrapping_sub(found.address);
         let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
         // malloc's own pointers are to headers: eight bytes of one belong to the chunk before it.
         if inside > 0 && strength != EXACT && self.is_header(pointer) {
@@ -392,7 +392,7 @@ impl<'a> Drawer<'a> {
         if shape.dict_before_end > 0 {
             let count = (self.field(object, self.source.layout.ob_size) as i64).unsigned_abs();
             let item = self.source.space.word(shape.item_at).unwrap_or(0);
-            let size = shape.basic.saturating_add(count.saturating_mul(item)).next_multiple_of(8);
+            let size = shape.basic.saturating_add(count.saturating_mul(item)).saturating_add(7) & !7;
             self.references(object, size.saturating_sub(shape.dict_before_end), 1);
         }
     }
@@ -482,10 +482,12 @@ impl<'a> Drawer<'a> {
 
     /// Words of memory outside of the heaps: what begins where they point, or any block.
     pub fn range(&mut self, start: u64, end: u64, strength: u32) {
-        let bytes = Bytes { address: start, end, head: &[] };
-        self.pieces(bytes, 0, end - start, &mut |drawer, _, piece| {
-            piece.chunks_exact(8).for_each(|word| drawer.word(crate::u64_at(word, 0), strength));
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(WINDOW as usize, 0);
+        self.source.space.show(start, end, &mut scratch, |_, piece| {
+            piece.chunks_exact(8).for_each(|word| self.word(crate::u64_at(word, 0), strength));
         });
+        self.scratch = scratch;
     }
 }
 

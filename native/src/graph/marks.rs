@@ -92,14 +92,17 @@ impl<'a> Marker<'a> {
         }
         self.note(left, range(low, last, false), false);
         self.note(right, range(0, high, true), false);
-        // Those between them are full.
-        let mut at = left;
-        for _ in 0..MOST_DEQUE_BLOCKS {
+        // Those between them are full. A damaged link may lead back: each power of two of them one is kept to meet.
+        let (mut at, mut met, mut next_kept) = (left, left, 2);
+        for step in 1..MOST_DEQUE_BLOCKS {
             at = self.space.word(at.wrapping_add(block.right)).unwrap_or(0);
-            if at == 0 || at == right || at == left {
+            if at == 0 || at == right || at == left || at == met {
                 break;
             }
             self.note(at, range(0, last, false), false);
+            if step == next_kept {
+                (met, next_kept) = (at, 2 * next_kept);
+            }
         }
     }
 
@@ -164,7 +167,7 @@ fn mark_all(
         let is_meant = |found: &Found| !whole || layout.begins_at(found.address, pointer);
         let Some(found) = blocks.find(pointer).filter(is_meant) else { continue };
         // 3.12 marks a pointer to values by taking one off.
-        let inside = (pointer - found.address).next_multiple_of(8).min(shapes::MOST) as u32;
+        let inside = (pointer.wrapping_sub(found.address).wrapping_add(7) & !7).min(shapes::MOST) as u32;
         let place = &mut marks[found.id as usize];
         // Objects that share a buffer say the same of it.
         if *place == 0 && counts(owner) {

@@ -62,10 +62,8 @@ pub fn static_types(space: &Space, layout: TypeLayout) -> Vec<u64> {
     let mut found = Vec::new();
     let mut bytes = vec![0; 1 << 20];
     for (start, end) in &layout.data {
-        for at in (*start..*end).step_by(bytes.len()) {
-            let size = ((end - at) as usize).min(bytes.len());
-            let got = space.fill(at, &mut bytes[..size]);
-            for (place, word) in bytes[..got].chunks_exact(8).enumerate() {
+        space.show(*start, *end, &mut bytes, |at, bytes| {
+            for (place, word) in bytes.chunks_exact(8).enumerate() {
                 // An object's type is its second word.
                 let address = (at + place as u64 * 8).wrapping_sub(layout.ob_type);
                 let pointer = crate::u64_at(word, 0);
@@ -73,7 +71,7 @@ pub fn static_types(space: &Space, layout: TypeLayout) -> Vec<u64> {
                     found.push(address);
                 }
             }
-        }
+        });
     }
     found.sort_unstable();
     found.dedup();

@@ -276,12 +276,18 @@ impl<'a> Track<'a> {
 
     /// The first sound address in [from, to).
     pub(super) fn next_sound(&mut self, from: u64, to: u64, control: &Control) -> Result<Option<u64>, Cancelled> {
-        for at in (from..to).step_by(GRAIN as usize) {
+        let mut at = from;
+        while at < to {
             if self.is_sound(at) {
                 return Ok(Some(at));
             }
             if at % (64 << 10) == 0 {
                 control.advance(0)?;
+            }
+            at += GRAIN;
+            if self.header(at).is_none() {
+                let Some(backed) = self.space.next_backed(at) else { break };
+                at += (backed - at).next_multiple_of(GRAIN);
             }
         }
         Ok(None)
