@@ -16,12 +16,16 @@ from pathlib import Path
 import kernel
 import pytest
 from conftest import SEED
+from library import heap_of
 from programs import KINDS, c_program, gdbheap, interpreter_of, interpreters, python_program, running
 
 COMMANDS = ("", "arenas", "holes", "pins", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
+GRAPHS = ("owners", "retained", "threads", "unreachable")
 ADDRESS_SPACE = 3 << 30
 SECONDS = 60
 POOL = 16 * 1024
+# Of struct arena_object.
+ENTRY = 48
 Damage = Callable[[bytearray, list[kernel.Segment], random.Random], None]
 
 
@@ -40,6 +44,16 @@ def evil_word(data: bytearray, segments: list[kernel.Segment], rng: random.Rando
     if rng.random() < 0.2:
         return rng.randbytes(8)
     return struct.pack("<Q", rng.choice(numbers) + (rng.randrange(4096) if rng.random() < 0.1 else 0) & (1 << 64) - 1)
+
+
+def offset_of(segments: list[kernel.Segment], address: int) -> int:
+    """Return where in the file the byte at an address is."""
+    return next(one.offset + address - one.start for one in segments if 0 <= address - one.start < one.file_size)
+
+
+def read_word(data: bytearray, segments: list[kernel.Segment], address: int) -> int:
+    """Return the word at an address."""
+    return int.from_bytes(data[offset_of(segments, address) :][:8], "little")
 
 
 def writable(segments: list[kernel.Segment]) -> list[kernel.Segment]:
@@ -158,22 +172,66 @@ def check(noun: str, path: Path, allowed: tuple[int, ...], *arguments: str) -> N
 
 
 # The instance's own type is as it should be; the one that it inherits from says that its instances take terabytes.
-ENDLESS = """
-import _thread, ctypes, os
+ENDLESS_TYPE = """
+import _thread
 class Own(_thread._local): pass
 own = [Own() for _ in range(100)]
 ctypes.c_ssize_t.from_address(id(_thread._local) + 32).value = 1 << 46
-os.read(0, 1)
-os._exit(0)
 """
+# struct BLOCK: leftlink, data[64], rightlink; dequeobject: leftblock behind its size.
+LOOPED_DEQUE = """
+import collections
+own = [collections.deque(range(1000)) for _ in range(20)]
+for one in own:
+    second = word(word(id(one) + 24).value + 65 * 8).value
+    word(second + 65 * 8).value = second
+"""
+ODD = "import ctypes, os\nword = ctypes.c_size_t.from_address\n%s\nos.read(0, 1)\nos._exit(0)\n"
 
 
-def test_endless_type(tmp_path: Path) -> None:
-    """What a type says of its instances' size is followed no further than their blocks."""
-    with running([interpreter_of("stripped"), "-I", "-c", ENDLESS], tmp_path) as target:
+@pytest.mark.parametrize("damage", [ENDLESS_TYPE, LOOPED_DEQUE], ids=["type", "deque"])
+def test_odd_objects(damage: str, tmp_path: Path) -> None:
+    """What an object says of sizes and of what follows is believed no further than its blocks, and once."""
+    with running([interpreter_of("stripped"), "-I", "-c", ODD % damage], tmp_path) as target:
         core = target.kernel_core()
-    for noun in COMMANDS:
+    for noun in (*COMMANDS, *GRAPHS):
         check(noun, core, (0, 1))
+
+
+@pytest.mark.parametrize("size", [1 << 46, (1 << 63) + (1 << 20)], ids=["terabytes", "everything"])
+def test_endless_stack(size: int, cores: dict[str, Path], tmp_path: Path) -> None:
+    """A program header may say anything of the addresses that a mapping takes: only what the core holds is read."""
+    path, data = tmp_path / "core", bytearray(cores["stripped"].read_bytes())
+    headers, width, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
+    loads = [at for at in range(headers, headers + count * width, width) if data[at] == 1]
+    # The highest addresses of a process are the kernel's, vsyscall; those below them the stack's.
+    places = sorted(loads, key=lambda at: struct.unpack_from("<Q", data, at + 16)[0])
+    stack = next(at for at in reversed(places) if struct.unpack_from("<Q", data, at + 16)[0] < 1 << 47)
+    struct.pack_into("<Q", data, stack + 40, size)
+    path.write_bytes(data)
+    for noun in (*COMMANDS, *GRAPHS):
+        check(noun, path, (0, 1, 5))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_arena_that_ends_within_a_pool(name: str, cores: dict[str, Path], rng: random.Random, tmp_path: Path) -> None:
+    """The address up to which an arena was carved is damaged, in the highest one or another."""
+    if name not in cores:
+        pytest.skip(f"no {name} CPython 3.11 found")
+    for highest in (True, False):
+        path, data, segments = tmp_path / "core", bytearray(cores[name].read_bytes()), kernel.segments(cores[name])
+        with heap_of(str(cores[name])) as heap:
+            table, arenas = heap.python.states[0].table, heap.python.pools.arena_ranges()
+        # struct arena_object: address, pool_address.
+        wanted = max(arenas) if highest else min(arenas)
+        entries = [table + number * ENTRY for number in range(len(arenas) + 16)]
+        entry = next(at for at in entries if read_word(data, segments, at) == wanted[0])
+        carved = read_word(data, segments, entry + 8)
+        offset = offset_of(segments, entry + 8)
+        struct.pack_into("<Q", data, offset, carved - rng.randrange(16, POOL - 16, 16))
+        path.write_bytes(data)
+        for noun in COMMANDS:
+            check(noun, path, (0, 1, 5))
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -186,7 +244,7 @@ def test_damaged_core(name: str, damage: Damage, cores: dict[str, Path], rng: ra
     segments = damaged(cores[name], damage, rng, path)
     # A file whose headers are damaged may no longer be a core.
     allowed = (0, 1, 5, 4) if damage in (headers, truncated) else (0, 1, 5)
-    for noun in COMMANDS:
+    for noun in (*COMMANDS, *GRAPHS):
         check(noun, path, allowed)
     for segment in rng.sample(writable(segments), 2):
         check("at", path, (*allowed, 2), hex(segment.start + 16 * rng.randrange(segment.size // 16)))

@@ -1,32 +1,117 @@
 //! What is left of buffers in free memory: where realloc has moved one, the place that it left holds what it held then.
 
 use crate::bits::Bits;
+use crate::pages::{Pages, PAGE};
 use crate::space::Space;
 use crate::work::{self, Control};
 use pyo3::prelude::*;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Of each buffer a key is taken so far apart; so many bytes of a hole hold one, if it is a copy.
 const STEP: u64 = 16 << 10;
 const KEY: usize = 32;
+const LEAST_WORDS: usize = 3;
 /// Addresses that malloc returns are multiples of it, and so is how far a copy is from what it was made of.
 const ALIGNMENT: usize = 16;
-/// What is read at most: keys of buffers, and windows of holes.
+/// Keys of all buffers, windows of holes and candidates that are looked at.
 const MOST_KEYS: usize = 1 << 16;
 const MOST_WINDOWS: u64 = 1 << 12;
+const MOST_CANDIDATES: usize = 1 << 10;
 const FILTER_BITS: u32 = 20;
+/// Places at which a candidate is compared with its buffer, and how many must agree and speak.
+const PLACES: u64 = 64;
+const LEAST_PLACES: usize = 4;
 
 type Key = [u64; KEY / 8];
 
-/// The key at the beginning of `bytes`; none where its words are the same, as those of zeros and patterns are.
+/// The key at the beginning of `bytes`; none where fewer than three of its words differ, as in zeros and patterns.
 fn key_of(bytes: &[u8]) -> Option<Key> {
     let key: Key = std::array::from_fn(|index| crate::u64_at(bytes, index * 8));
-    let differ = (1..key.len()).filter(|index| !key[..*index].contains(&key[*index])).count();
-    (differ + 1 >= key.len() - 1).then_some(key)
+    let different = (0..key.len()).filter(|index| !key[..*index].contains(&key[*index])).count();
+    (different >= LEAST_WORDS).then_some(key)
 }
 
 fn filter_place(key: &Key) -> u64 {
     (key[0] ^ key[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - FILTER_BITS)
+}
+
+/// What is compared: only pages that are in memory are read.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    space: &'a Space,
+    pages: &'a Pages,
+}
+
+impl Source<'_> {
+    fn is_present(&self, address: u64) -> bool {
+        let page = address / PAGE * PAGE;
+        self.pages.count(page, page + PAGE).0 > 0
+    }
+
+    /// The bytes of keys at those addresses; None where one cannot be had.
+    fn keys(&self, addresses: &[u64]) -> Vec<Option<[u8; KEY]>> {
+        let last = KEY as u64 - 1;
+        let is_there = |address: &u64| self.is_present(*address) && self.is_present(address.saturating_add(last));
+        let there: Vec<u64> = addresses.iter().copied().filter(is_there).collect();
+        let mut bytes = vec![0; there.len() * KEY];
+        let good = self.space.many(&there, KEY, &mut bytes);
+        let mut read = there.iter().zip(bytes.chunks_exact(KEY).zip(good)).peekable();
+        let one = |address: &u64| match read.next_if(|(next, _)| *next == address) {
+            Some((_, (key, true))) => key.try_into().ok(),
+            _ => None,
+        };
+        addresses.iter().map(one).collect()
+    }
+
+    /// Whether hole and buffer hold the same at both addresses; None where the buffer holds nothing that tells, or one of
+    /// them cannot be read.
+    fn agree(&self, pairs: &[(u64, u64)]) -> Vec<Option<bool>> {
+        let (own, others): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
+        let compare = |(own, other): (Option<[u8; KEY]>, Option<[u8; KEY]>)| {
+            let (own, other) = (own?, other?);
+            key_of(&other).map(|_| own == other)
+        };
+        self.keys(&own).into_iter().zip(self.keys(&others)).map(compare).collect()
+    }
+
+    /// [start, end) of what `hole` holds of `buffer` where that would have begun at `base`: from the beginning of both to
+    /// where they first differ, to the page.
+    fn extent(&self, hole: (u64, u64), buffer: (u64, u64), base: u64) -> Option<(u64, u64)> {
+        // malloc's links stand in the first bytes of a free chunk.
+        let start = hole.0.max(base).checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(2 * KEY as u64)?;
+        let limit = hole.1.min(base.checked_add(buffer.1 - buffer.0)?);
+        let step = (limit.checked_sub(start)? / PLACES).max(PAGE).next_multiple_of(ALIGNMENT as u64);
+        let pair = |at: u64| (at, buffer.0 + (at - base));
+        let places: Vec<u64> = (start..limit.saturating_sub(KEY as u64)).step_by(step as usize).collect();
+        let found = self.agree(&places.iter().map(|at| pair(*at)).collect::<Vec<_>>());
+        // A place that was written to since is no end; two in a row are.
+        let (mut agreed, mut last, mut differs) = (0, 0, Vec::new());
+        for (place, found) in found.iter().enumerate() {
+            match found {
+                Some(true) => (agreed, last) = (agreed + 1, place),
+                Some(false) => differs.push(place),
+                None => (),
+            }
+            differs.retain(|differs| *differs > last);
+            if differs.len() > 1 {
+                break;
+            }
+        }
+        if agreed < LEAST_PLACES {
+            return None;
+        }
+        let Some(bad) = differs.first() else { return Some((hole.0.max(base), limit)) };
+        let (mut good, mut bad) = (places[last], places[*bad]);
+        while bad - good > PAGE {
+            let middle = (good + (bad - good) / 2) / ALIGNMENT as u64 * ALIGNMENT as u64;
+            match self.agree(&[pair(middle)])[0] {
+                Some(true) => good = middle,
+                _ => bad = middle,
+            }
+        }
+        Some((hole.0.max(base), bad))
+    }
 }
 
 /// Keys of buffers, with the number of the buffer and where in it they stand; None where they stand in several places.
@@ -36,20 +121,18 @@ struct Keys {
 }
 
 impl Keys {
-    fn of(space: &Space, buffers: &[(u64, u64)]) -> Keys {
+    /// Those of the first `length` bytes of each buffer.
+    fn of(source: Source<'_>, buffers: &[(u64, u64)], length: u64) -> Keys {
+        let most = MOST_KEYS / buffers.len().max(1);
         let own = |(number, (start, end)): (usize, &(u64, u64))| {
-            let (start, end) = (*start, *end);
-            (STEP / 2..end.saturating_sub(start))
-                .step_by(STEP as usize)
-                .map(move |offset| (number, offset, start + offset))
+            let (start, size) = (*start, end.saturating_sub(*start).min(length));
+            (STEP / 2..size).step_by(STEP as usize).take(most).map(move |offset| (number, offset, start + offset))
         };
-        let wanted: Vec<(usize, u64, u64)> = buffers.iter().enumerate().flat_map(own).take(MOST_KEYS).collect();
-        let addresses: Vec<u64> = wanted.iter().map(|(.., address)| *address).collect();
-        let mut bytes = vec![0; addresses.len() * KEY];
-        let there = space.many(&addresses, KEY, &mut bytes);
+        let wanted: Vec<(usize, u64, u64)> = buffers.iter().enumerate().flat_map(own).collect();
+        let bytes = source.keys(&wanted.iter().map(|(.., address)| *address).collect::<Vec<_>>());
         let mut keys = Keys { filter: Bits::new(1 << FILTER_BITS), places: HashMap::new() };
-        for ((number, offset, _), (key, there)) in wanted.into_iter().zip(bytes.chunks_exact(KEY).zip(there)) {
-            if let Some(key) = key_of(key).filter(|_| there) {
+        for ((number, offset, _), bytes) in wanted.into_iter().zip(bytes) {
+            if let Some(key) = bytes.and_then(|bytes| key_of(&bytes)) {
                 keys.filter.set(filter_place(&key));
                 keys.places.entry(key).and_modify(|place| *place = None).or_insert(Some((number, offset)));
             }
@@ -66,51 +149,59 @@ impl Keys {
     }
 }
 
-/// The numbers of a hole and of a buffer, where the buffer began when this was it, and where in the hole that was seen.
-type Hit = (usize, usize, u64, u64);
-/// The numbers of a hole and of a buffer, where the buffer began, the first and the last place in the hole where that
-/// was seen, and how often it was.
-type Row = (usize, usize, u64, u64, u64, u64);
+/// The numbers of a hole and of a buffer, and where the buffer began when this was it.
+type Candidate = (usize, usize, u64);
 
-/// The copies of `buffers` (start, end) that `holes` (start, end) hold, and how far apart the holes were looked at. No
-/// more is read than some keys of each buffer and a part of the holes.
+/// The copies that `holes` (start, end) hold of the beginnings of `buffers` (start, end), those most often seen first:
+/// `(number of the buffer, where it began, start, end)` of what is left of each. They may overlap. Some keys of each
+/// buffer and parts of the holes are read, and of both only pages that are in memory.
 #[pyfunction]
 pub fn find_copies(
     py: Python<'_>,
     space: &Space,
+    pages: &Pages,
     buffers: Vec<(u64, u64)>,
     holes: Vec<(u64, u64)>,
-) -> PyResult<(Vec<Row>, u64)> {
-    let keys = Keys::of(space, &buffers);
-    let all: u64 = holes.iter().map(|(start, end)| end.saturating_sub(*start)).sum();
-    let stride = all.div_ceil(MOST_WINDOWS).next_multiple_of(STEP).max(STEP);
+) -> PyResult<Vec<(usize, u64, u64, u64)>> {
+    let source = Source { space, pages };
+    let sizes = || holes.iter().map(|(start, end)| end.saturating_sub(*start));
+    // What was handed out again at the beginning of a copy is at most as long as what is left of it.
+    let keys = Keys::of(source, &buffers, sizes().max().unwrap_or(0).saturating_mul(2));
+    let stride = sizes().sum::<u64>().div_ceil(MOST_WINDOWS).next_multiple_of(STEP).max(STEP);
+    let window = STEP + (KEY - ALIGNMENT) as u64;
     let own = |(number, (start, end)): (usize, &(u64, u64))| {
         let (start, end) = (*start, *end);
-        (start..end)
-            .step_by(stride as usize)
-            .map(move |from| (number, from, from.saturating_add(STEP + KEY as u64).min(end)))
+        (start..end).step_by(stride as usize).map(move |from| (number, from, from.saturating_add(window).min(end)))
     };
     let jobs: Vec<(usize, u64, u64)> = holes.iter().enumerate().flat_map(own).collect();
-    let work = |(bytes, hits): &mut (Vec<u8>, Vec<Hit>), job: &(usize, u64, u64), control: &Control| {
+    let work = |(bytes, hits): &mut (Vec<u8>, HashMap<Candidate, usize>),
+                job: &(usize, u64, u64),
+                control: &Control| {
         let (hole, from, end) = *job;
         bytes.resize((end - from) as usize, 0);
-        let there = space.fill(from, bytes);
+        let there =
+            if pages.count(from / PAGE * PAGE, end.next_multiple_of(PAGE)).0 > 0 { space.fill(from, bytes) } else { 0 };
         for at in (0..there.saturating_sub(KEY - 1)).step_by(ALIGNMENT) {
             let Some((buffer, offset)) = keys.find(&bytes[at..]) else { continue };
-            let at = from + at as u64;
-            if let Some(base) = at.checked_sub(offset) {
-                hits.push((hole, buffer, base, at));
+            if let Some(base) = (from + at as u64).checked_sub(offset) {
+                *hits.entry((hole, buffer, base)).or_default() += 1;
             }
         }
         control.advance(1)
     };
-    let init = || (Vec::new(), Vec::new());
+    let init = || (Vec::new(), HashMap::new());
     let workers = work::run(py, space, None, jobs.len() as u64, &jobs, init, work)?;
-    let mut hits: Vec<Hit> = workers.into_iter().flat_map(|(_, hits)| hits).collect();
-    hits.sort_unstable();
-    hits.dedup();
-    let same = |one: &Hit, next: &Hit| (one.0, one.1, one.2) == (next.0, next.1, next.2);
-    let row =
-        |group: &[Hit]| (group[0].0, group[0].1, group[0].2, group[0].3, group[group.len() - 1].3, group.len() as u64);
-    Ok((hits.chunk_by(same).map(row).collect(), stride))
+    let mut seen: HashMap<Candidate, usize> = HashMap::new();
+    for (candidate, count) in workers.into_iter().flat_map(|(_, hits)| hits) {
+        *seen.entry(candidate).or_default() += count;
+    }
+    let mut candidates: Vec<(Reverse<usize>, Candidate)> =
+        seen.into_iter().map(|(candidate, count)| (Reverse(count), candidate)).collect();
+    candidates.sort_unstable();
+    candidates.truncate(MOST_CANDIDATES);
+    let extent = |(_, (hole, buffer, base)): (_, Candidate)| {
+        let (start, end) = source.extent(holes[hole], buffers[buffer], base)?;
+        Some((buffer, base, start, end))
+    };
+    Ok(candidates.into_iter().filter_map(extent).collect())
 }

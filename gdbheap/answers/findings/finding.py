@@ -119,7 +119,7 @@ class Evidence:
 
     @cached_property
     def large_holes(self) -> list[tuple[int, int]]:
-        """[start, end) of holes that exist only because ``mmap_threshold`` is above glibc's default; none where it is
+        """[start, end) of holes of 128 KiB or more, where ``mmap_threshold`` is above glibc's default; none where it is
         not, or residency is not known."""
         pages, glibc = self.heap.target.pages, self.glibc
         if glibc is None or pages is None or glibc.par.hp_pagesize or glibc.par.mmap_threshold <= DEFAULT:

@@ -9,13 +9,12 @@ from gdbheap.allocators.glibc import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.findings.thresholds import DEFAULT, mmap_threshold
+from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
 MOST_BUFFERS, MOST_HOLES = 64, 1024
 # A copy as long as the buffer, or nearly, is none of when it was smaller.
 SMALLER = 0.95
-# Of the places that were looked at, those that must hold what the buffer holds.
-ALIKE = 0.5
 # Of a copy, what may have been handed out again at its beginning.
 GONE = 0.5
 LEAST_COPIES = 3
@@ -23,7 +22,7 @@ LEAST_COPIES = 3
 
 @dataclass(frozen=True)
 class Copy:
-    """[start, end) of a hole: once the ``length`` first bytes of a buffer (address, size with the header)."""
+    """[start, end): what is left of a copy of the ``length`` first bytes of a buffer (address, size with the header)."""
 
     start: int
     end: int
@@ -32,7 +31,7 @@ class Copy:
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """The resident pages of such holes of 128 KiB or more."""
+    """The resident pages of such copies, of 128 KiB or more."""
     holes = sorted(evidence.large_holes, key=lambda hole: hole[0] - hole[1])[:MOST_HOLES]
     if evidence.glibc is None or evidence.heap.target.remote and not evidence.detail:
         return []
@@ -47,14 +46,13 @@ def find(evidence: Evidence) -> list[Finding]:
         buffers, key=lambda buffer: sum(copy.end - copy.start for copy in copies if copy.buffer == buffer)
     )
     lengths = [copy.length for copy in copies if copy.buffer == largest]
-    what = describe_blocks(evidence.heap, [largest])[address]
     others = f" and {counted(len(buffers) - 1, 'other buffer')}" if len(buffers) > 1 else ""
     lengths_text = f"{size_text(min(lengths))} to {size_text(max(lengths))}"
     text = (
-        f"in holes are {counted(len(copies), 'copy', 'copies')} of the beginnings of {what} at {address:#x} "
-        f"({size_text(size)}, copies of {lengths_text}){others}: what realloc() leaves behind when it moves a buffer "
-        "that grows; from mmap_threshold on, which is "
-        f"{mmap_threshold(evidence.glibc.par)}, it moves pages and leaves nothing"
+        f"in holes are {counted(len(copies), 'copy', 'copies')} of the beginnings of {_what(evidence, largest)} at "
+        f"{address:#x} ({size_text(size)}, copies of {lengths_text}){others}: as realloc() leaves them where it moves a "
+        f"buffer that grows; from mmap_threshold on, which is {mmap_threshold(evidence.glibc.par)}, it moves pages and "
+        "leaves nothing"
     )
     advice = (
         "allocate such a buffer once, as large as it will be, or start the program with MALLOC_MMAP_THRESHOLD_=131072, "
@@ -66,17 +64,29 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
-    """What of the holes was a buffer that is larger now; of copies in one place that which was seen most often."""
+    """What of the holes was a buffer that is larger now; where two say that of the same bytes the one that more of the
+    hole speaks for."""
+    target = evidence.heap.target
+    if target.pages is None:
+        return []
     buffers = evidence.largest_blocks(DEFAULT, MOST_BUFFERS)
     places = [(address, address + size - HEADER) for address, size in buffers]
-    rows, stride = _native.find_copies(evidence.heap.target.space, places, holes)
     found: list[Copy] = []
-    for hole, number, base, first, last, seen in sorted(rows, key=lambda row: -row[5]):
-        (start, end), buffer = holes[hole], buffers[number]
-        start, end = max(start, base), min(end, last + stride)
+    for number, base, start, end in _native.find_copies(target.space, target.pages, places, holes):
         length = end - base
-        alike = seen * stride >= ALIKE * (end - start)
-        if alike and length <= SMALLER * buffer[1] and first - base <= max(GONE * length, stride):
-            if not any(start < other.end and other.start < end for other in found):
-                found.append(Copy(start, end, length, buffer))
+        if not DEFAULT <= length <= SMALLER * buffers[number][1] or start - base > GONE * length:
+            continue
+        for other in found:
+            # Where a copy ends is known to the page.
+            if start < other.end and other.start < end:
+                start, end = (other.end, end) if base > other.start else (start, other.start)
+        if end - start > PAGE_SIZE:
+            found.append(Copy(start, end, length, buffers[number]))
     return found
+
+
+def _what(evidence: Evidence, buffer: tuple[int, int]) -> str:
+    """What a buffer is, as far as that is quickly said."""
+    if evidence.objects is None:
+        return "a buffer"
+    return describe_blocks(evidence.heap, [buffer])[buffer[0]]
