@@ -22,7 +22,7 @@ LEAST_COPIES = 3
 
 @dataclass(frozen=True)
 class Copy:
-    """[start, end): what is left of a copy of the ``length`` first bytes of a buffer (address, size with the header)."""
+    """[start, end): what is left of the first ``length`` bytes of a buffer (address, size with the header), copied."""
 
     start: int
     end: int
@@ -50,8 +50,8 @@ def find(evidence: Evidence) -> list[Finding]:
     lengths_text = f"{size_text(min(lengths))} to {size_text(max(lengths))}"
     text = (
         f"in holes are {counted(len(copies), 'copy', 'copies')} of the beginnings of {_what(evidence, largest)} at "
-        f"{address:#x} ({size_text(size)}, copies of {lengths_text}){others}: as realloc() leaves them where it moves a "
-        f"buffer that grows; from mmap_threshold on, which is {mmap_threshold(evidence.glibc.par)}, it moves pages and "
+        f"{address:#x} ({size_text(size)}, copies of {lengths_text}){others}: as realloc() leaves them where it moves "
+        f"a buffer that grows; from mmap_threshold on, which is {mmap_threshold(evidence.glibc.par)}, it moves pages and "
         "leaves nothing"
     )
     advice = (
