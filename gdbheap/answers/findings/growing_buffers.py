@@ -22,7 +22,7 @@ LEAST_COPIES = 3
 
 @dataclass(frozen=True)
 class Copy:
-    """[start, end): what is left of the first ``length`` bytes of a buffer (address, size with the header), copied."""
+    """[start, end): what is left of a copy of a buffer's (address, size with the header) first ``length`` bytes."""
 
     start: int
     end: int
@@ -51,8 +51,8 @@ def find(evidence: Evidence) -> list[Finding]:
     text = (
         f"in holes are {counted(len(copies), 'copy', 'copies')} of the beginnings of {_what(evidence, largest)} at "
         f"{address:#x} ({size_text(size)}, copies of {lengths_text}){others}: as realloc() leaves them where it moves "
-        f"a buffer that grows; from mmap_threshold on, which is {mmap_threshold(evidence.glibc.par)}, it moves pages and "
-        "leaves nothing"
+        f"a buffer that grows; from mmap_threshold on, which is {mmap_threshold(evidence.glibc.par)}, it moves pages "
+        "and leaves nothing"
     )
     advice = (
         "allocate such a buffer once, as large as it will be, or start the program with MALLOC_MMAP_THRESHOLD_=131072, "
