@@ -173,13 +173,16 @@ WITH_FIGURES = [release for release in RELEASES if release != "2.7"]
 
 
 EVERYWHERE = [("idle", "free-lists"), ("cycles", "cycles"), ("queue", "slack"), ("cache", "leak-like")]
+TABLES = [("emptied", "slack"), ("emptied set", "slack")]
+EVERYWHERE += TABLES
 ONCE = [("old", "cycles"), ("lists", "slack"), ("stack", "slack"), ("buffer", "slack"), ("log", "leak-like")]
-ONCE += [("many cache", "leak-like")]
+ONCE += [("many cache", "leak-like"), ("popped", "slack")]
 # Their buffers have mappings of their own.
-BY_RSS = ("stack", "buffer", "queue")
+BY_RSS = ("stack", "buffer", "queue", "emptied", "popped", "emptied set")
 PYTHON_FAULTS = [
     (release, *fault) for release in WITH_FIGURES for fault in (EVERYWHERE + ONCE if release == RELEASE else EVERYWHERE)
 ]
+PYTHON_FAULTS += [("2.7", *fault) for fault in TABLES if "2.7" in RELEASES]
 
 
 @pytest.mark.parametrize(("release", "fault", "name"), PYTHON_FAULTS)
@@ -188,6 +191,13 @@ def test_python(release: str, fault: str, name: str, rng: random.Random, tmp_pat
     measure = rss if fault in BY_RSS else in_use
     with running(release_program(release, "faults", rng.getrandbits(30), fault), tmp_path) as target:
         follow_advice(target, name, measure)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_grown(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Tables that were made by growth alone, or that a copy cannot replace, are none of those that were emptied."""
+    with running(release_program(release, "faults", rng.getrandbits(30), "grown"), tmp_path) as target:
+        assert "slack" not in [row["id"] for row in ask("", str(target.pid))["findings"]]
 
 
 @pytest.mark.parametrize("form", FORMS[1:])

@@ -168,8 +168,12 @@ def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, boo
         log2_bytes = space.read(keys + release["dk_log2_index_bytes"], 1)[0]
         return indices + (1 << min(log2_bytes, 48)), space.read(keys + release["dk_kind"], 1)[0] == 0
     size = space.u64(keys + release["dk_size"])
-    width = 1 if size <= 0xFF else 2 if size <= 0xFFFF else 4 if size <= 0xFFFFFFFF else 8
-    return indices + size * width, True
+    return indices + size * index_width(size), True
+
+
+def index_width(slots: int) -> int:
+    """Bytes of an index in a keys object of so many slots."""
+    return 1 if slots <= 0xFF else 2 if slots <= 0xFFFF else 4 if slots <= 0xFFFFFFFF else 8
 
 
 def dict_lookup(space: Memory, release: Release, address: int, name: str, known: set[int]) -> int | None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.objects.census import Objects
+from gdbheap.objects.tables import tables_of
 from gdbheap.target.target import Target
 
 POINTER = 8
-# The largest of their heads, and what rounding and debug hooks may add to a block.
-LARGEST_HEAD, ROUNDING = 64, 32
+# The largest of the heads of lists and byte arrays; what rounding may add to a block, and debug hooks with it.
+LARGEST_HEAD, ROUNDED, HOOKED = 64, 15, 32
+# Heads without their PyGC_Head (the dict of Python 2.7 has a small table inside), and what subclasses may add: those of
+# sets are left out, because many small blocks are of their size.
+DICT_HEAD, DICT_HEAD_2, SET_HEAD = 48, 248, 200
+SUBCLASS = {"dict": 16, "set": 0}
 
 
 @dataclass(frozen=True)
@@ -41,9 +47,14 @@ class Slack:
     address: int
 
 
-def find_slack(target: Target, objects: Objects, most: int | None = None) -> list[Slack]:
-    """The room of all lists and byte arrays, exactly; with ``most`` what so many pools of each size say of all."""
-    growing = _growing(objects.release)
+def find_slack(target: Target, objects: Objects, names: Collection[str], most: int | None = None) -> list[Slack]:
+    """The room of all containers of the types in ``names`` (list, bytearray, dict, set), exactly; with ``most`` what so
+    many pools of each size say of all.
+
+    A table of a dict or set counts if it has four times the slots that its copy would have, or more."""
+    release = objects.release
+    growing = [one for one in _growing(release) if one.name in names]
+    tables = [one for one in tables_of(release) if one.name in names]
     rows = _native.list_slack(
         target.space,
         objects.chunks,
@@ -52,10 +63,12 @@ def find_slack(target: Target, objects: Objects, most: int | None = None) -> lis
         objects.layout,
         target.pages,
         growing,
-        _sizes(objects),
+        tables,
+        [_sizes(objects, name) for name in names],
         most,
     )
-    return [Slack(one.name, *row) for one, row in zip(growing, rows)]
+    types = [one.name for one in growing] + [one.name for one in tables]
+    return [Slack(name, *row) for name, row in zip(types, rows)]
 
 
 def _growing(release: Release) -> list[Growing]:
@@ -68,8 +81,13 @@ def _growing(release: Release) -> list[Growing]:
     ]
 
 
-def _sizes(objects: Objects) -> tuple[int, int]:
-    """Blocks of which sizes hold lists and byte arrays; subclasses with more fields are left out."""
-    layout, (smallest, largest) = objects.layout, (objects.release.at(40), objects.release.at(LARGEST_HEAD))
-    least = min(layout.gc_head + smallest, largest - ROUNDING // 2)
-    return layout.hook + least, layout.hook + max(layout.gc_head + smallest, largest) + ROUNDING
+def _sizes(objects: Objects, name: str) -> tuple[int, int]:
+    """Blocks of which sizes hold such objects; subclasses with more fields are left out."""
+    layout, at = objects.layout, objects.release.at
+    if name in ("list", "bytearray"):
+        smallest, largest = at(40), at(LARGEST_HEAD)
+        least = min(layout.gc_head + smallest, largest - HOOKED // 2)
+        return layout.hook + least, layout.hook + max(layout.gc_head + smallest, largest) + HOOKED
+    heads = {"dict": DICT_HEAD if objects.release.major > 2 else DICT_HEAD_2, "set": SET_HEAD}
+    smallest = layout.hook + layout.gc_head + at(heads[name])
+    return smallest, smallest + SUBCLASS[name] + (HOOKED if layout.hook else ROUNDED)

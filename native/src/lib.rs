@@ -30,6 +30,7 @@ pub mod slack;
 pub mod space;
 pub mod stop;
 pub mod sweep;
+pub mod tables;
 pub mod trim;
 pub mod types;
 pub mod votes;

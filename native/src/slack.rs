@@ -1,4 +1,5 @@
-//! Room that containers have allocated and do not use: the ends, and the beginnings, of buffers that grew.
+//! Room that containers have allocated and do not use: the ends, and the beginnings, of buffers that grew, and tables
+//! that shrank no more.
 
 use crate::chunks::Chunks;
 use crate::heaps::Heaps;
@@ -7,6 +8,7 @@ use crate::pages::{Pages, PAGE};
 use crate::pools::{Pool, Pools};
 use crate::sample::spread;
 use crate::space::Space;
+use crate::tables::Table;
 use crate::types::{TypeLayout, Types};
 use crate::work::{self, Control};
 use pyo3::prelude::*;
@@ -83,8 +85,9 @@ struct Worker<'a> {
     heaps: Heaps<'a>,
     pages: Option<&'a Pages>,
     growing: &'a [Growing],
+    tables: &'a [Table],
     types: Types<'a>,
-    /// By the number of a type: its place in `growing`.
+    /// By the number of a type: its place in `growing` and then `tables`.
     shapes: Vec<Option<usize>>,
     found: Vec<Found>,
     bytes: Vec<u8>,
@@ -111,8 +114,9 @@ impl Worker<'_> {
     fn shape_of(&mut self, number: usize) -> Option<usize> {
         for next in self.shapes.len()..=number {
             let bases = self.types.bases(self.types.kinds[next].address);
-            let is_one = |growing: &Growing| bases.iter().any(|(_, name)| name == growing.name.as_bytes());
-            self.shapes.push(self.growing.iter().position(is_one));
+            let is_one = |wanted: &String| bases.iter().any(|(_, name)| name == wanted.as_bytes());
+            let growing = self.growing.iter().map(|growing| &growing.name);
+            self.shapes.push(growing.chain(self.tables.iter().map(|table| &table.name)).position(is_one));
         }
         self.shapes[number]
     }
@@ -121,7 +125,12 @@ impl Worker<'_> {
         let Some((number, true)) = self.types.object_in(head, head.len() as u64) else { return };
         let Some(shape) = self.shape_of(number as usize) else { return };
         let start = self.types.layout.outer_hook(head) + self.types.kinds[number as usize].pre as usize;
-        if let Some((small, pages)) = self.room(&self.growing[shape], &head[start.min(head.len())..]) {
+        let own = &head[start.min(head.len())..];
+        let room = match self.growing.get(shape) {
+            Some(growing) => self.room(growing, own),
+            None => self.spare(&self.tables[shape - self.growing.len()], own),
+        };
+        if let Some((small, pages)) = room {
             self.found[shape].add(block + start as u64, small, pages, self.weight);
         }
     }
@@ -145,6 +154,10 @@ impl Worker<'_> {
         Some((behind.0 + before.0, behind.1 + before.1))
     }
 
+    fn spare(&mut self, table: &Table, head: &[u8]) -> Option<(u64, u64)> {
+        Some((0, table.spare(head, &self.heaps, self.pages?, &mut self.types)?))
+    }
+
     /// Of a stretch: what is too short for pages of its own, and what it has of those.
     fn released(&self, start: u64, end: u64) -> (u64, u64) {
         let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
@@ -158,10 +171,10 @@ impl Worker<'_> {
 /// Containers, small bytes, bytes of resident pages, what one has at most, its address.
 type Row = (u64, u64, u64, u64, u64);
 
-/// One row for each of `growing`, of those that lie in blocks of `sizes` (smallest, largest) of pymalloc or of CPython's
-/// mimalloc; with `most` the first three are estimates, from so many pools or pages of each size.
+/// One row for each of `growing` and of `tables`, of those that lie in blocks of `sizes`, each (smallest, largest), of
+/// pymalloc or of CPython's mimalloc; with `most` the first three are estimates, from so many pools or pages of each size.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, pools, mapped, layout, pages, growing, sizes, most=None))]
+#[pyo3(signature = (space, chunks, pools, mapped, layout, pages, growing, tables, sizes, most=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn list_slack(
     py: Python<'_>,
@@ -172,12 +185,13 @@ pub fn list_slack(
     layout: TypeLayout,
     pages: Option<&Pages>,
     growing: Vec<Growing>,
-    sizes: (u64, u64),
+    tables: Vec<Table>,
+    sizes: Vec<(u64, u64)>,
     most: Option<usize>,
 ) -> PyResult<Vec<Row>> {
     mapped.sort_unstable();
     let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc() };
-    let parts = parts_of(&heaps, sizes);
+    let parts = parts_of(&heaps, &sizes);
     let mut by_size: BTreeMap<u64, Vec<&Part<'_>>> = BTreeMap::new();
     parts.iter().for_each(|part| by_size.entry(part.block_size(&heaps)).or_default().push(part));
     let wanted: Vec<_> = by_size.values().flat_map(|parts| spread(parts, most.unwrap_or(usize::MAX))).collect();
@@ -186,9 +200,10 @@ pub fn list_slack(
         heaps,
         pages,
         growing: &growing,
+        tables: &tables,
         types: Types::new(space, chunks, &layout),
         shapes: Vec::new(),
-        found: vec![Found::default(); growing.len()],
+        found: vec![Found::default(); growing.len() + tables.len()],
         bytes: Vec::new(),
         weight: 1.0,
     };
@@ -197,7 +212,7 @@ pub fn list_slack(
         control.advance(job.len() as u64)
     };
     let workers = work::run(py, space, None, wanted.len() as u64, &jobs, init, work)?;
-    let mut sums = vec![Found::default(); growing.len()];
+    let mut sums = vec![Found::default(); growing.len() + tables.len()];
     for worker in &workers {
         sums.iter_mut().zip(&worker.found).for_each(|(sum, found)| sum.absorb(found));
     }
@@ -206,8 +221,8 @@ pub fn list_slack(
 }
 
 /// The pools or pages with blocks of those sizes that may hold objects.
-fn parts_of<'a>(heaps: &Heaps<'a>, sizes: (u64, u64)) -> Vec<Part<'a>> {
-    let fits = |size: u64| (sizes.0..=sizes.1).contains(&size);
+fn parts_of<'a>(heaps: &Heaps<'a>, sizes: &[(u64, u64)]) -> Vec<Part<'a>> {
+    let fits = |size: u64| sizes.iter().any(|(least, most)| (*least..=*most).contains(&size));
     let of_mimalloc = heaps.mimalloc.iter().flat_map(|mimalloc| {
         mimalloc.pages.iter().filter(|page| mimalloc.may_hold_objects(page) && fits(page.size)).map(Part::Page)
     });

@@ -3,7 +3,8 @@
 It comes to rest when it reads standard input; at the first line it does what the advice says. At each rest it has
 printed sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (the collector is off), old (it is on, and
 they died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack, buffer
-and queue (lists and byte arrays with room they do not use), columns (byte arrays that grew in turn), cache, log and
+and queue (lists and byte arrays with room they do not use), emptied, popped and emptied set (dicts and a set that lost
+their entries), grown (tables that no copy would make smaller), columns (byte arrays that grew in turn), cache, log and
 many cache (one dict or list that keeps nearly everything), healthy. Plain enough for Python 2.7, which prints nothing.
 """
 
@@ -144,6 +145,78 @@ class Buffer(Fault):
         self.bytes = self.bytes[:]
 
 
+class Emptied(Fault):
+    """A dict that lost nearly all of its entries, one by one."""
+
+    def __init__(self, generator):
+        """Make it."""
+        count, left = generator.randrange(600000, 800000), generator.randrange(5000)
+        self.kept = dict.fromkeys(range(count))
+        for number in range(count - left):
+            del self.kept[number]
+
+    def mend(self):
+        """Follow the advice."""
+        self.kept = dict(self.kept)
+
+
+class Popped(Emptied):
+    """The same, the latest entries first."""
+
+    def __init__(self, generator):
+        """Make it."""
+        left = generator.randrange(5000)
+        self.kept = {str(number): None for number in range(generator.randrange(600000, 800000))}
+        while len(self.kept) > left:
+            self.kept.popitem()
+
+
+class EmptiedSet(Fault):
+    """A set that lost nearly all of its items."""
+
+    def __init__(self, generator):
+        """Make it."""
+        left = generator.randrange(5000)
+        self.kept = set(range(generator.randrange(600000, 800000)))
+        while len(self.kept) > left:
+            self.kept.pop()
+
+    def mend(self):
+        """Follow the advice."""
+        self.kept = set(self.kept)
+
+
+class Grown(Fault):
+    """Tables that growth alone made as large as they are, and those that nothing can replace."""
+
+    def __init__(self, generator):
+        """Make it."""
+        count = generator.randrange(200000, 400000)
+        self.dict, self.set, self.queue = dict.fromkeys(range(count)), set(range(count)), {}
+        self.grow(self.dict.setdefault)
+        self.grow(self.set.add)
+        for number in range(4 * count):
+            self.queue[number] = None
+            self.queue.pop(number - count // 4, None)
+        # In Python 2 a namespace is in no order.
+        if sys.version_info[0] > 2:
+            names = ["%d" % number for number in range(count)]
+            globals().update(dict.fromkeys(names))
+            for name in names:
+                del globals()[name]
+        intern = getattr(sys, "intern", getattr(__builtins__, "intern", None))
+        self.texts = [intern("text %d" % number) for number in range(2 * count)]
+        del self.texts
+
+    @staticmethod
+    def grow(add):
+        """Until it has just grown."""
+        container = add.__self__
+        size = sys.getsizeof(container)
+        while sys.getsizeof(container) == size:
+            add(len(container))
+
+
 class Columns(Fault):
     """Byte arrays that grow in turn, each in the others' way, after a large buffer has raised malloc's threshold."""
 
@@ -222,6 +295,10 @@ FAULTS = {
     "buffer": Buffer,
     "columns": Columns,
     "queue": Queue,
+    "emptied": Emptied,
+    "popped": Popped,
+    "emptied set": EmptiedSet,
+    "grown": Grown,
     "cache": Cache,
     "log": Log,
     "many cache": ManyCache,

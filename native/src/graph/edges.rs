@@ -275,13 +275,7 @@ impl<'a> Drawer<'a> {
             true => (1u64 << byte(log2_index_bytes).min(40), byte(kind) == 0),
             false => {
                 let slots = self.field(bytes, size as u64);
-                let width = match slots {
-                    0..=0xFF => 1,
-                    0x100..=0xFFFF => 2,
-                    0x1_0000..=0xFFFF_FFFF => 4,
-                    _ => 8,
-                };
-                (slots.saturating_mul(width), true)
+                (slots.saturating_mul(shapes::index_width(slots)), true)
             }
         };
         let (step, first) = if general { (24, 8) } else { (16, 0) };

@@ -201,6 +201,16 @@ fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
     })
 }
 
+/// Bytes of an index in a dict's keys of so many slots.
+pub fn index_width(slots: u64) -> u64 {
+    match slots {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
+    }
+}
+
 /// In the mark of a block of a deque: its links lead to no further one, and are old.
 pub const LAST_OF_DEQUE: u64 = 1 << 16;
 
