@@ -4,6 +4,7 @@ by the kernel's count, and a program without the fault does not get it."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import struct
@@ -19,6 +20,7 @@ from programs import FORMS, RELEASE, RELEASES, Running, ask, c_program, python_p
 
 from gdbheap.answers import ledger
 from gdbheap.answers.findings import one_container
+from gdbheap.objects.slack import find_slack
 
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
@@ -198,6 +200,31 @@ def test_grown(release: str, rng: random.Random, tmp_path: Path) -> None:
     """Tables that were made by growth alone, or that a copy cannot replace, are none of those that were emptied."""
     with running(release_program(release, "faults", rng.getrandbits(30), "grown"), tmp_path) as target:
         assert "slack" not in [row["id"] for row in ask("", str(target.pid))["findings"]]
+
+
+@pytest.mark.parametrize("fault", ["emptied", "emptied set"])
+def test_damaged_tables(fault: str, rng: random.Random, tmp_path: Path) -> None:
+    """Whatever a dict, a set or a table says of itself, no more is promised than what its block has."""
+    evil = [0, 1, 8, 255, 1 << 40, 1 << 61, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
+    with running(python_program("stripped", "faults", rng.getrandbits(30), fault), tmp_path) as target:
+        pid = target.pid
+        found = finding(ask("", str(pid)), "slack")
+        largest, address = found["bytes"] + (1 << 20), found["figures"]["address"]
+        table = kernel.read_u64(pid, address + (32 if fault == "emptied" else 40))
+        words = [address + 8 * number for number in range(2, 6)] + [table + 8 * number for number in range(4)]
+        promised = []
+        with heap_of(str(pid)) as heap, open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+            assert heap.objects_or_none is not None
+            for _ in range(200):
+                at = rng.choice(words)
+                before = kernel.read(pid, at, 8)
+                word = rng.choice([*evil, table + rng.randrange(1 << 16), rng.getrandbits(64), rng.getrandbits(20)])
+                os.pwrite(memory.fileno(), struct.pack("<Q", word), at)
+                rows = find_slack(heap.target, heap.objects_or_none, ["dict", "set"])
+                os.pwrite(memory.fileno(), before, at)
+                promised.append(sum(row.pages for row in rows))
+    assert max(promised) <= largest
+    assert 0 in promised
 
 
 @pytest.mark.parametrize("form", FORMS[1:])
