@@ -144,6 +144,8 @@ def _forms(release: Release) -> list[Form]:
         Form(WEAK, fields=[at(WEAK_CALLBACK)]),
         _dict_form(release),
         _code_form(release),
+        # 0x2000_0000 and more, as the flags of a dict's or an exception's type are, may be a heap's address.
+        Form(["type"], opaque=at(HEAD), skipped=[at(cpython.TP_FLAGS)]),
         # Links to the latest and the oldest of the results, which are the dict's.
         Form(["functools._lru_cache_wrapper"], opaque=at(HEAD), skipped=[at(HEAD), at(HEAD + 8)]),
     ]

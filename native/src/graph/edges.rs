@@ -455,11 +455,11 @@ impl<'a> Drawer<'a> {
     /// The references of a static type.
     pub fn static_type(&mut self, address: u64) {
         let size = self.source.layout.sizeof_type;
-        let skipped = self.weak_list_of(address);
+        let skipped = [self.weak_list_of(address), self.types.layout.tp_flags as u64];
         let bytes = Bytes { address, end: address + size, head: &[] };
         self.pieces(bytes, self.types.layout.head(), size, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
-                if at + index as u64 * 8 != skipped {
+                if !skipped.contains(&(at + index as u64 * 8)) {
                     drawer.word(crate::u64_at(word, 0), EXACT);
                 }
             }
