@@ -455,7 +455,7 @@ impl<'a> Drawer<'a> {
     /// The references of a static type.
     pub fn static_type(&mut self, address: u64) {
         let size = self.source.layout.sizeof_type;
-        let skipped = [self.weak_list_of(address), self.types.layout.tp_flags as u64];
+        let skipped = [self.weak_list_of(address), self.types.layout.tp_flags];
         let bytes = Bytes { address, end: address + size, head: &[] };
         self.pieces(bytes, self.types.layout.head(), size, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {

@@ -159,7 +159,12 @@ pub fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u3
         to: basic,
         certain: if closed { 0 } else { kind.extent },
         skipped,
-        item: if closed { 0 } else { word(kind.address, known.tp_itemsize) },
+        // Items of other sizes, like the code of a pattern, are no words.
+        item: if closed {
+            0
+        } else {
+            Some(word(kind.address, known.tp_itemsize)).filter(|item| item % 8 == 0).unwrap_or(0)
+        },
         dict_before_end: if dict < 0 && !managed { dict.unsigned_abs() } else { 0 },
         item_at: kind.address.wrapping_add(known.tp_itemsize),
         basic,
