@@ -46,7 +46,11 @@ def blocks(path: Path) -> list[Block]:
 
 
 def with_remainders(found: list[Block], pid: int) -> list[Block]:
-    """Add what the ends of full thread heaps have left: from the last block to the fence, free."""
+    """Add what the ends of full thread heaps have left: from the last block to the fence, free. A heap in which nothing
+    is held any more is gone, but for the first."""
+    held = {block.chunk & -HEAP_MAX for block in found if block.held}
+    there = {heap for heap in {block.chunk & -HEAP_MAX for block in found} if heap in held or is_there(pid, heap)}
+    found = [block for block in found if block.chunk & -HEAP_MAX in there]
     complete = []
     for block, after in zip(found, [*found[1:], None]):
         complete.append(block)
@@ -57,6 +61,15 @@ def with_remainders(found: list[Block], pid: int) -> list[Block]:
             left = heap + kernel.read_u64(pid, heap + 16) - FENCE - block.chunk - block.size
             complete += [Block(block.chunk + block.size, left, False)] if left >= FENCE else []
     return complete
+
+
+def is_there(pid: int, address: int) -> bool:
+    """Whether there is memory at an address."""
+    try:
+        kernel.read_u64(pid, address)
+    except OSError:
+        return False
+    return True
 
 
 def top_of_thread(pid: int, heap: int) -> int:
