@@ -1,7 +1,7 @@
 """Set the garbage collector at random, say how it stands, rest: collector.py SEED TRUTH.
 
 TRUTH is JSON: {"enabled": …, "thresholds": […], "counts": […], "frozen": …}; the youngest count goes on while
-it is written.
+it is written, and it is written again where a collection came between.
 """
 
 import gc
@@ -9,6 +9,15 @@ import json
 import random
 import signal
 import sys
+
+
+def write_truth(path):
+    """Whether what was written into path still holds when it is written."""
+    truth = {"enabled": gc.isenabled(), "thresholds": gc.get_threshold(), "counts": gc.get_count()}
+    truth["frozen"] = gc.get_freeze_count() > 0
+    with open(path, "w") as file:
+        file.write(json.dumps(truth))
+    return gc.get_count()[1:] == truth["counts"][1:]
 
 
 def main():
@@ -20,10 +29,8 @@ def main():
     if generator.random() < 0.5:
         gc.disable()
     held = [[number] for number in range(generator.randrange(20000))]
-    truth = {"enabled": gc.isenabled(), "thresholds": gc.get_threshold(), "counts": gc.get_count()}
-    truth["frozen"] = gc.get_freeze_count() > 0
-    with open(sys.argv[2], "w") as file:
-        file.write(json.dumps(truth))
+    while not write_truth(sys.argv[2]):
+        pass
     signal.pause()
     del held
 

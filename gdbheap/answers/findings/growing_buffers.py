@@ -8,7 +8,7 @@ from gdbheap import _native
 from gdbheap.allocators.glibc import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.findings.finding import Evidence, Finding
-from gdbheap.answers.findings.thresholds import DEFAULT, mmap_threshold
+from gdbheap.answers.findings.thresholds import DEFAULT, MMAPPED_AGAIN, mmap_threshold
 from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
@@ -54,10 +54,7 @@ def find(evidence: Evidence) -> list[Finding]:
         f"a buffer that grows; from mmap_threshold on, which is {mmap_threshold(evidence.glibc.par)}, it moves pages "
         "and leaves nothing"
     )
-    advice = (
-        "allocate such a buffer once, as large as it will be, or start the program with MALLOC_MMAP_THRESHOLD_=131072, "
-        "or call mallopt(M_MMAP_THRESHOLD, 131072)"
-    )
+    advice = f"allocate such a buffer once, as large as it will be, or {MMAPPED_AGAIN}"
     figures = {"address": address, "size": size, "copies": len(copies), "buffers": len(buffers)}
     figures["mmap_threshold"] = evidence.glibc.par.mmap_threshold
     return [Finding("growing-buffers", kept, text, advice, figures)]

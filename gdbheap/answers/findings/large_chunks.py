@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers.findings.finding import Evidence, Finding
-from gdbheap.answers.findings.thresholds import DEFAULT, mmap_threshold
+from gdbheap.answers.findings.thresholds import DEFAULT, MMAPPED_AGAIN, mmap_threshold
 from gdbheap.words import counted, size_text
 
 
@@ -24,6 +24,6 @@ def find(evidence: Evidence) -> list[Finding]:
         f"({size_text(size)}): malloc gives a buffer a mapping of its own, which free() gives back at once, only from "
         f"mmap_threshold on, which is {mmap_threshold(glibc.par)}"
     )
-    advice = "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): it stays"
+    advice = f"{MMAPPED_AGAIN}: it stays"
     figures = {"holes": len(holes), "used_chunks": count, "used": size, "mmap_threshold": glibc.par.mmap_threshold}
     return [Finding("large-chunks", kept, text, advice, figures)]
