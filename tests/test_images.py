@@ -124,7 +124,7 @@ def test_before_the_first_malloc(glibc: Glibc, rng: random.Random, tmp_path: Pat
 
 @pytest.mark.parametrize("glibc", GLIBCS, ids=lambda glibc: glibc.name)
 def test_lone_fencepost(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
-    """Heaps that ended with a top of 48 bytes: 32 that nobody gets any more, and one fencepost of size 0."""
+    """Heaps that ended with a top of 48 bytes: fenceposts of 32 bytes and of size 0."""
     image = Image(glibc, rng, arenas=2, lone_fenceposts=True)
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
         compare(heap, image)

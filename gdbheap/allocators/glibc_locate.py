@@ -36,6 +36,7 @@ MP_DISTANCE = 8192
 TLS_BYTES = 4096
 DEFAULT_TOP_PAD = 131072
 DEFAULT_MMAPS_MAX = 65536
+DEFAULT_ARENA_TEST = 8
 SMALL_TCACHE_BINS = 64
 MOST_TCACHE_BINS = 76
 MOST_TCACHE_COUNT = 65535
@@ -83,6 +84,7 @@ class MallocPar:
     trim_threshold: int
     top_pad: int
     mmap_threshold: int
+    arena_test: int
     arena_max: int
     n_mmaps: int
     n_mmaps_max: int
@@ -294,7 +296,7 @@ def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) ->
     torn = mapped > most_mapped or n_mmaps > max_n or (max_n == 0) != (most_mapped == 0) or mapped < n_mmaps * PAGE_SIZE
     torn |= n_mmaps == 0 and mapped > 0 and unit == PAGE_SIZE
     return MallocPar(
-        address, layout, torn, word(0), word(8), word(16), word(32), n_mmaps, n_max, mapped,
+        address, layout, torn, word(0), word(8), word(16), word(24), word(32), n_mmaps, n_max, mapped,
         word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
         word(layout["tcache_bins"]), word(layout["tcache_count"]), not no_dynamic,
     )  # fmt: skip
@@ -305,13 +307,16 @@ def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
     points += 2 if PAGE_SIZE <= par.mmap_threshold <= 1 << 30 else 0
-    points += 2 if PAGE_SIZE <= par.trim_threshold else 0
+    # A size and no address, or all ones: never.
+    points += 2 if PAGE_SIZE <= par.trim_threshold < 1 << 40 or par.trim_threshold + 1 == 1 << 64 else 0
+    points += 3 if par.arena_test == DEFAULT_ARENA_TEST else 0
     points += 1 if par.arena_max < 1 << 20 else -4
     has_cache = par.layout["tcache_count"] is not None
     points += 2 if has_cache and par.tcache_count in (7, 16) else 0
     points += 2 if has_cache and par.tcache_bins == SMALL_TCACHE_BINS else 0
     points -= 4 if has_cache and not 0 < par.tcache_bins <= MOST_TCACHE_BINS else 0
     points += 3 if par.n_mmaps_max == DEFAULT_MMAPS_MAX else 0
+    points -= 2 if par.n_mmaps_max < par.n_mmaps else 0
     return points
 
 

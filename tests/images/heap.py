@@ -91,8 +91,8 @@ class Image:
 
     ``shape`` is one of SHAPES and tells where the main arena's memory comes from; "unused": nobody has called malloc.
     ``huge``: the size of the huge pages that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of
-    chunks up to 4 MiB (2.42 and later). ``lone_fenceposts``: the top of each full heap was of 48 bytes, and one
-    fencepost is all there is place for. ``plain_contents``: no contents that look like chunks. ``most_heaps``: of a
+    chunks up to 4 MiB (2.42 and later). ``lone_fenceposts``: the top of each full heap was of 48 bytes, of
+    which fenceposts of 32 and of 16 bytes are made. ``plain_contents``: no contents that look like chunks. ``most_heaps``: of a
     thread's arena.
     """
 
@@ -345,7 +345,7 @@ class Image:
         if old >= 0x20:
             blocks.append(Chunk(at, old, self._free_state(old), arena))
         elif old == 0x10 and ending == "heap":
-            return [Chunk(at, 0x20, "used", arena), Chunk(at + 0x20, 0x10, "fencepost", arena)]
+            return [Chunk(at, 0x20, "fencepost", arena), Chunk(at + 0x20, 0x10, "fencepost", arena)]
         elif old == 0x10:
             blocks.append(Chunk(at, 0x10, "fencepost", arena))
         posts = [Chunk(at + old + shift, 0x10, "fencepost", arena) for shift in (0, 0x10)]

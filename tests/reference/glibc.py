@@ -113,8 +113,10 @@ class Walk:
                 return
             if size <= 16:
                 return
-            in_use = self.memory.word(chunk + size + 8) & 1
-            yield chunk, (size, "used" if in_use else "free")
+            following = self.memory.word(chunk + size + 8)
+            if size == 32 and following == 1 and self.memory.word(chunk + 8) == 32 | 1:
+                return
+            yield chunk, (size, "used" if following & 1 else "free")
             chunk += size
         raise AssertionError(f"the chunks do not end in a top or a fence before {end:#x}")
 

@@ -1,7 +1,7 @@
 //! The one walk of a stretch that knows everything: what parts found, fences, the top chunk, damage.
 
 use super::parts::{Part, PART, STRIDE};
-use super::track::{Header, Track, SIZE_BITS};
+use super::track::{Header, Track, NON_MAIN_ARENA, SIZE_BITS};
 use crate::bits;
 use crate::chunks::{Damage, State, GRAIN, SMALLEST};
 use crate::work::{Cancelled, Control};
@@ -141,6 +141,7 @@ impl Walk<'_> {
             return Ok(self.take_top(&header));
         }
         if self.is_fence(&header) {
+            self.take_short_top(&header);
             self.settle(&header);
             self.put_special(at, State::Fence);
             return self.after_fence(at + GRAIN);
@@ -168,6 +169,16 @@ impl Walk<'_> {
             self.report(header.address, "size of the top chunk", format!("{rest:#x}"), found);
         }
         end
+    }
+
+    /// The chunk before a lone fence of size 0, if it is what a top too small to be freed was made into: unlike every
+    /// chunk of a thread's arena it does not say that it is of one (glibc malloc/malloc.c, `sysmalloc`).
+    fn take_short_top(&mut self, fence: &Header) {
+        let is_short_top = |chunk: &Header| chunk.size() == SMALLEST && chunk.size_word & NON_MAIN_ARENA == 0;
+        let lone = fence.size() == 0 && self.fences == 0 && self.track.course.stretch.arena != 0;
+        if let Some(top) = self.track.previous.take_if(|chunk| lone && is_short_top(chunk)) {
+            self.put_special(top.address, State::Fence);
+        }
     }
 
     /// A fencepost: size 0x10, or 0 at the end of a thread's heap, where it may be the only one.
