@@ -92,8 +92,8 @@ class Image:
     ``shape`` is one of SHAPES and tells where the main arena's memory comes from; "unused": nobody has called malloc.
     ``huge``: the size of the huge pages that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of
     chunks up to 4 MiB (2.42 and later). ``lone_fenceposts``: the top of each full heap was of 48 bytes, of
-    which fenceposts of 32 and of 16 bytes are made. ``plain_contents``: no contents that look like chunks. ``most_heaps``: of a
-    thread's arena.
+    which fenceposts of 32 and of 16 bytes are made. ``plain_contents``: no contents that look like chunks.
+    ``most_heaps``: of a thread's arena.
     """
 
     def __init__(
