@@ -443,8 +443,8 @@ impl<'a> Types<'a> {
         for place in 0..self.distances.len() {
             match self.object_at(head, self.distances[place], size) {
                 Some((number, true)) => return Some((number, true)),
-                // Up to 3.7 an untracked object's PyGC_Head is what the block's last user left there.
-                found => dead = dead.or(found),
+                // Up to 3.7 an untracked object's PyGC_Head is what the block's last user left there: a dead one's type.
+                found => dead = found.or(dead),
             }
         }
         dead
