@@ -274,9 +274,10 @@ def tell(holders, pairs, path):
     os.waitpid(child, 0)
 
 
-def wait():
-    """Read one byte from standard input: the parent's leave to go on."""
-    os.read(0, 1)
+def wait(arguments=(0, 1)):
+    """Read one byte from standard input: the parent's leave to go on. 3.6 would make a tuple of two arguments, at the
+    second stop one in another chunk than at the first."""
+    os.read(*arguments)
 
 
 def main():
