@@ -18,9 +18,11 @@ SEED = int(os.environ.get("GDBHEAP_SEED") or random.SystemRandom().randrange(1 <
 # Where several processes share the tests, the first one's seed is everybody's.
 os.environ["GDBHEAP_SEED"] = str(SEED)
 
-# Started in the background of a shell the tests would ignore it, and so would all that they start.
+# Started in the background of a shell, or by nohup, the tests would ignore these, and so would all that they start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_report_header() -> str:
