@@ -47,17 +47,19 @@ def blocks(path: Path) -> list[Block]:
 
 def with_remainders(found: list[Block], pid: int) -> list[Block]:
     """Add what the ends of full thread heaps have left: from the last block to the fence, free. A heap in which nothing
-    is held any more is gone, but for the first."""
+    is held any more is gone, but for the first; the last one may be all top chunk."""
     held = {block.chunk & -HEAP_MAX for block in found if block.held}
     there = {heap for heap in {block.chunk & -HEAP_MAX for block in found} if heap in held or is_there(pid, heap)}
-    found = [block for block in found if block.chunk & -HEAP_MAX in there]
+    top = top_of_thread(pid, min(there))
+    tops = range(top, (top & -HEAP_MAX) + HEAP_MAX)
+    found = [block for block in found if block.chunk & -HEAP_MAX in there and block.chunk not in tops]
     complete = []
     for block, after in zip(found, [*found[1:], None]):
         complete.append(block)
         heap = block.chunk & -HEAP_MAX
         if after is not None and heap == after.chunk & -HEAP_MAX:
             assert touches(block, after), "the program's blocks leave a gap"
-        elif heap != top_of_thread(pid, heap) & -HEAP_MAX:
+        elif heap != top & -HEAP_MAX:
             left = heap + kernel.read_u64(pid, heap + 16) - FENCE - block.chunk - block.size
             complete += [Block(block.chunk + block.size, left, False)] if left >= FENCE else []
     return complete
