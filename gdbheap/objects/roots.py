@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gdbheap import _native
 from gdbheap.allocators.stacks import Stack
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.image import PT_TLS
@@ -30,7 +31,7 @@ class Roots:
         self.ranges: list[tuple[int, int, int]] = []
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
-            self._add(name, loaded.writable_ranges())
+            self._add(name, subtract(loaded.writable_ranges(), _linked(target, loaded)))
         live = [pair for stack in stacks if (pair := _live(target, stack))]
         self._add(THREADS, live)
         self._add(THREADS, _thread_data(target, MOST_TLS))
@@ -44,6 +45,14 @@ class Roots:
             self.names.append(name)
         number = self.names.index(name)
         self.ranges.extend((number, start, end) for start, end in _aligned(ranges))
+
+
+def _linked(target: Target, loaded: LoadedObject) -> Ranges:
+    """Words of static data that look like addresses of blocks and are what the linker wrote: no block was there yet.
+    Flags of static types, code and text do, where the program is linked at a fixed address and its heap near it."""
+    heaps = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous and mapping.writable]
+    found = (_native.find_initial(target.space, start, data, heaps) for start, data in loaded.initial_data())
+    return [(address, address + 8) for addresses in found for address in addresses]
 
 
 def _live(target: Target, stack: Stack) -> tuple[int, int] | None:

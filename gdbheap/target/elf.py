@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SEGMENT_LIMIT = 1024
 NOTE_LIMIT = 64 * 1024
 SYMBOL_BYTES_LIMIT = 256 << 20
+DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4096
 ADDRESS_LIMIT = 1 << 64
 
@@ -55,6 +56,15 @@ class ElfFile:
                 if found:
                     return found
         return None
+
+    def initial_data(self) -> list[tuple[int, bytes]]:
+        """(address as linked, bytes in the file) of each writable segment; none of a file that is gone."""
+        loads = [load for load in self.segments if load.type == image.PT_LOAD and load.flags & image.PF_W]
+        try:
+            with open_regular(self.path) as stream:
+                return [(load.address, read_at(stream, load.offset, min(load.file_size, DATA_LIMIT))) for load in loads]
+        except OSError:
+            return []
 
     @cached_property
     def symbols(self) -> SymbolTable:
@@ -135,6 +145,11 @@ class LoadedObject:
         """(start, end) of its writable file mappings and of .bss, ascending; neighbours that touch are joined."""
         ranges = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.writable] + self.bss
         return joined(sorted(ranges))
+
+    def initial_data(self) -> list[tuple[int, bytes]]:
+        """(address, bytes) of its writable segments as the file has them; empty without the same file here."""
+        stored = self.elf.initial_data() if self.elf else []
+        return [(self.bias + address, data) for address, data in stored]
 
     def symbol(self, name: str) -> int | None:
         """The address of a symbol in the target, None when the object has no file here or the file no such symbol."""

@@ -92,6 +92,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pools::read_pools, module)?)?;
     module.add_function(wrap_pyfunction!(mimalloc::find_segments, module)?)?;
     module.add_function(wrap_pyfunction!(mimalloc::read_mimalloc, module)?)?;
+    module.add_function(wrap_pyfunction!(scan::find_initial, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_heads, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_arena_tables, module)?)?;
     module.add_function(wrap_pyfunction!(scan::find_list_ends, module)?)?;

@@ -51,6 +51,20 @@ impl Words {
     }
 }
 
+/// The addresses of the words from `start` on that are still what they were in the beginning, `initial`, and whose value
+/// lies in one of `ranges` (ascending).
+#[pyfunction]
+pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<(u64, u64)>) -> Vec<u64> {
+    let words = Words::read(space, start, start.saturating_add(initial.len() as u64));
+    let initial = initial.get((words.start - start) as usize..).unwrap_or_default().chunks_exact(8);
+    let leads = |word: u64| {
+        let place = ranges.partition_point(|(_, end)| *end <= word);
+        ranges.get(place).is_some_and(|(start, _)| *start <= word)
+    };
+    let same = words.words.iter().zip(initial).zip((words.start..).step_by(8));
+    same.filter(|((word, old), _)| **word == crate::u64_at(old, 0) && leads(**word)).map(|(_, at)| at).collect()
+}
+
 /// Runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
 /// Some pairs inside a run may be out of order: damage must not hide the whole.
 #[pyfunction]
