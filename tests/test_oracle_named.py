@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,19 @@ from typing import Any
 import pytest
 from installed import python_with
 from named import Workload, measured, workloads
-from programs import FORMS, KINDS, PROCESS, SOURCES, ask, gdbheap, interpreter_of, running
+from programs import (
+    FORMS,
+    KINDS,
+    PROCESS,
+    RELEASES,
+    SOURCES,
+    Running,
+    ask,
+    gdbheap,
+    interpreter_of,
+    interpreter_of_release,
+    running,
+)
 
 LEAST_NAMED = 0.97
 MOST_UNCLASSIFIED = 0.005
@@ -78,6 +91,31 @@ def test_what_is_reached_goes_with_its_objects(kind: str, rng: random.Random, tm
     gone, said = used - used_later, named - named_later
     assert said > 0 and gone >= LEAST_TRUE * said, (command, gone, said, roots, roots_later)
     assert said >= LEAST_TRUE * gone, (command, gone, said, roots, roots_later)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_syntax_tree_of_a_running_script(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """The blocks that a main script's syntax tree has while it runs are the interpreter's; the same script as bytecode
+    has none."""
+    script = tmp_path / "main.py"
+    script.write_text(
+        "held = lambda: [" + "(id, [])," * rng.randrange(300, 3000) + "]\nimport signal\nsignal.pause()\n"
+    )
+    python = interpreter_of_release(release).executable
+    compile_it = f"import py_compile; py_compile.compile({str(script)!r}, {str(script)!r} + 'c')"
+    subprocess.run([python, "-c", compile_it], check=True)
+    with running([python, f"{script}c"], tmp_path) as target:
+        before = syntax_blocks(target)
+    with running([python, str(script)], tmp_path) as target:
+        after = syntax_blocks(target)
+    assert len(after) > len(before)
+    assert sum(after.values()) - sum(before.values()) == len(after) - len(before)
+
+
+def syntax_blocks(target: Running) -> dict[int, bool]:
+    """Return, of all used chunks as large as a PyArena's block, whether they are the interpreter's by themselves."""
+    rows = ask("chunks", str(target.pid), "--min=8224", "--max=8300", "--state=used", f"--top={FULL}")["chunks"]
+    return {row["address"]: row["what"] == f"reached from the interpreter at {row['address']:#x}" for row in rows}
 
 
 @pytest.mark.parametrize("form", FORMS)

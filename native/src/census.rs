@@ -56,6 +56,8 @@ struct Worker<'a> {
     open: Vec<(u64, u32)>,
     /// Buffers that may.
     followed: Vec<Lead>,
+    /// Blocks of syntax trees.
+    syntax: Vec<u64>,
     settling: Duration,
 }
 
@@ -127,6 +129,7 @@ impl<'a> Worker<'a> {
             found: Vec::new(),
             open: Vec::new(),
             followed: Vec::new(),
+            syntax: Vec::new(),
             settling: Duration::ZERO,
         }
     }
@@ -157,7 +160,12 @@ impl<'a> Worker<'a> {
     /// Decides one used block; true if it looks like an object.
     #[inline(always)]
     fn take_block(&mut self, address: u64, size: u64, head: &[u8]) -> bool {
-        let Some((number, alive)) = self.types.object_in(head, size) else { return false };
+        let Some((number, alive)) = self.types.object_in(head, size) else {
+            if size > LEAST_SYNTAX && self.is_syntax(address, size, head) {
+                self.syntax.push(address);
+            }
+            return false;
+        };
         let number = number as usize;
         let row = self.row(number);
         if !alive {
@@ -177,6 +185,16 @@ impl<'a> Worker<'a> {
 
     /// The same without the debug hook that may stand before the object's own.
     #[inline(always)]
+    /// Whether it is a block of a PyArena, where a syntax tree lies, as of a main script while it runs: what is asked for
+    /// and used, the next block, and where its memory begins, right behind (CPython Python/pyarena.c).
+    #[cold]
+    fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
+        let outer = self.types.layout.outer_hook(head);
+        let word = |at: usize| head.get(outer + at..outer + at + 8).map_or(0, |bytes| crate::u64_at(bytes, 0));
+        let (room, taken, memory) = (word(0), word(8), word(24));
+        memory == address + outer as u64 + 32 && (LEAST_SYNTAX..size).contains(&room) && taken <= room
+    }
+
     fn claim_unhooked(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         if self.types.layout.hook == 0 {
             return self.claim_buffers(number, address, size, head);
@@ -263,6 +281,8 @@ struct Wanted {
 }
 
 const CLAIMS_AT_ONCE: usize = 512;
+/// CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE.
+const LEAST_SYNTAX: u64 = 8192;
 
 /// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
 #[inline(always)]
@@ -418,6 +438,8 @@ struct Sums {
     /// Of objects, and of buffers that objects claimed.
     objects: Vec<Lead>,
     buffers: Vec<Lead>,
+    /// Blocks of syntax trees.
+    syntax: Vec<u64>,
     /// The mean of the workers.
     settling: Duration,
 }
@@ -434,6 +456,7 @@ impl Sums {
             roots: vec![Tally::default(); count],
             objects: Vec::new(),
             buffers: Vec::new(),
+            syntax: Vec::new(),
             settling: Duration::ZERO,
         };
         sums.settling = workers.iter().map(|worker| worker.settling).sum::<Duration>() / workers.len().max(1) as u32;
@@ -466,6 +489,7 @@ impl Sums {
             )
         });
         self.objects.extend(objects);
+        self.syntax.append(&mut worker.syntax);
         self.buffers.extend(worker.followed.iter().map(|lead| lead.renumbered(&numbers)));
     }
 
@@ -495,6 +519,9 @@ impl Sums {
             |wanted: &dyn Fn(u32) -> bool| roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>();
         let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
         let mut reach = Reach::new(*heaps, marks);
+        if !roots.is_empty() {
+            self.syntax.iter().for_each(|block| reach.give(*block, Owner::Root(0)));
+        }
         reach.run(chains);
         reach.run(interpreter.into_iter().chain(objects).chain(states).chain(others).collect());
         question.registers.iter().for_each(|(at, value)| reach.point_from_register(*value, *at, question.last));

@@ -153,6 +153,14 @@ impl<'a> Reach<'a> {
         }
     }
 
+    /// Makes a block that is known by its shape the owner's; it is not followed.
+    pub fn give(&mut self, block: u64, owner: Owner) {
+        let found = self.heaps.block_at(block).filter(|(place, ..)| self.marks.is_unknown(*place));
+        if let Some((place, address, size)) = found {
+            self.take(Reached { place, address, size, owner, holder: address, role: 0, follow: NOTHING, last: 0 });
+        }
+    }
+
     fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {
         let Some((place, address, size)) = self.heaps.block_at(pointer) else { return };
         // malloc's own pointers, also those that it left in what it handed out again, are to headers: eight bytes of one
