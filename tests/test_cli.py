@@ -165,10 +165,13 @@ def on_terminal(words: Sequence[str], columns: int, **variables: str) -> tuple[s
     ends = {"stdin": follower, "stdout": follower, "stderr": follower}
     process = subprocess.Popen([str(GDBHEAP), *words], env=environment, **ends)
     os.close(follower)
+    # Not select.select(): it takes no descriptor above 1023.
+    waiting = select.poll()
+    waiting.register(leader, select.POLLIN)
     shown = b""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        if select.select([leader], [], [], 0.1)[0]:
+        if waiting.poll(100):
             try:
                 shown += os.read(leader, 1 << 16)
             except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 import kernel
 import programs
 import pytest
+from library import heap_of
 
 from gdbheap._native import PRESENT, Pages
 from gdbheap.errors import Fault, NotPermitted
@@ -344,3 +346,18 @@ def test_a_mapping_is_found_by_its_file(spread: programs.Running) -> None:
         assert by_path is not None and by_path.endswith("root" + mapping.path)
         other = Mapping(0, 4096, "r--p", 0, mapping.device, mapping.inode + 1, mapping.path)
         assert mapped_file(preparation.folder, other) is None
+
+
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    """What was opened for a process is closed with the last name for it: nobody waits for the garbage collector."""
+    with programs.running(programs.python_program("stripped", "pools", 1, 100), tmp_path) as target:
+        before = len(os.listdir("/proc/self/fd"))
+        gc.disable()
+        try:
+            with heap_of(str(target.pid)) as heap:
+                heap.census()
+                assert len(os.listdir("/proc/self/fd")) > before
+            del heap
+            assert len(os.listdir("/proc/self/fd")) == before
+        finally:
+            gc.enable()

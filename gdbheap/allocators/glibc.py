@@ -213,7 +213,7 @@ class Glibc:
 
     def _stretches(self) -> list[Stretch]:
         heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
-        self._main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
+        self._main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self.damage)
         extents = self._main_extents.find() if self.main.system_mem else []
         self.heaps += [HeapRange(0, start, start, end, end) for start, end in extents]
         main = [Stretch(0, *extent, self._top_in(extent), self.main.fast) for extent in extents]
