@@ -18,8 +18,8 @@ FOREIGN = 1 << 20
 
 
 class MainExtents:
-    """The main arena's stretches. ``reserves``: the address space of thread heaps, which is not searched. Damage is added
-    to ``damage``."""
+    """The main arena's stretches. ``reserves``: the address space of thread heaps, which is not searched. ``damage``: a
+    list to add to."""
 
     def __init__(
         self, target: Target, main: MallocState, par: MallocPar, reserves: Ranges, damage: list[Damage]
