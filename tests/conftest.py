@@ -19,10 +19,9 @@ SEED = int(os.environ.get("GDBHEAP_SEED") or random.SystemRandom().randrange(1 <
 os.environ["GDBHEAP_SEED"] = str(SEED)
 
 # Started in the background of a shell, or by nohup, the tests would ignore these, and so would all that they start.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, action)
 
 
 def pytest_report_header() -> str:

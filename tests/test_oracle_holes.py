@@ -11,10 +11,10 @@ from typing import Any
 import kernel
 import pytest
 from programs import FORMS, GCORE, PROCESS, ask, c_program, python_program, running
+from reference.glibc import HEAP_MAX
 
 MAIN, THREAD, ENDED = PLACES = (0, 1, 2)
 NOTHING, TRIM, ADVISE = 0, 1, 2
-HEAP_MAX = 64 << 20
 # glibc, sysmalloc(): what a heap that is full keeps at its end, two fence posts of 16 bytes.
 FENCE = 32
 
@@ -26,6 +26,11 @@ class Block:
     chunk: int
     size: int
     held: bool
+
+    @property
+    def heap(self) -> int:
+        """The thread's heap that it lies in."""
+        return self.chunk & -HEAP_MAX
 
 
 @dataclass(frozen=True)
@@ -48,19 +53,18 @@ def blocks(path: Path) -> list[Block]:
 def with_remainders(found: list[Block], pid: int) -> list[Block]:
     """Add what the ends of full thread heaps have left: from the last block to the fence, free. A heap in which nothing
     is held any more is gone, but for the first; the last one may be all top chunk."""
-    held = {block.chunk & -HEAP_MAX for block in found if block.held}
-    there = {heap for heap in {block.chunk & -HEAP_MAX for block in found} if heap in held or is_there(pid, heap)}
+    held = {block.heap for block in found if block.held}
+    there = {heap for heap in {block.heap for block in found} if heap in held or is_there(pid, heap)}
     top = top_of_thread(pid, min(there))
     tops = range(top, (top & -HEAP_MAX) + HEAP_MAX)
-    found = [block for block in found if block.chunk & -HEAP_MAX in there and block.chunk not in tops]
+    found = [block for block in found if block.heap in there and block.chunk not in tops]
     complete = []
     for block, after in zip(found, [*found[1:], None]):
         complete.append(block)
-        heap = block.chunk & -HEAP_MAX
-        if after is not None and heap == after.chunk & -HEAP_MAX:
+        if after is not None and block.heap == after.heap:
             assert touches(block, after), "the program's blocks leave a gap"
-        elif heap != top & -HEAP_MAX:
-            left = heap + kernel.read_u64(pid, heap + 16) - FENCE - block.chunk - block.size
+        elif block.heap != top & -HEAP_MAX:
+            left = block.heap + kernel.read_u64(pid, block.heap + 16) - FENCE - block.chunk - block.size
             complete += [Block(block.chunk + block.size, left, False)] if left >= FENCE else []
     return complete
 

@@ -10,11 +10,9 @@ import pytest
 from graphs import BUILDS, started
 from library import heap_of
 from programs import Running, ask
+from reference.glibc import HEAP_MAX
 
 from gdbheap.answers.unreachable import unreachable
-
-# glibc, HEAP_MAX_SIZE: a thread's heap lies at a multiple of it.
-HEAP_MAX = 64 << 20
 
 
 @dataclass

@@ -213,8 +213,10 @@ class Glibc:
 
     def _stretches(self) -> list[Stretch]:
         heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
-        self._main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self.damage)
-        extents = self._main_extents.find() if self.main.system_mem else []
+        # Not kept: with the way to report it would be a cycle, and hold the target's files open.
+        main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
+        self._misalignment = main_extents.misalignment
+        extents = main_extents.find() if self.main.system_mem else []
         self.heaps += [HeapRange(0, start, start, end, end) for start, end in extents]
         main = [Stretch(0, *extent, self._top_in(extent), self.main.fast) for extent in extents]
         return main + heaps
@@ -381,7 +383,7 @@ class Glibc:
         """Bytes of an arena in front of its first chunks: headers of heaps, a first break that is not 16-aligned."""
         if index:
             return sum(heap.chunks - heap.start for heap in self.heaps if heap.arena == index)
-        return self._main_extents.misalignment
+        return self._misalignment
 
     def regions(self) -> list[RegionTotals]:
         """(arena, start, end, [(chunks, bytes)] by state in the order of STATES) of every stretch."""

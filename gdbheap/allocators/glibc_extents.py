@@ -6,26 +6,27 @@ bytes, tells whether all were.
 
 from __future__ import annotations
 
+from typing import Callable
+
 from gdbheap import _native
 from gdbheap.allocators.glibc_locate import MallocPar, MallocState
 from gdbheap.errors import Fault
 from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined, subtract
-from gdbheap.target.target import Damage, Target
+from gdbheap.target.target import Target
 
 HEADER = 16
 # So far behind an extent the next one is looked for at every chunk's place, where it may be sbrk's.
 FOREIGN = 1 << 20
 
+Report = Callable[[int, str, str, str], None]
+
 
 class MainExtents:
-    """The main arena's stretches. ``reserves``: the address space of thread heaps, which is not searched. ``damage``: a
-    list to add to."""
+    """The main arena's stretches. ``reserves``: the address space of thread heaps, which is not searched."""
 
-    def __init__(
-        self, target: Target, main: MallocState, par: MallocPar, reserves: Ranges, damage: list[Damage]
-    ) -> None:
+    def __init__(self, target: Target, main: MallocState, par: MallocPar, reserves: Ranges, report: Report) -> None:
         self._target, self._main, self._par = target, main, par
-        self._reserves, self._damage = sorted(reserves), damage
+        self._reserves, self._report = sorted(reserves), report
         self._start = (par.sbrk_base + HEADER - 1) // HEADER * HEADER
 
     @property
@@ -46,13 +47,11 @@ class MainExtents:
         try:
             end = self._main.top + (self._target.space.u64(self._main.top + 8) & ~7)
         except Fault as fault:
-            at, what = fault.args[0], "top chunk of the main arena"
-            self._damage.append(Damage(at, what, "bytes that can be read", "absent bytes"))
+            self._report(fault.args[0], "top chunk of the main arena", "bytes that can be read", "absent bytes")
             return []
         end = by_books if self._main.top < by_books <= limit else end
         if not start <= self._main.top < end <= limit:
-            expected, found = f"an end up to {limit:#x}", f"{end:#x}"
-            self._damage.append(Damage(self._main.top, "size of the top chunk", expected, found))
+            self._report(self._main.top, "size of the top chunk", f"an end up to {limit:#x}", f"{end:#x}")
         return [(start, min(end, limit))] if start < min(end, limit) else []
 
     def _run_end(self, address: int) -> int:

@@ -29,9 +29,10 @@ class Roots:
     def __init__(self, target: Target, interpreter: LoadedObject, stacks: Sequence[Stack]) -> None:
         self.names = [INTERPRETER]
         self.ranges: list[tuple[int, int, int]] = []
+        heaps = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous and mapping.writable]
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
-            self._add(name, subtract(loaded.writable_ranges(), _linked(target, loaded)))
+            self._add(name, subtract(loaded.writable_ranges(), _linked(target, loaded, heaps)))
         live = [pair for stack in stacks if (pair := _live(target, stack))]
         self._add(THREADS, live)
         self._add(THREADS, _thread_data(target, MOST_TLS))
@@ -47,10 +48,9 @@ class Roots:
         self.ranges.extend((number, start, end) for start, end in _aligned(ranges))
 
 
-def _linked(target: Target, loaded: LoadedObject) -> Ranges:
-    """Words of static data that look like addresses of blocks and are what the linker wrote: no block was there yet.
+def _linked(target: Target, loaded: LoadedObject, heaps: Ranges) -> Ranges:
+    """Words of static data that look like addresses in ``heaps`` and are what the linker wrote: no block was there yet.
     Flags of static types, code and text do, where the program is linked at a fixed address and its heap near it."""
-    heaps = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous and mapping.writable]
     found = (_native.find_initial(target.space, start, data, heaps) for start, data in loaded.initial_data())
     return [(address, address + 8) for addresses in found for address in addresses]
 

@@ -149,7 +149,9 @@ class LoadedObject:
     def initial_data(self) -> list[tuple[int, bytes]]:
         """(address, bytes) of its writable segments as the file has them; empty without the same file here."""
         stored = self.elf.initial_data() if self.elf else []
-        return [(self.bias + address, data) for address, data in stored]
+        placed = [(self.bias + address, data) for address, data in stored]
+        # The bias is the target's word, and may lead anywhere.
+        return [(address, data) for address, data in placed if self.contains(address)]
 
     def symbol(self, name: str) -> int | None:
         """The address of a symbol in the target, None when the object has no file here or the file no such symbol."""

@@ -4,7 +4,7 @@
 //! `bk_nextsize` behind them. Bin n is the ring through a head that overlays `malloc_state.bins`, as if a chunk began 16
 //! bytes before its pair of words: 1 is the unsorted bin, 2 to 63 are small ones of one size each, 64 to 126 large ones.
 
-use crate::chunks::{Chunks, Damage, State, GRAIN};
+use crate::chunks::{Chunks, Damage, State, GRAIN, NON_MAIN_ARENA};
 use crate::lists::PageIndex;
 use crate::space::Space;
 use crate::window::Window;
@@ -18,7 +18,6 @@ const SMALL_BINS: u64 = 64;
 const SLICE: u64 = 32 << 20;
 const MOST_DAMAGE: usize = 1000;
 const IS_MMAPPED: u64 = 2;
-const NON_MAIN_ARENA: u64 = 4;
 const NO_BIN: u8 = 0;
 
 /// The bin of free chunks of a size, once they are sorted (glibc's `largebin_index_64`, the same since 2.17).

@@ -183,18 +183,18 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// The same without the debug hook that may stand before the object's own.
-    #[inline(always)]
     /// Whether it is a block of a PyArena, where a syntax tree lies, as of a main script while it runs: what is asked for
     /// and used, the next block, and where its memory begins, right behind (CPython Python/pyarena.c).
     #[cold]
     fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
         let outer = self.types.layout.outer_hook(head);
-        let word = |at: usize| head.get(outer + at..outer + at + 8).map_or(0, |bytes| crate::u64_at(bytes, 0));
+        let word = |at: usize| crate::u64_at(head, outer + at);
         let (room, taken, memory) = (word(0), word(8), word(24));
         memory == address + outer as u64 + 32 && (LEAST_SYNTAX..size).contains(&room) && taken <= room
     }
 
+    /// The same without the debug hook that may stand before the object's own.
+    #[inline(always)]
     fn claim_unhooked(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         if self.types.layout.hook == 0 {
             return self.claim_buffers(number, address, size, head);

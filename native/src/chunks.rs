@@ -8,6 +8,8 @@ pub const GRAIN: u64 = 16;
 pub const SMALLEST: u64 = 0x20;
 /// Between the start of a chunk and what malloc returned: prev_size and size.
 pub const CHUNK_HEADER: u64 = 16;
+/// A bit of a chunk's size: it lies in a thread's arena.
+pub const NON_MAIN_ARENA: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

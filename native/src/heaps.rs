@@ -82,9 +82,9 @@ impl<'a> Heaps<'a> {
         if let Some((region, (start, end, State::Used))) = self.chunk_at(address) {
             return Some((self.chunk_place(region, start)?, start + CHUNK_HEADER, end - start));
         }
-        let index = self.mapped.partition_point(|(_, end)| *end <= address);
-        let (chunk, end) = *self.mapped.get(index)?;
-        (chunk <= address).then_some((Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk))
+        let index = crate::range_at(self.mapped, address)?;
+        let (chunk, end) = self.mapped[index];
+        Some((Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk))
     }
 
     fn chunk_at(&self, address: u64) -> Option<(usize, (u64, u64, State))> {

@@ -46,7 +46,14 @@ pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..offset.wrapping_add(8)).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
 }
 
-/// The same for 32 bits.
+/// Which of `ranges` (ascending, disjoint) holds the address.
+#[inline]
+pub fn range_at(ranges: &[(u64, u64)], address: u64) -> Option<usize> {
+    let place = ranges.partition_point(|(_, end)| *end <= address);
+    ranges.get(place).filter(|(start, _)| *start <= address).map(|_| place)
+}
+
+/// The little-endian 32 bits at `offset`; zero where the bytes end before them.
 #[inline]
 pub fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes.get(offset..offset.wrapping_add(4)).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap_or_default()))

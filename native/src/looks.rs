@@ -43,10 +43,7 @@ fn looks_like(bytes: &[u8], mapped: &[(u64, u64)]) -> &'static str {
     if text.len() >= SHORTEST_TEXT && text.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | 32..=126 | 128..)) {
         return "text";
     }
-    let is_pointer = |word: u64| {
-        let place = mapped.partition_point(|(_, end)| *end <= word);
-        word > LOWEST_POINTER && mapped.get(place).is_some_and(|(start, _)| *start <= word)
-    };
+    let is_pointer = |word: u64| word > LOWEST_POINTER && crate::range_at(mapped, word).is_some();
     let words = bytes.chunks_exact(8);
     let count = words.len();
     let pointers = words.filter(|word| is_pointer(crate::u64_at(word, 0))).count();

@@ -57,10 +57,7 @@ impl Words {
 pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<(u64, u64)>) -> Vec<u64> {
     let words = Words::read(space, start, start.saturating_add(initial.len() as u64));
     let initial = initial.get((words.start - start) as usize..).unwrap_or_default().chunks_exact(8);
-    let leads = |word: u64| {
-        let place = ranges.partition_point(|(_, end)| *end <= word);
-        ranges.get(place).is_some_and(|(start, _)| *start <= word)
-    };
+    let leads = |word: u64| crate::range_at(&ranges, word).is_some();
     let same = words.words.iter().zip(initial).zip((words.start..).step_by(8));
     same.filter(|((word, old), _)| **word == crate::u64_at(old, 0) && leads(**word)).map(|(_, at)| at).collect()
 }
@@ -181,10 +178,7 @@ pub fn find_arena_tables(
     homes: Vec<(u64, u64)>,
     largest_arena: u64,
 ) -> Vec<(u64, u64)> {
-    let at_home = |table: u64| {
-        let place = homes.partition_point(|(_, end)| *end <= table);
-        homes.get(place).is_some_and(|(start, _)| *start <= table)
-    };
+    let at_home = |table: u64| crate::range_at(&homes, table).is_some();
     let search = || {
         let words = Words::read(space, start, end);
         let mut candidates: Vec<(u64, u64)> = words
@@ -344,8 +338,7 @@ pub fn count_pointers(
     for (start, end, number) in sources {
         py.check_signals()?;
         for word in Words::read(space, start, end).words {
-            let place = targets.partition_point(|(_, end)| *end <= word);
-            if targets.get(place).is_some_and(|(start, _)| *start <= word) {
+            if let Some(place) = crate::range_at(&targets, word) {
                 *found.entry((number, place)).or_insert(0) += 1;
             }
         }

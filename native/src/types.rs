@@ -287,8 +287,7 @@ impl<'a> Types<'a> {
     }
 
     fn is_data(&self, address: u64) -> bool {
-        let place = self.layout.data.partition_point(|(_, end)| *end <= address);
-        self.layout.data.get(place).is_some_and(|(start, _)| *start <= address)
+        crate::range_at(&self.layout.data, address).is_some()
     }
 
     fn may_lie_at(&self, address: u64) -> bool {

@@ -138,6 +138,7 @@ pub fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u3
     let basic = word(kind.address, known.tp_basicsize);
     let weak = word(kind.address, layout.tp_weaklistoffset);
     let dict = word(kind.address, layout.tp_dictoffset) as i64;
+    let item = word(kind.address, known.tp_itemsize);
     let found = form_of(types, layout, kind.address);
     let form = found.map(|(form, _)| &layout.forms[form]);
     let from = match (form, found) {
@@ -160,11 +161,7 @@ pub fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u3
         certain: if closed { 0 } else { kind.extent },
         skipped,
         // Items of other sizes, like the code of a pattern, are no words.
-        item: if closed {
-            0
-        } else {
-            Some(word(kind.address, known.tp_itemsize)).filter(|item| item % 8 == 0).unwrap_or(0)
-        },
+        item: if closed || item % 8 != 0 { 0 } else { item },
         dict_before_end: if dict < 0 && !managed { dict.unsigned_abs() } else { 0 },
         item_at: kind.address.wrapping_add(known.tp_itemsize),
         basic,

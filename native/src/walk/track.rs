@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const PREV_INUSE: u64 = 1;
 pub(super) const SIZE_BITS: u64 = 7;
-pub(super) const NON_MAIN_ARENA: u64 = 4;
 /// So many sound chunks in a row make an address a chunk.
 const SOUND_STEPS: u32 = 64;
 /// Beyond so many the heads are read again when they are asked for.

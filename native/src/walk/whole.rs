@@ -1,9 +1,9 @@
 //! The one walk of a stretch that knows everything: what parts found, fences, the top chunk, damage.
 
 use super::parts::{Part, PART, STRIDE};
-use super::track::{Header, Track, NON_MAIN_ARENA, SIZE_BITS};
+use super::track::{Header, Track, SIZE_BITS};
 use crate::bits;
-use crate::chunks::{Damage, State, GRAIN, SMALLEST};
+use crate::chunks::{Damage, State, GRAIN, NON_MAIN_ARENA, SMALLEST};
 use crate::work::{Cancelled, Control};
 use std::collections::HashSet;
 
