@@ -22,6 +22,7 @@ pub mod occupancy;
 pub mod pages;
 pub mod pins;
 pub mod pools;
+pub mod ptrace;
 pub mod reach;
 pub mod sample;
 pub mod scan;

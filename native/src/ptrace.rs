@@ -1,0 +1,115 @@
+//! Thin, safe names for the requests of ptrace(2) and for waiting; all policy is with the callers.
+//!
+//! Every request must come from the thread that seized the tracee. Errors are those of the system call.
+
+use std::io::Error;
+
+/// `status >> 16` of a tracee that PTRACE_INTERRUPT, or a group stop, holds.
+pub const EVENT_STOP: i32 = 128;
+/// Kinds of register sets (`elf.h`).
+pub const NT_PRSTATUS: usize = 1;
+pub const NT_X86_XSTATE: usize = 0x202;
+pub const NT_X86_SHSTK: usize = 0x204;
+pub const NT_ARM_TLS: usize = 0x401;
+const GETSIGMASK: libc::c_uint = 0x420a;
+const SETSIGMASK: libc::c_uint = 0x420b;
+
+/// What a thread that was waited for has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Nothing yet.
+    Running,
+    /// It ended, or is no tracee of ours.
+    Gone,
+    /// It stands still; the whole status is as wait(2) gives it.
+    Stopped { signal: i32, event: i32 },
+}
+
+fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> Result<i64, Error> {
+    // SAFETY: callers pass addresses of their own live buffers, or numbers that the request takes as such.
+    let answer = unsafe { libc::ptrace(kind as _, tid, address, data) };
+    if answer < 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(answer as i64)
+}
+
+/// Makes a thread a tracee without stopping it.
+pub fn seize(tid: i32, options: i32) -> Result<(), Error> {
+    request(libc::PTRACE_SEIZE, tid, 0, options as usize).map(drop)
+}
+
+pub fn set_options(tid: i32, options: i32) -> Result<(), Error> {
+    request(libc::PTRACE_SETOPTIONS, tid, 0, options as usize).map(drop)
+}
+
+/// Asks a seized thread to stop; it does so in its own time.
+pub fn interrupt(tid: i32) -> Result<(), Error> {
+    request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
+}
+
+/// Lets a stopped thread go on, with `signal` delivered unless it is 0.
+pub fn go_on(tid: i32, signal: i32) -> Result<(), Error> {
+    request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
+}
+
+/// The same up to the next entry into or exit from a system call.
+pub fn go_on_to_syscall(tid: i32, signal: i32) -> Result<(), Error> {
+    request(libc::PTRACE_SYSCALL, tid, 0, signal as usize).map(drop)
+}
+
+/// Lets a stopped thread go on for good.
+pub fn detach(tid: i32, signal: i32) -> Result<(), Error> {
+    request(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
+}
+
+/// The child's or thread's id that a PTRACE_EVENT brings.
+pub fn event_message(tid: i32) -> Result<u64, Error> {
+    let mut message = 0u64;
+    request(libc::PTRACE_GETEVENTMSG, tid, 0, &mut message as *mut u64 as usize)?;
+    Ok(message)
+}
+
+/// A register set of a stopped thread, as long as the kernel says it is but at most `most` bytes.
+pub fn register_set(tid: i32, kind: usize, most: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0u8; most];
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: most };
+    request(libc::PTRACE_GETREGSET, tid, kind, &mut vector as *mut libc::iovec as usize)?;
+    bytes.truncate(vector.iov_len);
+    Ok(bytes)
+}
+
+pub fn set_register_set(tid: i32, kind: usize, bytes: &[u8]) -> Result<(), Error> {
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    request(libc::PTRACE_SETREGSET, tid, kind, &mut vector as *mut libc::iovec as usize).map(drop)
+}
+
+/// The signals that a thread holds back, a bit for each.
+pub fn signal_mask(tid: i32) -> Result<u64, Error> {
+    let mut mask = 0u64;
+    request(GETSIGMASK, tid, 8, &mut mask as *mut u64 as usize)?;
+    Ok(mask)
+}
+
+pub fn set_signal_mask(tid: i32, mask: u64) -> Result<(), Error> {
+    request(SETSIGMASK, tid, 8, &mask as *const u64 as usize).map(drop)
+}
+
+/// Looks what a thread has done; waits for it if `patiently`.
+pub fn wait(tid: i32, patiently: bool) -> Waited {
+    let mut status = 0;
+    let options = libc::__WALL | if patiently { 0 } else { libc::WNOHANG };
+    loop {
+        // SAFETY: the kernel writes one integer.
+        let answer = unsafe { libc::waitpid(tid, &mut status, options) };
+        if answer < 0 && Error::last_os_error().kind() == std::io::ErrorKind::Interrupted {
+            continue;
+        }
+        return match answer {
+            0 => Waited::Running,
+            ..0 => Waited::Gone,
+            _ if libc::WIFSTOPPED(status) => Waited::Stopped { signal: libc::WSTOPSIG(status), event: status >> 16 },
+            _ => Waited::Gone,
+        };
+    }
+}
