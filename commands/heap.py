@@ -61,7 +61,13 @@ COMMAND = Command(
     In JSON each line also has pages, the bytes of the whole pages that belong to it, resident or not: of free memory
     the most that could go back; zero, for how many of these the kernel's zero page stands in (they are not resident);
     huge, how many of the resident ones are mapped by huge pages (null where the kernel does not say, before Linux 6.7).
-    trim is what malloc_trim(0) would give back, as heap trim says. findings are a list of {id, bytes, text, advice,
+    trim is what malloc_trim(0) would give back, as heap trim says. summary adds up all allocators that are walked: used
+    and free are the bytes of their blocks in use and of their free blocks and tops, headers included; used_resident and
+    free_resident what of both is resident (pieces of a page that something in use shares count as that); returnable
+    what malloc_trim(0) would give back of it (null without glibc's malloc); kept a list of {id, bytes}, why the rest of
+    free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache, glibc.locked,
+    glibc.top, or an allocator's free blocks; allocators the ledger's lines that this is about; unknown {id, name,
+    bytes}, the line of an allocator that is not walked, or null. findings are a list of {id, bytes, text, advice,
     figures}: bytes is what the advice is worth, figures are the numbers that it rests on.""",
     example="heap --sort=virtual",
     answer=_answer,

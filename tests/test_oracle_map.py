@@ -12,7 +12,18 @@ from typing import Any
 
 import kernel
 import pytest
-from programs import FORMS, GCORE, PROCESS, Running, ask, c_program, gdbheap, python_program, running
+from programs import (
+    FORMS,
+    GCORE,
+    PROCESS,
+    Running,
+    ask,
+    c_program,
+    gdbheap,
+    python_program,
+    release_program,
+    running,
+)
 
 from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
 from gdbheap.report.heap_map import render
@@ -100,6 +111,30 @@ def test_used_bytes_are_the_programs_own(rng: random.Random, tmp_path: Path) -> 
         used = sum(part["virtual"] for part in cell["parts"] if part["id"] == "glibc.used")
         held = sum(max(0, min(end, cell["end"]) - max(start, cell["start"])) for start, end, kept in rows if kept)
         assert used == held, cell
+
+
+@pytest.mark.parametrize("form", [PROCESS, GCORE])
+def test_mimalloc_is_drawn(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """CPython's mimalloc: its segments are groups, whose cells hold all of its lines but what is reserved beside them,
+    and what is in use is drawn so."""
+    program = release_program("3.13", "blocks", rng.getrandbits(30), 60_000, 0, tmp_path / "told")
+    with running(program, tmp_path, {"PYTHONMALLOC": "mimalloc"}) as running_target:
+        target = running_target.as_form(form)
+        ledger, answer = ask("", target, "--detail")["ledger"], ask("map", target)
+        text = gdbheap("map", target).stdout
+        why = gdbheap("why", target, hex(answer["groups"][0]["start"]))
+    lines = {line["id"]: line for line in ledger}
+    own = [group for group in answer["groups"] if group["kind"] == "mimalloc"]
+    assert own and all(group["start"] % (32 << 20) == 0 for group in own)
+    drawn = parts({"groups": own, "rest": []})
+    for name in ("used", "overhead"):
+        assert drawn[f"mimalloc.{name}"]["virtual"] == lines[f"mimalloc.{name}"]["virtual"]
+    free = lines["mimalloc.free"]["virtual"] - lines.get("mimalloc.free.reserve", {"virtual": 0})["virtual"]
+    assert drawn["mimalloc.free"]["virtual"] == free
+    assert {part["id"] for part in answer["rest"]} & set(drawn) <= {"mimalloc.free"}
+    title = text.index("mimalloc's segments: ")
+    assert re.search("[█▓]", text[title:].split("\n\n")[0])
+    assert why.returncode == 2 and "in no used block that was walked" in why.stderr
 
 
 def records(table: Path) -> list[tuple[int, int, int]]:

@@ -21,6 +21,7 @@ from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
 from gdbheap.answers.ledger import Ledger, Line, Rss
+from gdbheap.answers.partition import ALLOCATORS
 from gdbheap.answers.pins import Pin as HeapPin
 from gdbheap.answers.pins import Pins
 from gdbheap.answers.pins import Sums as PinSums
@@ -28,6 +29,8 @@ from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, InterpreterPools, 
 from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
+from gdbheap.answers.summary import Kept, Summary
+from gdbheap.answers.summary import Unknown as NotWalked
 from gdbheap.commands.answering import About, Told, present
 from gdbheap.commands.declaration import Options, help_text, parse
 from gdbheap.commands.nouns import COMMANDS
@@ -49,6 +52,7 @@ from gdbheap.report import (
     pyobjects,
     sizes,
     stats,
+    summary,
 )
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style, encodable, style_for
@@ -290,6 +294,14 @@ def test_holes_add_up(shown: int, rng: random.Random) -> None:
     assert f"{total[0]:,} bytes that nobody holds" in text
 
 
+@pytest.mark.parametrize("allocator", sorted(ALLOCATORS))
+def test_why_holes_stay(allocator: str) -> None:
+    """For each allocator there is a reason."""
+    hole = Hole(1, 2 << 20, 0, None, allocator, None, None)
+    text = holes.render(Holes([hole], 1, 2 << 20, 0), Style(rss=1 << 30), 1)
+    assert re.search(r"resident \(0.0 % of RSS\)\. \S.* gives? .*back", text), text
+
+
 def test_holes_of_unknown_residency() -> None:
     """What is not known is a question mark and a sentence, not a zero."""
     text = holes.render(Holes([Hole(1, 2 << 20, None, None, "pymalloc", None, None)], 1, 2 << 20, None), Style(), 1)
@@ -448,6 +460,42 @@ def test_ledger_of_a_core_does_not_say_rss(rng: random.Random) -> None:
     text = ledger.render(made_ledger(rng, True), Style(exact=True, rss=1 << 20, private=True))
     assert "%RSS" not in text and "of RSS" not in text and "RSS itself is in no core" in text
     assert len(column(text, "%private")) == 5 and "% of private memory" in text
+
+
+def made_summary(**changes: Any) -> Summary:
+    """Return one of glibc's malloc alone, of which half is free."""
+    kept = [Kept("glibc.fragments", 300), Kept("glibc.tcache", 100), Kept("glibc.top", 1)]
+    return dataclasses.replace(Summary(1000, 1000, 1000, 800, 399, kept, ["glibc"], None), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "1,000 bytes is in use by the program, and 800 bytes is free and resident. malloc_trim(0) would give back "
+             "399 bytes of that. The other 401 bytes stays: 300 bytes in free chunks on pages that chunks in use share "
+             "(fragmentation), 100 bytes in threads' caches."),
+        ({"used_resident": 900}, "1,000 bytes is in use by the program (900 bytes of it resident), and"),
+        ({"returnable": 0, "kept": [Kept("glibc.top", 800)]}, "give back none of that. It stays in top chunks that"),
+        ({"returnable": None, "kept": [Kept("new.free", 800)]}, "resident. It stays in free blocks of a new one."),
+        ({"used_resident": None, "free_resident": None, "returnable": None, "kept": []}, "is free; how much"),
+        ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
+        ({"unknown": NotWalked("other.x", "x", 7)}, "In glibc malloc, 1,000 bytes is in use, and 800 bytes is free"),
+        ({"unknown": NotWalked("other.x", "x", 7)}, "x's blocks are not walked: of 7 bytes that is resident in"),
+        ({"unknown": NotWalked("other.x", "x", None)}, "what of its memory is used and what is free is not known"),
+    ],
+)  # fmt: skip
+def test_summary(changes: dict[str, Any], words: str) -> None:
+    """Used, free, what goes back, why the rest stays; of an allocator that is not walked, that nothing is known."""
+    names = {"glibc": "glibc malloc", "new": "a new one"}
+    assert words in summary.render(made_summary(**changes), names, EXACT)
+
+
+def test_no_summary() -> None:
+    """Without a block there is nothing to say; with one that is not walked only that."""
+    nothing = Summary(0, 0, 0, 0, None, [], [], None)
+    assert summary.render(nothing, {}, EXACT) == ""
+    told = summary.render(dataclasses.replace(nothing, unknown=NotWalked("other.x", "x", 7)), {}, EXACT)
+    assert told.startswith("x's blocks are not walked") and "in use" not in told
 
 
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gdbheap.answers.partition import Sum, Sums, partition, total
+from gdbheap.answers.partition import ALLOCATORS, Sum, Sums, partition, total
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined, subtract
@@ -40,8 +40,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """One stretch that is drawn: [start, end), whole pages. ``kind``: "glibc", "mmapped", "pymalloc" or "other";
-    ``arena`` is of glibc's arenas, else None; ``resident`` None where it is not known."""
+    """One stretch that is drawn: [start, end), whole pages. ``kind``: "glibc", "mmapped", "pymalloc", "mimalloc" or
+    "other"; ``arena`` is of glibc's arenas, else None; ``resident`` None where it is not known."""
 
     name: str
     kind: str
@@ -117,10 +117,15 @@ def _group(stretch: _Stretch, cells: list[Cell], known: bool) -> Group:
 
 def _parts(sums: Sums, known: bool) -> list[Part]:
     """By the lines of the ledger, those of all arenas together."""
-    lines = sorted({".".join(owner.split(".")[:2]) if owner.startswith(("glibc", "pymalloc")) else owner.split(".")[0]
-                    for owner in sums})  # fmt: skip
+    lines = sorted({_line_of(owner) for owner in sums})
     found = [(line, total(sums, line)) for line in lines]
     return [Part(line, part.virtual, part.pages, part.resident if known else None) for line, part in found]
+
+
+def _line_of(owner: str) -> str:
+    """Of allocators the parts have lines, of all else the whole."""
+    first, *rest = owner.split(".")
+    return ".".join([first, *rest[: first in ALLOCATORS]])
 
 
 def _count(stretch: _Stretch, size: int) -> int:
@@ -161,13 +166,20 @@ def _stretches(heap: Heap) -> list[_Stretch]:
     pools = joined(sorted(python.ranges())) if python is not None else []
     found += [_Stretch(start, end, "chunks with their own mapping", "mmapped") for start, end in mapped]
     found += [_Stretch(start, end, "pymalloc's arenas", "pymalloc") for start, end in pools]
+    found += [_Stretch(start, end, "mimalloc's segments", "mimalloc") for start, end in _segments(heap)]
     return found + [_Stretch(start, end, "other memory", "other") for start, end in _touched(heap, unowned)]
+
+
+def _segments(heap: Heap) -> Ranges:
+    """Those of CPython's mimalloc, each by itself: what is reserved beside them is not drawn."""
+    return sorted((segment.start, segment.end) for segment in heap.mimalloc.segments) if heap.mimalloc else []
 
 
 def _anonymous(heap: Heap) -> Ranges:
     python = heap.python_or_none
     memory = [(m.start, m.end) for m in heap.target.mappings if m.anonymous and m.private and m.writable]
-    return subtract(memory, sorted(python.ranges()) if python is not None else [])
+    taken = [*(python.ranges() if python is not None else []), *(heap.mimalloc.ranges() if heap.mimalloc else [])]
+    return subtract(memory, sorted(taken))
 
 
 def _touched(heap: Heap, ranges: Ranges) -> Ranges:

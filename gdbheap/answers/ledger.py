@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.partition import Sum, Sums, other_allocator, partition, total
+from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 
 NAMES = (
@@ -80,12 +81,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known."""
+    """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known. ``summary``:
+    what is used and what is free, in all allocators; None where memory cannot be read."""
 
     rss: Rss
     ledger: list[Line]
     findings: list[Finding]
     trim: int | None = None
+    summary: Summary | None = None
 
 
 def ledger(heap: Heap, detail: bool = False) -> Ledger:
@@ -95,11 +98,12 @@ def ledger(heap: Heap, detail: bool = False) -> Ledger:
     longer."""
     (sums,) = partition(heap)
     evidence = Evidence(heap, _settle(heap, sums), detail)
+    told = summary(heap, evidence) if heap.target.refusal is None else None
     sums = _renamed(heap, evidence.sums, detail)
     lines = [_line(heap, name, parent, text, sums) for name, parent, text in _names(heap, sums, detail)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
     shown = [line for line in lines if line.virtual or not line.parent]
-    return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None)
+    return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None, told)
 
 
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, str]]:

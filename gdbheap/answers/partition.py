@@ -46,6 +46,7 @@ RANKED = (
     "mimalloc.used",
     "unexplained",
 )
+ALLOCATORS = frozenset(owner.partition(".")[0] for owner in RANKED if owner.split(".")[1:2] == ["used"])
 STATES = {
     "used": "glibc.used",
     "free": "glibc.free",

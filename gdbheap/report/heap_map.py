@@ -40,9 +40,8 @@ LOOKS = {
     "other": Look("▪", "+", "\033[35m", "#8e6fa8", "other, overhead"),
     "nothing": Look("·", "-", "\033[2m", "#f4f4f4", "not resident"),
 }
-USED = ("glibc.used", "glibc.mmapped", "pymalloc.used")
-FREE = ("glibc.free", "pymalloc.free")
-TOP = ("glibc.top",)
+# What parts of an allocator's memory are, by the second part of their ids.
+USED, FREE, TOP = ("used", "mmapped"), ("free",), ("top",)
 
 
 def look_of(cell: Cell) -> str:
@@ -61,7 +60,7 @@ def shares(cell: Cell) -> dict[str, int]:
     """The bytes of a cell by kind: "used", "free", "gone", "top", "top gone", "other" and "nothing". Free memory and
     top are resident where their whole pages are; pieces without a whole page are on pages that are in use."""
     used, free, top = (_sum(cell.parts, ids) for ids in (USED, FREE, TOP))
-    other = [part for part in cell.parts if part.id not in (*USED, *FREE, *TOP)]
+    other = [part for part in cell.parts if _kind(part) not in (*USED, *FREE, *TOP)]
     there = sum(part.virtual if part.resident is None else part.resident for part in other)
     rest = sum(part.virtual for part in other)
     found = dict.fromkeys(("used", "free", "gone", "top", "top gone", "other", "nothing"), 0)
@@ -72,9 +71,13 @@ def shares(cell: Cell) -> dict[str, int]:
     return found
 
 
-def _sum(parts: Iterable[Part], ids: tuple[str, ...]) -> tuple[int, int]:
+def _kind(part: Part) -> str:
+    return part.id.partition(".")[2]
+
+
+def _sum(parts: Iterable[Part], kinds: tuple[str, ...]) -> tuple[int, int]:
     """(bytes, bytes that are not resident) of some lines of the ledger."""
-    chosen = [part for part in parts if part.id in ids]
+    chosen = [part for part in parts if _kind(part) in kinds]
     absent = sum(part.pages - part.resident for part in chosen if part.resident is not None)
     return sum(part.virtual for part in chosen), absent
 

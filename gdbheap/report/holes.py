@@ -75,6 +75,7 @@ WHY = {
     "glibc": "free() gives back only what reaches the top of a heap, and a hole ends below something that is held; "
     "malloc_trim(0) would give back its whole resident pages.",
     "pymalloc": "pymalloc gives an arena back only as a whole, when nothing in it is held any more.",
+    "mimalloc": "mimalloc gives back only what no page with blocks in use has, and a free page not at once.",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.report import summary
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -77,14 +78,10 @@ def _headline(answer: Ledger, style: Style) -> str:
 
 
 def _decision(answer: Ledger, style: Style) -> str:
-    """A leak, or memory that the allocators keep? What is in use and what is free, and what of that could go back."""
-    by_id = {line.id: line.resident or 0 for line in answer.ledger}
-    used = sum(by_id.get(name, 0) for name in ("glibc.used", "glibc.mmapped", "pymalloc.used"))
-    free = sum(by_id.get(name, 0) for name in ("glibc.free", "glibc.top", "pymalloc.free"))
-    if not used + free:
+    """A leak, or memory that the allocators keep? What is used and free, what can go back, why the rest stays."""
+    if answer.summary is None:
         return ""
-    back = "" if answer.trim is None else f", of which malloc_trim(0) would give back {style.bytes(answer.trim)}"
-    return f"Of what is resident, {style.bytes(used)} is in use and {style.bytes(free)} is free and kept{back}."
+    return summary.render(answer.summary, {line.id: line.name for line in answer.ledger}, style)
 
 
 def _largest(lines: list[Line], style: Style) -> str:

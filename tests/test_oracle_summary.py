@@ -1,0 +1,107 @@
+"""The summary of ``heap``: used and free to the byte as malloc and the program say, and why the rest stays."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import kernel
+import pytest
+from library import heap_of
+from programs import GCORE, KERNEL_CORE, ask, c_program, gdbheap, release_program, running
+
+NO_CACHES = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
+
+
+def scraps(rng: random.Random, folder: Path, threads: int) -> list[str]:
+    """Return the command that runs scraps.c; what it says of itself is in ``folder``/table."""
+    return c_program("scraps", rng.getrandbits(30), rng.randrange(2000, 4000), threads, folder / "table")
+
+
+def figures(folder: Path) -> tuple[int, int, int, int]:
+    """Return mallinfo2()'s used, mmapped and free bytes, and the bytes of the chunks that the program holds."""
+    used, mapped, free, held = struct.unpack("<4Q", (folder / "table").read_bytes())
+    return used, mapped, free, held
+
+
+def pages_of(target: int, line: str) -> dict[str, Any]:
+    """Return a line of the ledger."""
+    (found,) = [row for row in ask("", str(target))["ledger"] if row["id"] == line]
+    return dict(found)
+
+
+def heads(target: str) -> int:
+    """Return the bytes of the threads' heaps before their first chunks, which mallinfo2() counts as used."""
+    with heap_of(target) as heap:
+        return sum(part.chunks - part.start for part in heap.walked.heaps if part.arena)
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_to_the_byte(threads: int, rng: random.Random, tmp_path: Path) -> None:
+    """What is used and free is what mallinfo2() says, and the program holds nearly all of it; what malloc_trim(0) would
+    not give back has a reason. A core tells the same bytes."""
+    with running(scraps(rng, tmp_path, threads), tmp_path, NO_CACHES) as target:
+        answer, trim = ask("", str(target.pid)), ask("trim", str(target.pid), "--dry-run")
+        before = heads(str(target.pid))
+        text = gdbheap("", str(target.pid), "--bytes").stdout
+        core = ask("", target.as_form(KERNEL_CORE))["summary"]
+    used, mapped, free, held = figures(tmp_path)
+    told = answer["summary"]
+    assert told["used"] + before == used + mapped and told["free"] == free
+    # The rest are caches of threads and what the C library holds for itself.
+    assert held <= told["used"] <= held + 4096 * (threads + 1)
+    assert told["returnable"] == trim["predicted"] == answer["trim"]
+    assert sum(row["bytes"] for row in told["kept"]) + told["returnable"] == told["free_resident"]
+    assert told["kept"][0]["id"] == "glibc.fragments" and told["kept"][0]["bytes"] > free // 2
+    assert told["allocators"] == ["glibc"] and told["unknown"] is None
+    assert (core["used"], core["free"]) == (told["used"], told["free"])
+    assert f"{told['free_resident']:,} bytes is free and resident" in text and "(fragmentation)" in text
+    assert f"{told['used']:,} bytes is in use by the program" in text
+
+
+def test_resident_part(rng: random.Random, tmp_path: Path) -> None:
+    """Whole pages that the kernel took back are no longer resident, and nothing else of what is free."""
+    command = c_program("holes", rng.getrandbits(30), 120, 300_000, 0, 2, tmp_path / "table")
+    with running(command, tmp_path, NO_CACHES) as target:
+        told = ask("", str(target.pid))["summary"]
+        lines = [pages_of(target.pid, name) for name in ("glibc.free", "glibc.top")]
+        holes = ask("holes", str(target.pid), "--min=16")["holes"]
+        absent = 0
+        for hole in holes:
+            first, end = hole["address"] - 16, hole["address"] - 16 + hole["size"]
+            low, high = -(-first // kernel.PAGE) * kernel.PAGE, end // kernel.PAGE * kernel.PAGE
+            absent += kernel.PAGE * sum(not page.is_there for page in kernel.pages(target.pid, low, max(low, high)))
+    in_top = lines[1]["pages"] - lines[1]["resident"]
+    assert absent > 0 and told["free"] - told["free_resident"] == absent + in_top
+
+
+def test_unknown_residency(rng: random.Random, tmp_path: Path) -> None:
+    """Where nothing tells what is resident the bytes are told all the same, and nothing of what could go back."""
+    with running(scraps(rng, tmp_path, 0), tmp_path, NO_CACHES) as target:
+        core = target.as_form(GCORE)
+    told = ask("", core)["summary"]
+    used, mapped, free, _held = figures(tmp_path)
+    assert (told["used"], told["free"]) == (used + mapped, free)
+    assert told["used_resident"] is told["free_resident"] is told["returnable"] is None and told["kept"] == []
+    assert "how much of it is resident is not known" in gdbheap("", core).stdout
+
+
+@pytest.mark.parametrize(
+    ("release", "mode", "allocator"),
+    [("3.13", "mimalloc", "mimalloc"), ("3.13", "pymalloc", "pymalloc"), ("3.12", "malloc", "glibc")],
+)
+def test_whatever_python_allocates_with(
+    release: str, mode: str, allocator: str, rng: random.Random, tmp_path: Path
+) -> None:
+    """The sum has the blocks of each allocator, CPython's mimalloc too: those of ``heap pyobjects``."""
+    program = release_program(release, "blocks", rng.getrandbits(30), 60_000, 0, tmp_path / "told")
+    with running(program, tmp_path, {"PYTHONMALLOC": mode}) as target:
+        answer, objects = ask("", str(target.pid)), ask("pyobjects", str(target.pid), "--top=1")
+        text = gdbheap("", str(target.pid)).stdout
+    told, lines = answer["summary"], {line["id"]: line["virtual"] for line in answer["ledger"]}
+    assert allocator in told["allocators"] and lines[f"{allocator}.used"] > 1 << 20
+    assert told["used"] == sum(size for name, size in lines.items() if name.endswith((".used", ".mmapped")))
+    assert told["used"] == objects["used"]["bytes"] and told["unknown"] is None
+    assert "is in use by the program" in text
