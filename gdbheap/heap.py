@@ -198,7 +198,11 @@ class Heap:
                 f"and malloc is {other.kind.name}'s ({one_line(other.path)}, {other.evidence})"
             )
         roots = Roots(self.target, self.python.module, self.stacks)
-        return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts, self.mimalloc)
+        unwalked = self.unwalked_ranges() if other is not None else []
+        finding = self._labelled("looking for objects in memory that is not walked")
+        return Objects(
+            self.python, self.release, self.chunks, self.mapped, roots, self.facts, self.mimalloc, unwalked, finding
+        )
 
     @property
     def objects_or_none(self) -> Objects | None:
@@ -265,6 +269,10 @@ class Heap:
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
         ]
         return subtract(joined(candidates), self.owned_ranges())
+
+    def unwalked_ranges(self) -> Ranges:
+        """Memory that may be that of an allocator whose blocks are not walked."""
+        return subtract(self.unowned_ranges(), sorted((chunk.base, chunk.end) for chunk in self.mapped))
 
     def owned_ranges(self) -> Ranges:
         """What stacks, arenas of glibc and of the interpreter, and .bss have; mapped chunks are not among it."""

@@ -68,7 +68,9 @@ class PyObjects:
     ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``:
     objects that the interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``:
     blocks to which data of others lead. ``unclassified``: used blocks of pymalloc and of CPython's mimalloc of which
-    nothing is known. ``other_chunks``: the same of glibc's chunks. ``unknown``: the largest of both.
+    nothing is known. ``other_chunks``: the same of glibc's chunks. ``unknown``: the largest of both. ``elsewhere``: of
+    ``used``, what lies in memory of an allocator that is not walked: objects that others lead to and buffers, as large as
+    the objects' own fields say.
     """
 
     types: list[TypeRow]
@@ -80,6 +82,7 @@ class PyObjects:
     unclassified: Tally
     other_chunks: Tally
     unknown: list[Unknown]
+    elsewhere: Tally = Tally(0, 0)
 
 
 def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyObjects:
@@ -99,11 +102,22 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
     total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers", "reached")))
-    in_pools, in_chunks, in_mapped, in_mimalloc = census.unclassified
+    in_pools, in_chunks, in_mapped, in_mimalloc, in_claimed = census.unclassified
     other = Tally(in_chunks[0] + in_mapped[0], in_chunks[1] + in_mapped[1])
     used = Tally(*map(sum, zip(*census.used)))
     roots = [Root(name, *row) for name, row in zip(heap.objects.roots.names[1:], census.roots[1:]) if row[0]]
     roots.sort(key=lambda root: (-root.bytes, root.name))
-    unclassified = Tally(*map(sum, zip(in_pools, in_mimalloc)))
+    unclassified = Tally(*map(sum, zip(in_pools, in_mimalloc, in_claimed)))
     unknown = [Unknown(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))]
-    return PyObjects(types, total, used, Tally(*idle), Tally(*census.roots[0]), roots, unclassified, other, unknown)
+    return PyObjects(
+        types,
+        total,
+        used,
+        Tally(*idle),
+        Tally(*census.roots[0]),
+        roots,
+        unclassified,
+        other,
+        unknown,
+        Tally(*census.used[-1]),
+    )

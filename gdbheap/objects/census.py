@@ -14,6 +14,7 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
+from gdbheap.objects.elsewhere import class_dealloc, measures, root_ranges
 from gdbheap.objects.lost_names import like_modules, lost_names
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families, state_size
@@ -21,6 +22,7 @@ from gdbheap.objects.repr import Limits, Repr
 from gdbheap.objects.roots import Roots
 from gdbheap.objects.sizing import sizing
 from gdbheap.objects.slabs import Slab, slab
+from gdbheap.target.ranges import Ranges
 
 SAMPLED_POOLS = 16
 ESTIMATED = 64
@@ -55,6 +57,8 @@ class TypeLayout:
     reached_role: int = REACHED
     pre_header: int = PRE_HEADER
     mimalloc: _native.Mimalloc | None = None
+    claimed: _native.Claimed | None = None
+    unwalked: Ranges = field(default_factory=list)
     names: list[tuple[int, str]] = field(default_factory=list)
     ob_refcnt: int = 0
     ob_type: int = cpython.OB_TYPE
@@ -118,7 +122,7 @@ class Owner:
 
 class Objects:
     """The Python objects of one target, in pymalloc's pools, mimalloc's pages, glibc's ``chunks`` and its ``mapped``
-    chunks.
+    chunks; and those in ``unwalked`` memory that others lead to, with the buffers that objects' own fields tell of.
 
     Raises Unsupported when the layout cannot be proven.
     """
@@ -132,6 +136,8 @@ class Objects:
         roots: Roots,
         facts: Facts,
         mimalloc: Mimalloc | None = None,
+        unwalked: Ranges | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.target = python.target
         self.roots = roots
@@ -146,8 +152,10 @@ class Objects:
         blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), short, state_size(release))
         if mimalloc is not None:
             blank = replace(blank, mimalloc=mimalloc.blocks)
-        blank = _with_head(blank, release)
+        blank = replace(_with_head(blank, release), unwalked=unwalked or [])
         self.layout = self._prove(blank, facts)
+        if unwalked:
+            self.layout = self._with_claimed(self.layout, facts, progress)
         lost = self._lost_names(facts)
         if lost:
             self.layout = replace(self.layout, names=list(lost.items()))
@@ -208,6 +216,20 @@ class Objects:
         lost = {address: name for address, name in names.items() if not _is_readable(space, self.release, address)}
         facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
         return lost
+
+    def _with_claimed(self, layout: TypeLayout, facts: Facts, progress: Progress | None) -> TypeLayout:
+        """The layout with what lies in unwalked memory."""
+        claimed = _native.find_claimed(
+            self.target.space, self.chunks, self.python.pools, layout, measures(self.release), root_ranges(self.roots),
+            progress,
+        )  # fmt: skip
+        facts.add(
+            "blocks by objects' own fields", len(claimed), "references from walked blocks, static data and stacks"
+        )
+        found = replace(layout, claimed=claimed, unwalked=[])
+        if not found.class_dealloc:
+            found = replace(found, class_dealloc=class_dealloc(self.target.space, found, claimed))
+        return found
 
     def _confirm_pre_header(
         self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts

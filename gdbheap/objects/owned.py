@@ -39,6 +39,11 @@ REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 SET_MASK = 32
+# Bytes of an entry of a set's table, and of Python 2's dict's; of a node of an OrderedDict; where array.array's description
+# has the size of an item; where a buffered file has the size of its buffer.
+SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
+# In the state of a str: the bytes of a character.
+KIND_AT = 2
 # struct PyModuleDef, all releases since 3.0.
 M_SIZE = 56
 TP_DOC = 176
@@ -46,6 +51,11 @@ TP_DOC = 176
 NOTHING, ALL, CLAIM = -1, -2, -3
 # What references a claimed block holds; see native/src/graph/shapes.rs.
 LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED = range(1, 13)
+
+# What says how large a claimed block is; see native/src/claimed.rs.
+(UNKNOWN_SIZE, COUNT, OF_KEYS, TEXT, OF_ITEMS, STRIDES, VARIABLE, OF_SPLIT, OF_HEADED, STATE, CHARACTERS,
+ OF_PREFIXED) = range(12)  # fmt: skip
+NOWHERE = -1
 
 # What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
 DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
@@ -65,13 +75,27 @@ CLOSED = (
 
 
 @dataclass(frozen=True)
+class Extent:
+    """How large a block is, by its owner's fields or its own: a rule, and up to three numbers that belong to it."""
+
+    rule: int
+    at: int = NOWHERE
+    unit: int = 0
+    more: int = 0
+
+
+NO_EXTENT = Extent(UNKNOWN_SIZE)
+
+
+@dataclass(frozen=True)
 class Claim:
     """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``value`` (or not).
 
     ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
     in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
     chain, 0 when its link is 0. ``contents``: which references the block holds (native/src/graph/shapes.rs);
-    ``count_at``: the offset from the object of the word that says how many, -1 where none does.
+    ``count_at``: the offset from the object of the word that says how many, -1 where none does. ``extent``: what says how
+    large the block is where no allocator does.
     """
 
     offset: int
@@ -84,6 +108,7 @@ class Claim:
     last: int
     contents: int
     count_at: int
+    extent: Extent
 
 
 @dataclass(frozen=True)
@@ -106,8 +131,9 @@ def _claim(
     last: int = 0,
     contents: int = LEAF,
     count_at: int = -1,
+    extent: Extent = NO_EXTENT,
 ) -> Claim:
-    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last, contents, count_at)
+    return Claim(offset, test, mask, value, equal, ROLES.index(role), follow, last, contents, count_at, extent)
 
 
 def families(release: Release) -> list[Family]:
@@ -118,20 +144,20 @@ def families(release: Release) -> list[Family]:
         # Since 3.15, and no subclass of dict.
         Family(FLAG_DICT, ["frozendict"], _dict_claims(release)),
         Family(FLAG_UNICODE, [], _str_claims(release)),
-        Family(0, ["set", "frozenset"], [_claim(release["set_table"], "table", contents=SET, count_at=at(SET_MASK))]),
+        Family(0, ["set", "frozenset"], _set_claims(release)),
         Family(FLAG_TYPE, [], _type_claims(release)),
-        Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING)),
-        Family(0, ["array.array"], [_claim(at(24), "items")]),
+        Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING, Extent(STATE))),
+        Family(0, ["array.array"], [_claim(at(24), "items", extent=Extent(OF_ITEMS, at(32), at(40), ITEM_SIZE))]),
         Family(0, ["collections.deque"], _deque_claims(release)),
         Family(0, ["collections.OrderedDict"], _ordered_claims(release)),
-        Family(0, ["_io.StringIO"], [_claim(at(16), "data")]),
-        Family(0, BUFFERED, [_claim(at(56), "data")]),
+        Family(0, ["_io.StringIO"], [_claim(at(16), "data", extent=Extent(COUNT, at(40), 4))]),
+        Family(0, BUFFERED, [_claim(at(56), "data", extent=Extent(COUNT, at(BUFFER_SIZE), 1))]),
         Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
         Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
         Family(0, DESCRIPTORS, [_claim(at(40 if release.major > 2 else 32), "definition", follow=CLAIM)]),
         # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.
-        Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data")]),
+        Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data", extent=_bytearray_extent(release))]),
     ]
     return found + _managed_values(release)
 
@@ -139,7 +165,20 @@ def families(release: Release) -> list[Family]:
 def _list_claims(release: Release) -> list[Claim]:
     """Free-threaded builds keep the capacity before the items."""
     contents = COUNTED if release.is_free_threaded else ITEMS
-    return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE))]
+    return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE),
+                   extent=Extent(COUNT, release["ob_item"] + 8, 8))]  # fmt: skip
+
+
+def _set_claims(release: Release) -> list[Claim]:
+    extent = Extent(COUNT, release.at(SET_MASK), SET_ENTRY, SET_ENTRY)
+    return [_claim(release["set_table"], "table", contents=SET, count_at=release.at(SET_MASK), extent=extent)]
+
+
+def _bytearray_extent(release: Release) -> Extent:
+    """ob_alloc; the bytes object of 3.15 and later says its size itself, less its head and the byte behind the last."""
+    if (release.major, release.minor) >= (3, 15):
+        return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
+    return Extent(COUNT, release.at(24) if release.get("bytearray_start") is not None else 32, 1)
 
 
 @dataclass(frozen=True)
@@ -168,25 +207,35 @@ def _deque_claims(release: Release) -> list[Claim]:
     layout = deque_layout(release)
     contents = DEQUE if release.major > 2 else OLD_DEQUE
     left, last = layout.left, layout.left + 8
-    return [_claim(left, "items", follow=layout.right_link, last=last, contents=contents, count_at=left)]
+    return [_claim(left, "items", follow=layout.right_link, last=last, contents=contents, count_at=left,
+                   extent=Extent(COUNT, more=8 * (layout.room + 2)))]  # fmt: skip
 
 
 def _ordered_claims(release: Release) -> list[Claim]:
     """A node holds its key; the table leads to the nodes once more."""
-    nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING)
-    return [nodes, _claim(release.at(64), "table")]
+    nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING, extent=Extent(COUNT, more=ORDERED_NODE))
+    return [nodes, _claim(release.at(64), "table", extent=Extent(COUNT, release.at(72), 8))]
 
 
 def _ctypes_claims(release: Release) -> list[Claim]:
     """CDataObject: b_ptr belongs to the object where b_needsfree is not 0."""
     needs_free = release.at(24)
-    return [_claim(release.at(16), "data", needs_free, ANY_WORD, 0, equal=False, contents=ANYTHING)]
+    return [_claim(release.at(16), "data", needs_free, ANY_WORD, 0, equal=False, contents=ANYTHING,
+                   extent=Extent(COUNT, release.at(40), 1))]  # fmt: skip
 
 
 def _ndarray_claims(release: Release) -> list[Claim]:
     """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
     return [
-        _claim(release.at(16), "data", test=release.at(64), mask=OWNDATA, value=OWNDATA, contents=ANYTHING),
+        _claim(
+            release.at(16),
+            "data",
+            test=release.at(64),
+            mask=OWNDATA,
+            value=OWNDATA,
+            contents=ANYTHING,
+            extent=Extent(STRIDES, release.at(24), release.at(32), release.at(40)),
+        ),
         _claim(release.at(32), "dimensions"),
     ]
 
@@ -194,33 +243,44 @@ def _ndarray_claims(release: Release) -> list[Claim]:
 def _dict_claims(release: Release) -> list[Claim]:
     """A split table's keys belong to the type; a dict that has values of its own does not own its keys."""
     if release.get("ma_table") is not None:
-        return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"])]
+        return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"],
+                       extent=Extent(COUNT, release["ma_mask"], TABLE_ENTRY, TABLE_ENTRY))]  # fmt: skip
     keys, values = release["ma_keys"], release["ma_values"]
-    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0, contents=KEYS)]
+    claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0, contents=KEYS, extent=Extent(OF_KEYS))]
     if release.minor < 11:
-        return [*claims, _claim(values, "values", contents=SPLIT, count_at=keys)]
+        return [*claims, _claim(values, "values", contents=SPLIT, count_at=keys, extent=Extent(OF_SPLIT, keys))]
     if release.minor < 13:
         return [*claims, _claim(values, "values", contents=PREFIXED)]
     # Since 3.13 the values may be part of the instance whose dict it is.
-    return [*claims, _claim(values, "values", follow=CLAIM, contents=HEADED)]
+    return [*claims, _claim(values, "values", follow=CLAIM, contents=HEADED, extent=Extent(OF_HEADED))]
 
 
 def _str_claims(release: Release) -> list[Claim]:
     state = release.get("unicode_state")
     if state is None:
         return [_claim(release["unicode_data"], "data")]
+    utf8 = release["unicode_utf8"]
+    wide = Extent(CHARACTERS, release["unicode_length"], state, KIND_AT + (release.get("unicode_state_shift") or 0))
     compact, ascii_only = (bit << (release.get("unicode_state_shift") or 0) for bit in (COMPACT, ASCII))
     claims = [
-        _claim(release["unicode_utf8"], "utf-8", state, compact | ascii_only, compact | ascii_only, equal=False),
-        _claim(release["unicode_data"], "data", state, compact, 0),
+        _claim(
+            utf8,
+            "utf-8",
+            state,
+            compact | ascii_only,
+            compact | ascii_only,
+            equal=False,
+            extent=Extent(COUNT, utf8 - 8, 1, 1),
+        ),
+        _claim(release["unicode_data"], "data", state, compact, 0, extent=wide),
     ]
     return claims + _optional(release, "unicode_wstr", "wide characters")
 
 
 def _type_claims(release: Release) -> list[Claim]:
-    keys = _optional(release, "ht_cached_keys", "shared keys", contents=KEYS)
-    found = keys + _optional(release, "_ht_tpname", "name")
-    return [_claim(release.at(TP_DOC), "documentation"), *found]
+    keys = _optional(release, "ht_cached_keys", "shared keys", contents=KEYS, extent=Extent(OF_KEYS))
+    found = keys + _optional(release, "_ht_tpname", "name", extent=Extent(TEXT))
+    return [_claim(release.at(TP_DOC), "documentation", extent=Extent(TEXT)), *found]
 
 
 def state_size(release: Release) -> list[int]:
@@ -231,16 +291,20 @@ def state_size(release: Release) -> list[int]:
     return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
 
 
-def _optional(release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF) -> list[Claim]:
+def _optional(
+    release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF, extent: Extent = NO_EXTENT
+) -> list[Claim]:
     """A claim on a field that not every release has."""
     offset = release.get(field)
-    return [] if offset is None else [_claim(offset, role, follow=follow, contents=contents)]
+    return [] if offset is None else [_claim(offset, role, follow=follow, contents=contents, extent=extent)]
 
 
 def _managed_values(release: Release) -> list[Family]:
     """Attribute values in front of the object: 3.11 at -32; 3.12 at -24 with bit 0 set."""
+    extent = Extent(OF_PREFIXED, unit=release.get("ht_cached_keys") or 0, more=release.get("dk_nentries") or 0)
     if release.minor == 11:
-        return [Family(FLAG_MANAGED_DICT, [], [_claim(-32, "values", contents=PREFIXED)])]
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(-32, "values", contents=PREFIXED, extent=extent)])]
     if release.minor == 12:
-        return [Family(FLAG_MANAGED_DICT, [], [_claim(-24, "values", test=-24, mask=1, value=1, contents=PREFIXED)])]
+        claim = _claim(-24, "values", test=-24, mask=1, value=1, contents=PREFIXED, extent=extent)
+        return [Family(FLAG_MANAGED_DICT, [], [claim])]
     return []

@@ -6,7 +6,7 @@
 //! free; claimed; live object; object on a free list; unclassified.
 
 use crate::chunks::{Chunks, Tally, HEAD_BYTES};
-use crate::heaps::{Heaps, Place, Visitor, Walk, DOMAINS, IN_CHUNK, IN_MAPPED, IN_MIMALLOC, IN_POOL};
+use crate::heaps::{Heaps, Place, Visitor, Walk, DOMAINS, IN_CHUNK, IN_CLAIMED, IN_MAPPED, IN_MIMALLOC, IN_POOL};
 use crate::marks::Marks;
 use crate::mimalloc::Mimalloc;
 use crate::pools::{BlockBits, Pools};
@@ -61,7 +61,7 @@ struct Worker<'a> {
     settling: Duration,
 }
 
-/// By domain (pools, chunks, mmapped chunks, mimalloc): used blocks, those that look like objects, those that are claimed.
+/// By domain (pools, chunks, mmapped chunks, mimalloc, claimed places): used blocks, those that look like objects, those that are claimed.
 #[derive(Clone, Copy, Default)]
 struct Domains {
     used: [Tally; DOMAINS],
@@ -309,9 +309,9 @@ type FlatRow = (u64, u64, Four, Vec<(u8, u64, u64)>);
 pub struct Census {
     /// One for each type that has objects.
     rows: Vec<FlatRow>,
-    /// Used blocks `(count, bytes)` in pools, chunks, mmapped chunks and mimalloc.
+    /// Used blocks `(count, bytes)` in pools, chunks, mmapped chunks, mimalloc, and claimed places.
     used: Vec<(u64, u64)>,
-    /// Used blocks that are neither objects nor claimed, the same four.
+    /// Used blocks that are neither objects nor claimed, the same five.
     unclassified: Vec<(u64, u64)>,
     /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
     /// type is 0, the role is the root's number, and the address is that of a word in the root.
@@ -358,7 +358,7 @@ pub fn take_census(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Census> {
     mapped.sort_unstable();
-    let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc() };
+    let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc(), claimed: layout.claimed() };
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
     let take = |free: &[u64]| classify(py, heaps, free, &watched, &layout, &question, progress.as_ref());
     let (mut marks, mut sums) = take(&[])?;
@@ -369,6 +369,8 @@ pub fn take_census(
     sums.tallies.used[IN_CHUNK] = chunks.map_or_else(Tally::default, Chunks::used);
     sums.tallies.used[IN_MIMALLOC] = layout.mimalloc().map_or_else(Tally::default, Mimalloc::used);
     mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
+    let places = layout.claimed().into_iter().flat_map(|claimed| &claimed.places).map(|(start, end)| end - start);
+    places.for_each(|size| sums.tallies.used[IN_CLAIMED].add(size));
     let walked = Instant::now();
     sums.follow(&heaps, &marks, &watched, &question);
     let following = walked.elapsed().as_secs_f64();

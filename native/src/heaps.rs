@@ -1,6 +1,7 @@
 //! All that hands out blocks of one target, and the one walk over the used ones, on all cores.
 
 use crate::chunks::{Chunks, State, CHUNK_HEADER, HEAD_BYTES};
+use crate::claimed::Claimed;
 use crate::mimalloc::Mimalloc;
 use crate::pools::{BlockBits, Pool, Pools, HEADER, MOST_BLOCKS};
 use crate::space::Space;
@@ -11,10 +12,13 @@ pub const IN_POOL: usize = 0;
 pub const IN_CHUNK: usize = 1;
 pub const IN_MAPPED: usize = 2;
 pub const IN_MIMALLOC: usize = 3;
-pub const DOMAINS: usize = 4;
+/// Memory that nobody walks, by what objects' own fields say.
+pub const IN_CLAIMED: usize = 4;
+pub const DOMAINS: usize = 5;
 const SLICE: u64 = 64 << 20;
 const ARENAS_IN_JOB: usize = 8;
 const PAGES_IN_JOB: usize = 64;
+const PLACES_IN_JOB: usize = 4096;
 const WINDOW: u64 = 256 << 10;
 
 /// All that hands out blocks of one target.
@@ -26,6 +30,7 @@ pub struct Heaps<'a> {
     /// mmapped chunks, ascending: (chunk, end).
     pub mapped: &'a [(u64, u64)],
     pub mimalloc: Option<&'a Mimalloc>,
+    pub claimed: Option<&'a Claimed>,
 }
 
 /// A block by who handed it out, with its number there.
@@ -35,6 +40,7 @@ pub enum Place {
     Chunk(usize, u64),
     Mapped(u64),
     Mimalloc(u64),
+    Claimed(u64),
 }
 
 impl Place {
@@ -44,13 +50,14 @@ impl Place {
             Place::Chunk(..) => IN_CHUNK,
             Place::Mapped(_) => IN_MAPPED,
             Place::Mimalloc(_) => IN_MIMALLOC,
+            Place::Claimed(_) => IN_CLAIMED,
         }
     }
 
     /// Where the bytes of a block of `size` at `address` end: a chunk reaches eight bytes into the next header.
     pub fn end(&self, address: u64, size: u64) -> u64 {
         match self {
-            Place::Pool(_) | Place::Mimalloc(_) => address + size,
+            Place::Pool(_) | Place::Mimalloc(_) | Place::Claimed(_) => address + size,
             Place::Chunk(..) => address + size - 8,
             Place::Mapped(_) => address + size - CHUNK_HEADER,
         }
@@ -66,6 +73,8 @@ pub enum Job {
     Mapped,
     /// Pages of mimalloc, from one index to another.
     Pages(usize, usize),
+    /// Claimed places, from one index to another.
+    Claimed(usize, usize),
 }
 
 impl<'a> Heaps<'a> {
@@ -82,9 +91,12 @@ impl<'a> Heaps<'a> {
         if let Some((region, (start, end, State::Used))) = self.chunk_at(address) {
             return Some((self.chunk_place(region, start)?, start + CHUNK_HEADER, end - start));
         }
-        let index = crate::range_at(self.mapped, address)?;
-        let (chunk, end) = self.mapped[index];
-        Some((Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk))
+        if let Some(index) = crate::range_at(self.mapped, address) {
+            let (chunk, end) = self.mapped[index];
+            return Some((Place::Mapped(index as u64), chunk + CHUNK_HEADER, end - chunk));
+        }
+        let (number, start, size) = self.claimed?.block_at(address)?;
+        Some((Place::Claimed(number), start, size))
     }
 
     fn chunk_at(&self, address: u64) -> Option<(usize, (u64, u64, State))> {
@@ -104,7 +116,8 @@ impl<'a> Heaps<'a> {
         let stretches = regions.map(|region| (region.stretch.start, region.stretch.end));
         let segments = self.mimalloc.iter().flat_map(|mimalloc| &mimalloc.segments);
         let segments = segments.map(|segment| (segment.address, segment.end));
-        let all = arenas.chain(stretches).chain(self.mapped.iter().copied()).chain(segments);
+        let claimed = self.claimed.iter().flat_map(|claimed| claimed.places.iter().copied());
+        let all = arenas.chain(stretches).chain(self.mapped.iter().copied()).chain(segments).chain(claimed);
         all.fold((u64::MAX, 0), |(low, high), (start, end)| (low.min(start), high.max(end)))
     }
 
@@ -130,6 +143,9 @@ impl<'a> Heaps<'a> {
             jobs.extend(starts.map(|from| Job::Pages(from, (from + PAGES_IN_JOB).min(pages))));
             total += mimalloc.bytes_shown();
         }
+        let places = self.claimed.map_or(0, |claimed| claimed.places.len());
+        let starts = (0..places).step_by(PLACES_IN_JOB);
+        jobs.extend(starts.map(|from| Job::Claimed(from, (from + PLACES_IN_JOB).min(places))));
         (jobs, total)
     }
 }
@@ -177,6 +193,7 @@ impl<'a> Walk<'a> {
             Job::Chunks(region, from, to) => self.chunks(*region, *from, *to, control, visitor),
             Job::Mapped => self.mapped(control, visitor),
             Job::Pages(from, to) => self.pages(*from, *to, control, visitor),
+            Job::Claimed(from, to) => self.claimed(*from, *to, control, visitor),
         }
     }
 
@@ -250,6 +267,22 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
+    fn claimed<V: Visitor>(
+        &mut self,
+        from: usize,
+        to: usize,
+        control: &Control,
+        visitor: &mut V,
+    ) -> Result<(), Cancelled> {
+        let Some(claimed) = self.heaps.claimed else { return Ok(()) };
+        let mut window = Window::new(self.heaps.space, u64::MAX);
+        for (index, (start, end)) in claimed.places[from..to].iter().enumerate() {
+            let head = window.available(*start, ((end - start) as usize).min(V::HEAD));
+            visitor.block(Place::Claimed((from + index) as u64), *start, end - start, head);
+        }
+        control.advance(0)
+    }
+
     fn pages<V: Visitor>(
         &mut self,
         from: usize,

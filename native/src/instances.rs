@@ -126,7 +126,14 @@ pub fn list_instances(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u64, u64, Vec<Instance>)> {
     let (order, top) = (Order::parse(order)?, top.unwrap_or(usize::MAX));
-    let heaps = Heaps { space, chunks: Some(chunks), pools: Some(pools), mapped: &mapped, mimalloc: layout.mimalloc() };
+    let heaps = Heaps {
+        space,
+        chunks: Some(chunks),
+        pools: Some(pools),
+        mapped: &mapped,
+        mimalloc: layout.mimalloc(),
+        claimed: layout.claimed(),
+    };
     let (jobs, total) = heaps.jobs();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);
@@ -171,9 +178,9 @@ const STR_ASCII: u32 = 1 << 6;
 
 /// What a type says of its objects' sizes.
 #[derive(Clone, Copy)]
-struct Measure {
-    basic: u64,
-    item: u64,
+pub struct Measure {
+    pub basic: u64,
+    pub item: u64,
 }
 
 /// Per size class: objects that tell their size, and the bytes that they asked for.
@@ -213,7 +220,7 @@ impl Visitor for Asker<'_> {
     }
 }
 
-fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
+pub fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
     let word = |offset: u64| crate::u64_at(head, (kind.pre + offset) as usize);
     if kind.flags & sizing.flag_str != 0 {
         let state = crate::u32_at(head, (kind.pre + sizing.str_state) as usize) >> sizing.str_state_shift.min(31);
@@ -256,7 +263,8 @@ pub fn asked_sizes(
     without: HashSet<u64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<(u64, u64, u64)>> {
-    let heaps = Heaps { space, chunks: None, pools: Some(pools), mapped: &[], mimalloc: layout.mimalloc() };
+    let heaps =
+        Heaps { space, chunks: None, pools: Some(pools), mapped: &[], mimalloc: layout.mimalloc(), claimed: None };
     let (jobs, total) = heaps.jobs();
     let init = || {
         let types = Types::new(space, Some(chunks), &layout);

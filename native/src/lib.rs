@@ -8,6 +8,7 @@ pub mod bins;
 pub mod bits;
 pub mod census;
 pub mod chunks;
+pub mod claimed;
 pub mod contents;
 pub mod copies;
 pub mod graph;
@@ -73,6 +74,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bins::Bins>()?;
     module.add_class::<pools::Pools>()?;
     module.add_class::<mimalloc::Mimalloc>()?;
+    module.add_class::<claimed::Claimed>()?;
+    module.add_function(wrap_pyfunction!(claimed::find_claimed, module)?)?;
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<census::Census>()?;
     module.add_class::<graph::Graph>()?;

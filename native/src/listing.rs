@@ -182,7 +182,7 @@ pub fn list_objects(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Listed>> {
     wanted.states &= 1 << State::Used as u32;
-    let heaps = Heaps { space, chunks: Some(chunks), pools: None, mapped: &[], mimalloc: None };
+    let heaps = Heaps { space, chunks: Some(chunks), pools: None, mapped: &[], mimalloc: None, claimed: None };
     let regions: HashSet<usize> = wanted.regions(chunks).map(|(index, _)| index).collect();
     let (mut jobs, _) = heaps.jobs();
     jobs.retain(|job| matches!(job, Job::Chunks(region, ..) if regions.contains(region)));

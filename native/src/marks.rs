@@ -2,7 +2,7 @@
 
 use crate::bits::SharedBits;
 use crate::chunks::{State, CHUNK_HEADER};
-use crate::heaps::{Heaps, Place, IN_CHUNK, IN_MAPPED, IN_MIMALLOC, IN_POOL};
+use crate::heaps::{Heaps, Place, IN_CHUNK, IN_CLAIMED, IN_MAPPED, IN_MIMALLOC, IN_POOL};
 use crate::mimalloc::Mimalloc;
 use crate::pools::{BlockBits, Pools};
 use std::cmp::Reverse;
@@ -21,6 +21,8 @@ pub struct Marks<'a> {
     mapped_objects: SharedBits,
     mimalloc_claims: SharedBits,
     mimalloc_objects: SharedBits,
+    place_claims: SharedBits,
+    place_objects: SharedBits,
 }
 
 impl<'a> Marks<'a> {
@@ -33,6 +35,7 @@ impl<'a> Marks<'a> {
         let blocks = heaps.pools.map_or(0, Pools::block_numbers);
         let count = heaps.mapped.len() as u64;
         let numbers = heaps.mimalloc.map_or(0, Mimalloc::block_numbers);
+        let places = heaps.claimed.map_or(0, |claimed| claimed.places.len() as u64);
         Some(Marks {
             heaps,
             pool_claims: SharedBits::new(blocks)?,
@@ -44,6 +47,8 @@ impl<'a> Marks<'a> {
             mapped_objects: SharedBits::new(count)?,
             mimalloc_claims: SharedBits::new(numbers)?,
             mimalloc_objects: SharedBits::new(numbers)?,
+            place_claims: SharedBits::new(places)?,
+            place_objects: SharedBits::new(places)?,
         })
     }
 
@@ -55,6 +60,7 @@ impl<'a> Marks<'a> {
             Place::Chunk(region, number) => (&self.chunk_claims[region], number),
             Place::Mapped(number) => (&self.mapped_claims, number),
             Place::Mimalloc(number) => (&self.mimalloc_claims, number),
+            Place::Claimed(number) => (&self.place_claims, number),
         }
     }
 
@@ -66,6 +72,7 @@ impl<'a> Marks<'a> {
             Place::Chunk(region, number) => (&self.chunk_objects[region], number),
             Place::Mapped(number) => (&self.mapped_objects, number),
             Place::Mimalloc(number) => (&self.mimalloc_objects, number),
+            Place::Claimed(number) => (&self.place_objects, number),
         }
     }
 
@@ -135,6 +142,11 @@ impl<'a> Marks<'a> {
                 kept.offer(address, size);
             }
         }
+        for (number, (start, end)) in self.heaps.claimed.iter().flat_map(|claimed| claimed.places.iter().enumerate()) {
+            if self.is_unknown(Place::Claimed(number as u64)) {
+                kept.offer(*start, end - start);
+            }
+        }
         kept.heap.into_sorted_vec().into_iter().map(|Reverse((size, Reverse(address)))| (address, size)).collect()
     }
 
@@ -156,6 +168,10 @@ impl<'a> Marks<'a> {
             let common = self.mimalloc_objects.common(&self.mimalloc_claims);
             let blocks = common.map(|number| mimalloc.block_of_number(number));
             found.extend(blocks.map(|(address, size)| (IN_MIMALLOC, address, size)));
+        }
+        if let Some(claimed) = self.heaps.claimed {
+            let places = self.place_objects.common(&self.place_claims).map(|number| claimed.places[number as usize]);
+            found.extend(places.map(|(start, end)| (IN_CLAIMED, start, end - start)));
         }
         found
     }

@@ -190,7 +190,7 @@ pub fn list_slack(
     most: Option<usize>,
 ) -> PyResult<Vec<Row>> {
     mapped.sort_unstable();
-    let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc() };
+    let heaps = Heaps { space, chunks, pools, mapped: &mapped, mimalloc: layout.mimalloc(), claimed: layout.claimed() };
     let parts = parts_of(&heaps, &sizes);
     let mut by_size: BTreeMap<u64, Vec<&Part<'_>>> = BTreeMap::new();
     parts.iter().for_each(|part| by_size.entry(part.block_size(&heaps)).or_default().push(part));

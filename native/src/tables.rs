@@ -25,7 +25,7 @@ pub struct Table {
 /// What a table says of itself: where (or -1) its slots are, or their logarithm; where indices of entries begin, and (or -1)
 /// its kind, which is 0 where entries hold a hash.
 #[derive(Clone, Copy, FromPyObject)]
-struct Head {
+pub struct Head {
     slots_at: i64,
     log2_at: i64,
     kind_at: i64,
@@ -105,11 +105,31 @@ impl Head {
         1u64.checked_shl(log2.into()).unwrap_or(0)
     }
 
+    /// Bytes of the table that begins with `own`: what dictobject.c's _PyDict_KeysSize() says. None where it cannot be.
+    pub fn size(&self, own: &[u8]) -> Option<u64> {
+        let slots = self.slots(own);
+        if !slots.is_power_of_two() || slots > MOST_SLOTS {
+            return None;
+        }
+        let (first, step) = self.entries(own, slots);
+        Some(first + usable(slots) * step)
+    }
+
+    /// Entries that the table which begins with `own` has room for.
+    pub fn room(&self, own: &[u8]) -> Option<u64> {
+        Some(self.slots(own)).filter(|slots| slots.is_power_of_two() && *slots <= MOST_SLOTS).map(usable)
+    }
+
     /// Where the entries begin, and the distance between two.
     fn entries(&self, own: &[u8], slots: u64) -> (u64, u64) {
         let kind = optional(self.kind_at).and_then(|at| own.get(at)).copied().unwrap_or(0);
         (self.indices + slots * index_width(slots), if kind == 0 { HASHED } else { PAIR })
     }
+}
+
+/// dictobject.c: USABLE_FRACTION.
+fn usable(slots: u64) -> u64 {
+    slots * 2 / 3
 }
 
 const HASHED: u64 = 24;

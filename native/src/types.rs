@@ -5,6 +5,7 @@
 //! objects, and used chunks that are large enough for one.
 
 use crate::chunks::Chunks;
+use crate::claimed::{Claimed, Extent};
 use crate::mimalloc::Mimalloc;
 use crate::slabs::Slab;
 use crate::space::Space;
@@ -50,6 +51,8 @@ pub struct Claim {
     /// object; -1: nowhere.
     pub contents: u32,
     pub count_at: i64,
+    /// What says how large the block is.
+    pub extent: Extent,
 }
 
 pub const NOTHING: i32 = -1;
@@ -108,11 +111,19 @@ pub struct TypeLayout {
     pub data: Vec<(u64, u64)>,
     /// The interpreter's mimalloc, if it is in use: blocks and types lie in it.
     pub mimalloc: Option<Py<Mimalloc>>,
+    /// Memory that nobody walks: blocks, types among them, of which objects' own fields say where they are and how large.
+    pub claimed: Option<Py<Claimed>>,
+    /// While those are looked for: where they may lie, ascending.
+    pub unwalked: Vec<(u64, u64)>,
 }
 
 impl TypeLayout {
     pub fn mimalloc(&self) -> Option<&Mimalloc> {
         self.mimalloc.as_ref().map(|mimalloc| mimalloc.get())
+    }
+
+    pub fn claimed(&self) -> Option<&Claimed> {
+        self.claimed.as_ref().map(|claimed| claimed.get())
     }
 
     /// Bytes of an object that hold its count and its type, and in some builds more.
@@ -183,15 +194,16 @@ pub struct PlacedClaim {
     pub last_at: usize,
     pub contents: u32,
     pub count_at: i64,
+    pub extent: Extent,
 }
 
 impl PlacedClaim {
     fn new(claim: &Claim, pre: u64) -> Option<PlacedClaim> {
         let place = |offset: i64| usize::try_from(pre as i64 + offset).ok();
         let (at, test_at) = (place(claim.offset)?, place(claim.test)?);
-        let Claim { mask, value, equal, role, follow, last, contents, count_at, .. } = *claim;
+        let Claim { mask, value, equal, role, follow, last, contents, count_at, extent, .. } = *claim;
         let last_at = if last == 0 { usize::MAX } else { place(last)? };
-        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow, last_at, contents, count_at })
+        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow, last_at, contents, count_at, extent })
     }
 }
 
@@ -247,6 +259,8 @@ impl<'a> Types<'a> {
         regions.for_each(|region| types.add_home(region.stretch.start, region.stretch.end));
         let segments = layout.mimalloc().into_iter().flat_map(|mimalloc| &mimalloc.segments);
         segments.for_each(|segment| types.add_home(segment.address, segment.end));
+        let claimed = layout.claimed().into_iter().flat_map(|claimed| &claimed.places);
+        claimed.chain(&layout.unwalked).for_each(|(start, end)| types.add_home(*start, *end));
         types
     }
 
@@ -297,6 +311,8 @@ impl<'a> Types<'a> {
         let least = self.layout.smallest_heap_type;
         self.chunks.is_some_and(|chunks| chunks.holds_object(address, least))
             || self.layout.mimalloc().is_some_and(|mimalloc| mimalloc.holds_object(address, least))
+            || self.layout.claimed().is_some_and(|claimed| claimed.holds_object(address, least))
+            || crate::range_at(&self.layout.unwalked, address).is_some()
     }
 
     #[cold]
@@ -434,6 +450,20 @@ impl<'a> Types<'a> {
             }
         }
         self.search_object(head, size)
+    }
+
+    /// The type's number of the living object whose count is at `address`.
+    pub fn object_starting_at(&mut self, address: u64) -> Option<u32> {
+        let mut words = [0; 32];
+        let size = self.layout.head() as usize;
+        self.space.exact(address, words.get_mut(..size)?).ok()?;
+        let number = self.lookup(crate::u64_at(&words, self.layout.ob_type as usize))?;
+        let alive = match self.layout.is_free_threaded() {
+            true => shared_count(&words)?,
+            false => self
+                .is_alive(crate::u64_at(&words, self.layout.ob_refcnt as usize), self.kinds[number as usize].address)?,
+        };
+        alive.then_some(number)
     }
 
     #[inline(never)]

@@ -1,10 +1,11 @@
 //! Numbers for all used blocks, without a gap: a block's number is its rank among the used ones.
 //!
-//! In order: blocks in pools, mimalloc's, chunks, mmapped chunks (each by address), static types, roots. One bit and half a byte
+//! In order: blocks in pools, mimalloc's, chunks, mmapped chunks, claimed places (each by address), static types, roots. One bit and half a byte
 //! for each place where a block can begin, instead of a table with a row for each block.
 
 use crate::bits::SharedBits;
 use crate::chunks::{Chunks, CHUNK_HEADER};
+use crate::claimed::Claimed;
 use crate::heaps::{Heaps, Job, Place};
 use crate::mimalloc::Mimalloc;
 use crate::types::ByAddress;
@@ -75,6 +76,8 @@ pub struct Ids {
     pub regions: Vec<Ranked>,
     pub mapped: Vec<(u64, u64)>,
     pub first_mapped: u32,
+    pub claimed: Vec<(u64, u64)>,
+    pub first_claimed: u32,
     pub statics: Vec<u64>,
     static_ids: ByAddress<u32>,
     static_bounds: (u64, u64),
@@ -120,10 +123,12 @@ impl Ids {
         used: &SharedBits,
         mimalloc: Option<&Mimalloc>,
         mapped: Vec<(u64, u64)>,
+        claimed: Option<&Claimed>,
         statics: Vec<u64>,
         roots: usize,
     ) -> Option<Ids> {
-        let mut ids = Ids { pools: Ranked::new(used.words(), 0), mapped, statics, ..Ids::default() };
+        let claimed = claimed.map_or_else(Vec::new, |claimed| claimed.places.clone());
+        let mut ids = Ids { pools: Ranked::new(used.words(), 0), mapped, claimed, statics, ..Ids::default() };
         let pages = mimalloc.map_or(&[][..], Mimalloc::used_words);
         ids.mimalloc = Ranked::new(pages.iter().copied(), ids.pools.count);
         let mut next = u64::from(ids.pools.count) + u64::from(ids.mimalloc.count);
@@ -132,12 +137,13 @@ impl Ids {
             next += u64::from(ranked.count);
             ids.regions.push(ranked);
         }
-        let all = next + (ids.mapped.len() + ids.statics.len() + roots) as u64;
+        let all = next + (ids.mapped.len() + ids.claimed.len() + ids.statics.len() + roots) as u64;
         if all >= MOST_NODES {
             return None;
         }
         ids.first_mapped = next as u32;
-        ids.first_static = ids.first_mapped + ids.mapped.len() as u32;
+        ids.first_claimed = ids.first_mapped + ids.mapped.len() as u32;
+        ids.first_static = ids.first_claimed + ids.claimed.len() as u32;
         ids.first_root = ids.first_static + ids.statics.len() as u32;
         ids.roots = roots as u32;
         ids.static_ids = ids.statics.iter().copied().zip(ids.first_static..).collect();
@@ -157,6 +163,7 @@ impl Ids {
             Place::Chunk(region, number) => self.regions[region].id(number),
             Place::Mapped(index) => Some(self.first_mapped + index as u32),
             Place::Mimalloc(number) => self.mimalloc.id(number),
+            Place::Claimed(number) => Some(self.first_claimed + number as u32),
         }
     }
 
@@ -167,6 +174,7 @@ impl Ids {
                 let page = heaps.mimalloc.and_then(|mimalloc| mimalloc.pages.get(*from));
                 self.mimalloc.id_from(page.map_or(u64::MAX, |page| page.first))
             }
+            (Job::Claimed(from, _), ..) => self.first_claimed + *from as u32,
             (Job::Arenas(from, _), Some(pools), _) => {
                 let ordinal = pools.arenas[*from].first_pool;
                 let is_there = ordinal < pools.pools.len();
@@ -210,6 +218,10 @@ impl Blocks<'_> {
         }
         if id >= ids.first_static {
             return Node::Static(ids.statics[(id - ids.first_static) as usize]);
+        }
+        if id >= ids.first_claimed {
+            let (start, end) = ids.claimed[(id - ids.first_claimed) as usize];
+            return Node::Block { address: start, size: end - start, end };
         }
         if id >= ids.first_mapped {
             let (chunk, end) = ids.mapped[(id - ids.first_mapped) as usize];

@@ -101,13 +101,20 @@ pub fn draw_graph(
     }
     let (memory, handed, pooled) = (space.get(), chunks.get(), pools.get());
     let mimalloc = layout.mimalloc();
-    let heaps = Heaps { space: memory, chunks: Some(handed), pools: Some(pooled), mapped: &mapped, mimalloc };
+    let heaps = Heaps {
+        space: memory,
+        chunks: Some(handed),
+        pools: Some(pooled),
+        mapped: &mapped,
+        mimalloc,
+        claimed: layout.claimed(),
+    };
     let used = SharedBits::new(pooled.block_numbers())
         .ok_or_else(|| PyMemoryError::new_err("not enough memory for a bit for each block"))?;
     let (jobs, total) = heaps.jobs();
     let passes = Passes { heaps, layout: &layout, graph: &graph, jobs: &jobs, total };
     let claimed = passes.mark(py, &used, progress.as_ref().map(|progress| progress.clone_ref(py)))?;
-    let ids = Ids::new(handed, &used, mimalloc, mapped.clone(), statics, roots.len())
+    let ids = Ids::new(handed, &used, mimalloc, mapped.clone(), layout.claimed(), statics, roots.len())
         .ok_or_else(|| PyOverflowError::new_err("more than 2^30 blocks"))?;
     drop(used);
     let blocks = Blocks { heaps, ids: &ids };
@@ -216,6 +223,7 @@ impl Graph {
             pools: Some(self.pools.get()),
             mapped: &self.ids.mapped,
             mimalloc: self.layout.mimalloc(),
+            claimed: self.layout.claimed(),
         };
         Blocks { heaps, ids: &self.ids }
     }
@@ -283,6 +291,7 @@ impl Graph {
             sizes.extend(used.map(|(start, end, _)| end - start));
         }
         sizes.extend(self.ids.mapped.iter().map(|(start, end)| end - start));
+        sizes.extend(self.ids.claimed.iter().map(|(start, end)| end - start));
         sizes.resize(self.ids.count(), 0);
         sizes
     }

@@ -1,0 +1,55 @@
+"""Python's objects and buffers in memory that nobody walks: malloc is another allocator's (native/src/claimed.rs)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.errors import Fault
+from gdbheap.layout.cpython import FLAG_BYTES, FLAG_HEAP_TYPE, FLAG_INT, FLAG_UNICODE, Release
+from gdbheap.objects.roots import Roots
+from gdbheap.objects.sizing import Sizing, sizing
+from gdbheap.objects.tables import TableHead, tables_of
+
+SAMPLED = 20_000
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What sizes rest on; ``plain``: bits of ``tp_flags`` whose types' objects hold no references."""
+
+    sizing: Sizing
+    keys: TableHead | None
+    plain: int = FLAG_BYTES | FLAG_INT | FLAG_UNICODE
+    flag_heap_type: int = FLAG_HEAP_TYPE
+
+
+def measures(release: Release) -> Measures:
+    """Of one release."""
+    (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
+    return Measures(sizing(release), keys)
+
+
+def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
+    """The interpreter's data, then others', then the threads' stacks: words there are to be believed in this order."""
+
+    def of(numbers: Sequence[int]) -> list[tuple[int, int]]:
+        return [(start, end) for number, start, end in roots.ranges if number in numbers]
+
+    others = [number for number in range(1, len(roots.names)) if number != roots.last]
+    return [of([0]), of(others), of([roots.last])]
+
+
+def class_dealloc(space: _native.Space, layout: _native.TypeLayout, claimed: _native.Claimed) -> int:
+    """``subtype_dealloc``, by the heap types of objects in ``claimed``: the deallocator that most have; 0 without any."""
+    places = [(start, size, start) for start, size in claimed.sample(SAMPLED)]
+    types = {row[1] for row in _native.objects_in(space, None, layout, places) if row is not None}
+    votes: Counter[int] = Counter()
+    for address in types:
+        with suppress(Fault):
+            if space.u64(address + layout.tp_flags) & FLAG_HEAP_TYPE:
+                votes[space.u64(address + layout.tp_dealloc)] += 1
+    return votes.most_common(1)[0][0] if votes else 0

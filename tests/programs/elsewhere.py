@@ -1,0 +1,107 @@
+"""elsewhere SEED COUNT TABLE
+
+Makes objects of many types whose blocks or buffers are larger than pymalloc's largest, and writes what the interpreter says
+of them: for each type how many there are, and the sum of sys.getsizeof(). TABLE: {"type": [count, bytes]}.
+"""
+
+import array
+import collections
+import gc
+import io
+import json
+import random
+import signal
+import sys
+
+seed, count, table = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+rng = random.Random(seed)
+
+
+class Plain(object):
+    """With attributes."""
+
+
+class Named(str):
+    """A str with attributes."""
+
+
+class Rows(list):
+    """A list with attributes."""
+
+
+class Pairs(dict):
+    """A dict."""
+
+
+class Numbers(array.array):
+    """An array."""
+
+
+class Text(bytes):
+    """Bytes."""
+
+
+class Bag(set):
+    """A set."""
+
+
+class Row(tuple):
+    """A tuple."""
+
+
+class Large(int):
+    """An int."""
+
+
+class Data(bytearray):
+    """A byte array."""
+
+
+class Chain(collections.deque):
+    """A deque."""
+
+
+def some(largest):
+    return rng.randrange(largest)
+
+
+def resized(made):
+    """Grown by single steps, so that there is room beyond the last item."""
+    for _ in range(some(40)):
+        made.append(0)
+    return made
+
+
+def grown(made, keys):
+    for key in range(keys):
+        made[str(key)] = key
+    return made
+
+
+MAKERS = {
+    "Rows": lambda: resized(Rows([None] * some(2000))),
+    "Pairs": lambda: grown(Pairs(), some(500)),
+    "Numbers": lambda: resized(Numbers("d", bytes(8 * some(2000)))),
+    "Text": lambda: Text(bytes(some(5000))),
+    "Bag": lambda: Bag(range(some(900))),
+    "Row": lambda: Row(range(some(400))),
+    "Large": lambda: Large(1 << some(40000)),
+    "Data": lambda: resized(Data(some(9000))),
+    "Named": lambda: Named(rng.choice("x\u0101\U00010000") * some(4000)),
+    "Chain": lambda: Chain(range(some(900))),
+    "Plain": Plain,
+}
+held = {name: [make() for _ in range(count)] for name, make in MAKERS.items()}
+# What only others lead to: no list of the collector has them.
+kept = tuple(bytes(2000 + place) for place in range(count))
+plain = {"bytes": [bytes(3000 + some(3000)) for _ in range(count)]}
+lost = io.BytesIO(bytes(70000))
+gc.collect()
+if sys.argv[4:] == ["freeze"]:
+    gc.freeze()
+sums = {"__main__." + name: [len(made), sum(map(sys.getsizeof, made))] for name, made in held.items()}
+large = kept + tuple(plain["bytes"])
+sums["bytes"] = [len(large), sum(map(sys.getsizeof, large))]
+with open(table, "w") as file:
+    json.dump(sums, file)
+signal.pause()
