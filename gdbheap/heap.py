@@ -192,11 +192,6 @@ class Heap:
 
     def _make_objects(self) -> Objects:
         other = self.other_allocator
-        if other is not None and not self.python.in_use and self.glibc.idle:
-            raise Unsupported(
-                f"Python's objects lie in blocks of {other.kind.name}, which are not walked: pymalloc is not in use "
-                f"and malloc is {other.kind.name}'s ({one_line(other.path)}, {other.evidence})"
-            )
         roots = Roots(self.target, self.python.module, self.stacks)
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self._labelled("looking for objects in memory that is not walked")

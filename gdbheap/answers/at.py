@@ -91,9 +91,18 @@ def find_block(heap: Heap, address: int) -> Block | None:
     if found is not None:
         return Block(found[0], found[1], found[2], "mimalloc", None, found[3])
     try:
-        return _glibc_block(heap, address)
+        found_chunk = _glibc_block(heap, address)
     except GdbheapError:
-        return None
+        found_chunk = None
+    return found_chunk or _claimed_block(heap, address)
+
+
+def _claimed_block(heap: Heap, address: int) -> Block | None:
+    """What Python's objects say lies in memory of an allocator that is not walked."""
+    other = heap.other_allocator
+    objects = heap.objects_or_none if other is not None else None
+    found = objects.layout.claimed.find(address) if objects is not None and objects.layout.claimed else None
+    return Block(*found, "used", other.kind.name, None, None) if found and other is not None else None
 
 
 def _glibc_block(heap: Heap, address: int) -> Block | None:

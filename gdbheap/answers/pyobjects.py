@@ -64,13 +64,13 @@ class Unknown:
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc; ``total`` (objects and buffers),
-    ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it. ``free_lists``:
-    objects that the interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states. ``roots``:
-    blocks to which data of others lead. ``unclassified``: used blocks of pymalloc and of CPython's mimalloc of which
-    nothing is known. ``other_chunks``: the same of glibc's chunks. ``unknown``: the largest of both. ``elsewhere``: of
-    ``used``, what lies in memory of an allocator that is not walked: objects that others lead to and buffers, as large as
-    the objects' own fields say.
+    ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``; ``total`` (objects
+    and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it.
+    ``free_lists``: objects that the interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states.
+    ``roots``: blocks to which data of others lead. ``unclassified``: used blocks of pymalloc and of CPython's mimalloc
+    of which nothing is known. ``other_chunks``: the same of glibc's chunks. ``unknown``: the largest of both.
+    ``elsewhere``: objects that others lead to, and buffers, in memory of an allocator that is not walked; each is as
+    large as the objects' own fields say.
     """
 
     types: list[TypeRow]

@@ -180,10 +180,29 @@ class Objects:
                 self._confirm_pre_header(votes, head, layout, facts)
                 dealloc = self._class_dealloc(layout, pools)
                 return replace(layout, hook=hook, gc_head=head - hook, class_dealloc=dealloc)
+        if layout.unwalked:
+            return self._prove_by_references(layout, facts)
         raise Unsupported(
             f"the objects of Python {self.release.text} were not recognised: no distance between blocks and objects "
             f"prevails (tried the types' own flags on a sample of {' and of '.join(self._sampled)}); a debug build?"
         )
+
+    def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
+        """Without a walked block: the size of PyGC_Head with which references lead to the most. Raises Unsupported."""
+        heads = (16,) if (self.release.major, self.release.minor) >= (3, 8) else GC_HEADS
+        counts = {head: len(self._find_claimed(replace(layout, gc_head=head))) for head in heads}
+        head = max(counts, key=lambda head: counts[head])
+        if counts[head] < LEAST_VOTES:
+            raise Unsupported(
+                f"the objects of Python {self.release.text} lie in memory that is not walked, and nothing leads there"
+            )
+        facts.add("PyGC_Head", head, f"{counts[head]} blocks that references lead to")
+        return replace(layout, gc_head=head)
+
+    def _find_claimed(self, layout: TypeLayout, progress: Progress | None = None) -> _native.Claimed:
+        space, pools = self.target.space, self.python.pools
+        of_release, ranges = measures(self.release), root_ranges(self.roots)
+        return _native.find_claimed(space, self.chunks, pools, layout, of_release, ranges, progress)
 
     @property
     def _sampled(self) -> dict[str, _native.Pools | None]:
@@ -219,10 +238,7 @@ class Objects:
 
     def _with_claimed(self, layout: TypeLayout, facts: Facts, progress: Progress | None) -> TypeLayout:
         """The layout with what lies in unwalked memory."""
-        claimed = _native.find_claimed(
-            self.target.space, self.chunks, self.python.pools, layout, measures(self.release), root_ranges(self.roots),
-            progress,
-        )  # fmt: skip
+        claimed = self._find_claimed(layout, progress)
         facts.add(
             "blocks by objects' own fields", len(claimed), "references from walked blocks, static data and stacks"
         )

@@ -44,7 +44,7 @@ def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
 
 
 def class_dealloc(space: _native.Space, layout: _native.TypeLayout, claimed: _native.Claimed) -> int:
-    """``subtype_dealloc``, by the heap types of objects in ``claimed``: the deallocator that most have; 0 without any."""
+    """``subtype_dealloc``, of the heap types of objects in ``claimed``: what most have; 0 without any."""
     places = [(start, size, start) for start, size in claimed.sample(SAMPLED)]
     types = {row[1] for row in _native.objects_in(space, None, layout, places) if row is not None}
     votes: Counter[int] = Counter()

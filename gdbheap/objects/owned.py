@@ -39,8 +39,8 @@ REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 SET_MASK = 32
-# Bytes of an entry of a set's table, and of Python 2's dict's; of a node of an OrderedDict; where array.array's description
-# has the size of an item; where a buffered file has the size of its buffer.
+# Bytes of an entry of a set's table, and of Python 2's dict's; of a node of an OrderedDict; where array.array's
+# description has the size of an item; where a buffered file has the size of its buffer.
 SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
 # In the state of a str: the bytes of a character.
 KIND_AT = 2
@@ -94,8 +94,8 @@ class Claim:
     ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
     in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
     chain, 0 when its link is 0. ``contents``: which references the block holds (native/src/graph/shapes.rs);
-    ``count_at``: the offset from the object of the word that says how many, -1 where none does. ``extent``: what says how
-    large the block is where no allocator does.
+    ``count_at``: the offset from the object of the word that says how many, -1 where none does. ``extent``: what says
+    how large the block is where no allocator does.
     """
 
     offset: int

@@ -30,7 +30,7 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
     if cut:
         rows.append(_rest(answer, cut, style))
     total = _cells(answer.total.count, answer.total.bytes, answer.total.buffers, "total", style)
-    sentences = (_sentence(answer, style), "" if some else _beside(answer, style))
+    sentences = (_sentence(answer, style), *([] if some else [_elsewhere(answer, style), _beside(answer, style)]))
     parts = [table(COLUMNS, rows, style, total), *map(style.filled, sentences)]
     return join(*parts, "" if some else _unknown(answer, style))
 
@@ -88,6 +88,15 @@ def _others(answer: PyObjects) -> Tally:
 def _names(answer: PyObjects) -> str:
     names = [root.name for root in answer.roots]
     return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+
+
+def _elsewhere(answer: PyObjects, style: Style) -> str:
+    if not answer.elsewhere.count:
+        return ""
+    return (
+        f"{style.bytes(answer.elsewhere.bytes)} of all that, in {answer.elsewhere.count:,} blocks, lies in memory of "
+        "an allocator that is not walked: each block is as large as the objects' own fields say."
+    )
 
 
 def _beside(answer: PyObjects, style: Style) -> str:

@@ -1,13 +1,14 @@
-"""elsewhere SEED COUNT TABLE
+"""elsewhere SEED COUNT TABLE [damage]
 
-Makes objects of many types whose blocks or buffers are larger than pymalloc's largest, and writes what the interpreter says
-of them: for each type how many there are, and the sum of sys.getsizeof(). TABLE: {"type": [count, bytes]}.
+Makes objects of many types whose blocks or buffers are larger than pymalloc's largest, and writes what the interpreter
+says of them: TABLE is {"types": {type: [count, bytes]}, "buffers": [[address of the object, address, bytes]]}, the
+bytes by sys.getsizeof(). With "damage" a byte array says at last that it has a quarter of all addresses.
 """
 
 import array
 import collections
+import ctypes
 import gc
-import io
 import json
 import random
 import signal
@@ -17,7 +18,7 @@ seed, count, table = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 rng = random.Random(seed)
 
 
-class Plain(object):
+class Plain:
     """With attributes."""
 
 
@@ -94,14 +95,14 @@ MAKERS = {
 held = {name: [make() for _ in range(count)] for name, make in MAKERS.items()}
 # What only others lead to: no list of the collector has them.
 kept = tuple(bytes(2000 + place) for place in range(count))
-plain = {"bytes": [bytes(3000 + some(3000)) for _ in range(count)]}
-lost = io.BytesIO(bytes(70000))
 gc.collect()
-if sys.argv[4:] == ["freeze"]:
-    gc.freeze()
 sums = {"__main__." + name: [len(made), sum(map(sys.getsizeof, made))] for name, made in held.items()}
-large = kept + tuple(plain["bytes"])
-sums["bytes"] = [len(large), sum(map(sys.getsizeof, large))]
+sums["tuple"] = [1, sys.getsizeof(kept)]
+numbers = [[id(one), one.buffer_info()[0], one.itemsize * len(one)] for one in held["Numbers"]]
 with open(table, "w") as file:
-    json.dump(sums, file)
+    json.dump({"types": sums, "buffers": numbers}, file)
+if sys.argv[4:] == ["damage"]:
+    # ob_alloc, behind the head and ob_size.
+    field = ctypes.c_ssize_t.from_address(id(held["Data"][0]) + 24)
+    field.value = 1 << 62
 signal.pause()

@@ -1,0 +1,110 @@
+"""Python above another malloc than glibc's: objects and buffers that no walk reaches, against what the interpreter says
+of itself, and addresses that its own functions tell."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from populations import census
+from programs import KERNEL_CORE, PROCESS, ask, gdbheap, release_program, running
+from test_other_allocators import by_name, library
+
+SMALL, ROUNDED, PARTS = 512, 15, 2
+RELEASES = ("3.6", "3.8", "3.10", "3.12", "3.13")
+OWN, TEXT, DATA, PLAIN = "--type=__main__.*", "__main__.Text", "__main__.Data", "__main__.Plain"
+
+
+def start(rng: random.Random, folder: Path, release: str, name: str, mode: str = "pymalloc", *more: str) -> Any:
+    """Start elsewhere.py on that release of CPython with that malloc; its table is in ``folder``/table."""
+    number = rng.randrange(100, 200)
+    command = release_program(release, "elsewhere", rng.getrandbits(30), number, folder / "table", *more)
+    return running(command, folder, {"LD_PRELOAD": library(name), "PYTHONMALLOC": mode})
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """Return what the program wrote."""
+    return dict(json.loads((folder / "table").read_text()))
+
+
+def check_sums(answer: dict[str, Any], folder: Path, rounded: int) -> None:
+    """Each type's objects to the number; their bytes and buffers but for what an allocator rounds up of each."""
+    rows = {row["type"]: row for row in answer["types"]}
+    for name, (count, size) in told(folder)["types"].items():
+        found = rows[name]
+        if name == "tuple":
+            assert found["count"] > count and found["bytes"] > size
+            continue
+        assert found["count"] == count, name
+        # sys.getsizeof() leaves out the values of an instance's attributes.
+        if name != PLAIN:
+            more = found["bytes"] + found["buffers"] - size
+            assert 0 <= more <= rounded * count, (name, more)
+
+
+@by_name
+def test_large_objects_and_buffers(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Under each malloc: every object of every type, with all of its buffers; nothing is of unknown contents."""
+    with start(rng, tmp_path, "3.11", name) as target:
+        answer = ask("pyobjects", str(target.pid), "--top=100000")
+        text = gdbheap("pyobjects", str(target.pid)).stdout
+    check_sums(answer, tmp_path, PARTS * ROUNDED)
+    large = sum(size for kind, (_count, size) in told(tmp_path)["types"].items() if kind != PLAIN)
+    assert large // 2 < answer["elsewhere"]["bytes"] < answer["used"]["bytes"]
+    assert answer["unclassified"]["count"] + answer["other_chunks"]["count"] < 10
+    rest = [answer[key]["bytes"] for key in ("free_lists", "interpreter", "unclassified", "other_chunks")]
+    whole = answer["total"]["bytes"] + answer["total"]["buffers"] + sum(root["bytes"] for root in answer["roots"])
+    assert whole + sum(rest) == answer["used"]["bytes"]
+    assert "an allocator that is not walked" in text
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_releases(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """The same of every release's objects."""
+    with start(rng, tmp_path, release, "jemalloc") as target:
+        check_sums(ask("pyobjects", str(target.pid), "--top=100000"), tmp_path, PARTS * ROUNDED)
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """``--list`` has each object once, the sums are the table's; ``heap at`` and ``heap why`` know object and buffer."""
+    with start(rng, tmp_path, "3.12", "jemalloc") as running_target:
+        target = running_target.as_form(form)
+        listed, table = ask("pyobjects", target, OWN, "--list"), ask("pyobjects", target, OWN)
+        objects = {row["address"]: row for row in listed["objects"]}
+        address, buffer, size = rng.choice([row for row in told(tmp_path)["buffers"] if row[2] > SMALL])
+        inside = ask("at", target, hex(buffer + rng.randrange(size)))
+        large = rng.choice([row for row in objects.values() if row["type"] == TEXT and row["size"] > SMALL])
+        found, why = ask("at", target, hex(large["address"] + 40)), ask("why", target, hex(large["address"]))
+    assert inside["block"]["address"] == buffer and inside["block"]["size"] >= size
+    assert (inside["block"]["allocator"], inside["block"]["state"]) == ("jemalloc", "used")
+    assert (inside["owner"]["address"], inside["owner"]["type"]) == (address, "__main__.Numbers")
+    assert objects[address]["buffers"] >= size
+    assert found["object"]["address"] == large["address"] and found["object"]["type"] == TEXT
+    assert "held" in why["expression"] and why["retained"] >= large["size"]
+    assert listed["count"] == table["total"]["count"] == len(objects)
+    assert listed["bytes"] == table["total"]["bytes"]
+
+
+@pytest.mark.parametrize("release", ["3.10", "3.11", "3.13"])
+def test_without_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Where no block at all is walked, references alone lead to every object of every type, to the byte."""
+    with start(rng, tmp_path, release, "jemalloc", "malloc") as target:
+        answer = ask("pyobjects", str(target.pid), "--top=100000")
+        rows = census(str(target.pid))
+        assert census(target.as_form(KERNEL_CORE)) == rows
+    check_sums(answer, tmp_path, 0)
+    assert answer["used"] == answer["elsewhere"]
+
+
+def test_what_cannot_be(rng: random.Random, tmp_path: Path) -> None:
+    """A size beyond all memory is none: only that buffer is missing, and the answer is whole."""
+    with start(rng, tmp_path, "3.11", "jemalloc", "pymalloc", "damage") as target:
+        found = ask("pyobjects", str(target.pid), f"--type={DATA}")["total"]
+        done = gdbheap("pyobjects", str(target.pid))
+    count, size = told(tmp_path)["types"][DATA]
+    assert found["count"] == count and done.returncode == 0
+    assert -PARTS * ROUNDED * count <= size - found["bytes"] - found["buffers"] < 9100
