@@ -194,7 +194,7 @@ class _Layout:
     def build(self) -> None:
         """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
         heap = self._heap
-        self.pieces = [(stack.start, stack.end, "stacks") for stack in heap.stacks]
+        self.pieces = [(start, end, "stacks") for start, end in heap.stack_ranges]
         try:
             self._add_glibc()
         except GdbheapError as error:

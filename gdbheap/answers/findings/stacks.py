@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.target.ranges import holds
 from gdbheap.words import counted, size_text
 
 LEAST_THREADS = 8
@@ -14,7 +15,9 @@ def find(evidence: Evidence) -> list[Finding]:
     pages, main = heap.target.pages, heap.target.main_stack
     if pages is None or heap.target.refusal is not None:
         return []
-    stacks = [stack for stack in heap.stacks if main is None or stack.start not in main]
+    others = [stack for stack in heap.stacks if main is None or stack.start not in main]
+    # One that lies in a block of malloc is that block's memory.
+    stacks = [stack for stack in others if holds(heap.stack_ranges, stack.start)]
     sizes = [pages.count(stack.start, stack.end)[0] for stack in stacks]
     if len(stacks) < LEAST_THREADS or not evidence.worth(sum(sizes)):
         return []
