@@ -15,6 +15,7 @@ from gdbheap.allocators.inside import Changes
 from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.other import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc import Pymalloc
+from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.allocators.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
@@ -124,6 +125,15 @@ class Heap:
             idle = True
         found: OtherAllocator | None = self._part("other allocator", lambda: find_other(self.target, idle))
         return found
+
+    @property
+    def runtimes(self) -> list[Runtime]:
+        """The runtimes and servers that were recognised, with what is known of where their memory lies."""
+        found: list[Runtime] = self._part("runtimes", self._find_runtimes)
+        return found
+
+    def _find_runtimes(self) -> list[Runtime]:
+        return find_runtimes(self.target, self.other_allocator is not None)
 
     @property
     def chunks(self) -> _native.Chunks:

@@ -21,8 +21,8 @@ from gdbheap.target.target import Target, Thread
 
 DESCRIPTOR_BYTES = 4096
 LARGEST_STACK = 1 << 40
-# The largest guard, and the largest stack above one, where no record says how large they are. Larger memory that may not
-# be read is a reserve (of a thread's arena, of a runtime), and bounds nothing.
+# The largest guard, and the largest stack above one, where no record says how large they are. Larger memory that may
+# not be read is a reserve (of a thread's arena, of a runtime), and bounds nothing.
 LARGEST_GUARD, LARGEST_GUARDED = 1 << 20, 16 << 20
 # Below the stack pointer a function that calls no other may use so much (System V ABI, x86-64).
 RED_ZONE = 128
@@ -55,8 +55,8 @@ def find_stacks(target: Target) -> list[Stack]:
 
 
 def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
-    """What may be in use of the stacks: from the lowest stack pointer in each, less the red zone, to its end; all of one
-    to which no stack pointer leads, because its thread runs on another one (a coroutine's, a signal's) just now."""
+    """What may be in use of the stacks: from the lowest stack pointer in each, less the red zone, to its end; all of
+    one that no stack pointer points to, because its thread runs on another one (a coroutine's, a signal's)."""
     found = []
     for stack in stacks:
         pointers = [thread.sp for thread in target.threads if stack.start <= thread.sp < stack.end]
@@ -66,7 +66,7 @@ def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
 
 
 def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
-    """From the stack pointers that lead into none of the ``stacks``: what may be in use there, at most
+    """From the stack pointers that point to none of the ``stacks``: what may be in use there, at most
     LIVE_WITHOUT_BOUNDS bytes of each mapping above the pointer. Nobody's memory by that alone."""
     known = [(stack.start, stack.end) for stack in stacks]
     found = []
