@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from gdbheap.errors import one_line
 from gdbheap.layout.tables import table
@@ -80,10 +81,12 @@ class Runtime:
 @cache
 def kinds() -> tuple[Kind, ...]:
     """The table, in its order."""
-    return tuple(
-        Kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in row.items()})
-        for row in table("runtimes")["runtimes"]
-    )
+    rows: list[dict[str, Any]] = table("runtimes")["runtimes"]
+    return tuple(_kind({key: tuple(it) if isinstance(it, list) else it for key, it in row.items()}) for row in rows)
+
+
+def _kind(row: dict[str, Any]) -> Kind:
+    return Kind(**row)
 
 
 def file_name(path: str) -> str:

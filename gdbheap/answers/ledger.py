@@ -102,6 +102,13 @@ def ledger(heap: Heap, detail: bool = False) -> Ledger:
     return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None)
 
 
+def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
+    """The findings without the ledger, and what they rest on."""
+    (sums,) = partition(heap)
+    evidence = Evidence(heap, _settle(heap, sums))
+    return evidence, findings(evidence)
+
+
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, str]]:
     """``NAMES``, and the children that there are beyond them: in detail of every line, else of the other memory where
     an allocator or a runtime is known to be in it."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.target.ranges import holds
 from gdbheap.words import counted, size_text
 
 LEAST_THREADS = 8
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """The resident pages of all stacks but the first thread's."""
     heap = evidence.heap
     pages, main = heap.target.pages, heap.target.main_stack
@@ -28,4 +28,5 @@ def find(evidence: Evidence) -> list[Finding]:
         f"{size_text(most)}, of thread {stack.tid} ({names.get(stack.tid) or 'without a name'})"
     )
     advice = "end the threads that wait, or have fewer of them: a stack's pages go back when its thread ends"
-    return [Finding("stacks", sum(sizes), text, advice, {"threads": len(stacks), "largest": most})]
+    finding = Finding("stacks", sum(sizes), text, advice, {"threads": len(stacks), "largest": most})
+    return [Claim(finding, lambda: [(stack.start, stack.end) for stack in stacks])]
