@@ -8,6 +8,7 @@ from gdbheap.commands import (
     arenas,
     at,
     check,
+    check_advice,
     chunks,
     heap,
     heap_map,
@@ -52,6 +53,7 @@ _NOUNS: tuple[Command[Any], ...] = (
     owners.COMMAND,
     threads.COMMAND,
     check.COMMAND,
+    check_advice.COMMAND,
     info.COMMAND,
 )
 

@@ -72,8 +72,8 @@ def _prog(command: Command[Any]) -> str:
 
 def _overview() -> str:
     """``gdbheap --help``: what there is, then the help of the command without a noun."""
-    lines = [f"  {'':<10} {HEAP.question}"]
-    lines += [f"  {noun:<10} {command.question}" for noun, command in COMMANDS.items() if noun]
+    lines = [f"  {'':<12} {HEAP.question}"]
+    lines += [f"  {noun:<12} {command.question}" for noun, command in COMMANDS.items() if noun]
     return "\n".join([
         "Where a process's memory went, down to the last page, and what to do about it.",
         "",

@@ -15,7 +15,8 @@ from gdbheap.allocators.inside import Changes
 from gdbheap.allocators.mimalloc import Mimalloc
 from gdbheap.allocators.other import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc import Pymalloc
-from gdbheap.allocators.stacks import Stack, find_stacks
+from gdbheap.allocators.runtimes import Runtime, find_runtimes
+from gdbheap.allocators.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
@@ -126,6 +127,15 @@ class Heap:
         return found
 
     @property
+    def runtimes(self) -> list[Runtime]:
+        """The runtimes and servers that were recognised, with what is known of where their memory lies."""
+        found: list[Runtime] = self._part("runtimes", self._find_runtimes)
+        return found
+
+    def _find_runtimes(self) -> list[Runtime]:
+        return find_runtimes(self.target, self.other_allocator is not None)
+
+    @property
     def chunks(self) -> _native.Chunks:
         """Every block of glibc's arenas."""
         return self.walked.walk()
@@ -164,9 +174,33 @@ class Heap:
         return found
 
     @property
+    def stack_ranges(self) -> Ranges:
+        """The threads' stacks, ascending, without those that lie in blocks of malloc: that memory is malloc's."""
+        provided = [(stack.start, stack.end) for stack in self.stacks if stack.provided]
+        if provided:
+            with suppress(GdbheapError):
+                chunks = [(chunk.base, chunk.end) for chunk in self.mapped]
+                provided = subtract(provided, sorted(self.glibc.owned_ranges() + chunks))
+        return sorted(self._own_stacks() + provided)
+
+    def _own_stacks(self) -> Ranges:
+        return [(stack.start, stack.end) for stack in self.stacks if not stack.provided]
+
+    def live_stacks(self) -> tuple[Ranges, Ranges]:
+        """What may be in use of the threads' stacks, and above the stack pointers that lead to none of them: those are
+        on stacks of coroutines or of signals, in a block of malloc up to its end."""
+        loose = []
+        for start, end in unbounded(self.target, self.stacks):
+            (found,) = self.chunks.find_many([start])
+            mapped = self.mapped_at(start)
+            last = found[0] + found[1] if found is not None else mapped.end if mapped is not None else end
+            loose.append((start, min(last, start + LARGEST_GUARDED)))
+        return live_parts(self.target, self.stacks), loose
+
+    @property
     def mapped(self) -> list[MappedChunk]:
         """glibc's mmapped chunks, ascending."""
-        return self.glibc.find_mapped(self.unowned_ranges())
+        return self.glibc.find_mapped(subtract(self._anonymous(), sorted(self._own_stacks() + self._arenas())))
 
     def mapped_at(self, address: int) -> MappedChunk | None:
         """The mmapped chunk that holds ``address``, or None."""
@@ -192,7 +226,7 @@ class Heap:
 
     def _make_objects(self) -> Objects:
         other = self.other_allocator
-        roots = Roots(self.target, self.python.module, self.stacks)
+        roots = Roots(self.target, self.python.module, *self.live_stacks())
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self._labelled("looking for objects in memory that is not walked")
         return Objects(
@@ -258,12 +292,14 @@ class Heap:
 
         The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so).
         """
-        candidates = [
+        return subtract(self._anonymous(), self.owned_ranges())
+
+    def _anonymous(self) -> Ranges:
+        return joined([
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
-        ]
-        return subtract(joined(candidates), self.owned_ranges())
+        ])  # fmt: skip
 
     def unwalked_ranges(self) -> Ranges:
         """Memory that may be that of an allocator whose blocks are not walked."""
@@ -271,12 +307,14 @@ class Heap:
 
     def owned_ranges(self) -> Ranges:
         """What stacks, arenas of glibc and of the interpreter, and .bss have; mapped chunks are not among it."""
-        owned = [(stack.start, stack.end) for stack in self.stacks] + self.glibc.owned_ranges()
-        owned += [pair for loaded in self.target.objects for pair in loaded.bss]
+        return sorted(self.stack_ranges + self._arenas())
+
+    def _arenas(self) -> Ranges:
+        """What arenas of glibc and of the interpreter, and .bss have."""
+        owned = self.glibc.owned_ranges() + [pair for loaded in self.target.objects for pair in loaded.bss]
         python = self.python_or_none
         owned += python.ranges() if python else []
-        owned += self.mimalloc.ranges() if self.mimalloc else []
-        return sorted(owned)
+        return owned + (self.mimalloc.ranges() if self.mimalloc else [])
 
     @property
     def held(self) -> list[Held]:

@@ -70,7 +70,7 @@ def test_releases(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """``--list`` has each object once, the sums are the table's; ``heap at`` and ``heap why`` know object and buffer."""
+    """``--list`` has each object once, as the table does; ``heap at`` and ``heap why`` know object and buffer."""
     with start(rng, tmp_path, "3.12", "jemalloc") as running_target:
         target = running_target.as_form(form)
         listed, table = ask("pyobjects", target, OWN, "--list"), ask("pyobjects", target, OWN)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from gdbheap import _native
 from gdbheap.allocators.glibc_locate import confirm
+from gdbheap.allocators.runtimes import not_python
 from gdbheap.allocators.usedpools import LEAST_CLASSES, MOST_CLASSES, ListHeads, PoolState
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.layout.facts import Facts
@@ -53,7 +54,8 @@ class Pymalloc:
         self.damage: list[Damage] = []
         if not has_python(target):
             raise NotAPython(
-                "there is no Python in this process: no loaded object is named python or exports PyType_Type"
+                not_python(target)
+                or "there is no Python in this process: no loaded object is named python or exports PyType_Type"
             )
         heads = self._find_usedpools()
         self.module, self.alignment = heads.module, heads.alignment

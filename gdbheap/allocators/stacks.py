@@ -1,67 +1,148 @@
 """Which memory is a thread's stack.
 
-A thread's ``struct pthread``, where the thread pointer points, holds its stack's address, size and guard size in three
-words that follow each other (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``). The kernel may have
-merged the stack's mapping with its neighbour, so the mapping alone does not tell where the stack ends.
+A stack is what bounds it. The first thread's is the kernel's ``[stack]``. For others the C library keeps a record: a
+thread's ``struct pthread``, where the thread pointer points, holds its stack's address, size and guard size in three
+words that follow each other (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's pthread_impl.h:
+``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record a stack is bounded by its guard page: a small
+mapping directly below it that nobody may read. The kernel may have merged a stack's mapping with its neighbours, and a
+runtime (Go) or a library of coroutines keeps many small stacks in memory of its own, so a mapping alone bounds no
+stack: a stack pointer that leads into one proves nothing about the rest of it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gdbheap.target.ranges import PAGE_SIZE
+from gdbheap.target.mappings import Mapping
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, holds
 from gdbheap.target.target import Target, Thread
 
 DESCRIPTOR_BYTES = 4096
 LARGEST_STACK = 1 << 40
+# The largest guard, and the largest stack above one, where no record says how large they are. Larger memory that may
+# not be read is a reserve (of a thread's arena, of a runtime), and bounds nothing.
+LARGEST_GUARD, LARGEST_GUARDED = 1 << 20, 16 << 20
+# Below the stack pointer a function that calls no other may use so much (System V ABI, x86-64).
+RED_ZONE = 128
+# Of a stack without bounds this much above its pointer is taken for live.
+LIVE_WITHOUT_BOUNDS = 256 << 10
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The stack of the thread ``tid``: [start, end), its guard pages included."""
+    """The stack of the thread ``tid``: [start, end), its guard pages included. ``provided``: the C library has no guard
+    there, or no record of it, so that it may lie in a block that the program allocated (pthread_attr_setstack)."""
 
     tid: int
     start: int
     end: int
+    provided: bool = False
 
 
 def find_stacks(target: Target) -> list[Stack]:
-    """The stacks of all threads, ascending and disjoint."""
+    """The stacks of all threads, ascending and disjoint. A stack that nothing bounds is not among them."""
     found: list[Stack] = []
     main = target.main_stack
     if main is not None:
         found.append(Stack(target.pid or 0, main.start, main.end))
     for thread in target.threads:
-        stack = _thread_stack(target, thread)
+        stack = _by_record(target, thread) or _by_guard(target, thread)
         if stack is not None:
             found.append(stack)
     return _disjoint(found)
 
 
-def _thread_stack(target: Target, thread: Thread) -> Stack | None:
+def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
+    """What may be in use of the stacks: from the lowest stack pointer in each, less the red zone, to its end; all of
+    one that no stack pointer points to, because its thread runs on another one (a coroutine's, a signal's)."""
+    found = []
+    for stack in stacks:
+        pointers = [thread.sp for thread in target.threads if stack.start <= thread.sp < stack.end]
+        low = min(pointers) - RED_ZONE if pointers else stack.start
+        found.append((max(stack.start, low), stack.end))
+    return found
+
+
+def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
+    """From the stack pointers that point to none of the ``stacks``: what may be in use there, at most
+    LIVE_WITHOUT_BOUNDS bytes of each mapping above the pointer. Nobody's memory by that alone."""
+    known = [(stack.start, stack.end) for stack in stacks]
+    found = []
+    for thread in target.threads:
+        mapping = target.mappings.find(thread.sp)
+        if mapping is not None and _is_plain(mapping) and not holds(known, thread.sp):
+            low = max(mapping.start, thread.sp - RED_ZONE)
+            found.append((low, min(mapping.end, thread.sp + LIVE_WITHOUT_BOUNDS)))
+    return sorted(set(found))
+
+
+def _by_record(target: Target, thread: Thread) -> Stack | None:
+    """By the C library's own record. Its first word points to itself, in glibc and in musl (x86-64)."""
     mapping = target.mappings.find(thread.fs_base)
     if mapping is None or not mapping.anonymous:
         return None
     raw = target.space.read_available(thread.fs_base, min(DESCRIPTOR_BYTES, mapping.end - thread.fs_base))
     words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
-    for block, size, guard in zip(words, words[1:], words[2:]):
-        if _is_stack(thread, block, size, guard):
-            return Stack(thread.tid, block, block + size)
-    return _stack_by_pointer(target, thread)
-
-
-def _is_stack(thread: Thread, block: int, size: int, guard: int) -> bool:
-    aligned = block % PAGE_SIZE == 0 and size % PAGE_SIZE == 0 and guard % PAGE_SIZE == 0 and block
-    return bool(aligned) and guard < size < LARGEST_STACK and block < thread.fs_base < block + size
-
-
-def _stack_by_pointer(target: Target, thread: Thread) -> Stack | None:
-    """A stack that the program itself provided: the mapping of the stack pointer, if nothing else is known of it."""
-    mapping = target.mappings.find(thread.sp)
-    if mapping is None or not mapping.anonymous or mapping.path == "[heap]" or mapping == target.main_stack:
+    if not words or words[0] != thread.fs_base:
         return None
-    return Stack(thread.tid, mapping.start, mapping.end)
+    for block, size, third, fourth in zip(words, words[1:], words[2:], (*words[3:], 0)):
+        if _is_stack(thread, block, size) and _is_anonymous(target, block, block + size):
+            if third % PAGE_SIZE == 0 and third < size:
+                return Stack(thread.tid, block, block + size, provided=third == 0)
+            if block < third <= thread.fs_base and 0 < fourth <= third - block:
+                return Stack(thread.tid, block, block + size)
+    return None
+
+
+def _is_stack(thread: Thread, block: int, size: int) -> bool:
+    aligned = block % PAGE_SIZE == 0 and size % PAGE_SIZE == 0 and block
+    return bool(aligned) and 0 < size < LARGEST_STACK and block < thread.fs_base < block + size
+
+
+def _is_anonymous(target: Target, start: int, end: int) -> bool:
+    """Whether all that is mapped there is private and no file's: what a record says is not believed of other memory."""
+    place = max(0, target.mappings.index(start))
+    while place < len(target.mappings) and target.mappings[place].start < end:
+        mapping = target.mappings[place]
+        if mapping.end > start and not (mapping.anonymous and mapping.private):
+            return False
+        place += 1
+    return True
+
+
+def _by_guard(target: Target, thread: Thread) -> Stack | None:
+    """A stack that has no record, by its guard page: the writable memory around the stack pointer, if a small mapping
+    that may not be read lies directly below it and it is not too large for a stack."""
+    place = target.mappings.index(thread.sp)
+    if place < 0 or thread.sp not in target.mappings[place] or not _is_plain(target.mappings[place]):
+        return None
+    first = last = place
+    while first > 0 and _continues(target.mappings[first - 1], target.mappings[first]):
+        first -= 1
+    while last + 1 < len(target.mappings) and _continues(target.mappings[last], target.mappings[last + 1]):
+        last += 1
+    start, end = target.mappings[first].start, target.mappings[last].end
+    guard = target.mappings[first - 1] if first else None
+    if guard is None or not _is_guard(guard, start) or end - start > LARGEST_GUARDED:
+        return None
+    return Stack(thread.tid, guard.start, end, provided=True)
+
+
+def _is_plain(mapping: Mapping) -> bool:
+    """Writable memory of no file that has no other name than a stack's."""
+    named = mapping.path and "stack" not in mapping.path
+    return mapping.anonymous and mapping.private and mapping.writable and not named and mapping.path != "[stack]"
+
+
+def _continues(below: Mapping, above: Mapping) -> bool:
+    return below.end == above.start and _is_plain(below) and _is_plain(above)
+
+
+def _is_guard(mapping: Mapping, start: int) -> bool:
+    closed = not (mapping.readable or mapping.writable or mapping.executable)
+    return mapping.end == start and closed and mapping.anonymous and mapping.size <= LARGEST_GUARD
 
 
 def _disjoint(stacks: list[Stack]) -> list[Stack]:

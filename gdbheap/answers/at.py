@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gdbheap.allocators.glibc import HEADER
 from gdbheap.allocators.held import held_at
 from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.partition import main_runtime
 from gdbheap.answers.ways import ways
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
@@ -169,6 +170,9 @@ def _whose_mapping(heap: Heap, mapping: Mapping, address: int) -> str:
     other = heap.other_allocator if heap.target.refusal is None else None
     if other is not None and other.owns(mapping):
         return other.title
+    runtime = main_runtime(heap)
+    if runtime is not None and runtime.owns(mapping):
+        return runtime.title
     held = held_at(heap.held, address) if heap.target.refusal is None and mapping.anonymous else None
     return "other" if held is None else f"other, led to from {held.name}"
 

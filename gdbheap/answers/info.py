@@ -24,7 +24,13 @@ def info(heap: Heap) -> Info:
             ask()
         except GdbheapError as error:
             facts.append(Fact(name, "not known", str(error), None))
-    return Info(facts + heap.facts.all() + _other_facts(heap))
+    return Info(facts + heap.facts.all() + _other_facts(heap) + _runtime_facts(heap))
+
+
+def _runtime_facts(heap: Heap) -> list[Fact]:
+    """Runtimes and servers that were recognised."""
+    found = heap.runtimes if heap.target.refusal is None else []
+    return [Fact(f"runtime {each.kind.id}", each.kind.name, f"{each.path}, {each.evidence}", None) for each in found]
 
 
 def _other_facts(heap: Heap) -> list[Fact]:

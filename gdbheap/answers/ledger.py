@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.answers.findings import Evidence, Finding, findings
-from gdbheap.answers.partition import Sum, Sums, other_allocator, partition, total
+from gdbheap.answers.partition import Sum, Sums, main_runtime, other_allocator, partition, total
 from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 
@@ -106,11 +106,20 @@ def ledger(heap: Heap, detail: bool = False) -> Ledger:
     return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None, told)
 
 
+def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
+    """The findings without the ledger, and what they rest on."""
+    (sums,) = partition(heap)
+    evidence = Evidence(heap, _settle(heap, sums))
+    return evidence, findings(evidence)
+
+
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, str]]:
     """``NAMES``, and the children that there are beyond them: in detail of every line, else of the other memory where
-    an allocator is known to be in it."""
-    other = other_allocator(heap)
-    titles = {**DETAILS, f"other.{other.id}": other.title} if other else DETAILS
+    an allocator or a runtime is known to be in it."""
+    other, runtime = other_allocator(heap), main_runtime(heap)
+    titles = dict(DETAILS)
+    titles |= {f"other.{other.id}": other.title} if other else {}
+    titles |= {f"other.{runtime.kind.id}": runtime.title} if runtime else {}
     known = {name for name, _parent, _text in NAMES}
     names: list[tuple[str, str | None, str]] = []
     for row in NAMES:
@@ -118,7 +127,7 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, 
         if row[0].startswith("mimalloc") and heap.mimalloc is None:
             continue
         names.append(row)
-        if detail or (row[0] == "other" and other is not None):
+        if detail or (row[0] == "other" and (other or runtime)):
             below = [owner for owner in sums if owner.rpartition(".")[0] == row[0] and owner not in known]
             names += [(owner, row[0], titles.get(owner) or _arena(owner)) for owner in below]
     return names
@@ -130,9 +139,12 @@ def _arena(owner: str) -> str:
 
 
 def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
-    """The allocator in the other memory by its name; what is other besides in one line, unless in ``detail``."""
-    other = other_allocator(heap)
+    """The allocator and the runtime in the other memory by their names; what is other besides in one line, unless in
+    ``detail``."""
+    other, runtime = other_allocator(heap), main_runtime(heap)
     found = dict(sums)
+    if "other.runtime" in found and runtime is not None:
+        found[f"other.{runtime.kind.id}"] = found.pop("other.runtime")
     if "other.allocator" in found and other is not None:
         found[f"other.{other.id}"] = found.pop("other.allocator")
     if not detail:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.other import OtherAllocator
+from gdbheap.allocators.runtimes import Runtime
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
@@ -35,6 +36,7 @@ RANKED = (
     "other.break",
     "other.kernel",
     "other.allocator",
+    "other.runtime",
     "shared",
     "stacks",
     "file.readonly",
@@ -102,6 +104,13 @@ def _is_below(owner: str, name: str) -> bool:
 def other_allocator(heap: Heap) -> OtherAllocator | None:
     """The allocator beside glibc's, None when none shows or no memory can be read."""
     return heap.other_allocator if heap.target.refusal is None else None
+
+
+def main_runtime(heap: Heap) -> Runtime | None:
+    """The runtime that is known to have anonymous mappings of its own, None when there is none or it is not certain."""
+    if heap.target.refusal is not None:
+        return None
+    return next((found for found in heap.runtimes if any(map(found.owns, heap.target.mappings))), None)
 
 
 def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
@@ -195,7 +204,7 @@ class _Layout:
     def build(self) -> None:
         """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
         heap = self._heap
-        self.pieces = [(stack.start, stack.end, "stacks") for stack in heap.stacks]
+        self.pieces = [(start, end, "stacks") for start, end in heap.stack_ranges]
         try:
             self._add_glibc()
         except GdbheapError as error:
@@ -231,20 +240,22 @@ class _Layout:
         mappings = list(self._heap.target.mappings)
         whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < USER_END]
         starts = [mapping.start for mapping in mappings]
-        other = other_allocator(self._heap)
+        other, runtime = other_allocator(self._heap), main_runtime(self._heap)
         for start, end in subtract(whole, taken):
             mapping = mappings[bisect_right(starts, start) - 1]
-            self.pieces.append((start, end, _owner_of(mapping, other)))
+            self.pieces.append((start, end, _owner_of(mapping, other, runtime)))
         self.pieces.sort()
 
 
-def _owner_of(mapping: Mapping, other: OtherAllocator | None) -> str:
+def _owner_of(mapping: Mapping, other: OtherAllocator | None, runtime: Runtime | None) -> str:
     if not mapping.private:
         return "shared"
     if not mapping.anonymous:
         return "file.text" if mapping.executable else "file.data" if mapping.writable else "file.readonly"
     if other is not None and other.owns(mapping):
         return "other.allocator"
+    if runtime is not None and runtime.owns(mapping):
+        return "other.runtime"
     if mapping.path.startswith(KERNELS):
         return "other.kernel"
     return "other.break" if mapping.path == BREAK else "other.rest"

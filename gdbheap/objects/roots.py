@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gdbheap import _native
-from gdbheap.allocators.stacks import Stack
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.image import PT_TLS
-from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Target
 
 INTERPRETER = "the interpreter"
@@ -16,24 +15,23 @@ THREADS = "threads"
 # Below the thread pointer lies static thread-local data, at most so much; above it struct pthread.
 MOST_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 
-# What a function that calls no other may use below the stack pointer (System V ABI, x86-64).
-RED_ZONE = 128
-
 
 class Roots:
     """``names``: who the roots are, the interpreter first; ``ranges``: (number of the name, start, end); ``last``: the
     number of the threads, whose stacks hold many pointers that are left over; ``registers``: (stack pointer, value) of
     each of their registers: in the middle of a function nothing else may lead to a block. ``thread_data``: what belongs
-    to the threads without doubt, ``stacks``: what is in use of their stacks beside that."""
+    to the threads without doubt, ``stacks``: what is in use of their stacks beside that.
 
-    def __init__(self, target: Target, interpreter: LoadedObject, stacks: Sequence[Stack]) -> None:
+    ``live``: what may be in use of the threads' stacks; ``loose``: of coroutines' and signals', see ``live_stacks``."""
+
+    def __init__(self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges) -> None:
         self.names = [INTERPRETER]
         self.ranges: list[tuple[int, int, int]] = []
         heaps = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous and mapping.writable]
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
             self._add(name, subtract(loaded.writable_ranges(), _linked(target, loaded, heaps)))
-        live = [pair for stack in stacks if (pair := _live(target, stack))]
+        live = joined(sorted(live + loose))
         self._add(THREADS, live)
         self._add(THREADS, _thread_data(target, MOST_TLS))
         self.last = self.names.index(THREADS)
@@ -53,12 +51,6 @@ def _linked(target: Target, loaded: LoadedObject, heaps: Ranges) -> Ranges:
     Flags of static types, code and text do, where the program is linked at a fixed address and its heap near it."""
     found = (_native.find_initial(target.space, start, data, heaps) for start, data in loaded.initial_data())
     return [(address, address + 8) for addresses in found for address in addresses]
-
-
-def _live(target: Target, stack: Stack) -> tuple[int, int] | None:
-    """The part of a stack that is in use: what lies below the stack pointer is left over."""
-    pointers = [thread.sp for thread in target.threads if stack.start <= thread.sp < stack.end]
-    return (max(stack.start, min(pointers) - RED_ZONE), stack.end) if pointers else None
 
 
 def _tls_size(target: Target) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.findings.settings import lines_to_paste, shell_line
 from gdbheap.report import summary
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
+    from gdbheap.answers.findings import Finding
     from gdbheap.answers.ledger import Ledger, Line
 
 __all__ = ["render"]
@@ -106,5 +108,24 @@ def _findings(answer: Ledger, style: Style) -> str:
         text = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {finding.text}."
         lines.append(style.filled(text))
         if finding.advice:
-            lines.append(style.filled(f"   {finding.advice[0].upper()}{finding.advice[1:]}."))
+            lines.append(style.filled(f"   {_sentence(finding.advice)}"))
+        lines += [f"   $ {line}" for line in _commands(finding)]
     return "\n".join(lines)
+
+
+# Settings are written out for a shell; the others' forms stand in the JSON and in docs/findings.md.
+ELSEWHERE = "# or: systemd Environment=, Docker -e, Kubernetes env:"
+
+
+def _commands(finding: Finding) -> list[str]:
+    """What can be pasted into a shell."""
+    settings = lines_to_paste(finding.environment)
+    own = [line for line in finding.commands if line not in settings]
+    return own + [f"{shell_line(*setting)}  {ELSEWHERE}" for setting in finding.environment.items()]
+
+
+def _sentence(advice: str) -> str:
+    """With a capital letter, unless it begins with a name: those of functions are written as they are."""
+    first = advice.split()[0]
+    is_word = first.isalpha() and first.islower()
+    return f"{advice[0].upper() if is_word else advice[0]}{advice[1:]}."

@@ -21,11 +21,13 @@ from gdbheap.answers.findings import (
     other_allocator,
     pinned_pages,
     pymalloc_arenas,
+    runtimes,
     slack,
     stacks,
     thread_tops,
 )
-from gdbheap.answers.findings.finding import Evidence, Finding, Rule
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding, Rule
+from gdbheap.answers.findings.settlement import settle
 from gdbheap.errors import GdbheapError
 
 __all__ = ["RULES", "Evidence", "Finding", "findings"]
@@ -43,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     growing_buffers.find,
     huge_pages.find,
     main_top.find,
+    runtimes.find,
     mappings.find,
     held.find,
     stacks.find,
@@ -52,9 +55,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """What all rules find, largest first; without those that what they need cannot be had for."""
-    found: list[Finding] = []
+    """What all rules find, each byte in one finding, largest first; without those that what they need cannot be had
+    for."""
+    found: list[Finding | Claim] = []
     for rule in RULES:
         with suppress(GdbheapError, _native.Fault, MemoryError):
             found += rule(evidence)
-    return sorted(found, key=lambda finding: -finding.bytes)
+    return settle(evidence, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.objects.census import Estimate, Objects
 from gdbheap.objects.references import References
-from gdbheap.target.ranges import Ranges
+from gdbheap.target.ranges import Ranges, subtract
 
 USED = _native.STATES.index("used")
 # Where Python's objects and their buffers may lie.
@@ -30,13 +30,29 @@ LEAST_SHARE = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth knowing, with the bytes that the advice would free, what to do, and the figures it rests on."""
+    """Something worth knowing, with the bytes that the advice would free, what to do, and the figures it rests on.
+
+    ``commands``: lines to paste; ``environment``: settings that the advice names, which ``commands`` has too;
+    ``within``: the id of another finding in whose bytes some of these may lie."""
 
     id: str
     bytes: int
     text: str
     advice: str
     figures: dict[str, int] = field(default_factory=dict)
+    commands: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    within: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A finding and the memory of which it speaks, found out when another may speak of the same. ``remedy``: its advice
+    in a clause, which a more specific finding about the same bytes has beside its own; "" for none."""
+
+    finding: Finding
+    memory: Callable[[], Ranges]
+    remedy: str = ""
 
 
 class Evidence:
@@ -131,6 +147,22 @@ class Evidence:
         pages = self.heap.target.pages
         return 0 if pages is None else sum(pages.released(start, end)[1] for start, end in ranges)
 
+    def resident_of(self, ranges: Iterable[tuple[int, int]]) -> int:
+        """Resident bytes in those ranges; 0 where residency is not known."""
+        pages = self.heap.target.pages
+        return 0 if pages is None else sum(pages.count(start, end)[0] for start, end in ranges)
+
+    def tops(self, main: bool) -> Ranges:
+        """The top chunks of the ``main`` arena, or those of all others."""
+        glibc = self.glibc
+        rows = [row for row in glibc.stretches if row.top and (row.arena == 0) == main] if glibc else []
+        return sorted((glibc.arenas[row.arena].top, row.end) for row in rows) if glibc else []
+
+    def between_tops(self) -> Ranges:
+        """glibc's arenas without their top chunks."""
+        whole = sorted((row.start, row.end) for row in self.glibc.stretches) if self.glibc else []
+        return subtract(whole, sorted(self.tops(True) + self.tops(False)))
+
     @cached_property
     def _blocks(self) -> int:
         """Blocks in use of glibc, of pymalloc and of CPython's mimalloc."""
@@ -151,4 +183,4 @@ class Evidence:
         return kept_ranges(self.heap.target)
 
 
-Rule = Callable[[Evidence], "list[Finding]"]
+Rule = Callable[[Evidence], "Sequence[Finding | Claim]"]

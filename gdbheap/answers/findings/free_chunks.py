@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.words import counted, size_text
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """What malloc_trim(0) would give back, without what is at the end of the main arena's top."""
     trim = evidence.trim
     if trim is None:
@@ -28,4 +28,8 @@ def find(evidence: Evidence) -> list[Finding]:
         "'heap holes' shows what stands between them, 'heap pins' what keeps more"
     )
     figures = {"chunks": chunks, "main": given[0], "threads": sum(threads), "arenas": len(threads)}
-    return [Finding("free-chunks", sum(given), text, advice, figures)]
+    finding = Finding("free-chunks", sum(given), text, advice, figures)
+    return [Claim(finding, evidence.between_tops, REMEDY)]
+
+
+REMEDY = "call malloc_trim(0) after the load, which gives it back until the next one ('heap trim --yes' does it now)"

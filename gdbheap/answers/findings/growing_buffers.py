@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.allocators.glibc import HEADER
 from gdbheap.answers.describing import describe_blocks
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.findings.settings import MMAP_THRESHOLD
 from gdbheap.answers.findings.thresholds import DEFAULT, MMAPPED_AGAIN, mmap_threshold
 from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
@@ -30,7 +31,7 @@ class Copy:
     buffer: tuple[int, int]
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """The resident pages of such copies, of 128 KiB or more."""
     holes = sorted(evidence.large_holes, key=lambda hole: hole[0] - hole[1])[:MOST_HOLES]
     if evidence.glibc is None or evidence.heap.target.remote and not evidence.detail:
@@ -57,7 +58,8 @@ def find(evidence: Evidence) -> list[Finding]:
     advice = f"allocate such a buffer once, as large as it will be, or {MMAPPED_AGAIN}"
     figures = {"address": address, "size": size, "copies": len(copies), "buffers": len(buffers)}
     figures["mmap_threshold"] = evidence.glibc.par.mmap_threshold
-    return [Finding("growing-buffers", kept, text, advice, figures)]
+    finding = Finding("growing-buffers", kept, text, advice, figures, environment=MMAP_THRESHOLD)
+    return [Claim(finding, lambda: [(copy.start, copy.end) for copy in copies])]
 
 
 def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
+from functools import partial
+
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.errors import one_line
 
+NO_ADVICE = "there is no advice that is sure to free it: only"
 
-def find(evidence: Evidence) -> list[Finding]:
-    """Each library that has so much."""
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Each library that has enough."""
     pages = evidence.heap.target.pages
     if pages is None or evidence.heap.target.refusal is not None:
         return []
@@ -15,7 +19,8 @@ def find(evidence: Evidence) -> list[Finding]:
     for held in evidence.heap.held:
         size = sum(pages.count(start, end)[0] for start, end in held.ranges)
         if evidence.worth(size):
-            whose = f"static data of {one_line(held.name)} lead: its own allocator or working space"
-            text = f"other memory to which {whose}"
-            found.append(Finding("other-held", size, text, "what of it is in use only this library can tell"))
+            name = one_line(held.name)
+            text = f"other memory to which static data of {name} point: its own allocator or working space"
+            finding = Finding("other-held", size, text, f"{NO_ADVICE} {name} itself knows what of it is in use")
+            found.append(Claim(finding, partial(list, held.ranges)))
     return found

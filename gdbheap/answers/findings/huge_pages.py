@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gdbheap import _native
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.findings.settings import NO_HUGE_PAGES
 from gdbheap.answers.partition import huge_ranges, total
 from gdbheap.words import counted, size_text
 
@@ -12,7 +13,7 @@ FREE = ("glibc.free", "glibc.top", "pymalloc.free", "mimalloc.free")
 HUGE_PAGE = 2 << 20
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """Free pages in huge pages that hold nothing but zeros: nobody has written to them since the kernel gave them."""
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge:
@@ -32,7 +33,9 @@ def find(evidence: Evidence) -> list[Finding]:
         f"of {size_text(whole)} in huge pages {size_text(free)} are free"
     )
     figures = {"huge": whole, "free": free, "huge_pages": count}
-    return [Finding("huge-pages", size, text, ADVICE, figures)]
+    asked = evidence.glibc is not None and bool(evidence.glibc.par.thp_pagesize)
+    finding = Finding("huge-pages", size, text, ADVICE, figures, environment=NO_HUGE_PAGES if asked else {})
+    return [Claim(finding, lambda: ranges)]
 
 
 ADVICE = (

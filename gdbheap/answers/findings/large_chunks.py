@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.findings.settings import MMAP_THRESHOLD
 from gdbheap.answers.findings.thresholds import DEFAULT, MMAPPED_AGAIN, mmap_threshold
 from gdbheap.words import counted, size_text
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """The resident pages of holes of 128 KiB or more, where used chunks of that size stand beside them."""
     glibc, holes = evidence.glibc, evidence.large_holes
     if glibc is None or not holes:
@@ -24,6 +25,6 @@ def find(evidence: Evidence) -> list[Finding]:
         f"({size_text(size)}): malloc gives a buffer a mapping of its own, which free() gives back at once, only from "
         f"mmap_threshold on, which is {mmap_threshold(glibc.par)}"
     )
-    advice = f"{MMAPPED_AGAIN}: it stays"
     figures = {"holes": len(holes), "used_chunks": count, "used": size, "mmap_threshold": glibc.par.mmap_threshold}
-    return [Finding("large-chunks", kept, text, advice, figures)]
+    finding = Finding("large-chunks", kept, text, MMAPPED_AGAIN, figures, environment=MMAP_THRESHOLD)
+    return [Claim(finding, lambda: holes, f"start it with {next(iter(MMAP_THRESHOLD))}=131072")]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.findings.settings import TRIM_THRESHOLD
 from gdbheap.answers.findings.thresholds import DEFAULT, trim_threshold
 from gdbheap.words import size_text
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """What malloc_trim(0) would give back of the top."""
     trim, glibc = evidence.trim, evidence.glibc
     if trim is None or glibc is None:
@@ -20,7 +21,8 @@ def find(evidence: Evidence) -> list[Finding]:
     text += f": {BELOW} {trim_threshold(glibc.par)}" if risen else f", beyond trim_threshold: {BEYOND}"
     advice = CALL + START if risen else CALL
     figures = {"top": top, "trim_threshold": glibc.par.trim_threshold}
-    return [Finding("main-top", top, text, advice, figures)]
+    finding = Finding("main-top", top, text, advice, figures, environment=TRIM_THRESHOLD if risen else {})
+    return [Claim(finding, lambda: evidence.tops(main=True), CALL)]
 
 
 BELOW = "free() trims it only when it reaches trim_threshold, which is"

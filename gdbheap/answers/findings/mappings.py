@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gdbheap.allocators.pymalloc import has_python
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.allocators.runtimes import ANONYMOUS
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.words import size_text
@@ -14,8 +15,8 @@ KINDS = {
     "other.rest": (
         "mapped-memory",
         "private memory that a program or library mapped itself, beside every malloc",
-        "malloc has no part in it: whoever mapped it (a runtime, a compiler, a cache, a buffer of a driver) must unmap "
-        "it; 'heap at ADDRESS' says what is known of the place",
+        "there is no advice that is sure to free it: malloc has no part in it, and one moment does not tell which code "
+        "mapped it. 'heap at ADDRESS' says what is known of the place",
     ),
     "shared": (
         "shared-memory",
@@ -31,14 +32,14 @@ KINDS = {
 }
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """Each kind that is a quarter of RSS or more, with its largest mapping."""
     if evidence.heap.target.pages is None:
         return []
     return [finding for owner in KINDS for finding in _of(evidence, owner)]
 
 
-def _of(evidence: Evidence, owner: str) -> list[Finding]:
+def _of(evidence: Evidence, owner: str) -> list[Claim]:
     pieces = _pieces(evidence, owner)
     # Another allocator's memory is no piece of its own: it is not among the owner's pages.
     size = min(evidence.resident(owner), sum(resident for resident, *_ in pieces))
@@ -49,7 +50,25 @@ def _of(evidence: Evidence, owner: str) -> list[Finding]:
     mapping = evidence.heap.target.mappings.find(start)
     text = f"{what}; the most, {size_text(resident)}, at {start:#x} ({mapping.name if mapping else ''})"
     figures = {"address": start, "virtual": end - start, "resident": resident}
-    return [Finding(name, size, text, advice, figures)]
+    commands: list[str] = []
+    if owner == "other.rest":
+        advice, commands = _by_whom(evidence, advice)
+    finding = Finding(name, size, text, advice, figures, commands)
+    return [Claim(finding, lambda: [(start, end) for _resident, start, end in pieces])]
+
+
+def _by_whom(evidence: Evidence, advice: str) -> tuple[str, list[str]]:
+    """How to find out who maps such memory: the runtimes that may, or the calls themselves."""
+    target = evidence.heap.target
+    pid = target.pid if target.kind == "process" else None
+    may = [runtime for runtime in evidence.heap.runtimes if runtime.kind.memory == ANONYMOUS]
+    if may:
+        names = " or ".join(runtime.kind.name for runtime in may)
+        return f"{advice}. It may be {names}'s", [line for runtime in may for line in runtime.commands(pid)]
+    if pid is None:
+        return advice, []
+    command = f"strace -f -k -e trace=mmap,mremap,munmap -p {pid}"
+    return f"{advice}; the command shows which code maps more, while it does", [command]
 
 
 def _pieces(evidence: Evidence, owner: str) -> list[tuple[int, int, int]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.findings.runtimes import allocator_ranges
 from gdbheap.answers.partition import other_allocator
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """All of its memory, and how to ask it about itself."""
     other = other_allocator(evidence.heap)
     if other is None or "other.allocator" not in evidence.sums:
         return []
     text = f"{other.title}: what {other.kind.name} holds free in there is not known here"
-    return [Finding("other-allocator", evidence.resident("other.allocator"), text, other.kind.advice)]
+    unknown = f"there is no advice: nothing here knows how to ask {other.kind.name} what of it is free"
+    finding = Finding("other-allocator", evidence.resident("other.allocator"), text, other.kind.advice or unknown)
+    return [Claim(finding, lambda: allocator_ranges(evidence.heap), other.kind.advice)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gdbheap import _native
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """The resident pages of arenas whose blocks in use are at most half of them; from the pools' headers alone."""
     python = evidence.heap.python_or_none if evidence.heap.target.refusal is None else None
     pages = evidence.heap.target.pages
@@ -26,4 +26,4 @@ def find(evidence: Evidence) -> list[Finding]:
         "what lives long before the load that filled these arenas"
     )
     figures = {"arenas": arenas, "blocks": blocks, "held": size}
-    return [Finding("pymalloc-arenas", freed, text, advice, figures)]
+    return [Claim(Finding("pymalloc-arenas", freed, text, advice, figures), python.ranges)]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.target.ranges import holds
 from gdbheap.words import counted, size_text
 
 LEAST_THREADS = 8
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """The resident pages of all stacks but the first thread's."""
     heap = evidence.heap
     pages, main = heap.target.pages, heap.target.main_stack
     if pages is None or heap.target.refusal is not None:
         return []
-    stacks = [stack for stack in heap.stacks if main is None or stack.start not in main]
+    others = [stack for stack in heap.stacks if main is None or stack.start not in main]
+    # One that lies in a block of malloc is that block's memory.
+    stacks = [stack for stack in others if holds(heap.stack_ranges, stack.start)]
     sizes = [pages.count(stack.start, stack.end)[0] for stack in stacks]
     if len(stacks) < LEAST_THREADS or not evidence.worth(sum(sizes)):
         return []
@@ -25,4 +28,5 @@ def find(evidence: Evidence) -> list[Finding]:
         f"{size_text(most)}, of thread {stack.tid} ({names.get(stack.tid) or 'without a name'})"
     )
     advice = "end the threads that wait, or have fewer of them: a stack's pages go back when its thread ends"
-    return [Finding("stacks", sum(sizes), text, advice, {"threads": len(stacks), "largest": most})]
+    finding = Finding("stacks", sum(sizes), text, advice, {"threads": len(stacks), "largest": most})
+    return [Claim(finding, lambda: [(stack.start, stack.end) for stack in stacks])]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from gdbheap.allocators.glibc import Glibc
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.findings.settings import ONE_ARENA, TRIM_THRESHOLD
 from gdbheap.answers.findings.thresholds import DEFAULT, trim_threshold
 from gdbheap.answers.trim import ArenaTrim
 from gdbheap.words import counted, size_text
 
 
-def find(evidence: Evidence) -> list[Finding]:
+def find(evidence: Evidence) -> list[Claim]:
     """Resident pages of the tops of all arenas but the main one."""
     trim, glibc = evidence.trim, evidence.glibc
     if trim is None or glibc is None or glibc.par.hp_pagesize:
@@ -30,7 +31,9 @@ def find(evidence: Evidence) -> list[Finding]:
         "arenas": len(trim.arenas) - 1, "kept": kept, "trim_threshold": glibc.par.trim_threshold,
         "arena_max": glibc.par.arena_max,
     }  # fmt: skip
-    return [Finding("thread-tops", size, text, BY_THRESHOLD if by_threshold else BY_ARENAS, figures)]
+    advice, environment = (BY_THRESHOLD, TRIM_THRESHOLD) if by_threshold else (BY_ARENAS, ONE_ARENA)
+    finding = Finding("thread-tops", size, text, advice, figures, environment=environment)
+    return [Claim(finding, lambda: evidence.tops(main=False), advice)]
 
 
 BY_THRESHOLD = (

@@ -8,7 +8,10 @@ from gdbheap.words import size_text
 # glibc malloc/malloc.c: DEFAULT_MMAP_THRESHOLD_MIN and DEFAULT_TRIM_THRESHOLD.
 DEFAULT = 128 << 10
 
-MMAPPED_AGAIN = "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072)"
+MMAPPED_AGAIN = (
+    "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): either keeps the "
+    "threshold from rising"
+)
 
 
 def how(par: MallocPar, value: int) -> str:

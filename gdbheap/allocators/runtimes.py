@@ -1,0 +1,145 @@
+"""Runtimes and servers that bring memory of their own: recognised and named, not looked into.
+
+What each is known by, where its memory lies and how to ask it is data, ``layout/tables/runtimes.json``. A runtime shows
+by the file that it is loaded from, by a function that the program exports, by an ELF note (each Go binary has one,
+stripped and static ones too), or by the names that it has the kernel give its mappings (``PR_SET_VMA_ANON_NAME``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from gdbheap.errors import one_line
+from gdbheap.layout.tables import table
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.image import PT_NOTE, iter_notes
+from gdbheap.target.mappings import Mapping
+from gdbheap.target.target import AT_ENTRY, Target
+
+NAME_LIMIT = 64
+NOTE_LIMIT = 4096
+ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "mmapped", "allocator", "held")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One row of the table; ``memory`` is one of KINDS, ``environment`` settings that the advice names."""
+
+    id: str
+    name: str
+    memory: str
+    files: tuple[str, ...]
+    symbols: tuple[str, ...]
+    notes: tuple[str, ...]
+    mappings: tuple[str, ...]
+    advice: str
+    commands: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def has_file(self, path: str) -> bool:
+        """Whether a file of that path is one of it."""
+        return any(re.fullmatch(pattern, file_name(path)) for pattern in self.files)
+
+    def names(self, mapping: Mapping) -> bool:
+        """Whether the kernel knows a mapping by one of its names."""
+        return bool(self.mappings) and mapping.path.startswith(self.mappings)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime that a target has: of which kind, in which file, and what tells so. ``named``: it has the kernel name
+    its mappings; ``alone``: no other runtime or allocator may own anonymous memory."""
+
+    kind: Kind
+    path: str
+    evidence: str
+    named: bool = False
+    alone: bool = True
+
+    @property
+    def title(self) -> str:
+        """The line of the ledger that holds its memory; without the kernel's word for it, others' memory too."""
+        return self.kind.name if self.named else f"{self.kind.name} and other anonymous memory"
+
+    def owns(self, mapping: Mapping) -> bool:
+        """Whether a mapping that nobody else owns counts as its memory."""
+        if self.named:
+            return self.kind.names(mapping)
+        plain = mapping.path == "" and mapping.anonymous and mapping.private
+        return self.kind.memory == ANONYMOUS and self.alone and plain
+
+    def commands(self, pid: int | None) -> list[str]:
+        """Lines to paste that ask it; those that need a process's id only where there is one."""
+        lines = [line for line in self.kind.commands if pid is not None or "{pid}" not in line]
+        return [line.replace("{pid}", str(pid)) for line in lines]
+
+
+@cache
+def kinds() -> tuple[Kind, ...]:
+    """The table, in its order."""
+    rows: list[dict[str, Any]] = table("runtimes")["runtimes"]
+    return tuple(_kind({key: tuple(it) if isinstance(it, list) else it for key, it in row.items()}) for row in rows)
+
+
+def _kind(row: dict[str, Any]) -> Kind:
+    return Kind(**row)
+
+
+def file_name(path: str) -> str:
+    """The name of a file without its folder and the kernel's word for a deleted one."""
+    return path.removesuffix(" (deleted)").rsplit("/", 1)[-1]
+
+
+def find_runtimes(target: Target, other: bool) -> list[Runtime]:
+    """The runtimes that show in a target, each kind once, in the order of the table. ``other``: whether another
+    allocator than glibc's was recognised, which may then own any anonymous memory."""
+    found = [runtime for kind in kinds() if (runtime := _find(target, kind)) is not None]
+    large = [runtime for runtime in found if runtime.kind.memory == ANONYMOUS]
+    alone = len(large) == 1 and not other
+    return [Runtime(each.kind, each.path, each.evidence, each.named, alone) for each in found]
+
+
+def _find(target: Target, kind: Kind) -> Runtime | None:
+    """By structure first, then by names. What a library of the kind is loaded into is not asked for its functions."""
+    named = next((mapping for mapping in target.mappings if kind.names(mapping)), None)
+    path, evidence = next(_evidence(target, kind), ("", ""))
+    if not evidence and named is None:
+        return None
+    if not evidence:
+        path, evidence = target.exe or "", f"its mappings are named {one_line(named.path if named else '', NAME_LIMIT)}"
+    return Runtime(kind, path, evidence, named is not None)
+
+
+def _evidence(target: Target, kind: Kind) -> Iterator[tuple[str, str]]:
+    for loaded in target.objects:
+        if kind.notes and any(owner in kind.notes for owner in _note_owners(target, loaded)):
+            yield loaded.path, f"it has a note of {kind.name}"
+    for loaded in target.objects:
+        if kind.has_file(loaded.path):
+            yield loaded.path, "by its name"
+    program = target.object_of(target.auxv.get(AT_ENTRY, 0))
+    for name in kind.symbols if program is not None else ():
+        if program is not None and (program.exported(name) or ("." in name and program.symbol(name) is not None)):
+            yield program.path, f"it has {name}"
+
+
+def _note_owners(target: Target, loaded: LoadedObject) -> set[str]:
+    owners = set()
+    for segment in loaded.segments:
+        address = loaded.bias + segment.address
+        if segment.type == PT_NOTE and 0 <= address < 1 << 63:
+            data = target.space.read_available(address, min(segment.file_size, NOTE_LIMIT))
+            owners |= {note.owner.decode("latin-1") for note in iter_notes(data, segment.align)}
+    return owners
+
+
+def not_python(target: Target) -> str | None:
+    """What runs Python in the target and is not CPython, in words; None where nothing does."""
+    found = next((runtime for runtime in find_runtimes(target, False) if runtime.kind.id == "pypy"), None)
+    if found is None:
+        return None
+    return f"PyPy, not supported ({one_line(found.path)}, {found.evidence}): this command is about CPython's objects"

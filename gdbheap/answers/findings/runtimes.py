@@ -1,0 +1,81 @@
+"""Memory of runtimes and servers that are recognised and not looked into: what it is, and how to ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, HELD, MMAPPED, SHARED, Runtime
+from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.partition import main_runtime, other_allocator
+from gdbheap.errors import GdbheapError, one_line
+from gdbheap.heap import Heap
+from gdbheap.target.ranges import Ranges, subtract
+
+WHAT = {
+    ANONYMOUS: "memory of {name}, with what else is mapped without a file",
+    SHARED: "shared memory of {name}, which is in the RSS of each of its processes",
+    MMAPPED: "in malloc's chunks with mappings of their own lies the heap of {name}",
+    ALLOCATOR: "{name} keeps its data in the memory of {other}",
+    HELD: "memory beside every malloc is {name}, by the static data that points to it",
+}
+
+
+def find(evidence: Evidence) -> list[Claim]:
+    """Each runtime whose memory is worth it."""
+    heap = evidence.heap
+    if heap.target.pages is None or heap.target.refusal is not None:
+        return []
+    found = []
+    for runtime in heap.runtimes:
+        size, memory = _memory(evidence, runtime)
+        if evidence.worth(size):
+            found.append(Claim(_finding(heap, runtime, size), memory))
+    return found
+
+
+def _finding(heap: Heap, runtime: Runtime, size: int) -> Finding:
+    kind = runtime.kind
+    other = other_allocator(heap)
+    what = WHAT[kind.memory].format(name=kind.name, other=other.kind.name if other else "malloc")
+    text = f"{what} ({one_line(runtime.path)}, {runtime.evidence}): what of it is in use is not known here"
+    pid = heap.target.pid if heap.target.kind == "process" else None
+    return Finding(
+        f"runtime-{kind.id}", size, text, kind.advice, commands=runtime.commands(pid), environment=kind.environment
+    )
+
+
+def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ranges]]:
+    """Resident bytes, and where they are."""
+    heap, kind = evidence.heap, runtime.kind.memory
+    if kind == ANONYMOUS or runtime.named:
+        size = evidence.resident("other.runtime") if runtime == main_runtime(heap) else 0
+        return size, lambda: _unowned(heap, runtime)
+    if kind == SHARED:
+        shared = [(mapping.start, mapping.end) for mapping in heap.target.mappings if not mapping.private]
+        return evidence.resident("shared"), lambda: shared
+    if kind == MMAPPED:
+        return evidence.resident("glibc.mmapped"), lambda: [(chunk.base, chunk.end) for chunk in heap.mapped]
+    if kind == ALLOCATOR:
+        return evidence.resident("other.allocator"), lambda: allocator_ranges(heap)
+    held = [pair for each in heap.held if runtime.kind.has_file(each.path) for pair in each.ranges]
+    return evidence.resident_of(held), lambda: held
+
+
+def _unowned(heap: Heap, runtime: Runtime) -> Ranges:
+    found = [(mapping.start, mapping.end) for mapping in heap.target.mappings if runtime.owns(mapping)]
+    return subtract(found, _owned(heap))
+
+
+def allocator_ranges(heap: Heap) -> Ranges:
+    """Where the memory of the allocator beside glibc's lies, as far as nobody else owns it."""
+    other = other_allocator(heap)
+    found = [(mapping.start, mapping.end) for mapping in heap.target.mappings if other and other.owns(mapping)]
+    return subtract(found, _owned(heap))
+
+
+def _owned(heap: Heap) -> Ranges:
+    """What allocators, stacks and loaded objects own; without glibc's malloc what the last two do."""
+    try:
+        return sorted(heap.owned_ranges() + [(chunk.base, chunk.end) for chunk in heap.mapped])
+    except GdbheapError:
+        return sorted(heap.stack_ranges + [pair for loaded in heap.target.objects for pair in loaded.bss])

@@ -1,0 +1,27 @@
+"""Settings that advice names, as lines to paste: a shell's, systemd's, Docker's, Kubernetes'."""
+
+from __future__ import annotations
+
+MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
+ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
+NO_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
+
+
+def lines_to_paste(environment: dict[str, str]) -> list[str]:
+    """How each setting is written in a shell, a systemd unit, for ``docker run`` and below a container's ``env:``."""
+    return [line for name, value in environment.items() for line in _lines(name, value)]
+
+
+def _lines(name: str, value: str) -> list[str]:
+    return [
+        shell_line(name, value),
+        f"Environment={name}={value}",
+        f"-e {name}={value}",
+        f'- {{name: {name}, value: "{value}"}}',
+    ]
+
+
+def shell_line(name: str, value: str) -> str:
+    """What a shell is told before it starts the program."""
+    return f"export {name}={value}"

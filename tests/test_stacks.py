@@ -1,0 +1,112 @@
+"""Which memory is a thread's stack: what bounds it says so, and a stack pointer alone says nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kernel
+import pytest
+from programs import GCORE, KERNEL_CORE, PROCESS, SOURCES, Running, ask, c_program, running
+
+# What belongs to the stacks beside the first thread's: nothing, the stack, or the stack and its guard page.
+NOTHING, STACK, GUARDED = 0, 1, 2
+OF_MALLOC = ("block", "chunk", "given-block", "given-chunk")
+MODES = {
+    "block": NOTHING, "chunk": NOTHING, "mapped": NOTHING, "signal": NOTHING, "given-block": NOTHING,
+    "given-chunk": NOTHING, "given": STACK, "guarded": GUARDED,
+}  # fmt: skip
+
+
+def line_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the ledger's line with that id."""
+    found: dict[str, Any] = next(line for line in answer["ledger"] if line["id"] == name)
+    return found
+
+
+def printed(target: Running) -> dict[str, tuple[int, int]]:
+    """Return the start and the size of the stack and of the region, as the program says."""
+    rows = [line.split() for line in target.stderr.splitlines()]
+    return {name: (int(start, 16), int(size, 16)) for name, start, size in rows}
+
+
+def main_stack(pid: int) -> kernel.Mapped:
+    """Return what the kernel calls the stack."""
+    return next(mapped for mapped in kernel.maps(pid) if mapped.path == "[stack]")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_stacks_of_its_own_making(mode: str, rng: random.Random, tmp_path: Path) -> None:
+    """The kernel's stack, and a thread's that its record or a guard page bounds, are stacks; other memory stays with
+    its owner, and no byte has two."""
+    with running(c_program("coroutines", rng.getrandbits(30), mode), tmp_path) as target:
+        answer, (start, size) = ask("", str(target.pid)), printed(target)["stack"]
+        first = main_stack(target.pid)
+        place = ask("at", str(target.pid), hex(start + size // 2))
+        rss = kernel.rollup(target.pid)[0]
+    extra = {NOTHING: 0, STACK: size, GUARDED: size + 4096}[MODES[mode]]
+    assert line_of(answer, "stacks")["virtual"] == first.end - first.start + extra
+    assert not [warning for warning in answer["warnings"] if "claim" in warning]
+    assert line_of(answer, "unexplained")["resident"] == 0
+    assert sum(line["resident"] for line in answer["ledger"] if line["parent"] is None) == rss
+    assert (place["block"] is not None) == (mode in OF_MALLOC)
+    if mode in OF_MALLOC:
+        assert place["block"]["state"] == "used" and place["block"]["address"] <= start
+        line = "glibc.mmapped" if mode.endswith("chunk") else "glibc.used"
+        assert line_of(answer, line)["virtual"] >= size
+
+
+@pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
+@pytest.mark.parametrize("mode", ["mapped", "given"])
+def test_stacks_in_cores(mode: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """A core's ledger gives the same to stacks as the process's."""
+    with running(c_program("coroutines", rng.getrandbits(30), mode), tmp_path) as target:
+        alive = line_of(ask("", str(target.pid)), "stacks")["virtual"]
+        core = line_of(ask("", target.as_form(form)), "stacks")["virtual"]
+    assert core == alive
+
+
+def test_threads_of_musl(rng: random.Random, tmp_path: Path) -> None:
+    """musl's own record of a thread bounds its stack, whatever lies beside it."""
+    if shutil.which("musl-gcc") is None:
+        pytest.skip("no musl-gcc (Debian: apt install musl-tools)")
+    program = tmp_path / "threads"
+    flags = ["-O1", "-static", "-pthread", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["musl-gcc", *flags, str(SOURCES / "own_stacks.c"), "-o", str(program)], check=True)
+    with running([str(program), str(rng.getrandbits(30))], tmp_path) as target:
+        answer, first = ask("", str(target.pid)), main_stack(target.pid)
+        rows = [int(line.split()[1], 16) for line in target.stderr.splitlines()]
+    size = sum(rows)
+    found = line_of(answer, "stacks")["virtual"] - (first.end - first.start)
+    # Beside each stack lie its guard pages (two), thread-local data and the record.
+    assert size <= found <= size + len(rows) * (64 << 10)
+
+
+@pytest.fixture(scope="module")
+def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return goroutines.go, built."""
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
+    if go is None:
+        pytest.skip("no go")
+    program: Path = tmp_path_factory.mktemp("go") / "goroutines"
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GO111MODULE": "off"}
+    subprocess.run([go, "build", "-o", str(program), str(SOURCES / "goroutines.go")], check=True, env=environment)
+    return program
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+def test_goroutines(form: str, go_program: Path, rng: random.Random, tmp_path: Path) -> None:
+    """Go keeps stacks in its own heap, of which no stack pointer of its threads makes a stack: what is one beyond the
+    kernel's is at most what the runtime says that its stacks have."""
+    command = [str(go_program), str(rng.getrandbits(30))]
+    with running(command, tmp_path, {"GOTRACEBACK": "crash"}) as target:
+        words = target.stderr.split()
+        stacks, heap = int(words[3]), int(words[5])
+        first = main_stack(target.pid)
+        answer = ask("", target.as_form(form))
+    assert line_of(answer, "stacks")["virtual"] - (first.end - first.start) <= stacks < 8 << 20
+    assert line_of(answer, "other")["resident"] >= heap * 0.9
