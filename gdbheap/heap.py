@@ -21,6 +21,7 @@ from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
 from gdbheap.objects.collector import Collector, find_collector
+from gdbheap.objects.disclosure import Disclosure
 from gdbheap.objects.paths import Paths
 from gdbheap.objects.references import References
 from gdbheap.objects.roots import Roots
@@ -39,19 +40,21 @@ class Heap:
     """One target at one stop. Parts that cannot be had raise the same error each time they are asked for.
 
     ``progress`` is called as (label, bytes done, bytes in all) during long walks, on the calling thread.
+    ``disclosure`` says whether texts show contents of strings, bytes and keys; it may change between answers.
     """
 
     def __init__(self, target: Target, progress: Progress | None = None) -> None:
         self.target = target
         self.progress = progress
         self.facts = Facts()
+        self.disclosure = Disclosure()
         self._parts: dict[str, Any] = {}
         self._failures: dict[str, GdbheapError] = {}
         self._notes: list[str] = []
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
         if name in self._failures:
-            raise self._failures[name]
+            raise self._shown(self._failures[name])
         if name not in self._parts:
             if self.target.refusal is not None:
                 raise self.target.refusal
@@ -60,11 +63,15 @@ class Heap:
             except _native.Fault as fault:
                 error = Unsupported(f"{name} cannot be read: nothing is at {fault.args[0]:#x}")
                 self._failures[name] = error
-                raise error from fault
+                raise self._shown(error) from fault
             except GdbheapError as error:
                 self._failures[name] = self._cut_short(error)
-                raise self._failures[name] from error
+                raise self._shown(self._failures[name]) from error
         return self._parts[name]
+
+    def _shown(self, error: GdbheapError) -> GdbheapError:
+        """The error without words of memory, where these are not shown."""
+        return error if self.disclosure.contents else type(error)(self.disclosure.numbers(str(error)))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
         """What is missing from a truncated core is no proof that it never was there."""
@@ -198,7 +205,8 @@ class Heap:
                 f"and malloc is {other.kind.name}'s ({one_line(other.path)}, {other.evidence})"
             )
         roots = Roots(self.target, self.python.module, self.stacks)
-        return Objects(self.python, self.release, self.chunks, self.mapped, roots, self.facts, self.mimalloc)
+        parts = self.python, self.release, self.chunks, self.mapped
+        return Objects(*parts, roots, self.facts, self.mimalloc, self.disclosure)
 
     @property
     def objects_or_none(self) -> Objects | None:
@@ -233,8 +241,10 @@ class Heap:
 
     @property
     def paths(self) -> Paths:
-        """Names for what the graph of references leads to. Raises NotAPython, or Unsupported."""
-        found: Paths = self._part("paths", lambda: Paths(self.references))
+        """Names for what the graph of references leads to. Raises NotAPython, or Unsupported. They keep what they have
+        said: there are others for those who may not see contents."""
+        name = "paths" if self.disclosure.contents else "paths without contents"
+        found: Paths = self._part(name, lambda: Paths(self.references))
         return found
 
     def census(self) -> _native.Census:
@@ -317,7 +327,8 @@ class Heap:
         parts = [self._parts[name] for name in ("glibc", "bins") if name in self._parts]
         found = [damage for part in parts for damage in part.damage]
         python = [damage for name in ("pymalloc", "mimalloc") for damage in _damage_of(self._parts.get(name))]
-        return self.target.damage + (self._excused(found) if found else []) + python
+        whole = self.target.damage + (self._excused(found) if found else []) + python
+        return [self.disclosure.damage(damage) for damage in whole]
 
     def _excused(self, found: list[Damage]) -> list[Damage]:
         changes: Changes = self._part("changes", lambda: Changes(self.target, self.glibc))

@@ -12,7 +12,7 @@ from gdbheap.objects.paths import Path
 MOST_WAYS = 2000
 LONGEST = 8
 NUMBER = re.compile(r"\[\d+\]")
-LAST = re.compile(r"\[(\d+|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
+LAST = re.compile(r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
 ANY = "[…]"
 
 

@@ -14,6 +14,7 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
+from gdbheap.objects.disclosure import Disclosure
 from gdbheap.objects.lost_names import like_modules, lost_names
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families, state_size
@@ -132,6 +133,7 @@ class Objects:
         roots: Roots,
         facts: Facts,
         mimalloc: Mimalloc | None = None,
+        disclosure: Disclosure | None = None,
     ) -> None:
         self.target = python.target
         self.roots = roots
@@ -152,7 +154,7 @@ class Objects:
         if lost:
             self.layout = replace(self.layout, names=list(lost.items()))
         self.names = TypeNames(self.target.space, release, lost)
-        self.repr = Repr(self.target.space, release, self.names)
+        self.repr = Repr(self.target.space, release, self.names, disclosure)
         self._owners: dict[int, Owner | None] = {}
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
