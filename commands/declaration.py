@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gdbheap.target.target import Damage
 
 __all__ = [
+    "GDB",
     "Argument",
     "Command",
     "Option",

@@ -147,11 +147,16 @@ class Heap:
     def _note_other(self) -> None:
         other, idle = self.other_allocator, self.glibc.idle
         if other is None and idle:
-            self.note("glibc's malloc holds nothing: nobody has called it, or another allocator that does not show")
+            cause = (
+                "glibc's malloc holds nothing, because nobody has called it, or another allocator that does not show"
+            )
+            self.note(f"{cause}: what such a one has counts as other memory")
         elif other is not None:
             name, where = other.kind.name, f"{one_line(other.path)}, {other.evidence}"
             empty = f"malloc here is {name}'s ({where}) and glibc's own arenas are empty"
-            self.note(f"{empty if idle else f'{name} is here too ({where})'}: {name}'s blocks are not walked")
+            self.note(
+                f"{empty if idle else f'{name} is here too ({where})'}: {name}'s blocks are not walked and not counted"
+            )
 
     @property
     def bins(self) -> Bins:
@@ -173,7 +178,7 @@ class Heap:
     @property
     def mapped(self) -> list[MappedChunk]:
         """glibc's mmapped chunks, ascending."""
-        return self.glibc.find_mapped(self.unowned_ranges())
+        return self.glibc.find_mapped(self.unowned_ranges(writable=False))
 
     def mapped_at(self, address: int) -> MappedChunk | None:
         """The mmapped chunk that holds ``address``, or None."""
@@ -264,15 +269,16 @@ class Heap:
 
         return report
 
-    def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie.
+    def unowned_ranges(self, writable: bool = True) -> Ranges:
+        """Private anonymous memory that is no arena, stack or .bss, what may not be written only if not ``writable``:
+        where mmapped chunks lie.
 
-        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so).
+        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so) or mprotect.
         """
         candidates = [
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
-            if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
+            if mapping.anonymous and mapping.private and mapping.readable and (mapping.writable or not writable)
         ]
         return subtract(joined(candidates), self.owned_ranges())
 
