@@ -56,11 +56,13 @@ class Told:
 
 def ask(command: Command[Any], heap: Heap, options: Options) -> Told:
     """Compute the answer, sorted and cut as the options say. Reads the target; raises what the answer raises."""
+    heap.disclosure.contents = not options.no_text
     return told(command, options, command.answer(heap, options), heap)
 
 
 def told(command: Command[Any], options: Options, whole: Any, heap: Heap) -> Told:
     """The same for an answer that was computed elsewhere."""
+    heap.disclosure.contents = not options.no_text
     answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
     return Told(command, options, About.of(heap), answer, whole)
 

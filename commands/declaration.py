@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from gdbheap.errors import UsageError
+from gdbheap.objects.disclosure import NO_TEXT, VARIABLE, wanted
 from gdbheap.report.numbers import parse_address, parse_size
 from gdbheap.report.style import Style
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from gdbheap.target.target import Damage
 
 __all__ = [
+    "GDB",
     "Argument",
     "Command",
     "Option",
@@ -42,6 +45,7 @@ class Options:
 
     json: bool = False
     exact: bool = False
+    no_text: bool = False
     top: int | None = None
     sort: str = ""
     minimum: int = 0
@@ -173,6 +177,9 @@ def _sort_option(command: Command[Any]) -> Option:
 COMMON = (
     Option("--json", "json", "", "print one JSON document on standard output and nothing else"),
     Option("--bytes", "exact", "", "print sizes in bytes with thousands separators, not in KiB, MiB and GiB"),
+    Option(
+        NO_TEXT, "no_text", "", f"show no contents of strings, bytes and keys, only their lengths ({VARIABLE}=1 too)"
+    ),
 )
 LEAST = "leave out what is smaller (the default is 1M; K, M, G and T are powers of 1024)"
 SECCOMP = Option(
@@ -277,6 +284,7 @@ def _options(command: Command[Any], found: dict[str, Any]) -> Options:
     # A table is cut to what a person reads; a document is cut only when that was asked for.
     top = None if values.get("json") else command.top
     options = Options(**{"top": top, **command.defaults, **values})
+    options.no_text = options.no_text or wanted(os.environ)
     if not options.top:
         options.top = None
     options.sort = options.sort or next(iter(command.sorts), "")

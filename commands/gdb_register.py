@@ -11,7 +11,7 @@ import locale
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gdb
@@ -31,6 +31,7 @@ from gdbheap.commands.progress import shown_for
 from gdbheap.commands.trim import NOT_LIVE, wants_call
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
+from gdbheap.objects.disclosure import is_hidden
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target import refusal
 from gdbheap.target.core import Core
@@ -139,8 +140,9 @@ def _charset() -> str:
 
 
 @contextlib.contextmanager
-def _one_line() -> Iterator[None]:
-    """Every error of the block becomes gdb's own kind, with one line, and its exit status is noted."""
+def _one_line(words: Sequence[str] = ()) -> Iterator[None]:
+    """Every error of the block becomes gdb's own kind, with one line, and its exit status is noted. ``words``: the
+    command line."""
     try:
         yield
     except GdbheapError as error:
@@ -153,12 +155,15 @@ def _one_line() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("GDBHEAP_DEBUG"):
             raise
-        what = (
-            ""
-            if isinstance(error, gdb.error)
-            else f"a fault of gdbheap ({type(error).__name__}), GDBHEAP_DEBUG=1 shows where: "
-        )
-        _fail(f"{what}{error}", INTERRUPTED)
+        _fail(_fault(error, words), INTERRUPTED)
+
+
+def _fault(error: Exception, words: Sequence[str]) -> str:
+    """An error of gdb's, or one that should not be: its text may have come from memory."""
+    if isinstance(error, gdb.error):
+        return str(error)
+    said = "" if is_hidden(words, os.environ) else f": {error}"
+    return f"a fault of gdbheap ({type(error).__name__}), GDBHEAP_DEBUG=1 shows where{said}"
 
 
 def _fail(message: str, status: int) -> None:
@@ -273,7 +278,7 @@ class _Words(gdb.Command):
 
     def invoke(self, line: str, from_tty: bool) -> None:
         """Do what the line says. Raises gdb.GdbError with one line."""
-        with _one_line():
+        with _one_line(line.split()):
             words = split(line)
             if wants_help(words):
                 _write(f"{self.__doc__}\n")

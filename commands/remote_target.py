@@ -75,7 +75,8 @@ class RemoteProcess(Target):
     def _read_pages(self) -> None:
         """The entries of pagemap for mappings that have pages at all; the others are known to have none."""
         if not isinstance(self._files, RemoteFiles):
-            self.warnings.append("this gdb cannot read parts of a remote file: it is unknown which pages are resident")
+            unknown = "it is unknown which pages are resident, and what could be given back"
+            self.warnings.append(f"this gdb cannot read parts of a remote file: {unknown}")
             return
         ranges = [(m.start, m.end) for m in self.mappings if (m.rss is None or m.rss or m.swap) and m.end < 1 << 63]
         parts = [(start // PAGE_SIZE * ENTRY, (end - start) // PAGE_SIZE * ENTRY) for start, end in ranges]

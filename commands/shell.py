@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     from gdbheap.commands.shell_commands import run
     from gdbheap.errors import GdbheapError
+    from gdbheap.objects.disclosure import is_hidden
 
     try:
         output, status = run(words)
@@ -34,7 +35,8 @@ def _run(words: list[str]) -> int:
     except Exception as error:
         if os.environ.get("GDBHEAP_DEBUG"):
             raise
-        return _fail(f"a fault of gdbheap ({type(error).__name__}: {error}); GDBHEAP_DEBUG=1 shows where")
+        what = type(error).__name__ if is_hidden(words, os.environ) else f"{type(error).__name__}: {error}"
+        return _fail(f"a fault of gdbheap ({what}); GDBHEAP_DEBUG=1 shows where")
     return _write(output, status)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gdbheap import __version__
 from gdbheap.commands.answering import Told, ask, present, status_of
-from gdbheap.commands.declaration import Command, Option, Options, help_text, parse, wants_help
+from gdbheap.commands.declaration import GDB, Command, Option, Options, help_text, parse, wants_help
 from gdbheap.commands.install import install, remove
 from gdbheap.commands.nouns import COMMANDS, HEAP
 from gdbheap.commands.progress import shown_for
@@ -32,6 +32,8 @@ EXTRA = (
     Option("--verbose", "verbose", "", "say for how long the process was stopped, also if that is no terminal"),
 )  # fmt: skip
 INSTALL = "install"
+# In gdb the command without a noun is called heap, and so it is understood here.
+NOUNS = {**COMMANDS, GDB: HEAP}
 NOT_ASKED = "only a live one can be asked itself"
 
 
@@ -42,7 +44,7 @@ def run(words: Sequence[str]) -> tuple[str, int]:
     noun, rest = _noun(words)
     if noun == INSTALL:
         return _install(rest), 0
-    command = COMMANDS[noun]
+    command = NOUNS[noun]
     if wants_help(words):
         return (help_text(command, _prog(command), TARGET, EXTRA) if noun else _overview()), 0
     if rest in (["--version"], ["--gdb-script"]) and not noun:
@@ -60,8 +62,11 @@ def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
         if skip or word.startswith("--"):
             skip = word in valued and not skip
             continue
-        if word in COMMANDS or word == INSTALL:
-            return word, [*words[:place], *words[place + 1 :]]
+        if word in NOUNS or word == INSTALL:
+            rest = [*words[:place], *words[place + 1 :]]
+            # As in gdb another noun may follow: "heap holes".
+            after = _noun(rest) if word == GDB else ("", rest)
+            return after if after[0] in COMMANDS and after[0] else (word, rest)
         break
     return "", list(words)
 
@@ -81,7 +86,7 @@ def _overview() -> str:
         "       gdbheap install [--remove]",
         "       gdbheap --version | --gdb-script | --help",
         "",
-        "TARGET is a process id or the path of a core. NOUN is one of these, or left out:",
+        "TARGET is a process id or the path of a core. NOUN is one of these, or left out (or heap):",
         "",
         *lines,
         "",

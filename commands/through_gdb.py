@@ -15,6 +15,7 @@ from gdbheap.commands.answering import About, Told
 from gdbheap.commands.declaration import Command, Options
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.loader import SCRIPT
+from gdbheap.objects.disclosure import NO_TEXT
 from gdbheap.target.target import Damage
 
 __all__ = ["through_gdb"]
@@ -28,6 +29,8 @@ def through_gdb(command: Command[Any], words: Sequence[str], options: Options, t
     """Have gdb attach, call and detach. ``words``: the command's own options, as they are typed. Raises what gdb's side
     failed with, in one line."""
     line = [*command.name.split(), "--json", f"--sort={options.sort}", f"--top={options.top or 0}", *words]
+    if options.no_text:
+        line.append(NO_TEXT)
     if options.seccomp:
         line.append("--seccomp")
     output, errors, status = _gdb(command, ["-p", target, "-x", str(SCRIPT), "-ex", " ".join(line)])

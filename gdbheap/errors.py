@@ -11,7 +11,6 @@ from gdbheap._native import Fault
 __all__ = [
     "Fault",
     "GdbheapError",
-    "Interrupted",
     "NoTarget",
     "NotAPython",
     "NotPermitted",
@@ -72,9 +71,3 @@ class Unsupported(GdbheapError):
 
 class NotAPython(Unsupported):
     """The target holds no Python interpreter; what is not about Python can still be answered."""
-
-
-class Interrupted(GdbheapError):
-    """Ctrl-C ended a walk; what was read until then is all there is."""
-
-    status = 1

@@ -22,6 +22,7 @@ from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.objects.census import Objects
 from gdbheap.objects.collector import Collector, find_collector
+from gdbheap.objects.disclosure import Disclosure
 from gdbheap.objects.paths import Paths
 from gdbheap.objects.references import References
 from gdbheap.objects.roots import Roots
@@ -40,19 +41,21 @@ class Heap:
     """One target at one stop. Parts that cannot be had raise the same error each time they are asked for.
 
     ``progress`` is called as (label, bytes done, bytes in all) during long walks, on the calling thread.
+    ``disclosure`` says whether texts show contents of strings, bytes and keys; it may change between answers.
     """
 
     def __init__(self, target: Target, progress: Progress | None = None) -> None:
         self.target = target
         self.progress = progress
         self.facts = Facts()
+        self.disclosure = Disclosure()
         self._parts: dict[str, Any] = {}
         self._failures: dict[str, GdbheapError] = {}
         self._notes: list[str] = []
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
         if name in self._failures:
-            raise self._failures[name]
+            raise self._shown(self._failures[name])
         if name not in self._parts:
             if self.target.refusal is not None:
                 raise self.target.refusal
@@ -61,11 +64,15 @@ class Heap:
             except _native.Fault as fault:
                 error = Unsupported(f"{name} cannot be read: nothing is at {fault.args[0]:#x}")
                 self._failures[name] = error
-                raise error from fault
+                raise self._shown(error) from fault
             except GdbheapError as error:
                 self._failures[name] = self._cut_short(error)
-                raise self._failures[name] from error
+                raise self._shown(self._failures[name]) from error
         return self._parts[name]
+
+    def _shown(self, error: GdbheapError) -> GdbheapError:
+        """The error without words of memory, where these are not shown."""
+        return error if self.disclosure.contents else type(error)(self.disclosure.numbers(str(error)))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
         """What is missing from a truncated core is no proof that it never was there."""
@@ -150,11 +157,16 @@ class Heap:
     def _note_other(self) -> None:
         other, idle = self.other_allocator, self.glibc.idle
         if other is None and idle:
-            self.note("glibc's malloc holds nothing: nobody has called it, or another allocator that does not show")
+            cause = (
+                "glibc's malloc holds nothing, because nobody has called it, or another allocator that does not show"
+            )
+            self.note(f"{cause}: what such a one has counts as other memory")
         elif other is not None:
             name, where = other.kind.name, f"{one_line(other.path)}, {other.evidence}"
             empty = f"malloc here is {name}'s ({where}) and glibc's own arenas are empty"
-            self.note(f"{empty if idle else f'{name} is here too ({where})'}: {name}'s blocks are not walked")
+            self.note(
+                f"{empty if idle else f'{name} is here too ({where})'}: {name}'s blocks are not walked and not counted"
+            )
 
     @property
     def bins(self) -> Bins:
@@ -200,7 +212,7 @@ class Heap:
     @property
     def mapped(self) -> list[MappedChunk]:
         """glibc's mmapped chunks, ascending."""
-        return self.glibc.find_mapped(subtract(self._anonymous(), sorted(self._own_stacks() + self._arenas())))
+        return self.glibc.find_mapped(subtract(self._anonymous(False), sorted(self._own_stacks() + self._arenas())))
 
     def mapped_at(self, address: int) -> MappedChunk | None:
         """The mmapped chunk that holds ``address``, or None."""
@@ -229,9 +241,8 @@ class Heap:
         roots = Roots(self.target, self.python.module, *self.live_stacks())
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self._labelled("looking for objects in memory that is not walked")
-        return Objects(
-            self.python, self.release, self.chunks, self.mapped, roots, self.facts, self.mimalloc, unwalked, finding
-        )
+        parts = self.python, self.release, self.chunks, self.mapped
+        return Objects(*parts, roots, self.facts, self.mimalloc, unwalked, finding, self.disclosure)
 
     @property
     def objects_or_none(self) -> Objects | None:
@@ -266,8 +277,10 @@ class Heap:
 
     @property
     def paths(self) -> Paths:
-        """Names for what the graph of references leads to. Raises NotAPython, or Unsupported."""
-        found: Paths = self._part("paths", lambda: Paths(self.references))
+        """Names for what the graph of references leads to. Raises NotAPython, or Unsupported. They keep what they have
+        said: there are others for those who may not see contents."""
+        name = "paths" if self.disclosure.contents else "paths without contents"
+        found: Paths = self._part(name, lambda: Paths(self.references))
         return found
 
     def census(self) -> _native.Census:
@@ -287,18 +300,19 @@ class Heap:
 
         return report
 
-    def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie.
+    def unowned_ranges(self, writable: bool = True) -> Ranges:
+        """Private anonymous memory that is no arena, stack or .bss, what may not be written only if not ``writable``:
+        where mmapped chunks lie.
 
-        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so).
+        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so) or mprotect.
         """
-        return subtract(self._anonymous(), self.owned_ranges())
+        return subtract(self._anonymous(writable), self.owned_ranges())
 
-    def _anonymous(self) -> Ranges:
+    def _anonymous(self, writable: bool = True) -> Ranges:
         return joined([
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
-            if mapping.anonymous and mapping.private and mapping.writable and mapping.readable
+            if mapping.anonymous and mapping.private and mapping.readable and (mapping.writable or not writable)
         ])  # fmt: skip
 
     def unwalked_ranges(self) -> Ranges:
@@ -358,7 +372,8 @@ class Heap:
         parts = [self._parts[name] for name in ("glibc", "bins") if name in self._parts]
         found = [damage for part in parts for damage in part.damage]
         python = [damage for name in ("pymalloc", "mimalloc") for damage in _damage_of(self._parts.get(name))]
-        return self.target.damage + (self._excused(found) if found else []) + python
+        whole = self.target.damage + (self._excused(found) if found else []) + python
+        return [self.disclosure.damage(damage) for damage in whole]
 
     def _excused(self, found: list[Damage]) -> list[Damage]:
         changes: Changes = self._part("changes", lambda: Changes(self.target, self.glibc))

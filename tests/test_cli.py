@@ -242,3 +242,14 @@ def test_truncated_core(rng: random.Random, tmp_path: Path) -> None:
     with core.open("r+b") as file:
         file.truncate(core.stat().st_size * 9 // 10)
     assert ask("", str(core), status=1)["damage"]
+
+
+@pytest.mark.parametrize("words", [["heap"], ["--bytes", "heap"]])
+def test_heap_is_understood(words: list[str], target: Running) -> None:
+    """As in gdb: alone, before a noun, and with help."""
+    assert gdbheap(*words, str(target.pid), "--json").stdout == gdbheap(*words[:-1], str(target.pid), "--json").stdout
+    pools = [gdbheap(*before, "sizes", str(target.pid), "--json").stdout for before in (words[-1:], [])]
+    assert pools[0] == pools[1] and '"command": "heap sizes"' in pools[0]
+    told = gdbheap(*words, "--help")
+    assert told.returncode == 0 and "Usage: gdbheap TARGET [--detail]" in told.stdout
+    assert gdbheap("heap").returncode == 2

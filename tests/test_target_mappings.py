@@ -7,10 +7,14 @@ import os
 import random
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gdbheap.answers import at, partition
+from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping, Mappings, parse_maps, parse_smaps
+from gdbheap.target.target import Target
 
 SMAPS = b"""55d0a0000000-55d0a0002000 r--p 00000000 fe:00 247766                     /usr/bin/sleep
 Size:                  8 kB
@@ -95,3 +99,11 @@ def test_ranges_cover_the_same_bytes(rng: random.Random) -> None:
     ranges = Mappings(kept).ranges()
     assert [x for m in kept for x in range(m.start, m.end)] == [x for start, end in ranges for x in range(start, end)]
     assert all(end < start for (_, end), (start, _) in zip(ranges, ranges[1:]))
+
+
+@pytest.mark.parametrize("name", ["[vdso]", "[vvar]", "[vvar_vclock]", "[uprobes]", "[vsyscall]"])
+def test_what_the_kernel_put_there(name: str) -> None:
+    """The ledger and ``heap at`` say the same of it."""
+    (mapping,) = parse_maps(f"7f0000000000-7f0000001000 r-xp 00000000 00:00 0  {name}\n".encode())
+    assert mapping.is_kernels and partition._owner_of(mapping, None) == "other.kernel"
+    assert at._whose_mapping(Heap(Target("process")), mapping, mapping.start) == f"the kernel's {name.strip('[]')}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gdbheap.allocators.glibc import HEADER
 from gdbheap.allocators.held import held_at
@@ -12,8 +12,6 @@ from gdbheap.answers.ways import ways
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
-
-KERNELS = ("[vdso]", "[vvar", "[vsyscall]")
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,9 @@ class AtMapping:
 
 @dataclass(frozen=True)
 class Block:
-    """The block that holds the address: malloc's pointer, size with its header, its state, and the list it is on."""
+    """The block that holds the address: malloc's pointer, size with its header, its state, and the list it is on.
+    ``end``: after its last byte; ``mappings``: in how many it lies: the kernel parts one where madvise or mprotect was
+    called for a piece of it."""
 
     address: int
     size: int
@@ -37,6 +37,8 @@ class Block:
     allocator: str
     arena: int | None
     list: str | None
+    end: int = 0
+    mappings: int = 1
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     mapping = heap.target.mappings.find(address)
     if mapping is None:
         raise UsageError(f"{address:#x} is in no mapping of this target: check the address")
-    block = find_block(heap, address)
+    block = _in_mappings(heap, find_block(heap, address))
     found = _object(heap, block, address) if block is not None and block.state == "used" else None
     owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None
     whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
@@ -104,6 +106,17 @@ def _claimed_block(heap: Heap, address: int) -> Block | None:
     objects = heap.objects_or_none if other is not None else None
     found = objects.layout.claimed.find(address) if objects is not None and objects.layout.claimed else None
     return Block(*found, "used", other.kind.name, None, None) if found and other is not None else None
+
+
+def _in_mappings(heap: Heap, block: Block | None) -> Block | None:
+    """The block with its end and the number of mappings that it lies in."""
+    if block is None:
+        return None
+    start = block.address - HEADER if block.allocator == "glibc" else block.address
+    at, end, count = start, start + block.size, 0
+    while at < end and (mapping := heap.target.mappings.find(at)) is not None:
+        at, count = mapping.end, count + 1
+    return replace(block, end=end, mappings=max(count, 1))
 
 
 def _glibc_block(heap: Heap, address: int) -> Block | None:
@@ -163,7 +176,7 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
 
 
 def _whose_mapping(heap: Heap, mapping: Mapping, address: int) -> str:
-    if mapping.path.startswith(KERNELS):
+    if mapping.is_kernels:
         return f"the kernel's {mapping.path.strip('[]')}"
     if not mapping.private:
         return "shared memory"

@@ -58,7 +58,7 @@ def _check_pools(heap: Heap) -> int:
     except NotAPython:
         return 0
     except GdbheapError as error:
-        heap.note(str(error))
+        heap.note(f"{error}: pymalloc's pools are not checked")
         return 0
     known = {damage.address for damage in python.damage}
     rows = python.pools.verify(heap.target.space, MOST)

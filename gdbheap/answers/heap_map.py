@@ -160,7 +160,7 @@ def _stretches(heap: Heap) -> list[_Stretch]:
         mapped = joined(sorted((chunk.base, chunk.end) for chunk in heap.mapped))
         unowned = subtract(heap.unowned_ranges(), mapped)
     except GdbheapError as error:
-        heap.note(str(error))
+        heap.note(f"{error}: malloc's memory is drawn as other memory")
         found, mapped, unowned = [], [], _anonymous(heap)
     python = heap.python_or_none
     pools = joined(sorted(python.ranges())) if python is not None else []

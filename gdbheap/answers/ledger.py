@@ -170,8 +170,6 @@ def _settle(heap: Heap, sums: Sums) -> Sums:
     missing = rss.bytes - found.resident
     swapped = (rss.swap or 0) - found.swapped
     if missing < 0:
-        heap.note(
-            f"the pages found are {-missing} bytes more than the kernel's Rss (zero pages that cannot be told apart)"
-        )
+        heap.note(f"zero pages cannot be told apart: the lines add up to {-missing} bytes more than the kernel's Rss")
     beyond = Sum(resident=max(0, missing), swapped=max(0, swapped))
     return {**sums, "unexplained": sums.get("unexplained", Sum()) + beyond}

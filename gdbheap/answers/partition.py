@@ -61,7 +61,6 @@ STATES = {
 }
 PYMALLOC = ("pymalloc.used", "pymalloc.free.blocks", "pymalloc.free.pools", "pymalloc.overhead")
 MIMALLOC = ("mimalloc.used", "mimalloc.free.blocks", "mimalloc.free.spans", "mimalloc.overhead", "unexplained")
-KERNELS = ("[vdso]", "[vvar", "[vsyscall]", "[uprobes]")
 BREAK = "[heap]"
 
 # Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
@@ -122,7 +121,7 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
     if heap.target.refusal is None:
         layout.build()
     else:
-        heap.note(str(heap.target.refusal))
+        heap.note(f"{heap.target.refusal}: memory is told apart by its mappings alone, not by what is in use")
         layout.add_rest()
     return _Sweep(heap, layout, cuts).run()
 
@@ -155,7 +154,7 @@ class _Sweep:
         at = 0
         for start, end, owner in self._layout.pieces:
             if start < at:
-                self._heap.note(f"two owners claim the bytes at {start:#x} ({owner} is the second)")
+                self._heap.note(f"two owners claim the bytes at {start:#x}: they do not count for {owner}, the second")
                 start = at
             if start < end:
                 at = self._add(start, end, owner)
@@ -208,7 +207,7 @@ class _Layout:
         try:
             self._add_glibc()
         except GdbheapError as error:
-            heap.note(str(error))
+            heap.note(f"{error}: malloc's memory counts as other memory")
         python = heap.python_or_none
         if python is not None:
             self.arenas = {start for start, _end in python.ranges()}
@@ -256,6 +255,6 @@ def _owner_of(mapping: Mapping, other: OtherAllocator | None, runtime: Runtime |
         return "other.allocator"
     if runtime is not None and runtime.owns(mapping):
         return "other.runtime"
-    if mapping.path.startswith(KERNELS):
+    if mapping.is_kernels:
         return "other.kernel"
     return "other.break" if mapping.path == BREAK else "other.rest"

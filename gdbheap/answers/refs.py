@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.answers.why import find_node
 from gdbheap.heap import Heap
+from gdbheap.objects.edges import is_namespace
 from gdbheap.objects.paths import Paths
 from gdbheap.objects.references import EXACT, Node, References
 
@@ -37,7 +38,8 @@ def refs(heap: Heap, address: int, top: int | None) -> Refs:
     node = find_node(heap, address, "refs")
     found = holders_of(references, node)
     paths = heap.paths
-    shown = [_referrer(paths, holder, node, exact) for holder, exact in found[:top]]
+    above = {} if heap.disclosure.contents else _above(paths, [holder for holder, _exact in found[:top]])
+    shown = [_referrer(paths, holder, node, exact, above.get(holder.id, "")) for holder, exact in found[:top]]
     return Refs(node.address, paths.type_name(node), shown, len(found))
 
 
@@ -65,5 +67,14 @@ def _sources(references: References, targets: set[int]) -> dict[int, bool]:
     return found
 
 
-def _referrer(paths: Paths, holder: Node, node: Node, exact: bool) -> Referrer:
-    return Referrer(holder.address, paths.type_name(holder), paths.edge(holder, node).text.strip(), exact)
+def _above(paths: Paths, holders: list[Node]) -> dict[int, str]:
+    """Of holders that are dicts of names (an instance's, a module's): the edge that says so, by the dict's number."""
+    dicts = {holder.id: holder for holder in holders if holder.type and paths.type_name(holder) == "dict"}
+    rows = [(source, target) for source, target, _strength in paths.references.graph.referrers(set(dicts))]
+    sources = paths.references.nodes([source for source, _target in rows])
+    edges = [(target, paths.edge(source, dicts[target]).text) for source, (_source, target) in zip(sources, rows)]
+    return {target: text for target, text in edges if is_namespace(text)}
+
+
+def _referrer(paths: Paths, holder: Node, node: Node, exact: bool, above: str) -> Referrer:
+    return Referrer(holder.address, paths.type_name(holder), paths.edge(holder, node, above).text.strip(), exact)

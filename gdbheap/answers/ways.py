@@ -12,7 +12,7 @@ from gdbheap.objects.paths import Path
 MOST_WAYS = 2000
 LONGEST = 8
 NUMBER = re.compile(r"\[\d+\]")
-LAST = re.compile(r"\[(\d+|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
+LAST = re.compile(r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
 ANY = "[…]"
 
 
@@ -27,7 +27,7 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
         heap.note(f"no paths are shown: {error}")
         return {}
     if len(wanted) > MOST_WAYS:
-        heap.note(f"paths are shown for the first {MOST_WAYS:,} of {len(wanted):,} blocks")
+        heap.note(f"paths are shown for the first {MOST_WAYS:,} of {len(wanted):,} blocks: the others have none here")
     found = {}
     for address in wanted[:MOST_WAYS]:
         number = graph.find(address)

@@ -14,6 +14,7 @@ from gdbheap.allocators.pymalloc import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
+from gdbheap.objects.disclosure import Disclosure
 from gdbheap.objects.elsewhere import class_dealloc, measures, root_ranges
 from gdbheap.objects.lost_names import like_modules, lost_names
 from gdbheap.objects.names import TypeNames
@@ -138,6 +139,7 @@ class Objects:
         mimalloc: Mimalloc | None = None,
         unwalked: Ranges | None = None,
         progress: Progress | None = None,
+        disclosure: Disclosure | None = None,
     ) -> None:
         self.target = python.target
         self.roots = roots
@@ -160,7 +162,7 @@ class Objects:
         if lost:
             self.layout = replace(self.layout, names=list(lost.items()))
         self.names = TypeNames(self.target.space, release, lost)
-        self.repr = Repr(self.target.space, release, self.names)
+        self.repr = Repr(self.target.space, release, self.names, disclosure)
         self._owners: dict[int, Owner | None] = {}
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:

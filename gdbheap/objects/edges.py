@@ -23,7 +23,7 @@ from gdbheap.layout.cpython import (
     TP_MRO,
 )
 from gdbheap.objects.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
-from gdbheap.objects.contents import dict_items, dict_lookup, entry_reader
+from gdbheap.objects.contents import dict_items, dict_lookup, entry_reader, read_name
 from gdbheap.objects.memory import Pages
 from gdbheap.objects.owned import deque_layout
 from gdbheap.objects.repr import Limits, Repr
@@ -42,6 +42,7 @@ WEAK_CALLBACK = 24
 NO_HASH = (1 << 64) - 1
 TORN = (Fault, Unsupported, OverflowError, struct.error)
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
+CONSTANTS = ("NoneType", "bool")
 
 # Fields of built-in types that no table of members names: (name of the attribute, offset).
 TYPE_FIELDS = {TP_BASE: "__base__", TP_BASES: "__bases__", TP_MRO: "__mro__", TP_DICT: "__dict__"}
@@ -86,6 +87,16 @@ class Edge:
     follow: Follow | None = field(default=None, compare=False, repr=False)
 
 
+# Dicts whose keys are names: of attributes, variables and modules. An edge that ends so leads to one.
+NAMESPACES = (".__dict__", ".__globals__", ".__builtins__", ".f_globals", ".f_builtins", ".__annotations__")
+MODULES = "sys.modules"
+
+
+def is_namespace(text: str) -> bool:
+    """Whether the keys of a dict are names, by the edge that leads there."""
+    return text.endswith(NAMESPACES) or text.split(" in interpreter ")[0] == MODULES
+
+
 def _attribute(name: str, follow: Follow | None = None) -> Edge:
     expression = f"{{}}.{name}" if name.isidentifier() else f"getattr({{}}, {name!r})"
     return Edge(f".{name}", expression, follow)
@@ -99,25 +110,29 @@ class EdgeNames:
         self._space = Pages(texts.space)
         self._release = texts.release
         self._threads = threads
+        self._disclosure = texts.disclosure
         self._shadowed: dict[tuple[int, str], bool] = {}
         self._last: tuple[int, bytes, bytes] = (0, b"", b"")
 
-    def edge(self, holder: int, target: int) -> Edge:
-        """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns."""
+    def edge(self, holder: int, target: int, names: bool = False) -> Edge:
+        """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns.
+        ``names``: whether the holder is a dict whose keys are names, which are shown where contents are not."""
         with suppress(*TORN):
             kind = self._space.u64(holder + self._release.at(OB_TYPE))
             if kind == target:
                 return Edge(" is an instance of it", "type({})")
-            for candidates in self._candidates(holder, kind, target):
+            for candidates in self._candidates(holder, kind, target, names):
                 # What cannot be read in one place may be found in another.
                 with suppress(*TORN):
                     for found in candidates:
                         return found
         return Edge(" holds it")
 
-    def _candidates(self, holder: int, kind: int, target: int) -> Iterator[Iterator[Edge]]:
+    def _candidates(self, holder: int, kind: int, target: int, names: bool) -> Iterator[Iterator[Edge]]:
         found = self._texts.kind(kind)
-        if found is not None:
+        if found is not None and found.family == "dict":
+            yield self._in_dict(holder, target, names)
+        elif found is not None:
             yield self._of_family(found.family, self._bases(kind), holder, target)
         yield self._fields(holder, kind, target)
         yield self._attributes(holder, kind, target)
@@ -125,9 +140,7 @@ class EdgeNames:
 
     def _of_family(self, family: str, names: list[str], holder: int, target: int) -> Iterator[Edge]:
         release, space = self._release, self._space
-        if family == "dict":
-            yield from self._in_dict(holder, target)
-        elif family in ("list", "tuple"):
+        if family in ("list", "tuple"):
             start = space.u64(holder + release["ob_item"]) if family == "list" else holder + release["tuple_items"]
             index = self._index(start, space.u64(holder + self._release.at(OB_SIZE)), target)
             if index is not None:
@@ -211,7 +224,10 @@ class EdgeNames:
             if value == target and len(name) < attributes.LONGEST_NAME:
                 follow = attributes.reader(self._space, holder, kind, name)
                 plain = attributes.is_slot(kind, name) or not self.shadowed(kind, name)
-                yield _attribute(name, follow) if plain else _item_of_dict(name, follow)
+                if self._disclosure.name(name) != name:
+                    yield Edge(f".{self._disclosure.name(name)}")
+                else:
+                    yield _attribute(name, follow) if plain else _item_of_dict(name, follow)
         if attributes.dict_of(self._space, holder, kind) == target:
             yield Edge(".__dict__", "{}.__dict__", lambda other: attributes.dict_of(self._space, other, kind))
 
@@ -253,13 +269,13 @@ class EdgeNames:
                 return (at + place) // 8
         return None
 
-    def _in_dict(self, holder: int, target: int) -> Iterator[Edge]:
+    def _in_dict(self, holder: int, target: int, names: bool) -> Iterator[Edge]:
         keys, values = self._items(holder)
         place = _position(values, target)
         if place is not None:
             (key,) = struct.unpack_from("<Q", keys, place)
-            literal = self.literal(key)
-            shown = literal or self._texts.text(key, KEY_LIMITS) or f"key {place // 8}"
+            literal = self._name(key) if names else self.literal(key)
+            shown = literal or self._texts.key_text(key, KEY_LIMITS) or f"key {place // 8}"
             follow = entry_reader(self._space, self._release, holder, key) if literal else None
             expression = f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{place // 8}]"
             yield Edge(f"[{shown}]", expression, follow)
@@ -282,12 +298,22 @@ class EdgeNames:
         return found
 
     def literal(self, key: int) -> str | None:
-        """The key as Python reads it back; None where its text is cut, or is no literal's."""
+        """The key as Python reads it back; None where its text is cut, or is no literal's, or is not to be shown."""
         kind = self._texts.kind(self._space.u64(key + self._release.at(OB_TYPE)))
-        if kind is None or kind.is_class or kind.name not in LITERALS:
+        shown = LITERALS if self._disclosure.contents else CONSTANTS
+        if kind is None or kind.is_class or kind.name not in shown:
             return None
         text = self._texts.text(key, KEY_LIMITS)
         return None if text is None or "\u2026" in text else text
+
+    def _name(self, key: int) -> str | None:
+        """The literal of a key that is a name, of an attribute or (with dots) of a module, whatever may be shown."""
+        found = self.literal(key)
+        if found is None and not self._disclosure.contents:
+            text = read_name(self._space, self._release, key, LONGEST_NAME)
+            if text and len(text) < LONGEST_NAME and all(part.isidentifier() for part in text.split(".")):
+                return repr(text)
+        return found
 
     def _in_set(self, holder: int, target: int) -> Iterator[Edge]:
         slots = self._space.u64(holder + self._release.at(SET_MASK)) + 1

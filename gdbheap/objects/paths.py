@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_TYPE
-from gdbheap.objects.edges import Edge, EdgeNames
+from gdbheap.objects.edges import Edge, EdgeNames, is_namespace
 from gdbheap.objects.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References, Root
 
 LISTED = 100
@@ -54,12 +54,13 @@ class Paths:
             return FRAME if node.root.frame else MEMORY
         return self.names.name(node.type) if node.type else BLOCK
 
-    def edge(self, holder: Node, target: Node) -> Edge:
-        """What ``holder`` (an object, a root, or an unknown block) calls its reference to ``target``."""
+    def edge(self, holder: Node, target: Node, above: str = "") -> Edge:
+        """What ``holder`` (an object, a root, or an unknown block) calls its reference to ``target``. ``above``: the
+        text of an edge that leads to the holder, from which follows what its keys are, if it is a dict."""
         if holder.root is not None:
             return self._root_edge(holder, target)
         if holder.type:
-            return self.edges.edge(holder.address, target.address)
+            return self.edges.edge(holder.address, target.address, is_namespace(above))
         inside = "" if holder.kind != "unknown" else f" of {holder.size:,} bytes"
         return Edge(f" holds it (a block{inside})")
 
@@ -137,9 +138,10 @@ class Paths:
         prefix.length += 1
         edge = prefix.repeated(holder, node)
         if edge is None:
-            edge = self.edge(holder, node)
+            edge = self.edge(holder, node, prefix.last)
             of_class = bool(holder.type and self.names.flags(holder.type) & FLAG_TYPE)
             prefix.add(edge, holder, of_class, self._is_attribute(prefix.own_dict(), edge))
+        prefix.last = edge.text
         return edge
 
     def _is_attribute(self, kind: int, edge: Edge) -> bool:
@@ -172,10 +174,12 @@ class _Run:
 
 
 class _Prefix:
-    """The beginning of an expression, as runs. ``place``: how many edges of one more turn of the last one it has."""
+    """The beginning of an expression, as runs. ``place``: how many edges of one more turn of the last one it has;
+    ``last``: the text of the last edge."""
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
+        self.last = ""
         self.place = 0
         self.length = 0
         self.lost = False
@@ -184,7 +188,7 @@ class _Prefix:
         """One that can grow on its own."""
         other = _Prefix()
         other.runs = [replace(run) for run in self.runs]
-        other.place, other.length, other.lost = self.place, self.length, self.lost
+        other.place, other.length, other.lost, other.last = self.place, self.length, self.lost, self.last
         return other
 
     def own_dict(self) -> int:

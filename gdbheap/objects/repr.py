@@ -34,6 +34,7 @@ from gdbheap.layout.cpython import (
 from gdbheap.objects import scalars
 from gdbheap.objects.attributes import Attributes
 from gdbheap.objects.contents import dict_items, dict_lookup, read_str
+from gdbheap.objects.disclosure import Disclosure
 from gdbheap.objects.names import TypeNames
 from gdbheap.objects.scalars import CUT, Damaged
 
@@ -56,6 +57,8 @@ SET_USED = 24
 LONGEST_FIELD = 100
 FIRST_ENTRIES = 20
 QUOTES = ("'", '"')
+# Of these no value is shown where contents are not: of the first none at all, of the others none in a key.
+TEXTS, NUMBERS = ("str", "bytes", "bytearray"), ("int", "float", "complex")
 
 
 @dataclass(frozen=True)
@@ -121,10 +124,11 @@ class Kind:
 
 
 class Repr:
-    """Texts of the objects of one target."""
+    """Texts of the objects of one target, as far as ``disclosure`` lets them show contents."""
 
-    def __init__(self, space: Space, release: Release, names: TypeNames) -> None:
+    def __init__(self, space: Space, release: Release, names: TypeNames, disclosure: Disclosure | None = None) -> None:
         self.space = space
+        self.disclosure = disclosure or Disclosure()
         self.release = release
         self.names = names
         self.attributes = Attributes(space, release)
@@ -134,6 +138,13 @@ class Repr:
     def text(self, address: int, limits: Limits = Limits()) -> str | None:
         """The text of the object at ``address``; None when that is no object, or no more than its type is known of
         it."""
+        return self._text(address, limits, False)
+
+    def key_text(self, address: int, limits: Limits) -> str | None:
+        """The same for a key: where contents are not shown, its numbers are not either."""
+        return self._text(address, limits, True)
+
+    def _text(self, address: int, limits: Limits, is_key: bool) -> str | None:
         budget = Budget(self.space, limits.reads)
         try:
             kind = self.kind(budget.u64(address + self.release.at(OB_TYPE)))
@@ -141,7 +152,8 @@ class Repr:
             return None
         if kind is None:
             return None
-        text = _Text(self, budget, limits).value(address)
+        making = _Text(self, budget, limits)
+        text = making.key(address) if is_key else making.value(address)
         return None if text == _plain(kind, address) else text
 
     def kind(self, address: int) -> Kind | None:
@@ -199,6 +211,16 @@ class _Text:
         self.open: list[int] = []
         self.depth = 0
         self.nested = 0
+        self.contents = target.disclosure.contents
+        self.in_key = False
+
+    def key(self, address: int) -> str:
+        """The text of a key."""
+        before, self.in_key = self.in_key, True
+        try:
+            return self.value(address)
+        finally:
+            self.in_key = before
 
     def value(self, address: int) -> str:
         """The text of the object at ``address``, or what stands for it."""
@@ -245,6 +267,10 @@ class _Text:
         family = kind.family
         if kind.name == "bool":
             return scalars.bool_text(memory, release, address)
+        if not self.contents and family in TEXTS:
+            return scalars.length_text(memory, release, address, family)
+        if not self.contents and self.in_key and family in NUMBERS:
+            return f"<{family}>"
         simple: dict[str, Callable[[], str]] = {
             "int": lambda: scalars.int_text(memory, release, address, limit),
             "str": lambda: scalars.str_text(memory, release, address, limit),
@@ -289,7 +315,7 @@ class _Text:
 
     def _pairs(self, address: int) -> Iterator[str]:
         for key, value in dict_items(self.memory, self.release, address):
-            yield f"{self.value(key)}: {self.value(value)}"
+            yield f"{self.key(key)}: {self.value(value)}"
 
     def _set(self, address: int, family: str, kind: Kind) -> str:
         """A subclass's items are in braces, without the name: that stands around them."""
@@ -389,13 +415,17 @@ class _Text:
                     found.append(CUT)
                     break
                 self.left -= len(name) + 3
-                found.append(f"{name if name.isidentifier() else repr(name)}={self.value(value)}")
+                found.append(f"{self._attribute(name)}={self.value(value)}")
         except (Fault, Damaged, Unsupported, Spent):
             found.append(CUT)
         finally:
             self.depth -= 1
             self.open.pop()
         return found
+
+    def _attribute(self, name: str) -> str:
+        shown = self.target.disclosure.name(name)
+        return repr(name) if shown == name and not name.isidentifier() else shown
 
     def _exception(self, address: int, kind: Kind) -> str:
         """The name and the arguments, as repr() says it since 3.7; then the attributes."""
@@ -417,9 +447,18 @@ class _Text:
         for key, value in islice(items, FIRST_ENTRIES):
             name = read_str(self.memory, self.release, key, LONGEST_FIELD)
             if name is not None and name in entries:
-                entries[name] = self.value(value)
+                entries[name] = self._name_of_module(value)
         path = entries["__file__"]
         return f"<module {entries['__name__']}{f' from {path}' if path.startswith(QUOTES) else ''}>"
+
+    def _name_of_module(self, address: int) -> str:
+        """Its name and its file are no contents, as long as they are nothing but strings."""
+        before, kind = self.contents, self.target.kind(self.memory.u64(address + self.release.at(OB_TYPE)))
+        self.contents = before or (kind is not None and kind.name == kind.family == "str")
+        try:
+            return self.value(address)
+        finally:
+            self.contents = before
 
     def _code_place(self, code: int) -> str:
         path = self._str_field(code + self.release["co_filename"])

@@ -6,6 +6,7 @@ import struct
 
 from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.objects.contents import read_str, str_length
+from gdbheap.objects.disclosure import hidden
 from gdbheap.objects.memory import Memory
 
 CUT = "…"
@@ -24,6 +25,13 @@ def str_text(memory: Memory, release: Release, address: int, limit: int) -> str:
     if text is None:
         raise Damaged
     return _cut(repr(text), str_length(memory, release, address), limit)
+
+
+def length_text(memory: Memory, release: Release, address: int, family: str) -> str:
+    """What stands for a str, bytes or bytearray object whose contents are not shown. Raises Fault."""
+    if family == "str":
+        return hidden(family, str_length(memory, release, address))
+    return hidden(family, memory.u64(address + release.at(OB_SIZE)))
 
 
 def bytes_text(memory: Memory, release: Release, address: int, limit: int) -> str:

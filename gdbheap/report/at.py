@@ -62,9 +62,10 @@ def _block(block: Block, address: int, style: Style) -> str:
     arena = "" if block.arena is None else f", arena {block.arena}"
     free_list = f", on {block.list}" if block.list else ""
     inside = f", {address - block.address:,} bytes into it" if address > block.address else ""
+    parts = "" if block.mappings == 1 else f", up to {block.end:#x} in {block.mappings:,} mappings"
     return (
         f"{address_text(block.address)}, {style.bytes(block.size)}, {block.state}, {block.allocator}"
-        f"{arena}{free_list}{inside}"
+        f"{arena}{free_list}{inside}{parts}"
     )
 
 

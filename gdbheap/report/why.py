@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from gdbheap.objects.paths import BLOCK, LISTED
+from gdbheap.report.folding import folded
 from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -14,11 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["render", "render_refs"]
 
-Row = TypeVar("Row")
 STEPS = (Column("address"), Column("how", True), Column("type", True))
 HOLDERS = (Column("address"), Column("retains"), Column("type", True))
 REFERRERS = (Column("address"), Column("certain", True), Column("how", True), Column("type", True))
-LISTED = 20
 
 
 def render(answer: Why, style: Style) -> str:
@@ -26,21 +26,28 @@ def render(answer: Why, style: Style) -> str:
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.chain:
         return style.filled(f"Nothing leads to {name}: it is garbage, or lost. 'heap unreachable' lists what is.")
-    rows = [[address_text(step.address), step.edge, step.type] for step in _middle_out(answer.chain)]
+    rows = folded(_steps(answer), lambda row: (row[2], row[1]), _more_steps)
     told = [f"{name} retains {style.bytes(answer.retained)}{style.of_rss(answer.retained)}."]
     if answer.expression:
         told.append(f"As Python: {answer.expression}")
     if not answer.certain:
         told.append("Not all of this chain is known: a word that looks like a reference may be left over.")
-    above = [[address_text(one.address), style.size(one.retained), one.type] for one in _middle_out(answer.dominators)]
+    above = [[address_text(one.address), style.size(one.retained), one.type] for one in answer.dominators]
+    above = folded(above, lambda row: (row[2],), lambda left, _types: ["…", f"{left:,} more", "such objects"])
     shown = table(HOLDERS, above, style) if len(above) > 1 else ""
     lead = "Without any one of these it would be free:" if shown else ""
     return join(table(STEPS, rows, style), *told, lead, shown)
 
 
-def _middle_out(rows: list[Row]) -> list[Row]:
-    """A long list without its middle."""
-    return rows if len(rows) <= 2 * LISTED else rows[:LISTED] + rows[-LISTED:]
+def _steps(answer: Why) -> list[list[str]]:
+    """A row for each step, and one for those that a long chain lacks in its middle."""
+    rows = [[address_text(step.address), step.edge, step.type] for step in answer.chain]
+    lacking = answer.length - len(rows)
+    return rows if lacking <= 0 else [*rows[:LISTED], ["…", f"{lacking:,} more steps", ""], *rows[LISTED:]]
+
+
+def _more_steps(left: int, types: set[str]) -> list[str]:
+    return ["…", f"{left:,} more such {'blocks' if types == {BLOCK} else 'steps'}", ""]
 
 
 def render_refs(answer: Refs, style: Style) -> str:

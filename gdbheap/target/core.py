@@ -177,7 +177,8 @@ class Core(Target):
         if file is None:
             raise UsageError(f"{one_line(exe)} is not a 64-bit x86 ELF file that can be read: give the core's program")
         if file.build_id is None or all(file.build_id != owner.build_id for owner in self.objects):
-            self.warnings.append(f"{one_line(exe)} is not used: its build-id ({file.build_id}) is nowhere in the core")
+            cause = f"{one_line(exe)} is not used, because its build-id ({file.build_id}) is nowhere in the core"
+            self.warnings.append(f"{cause}: its symbols, and read-only data that the core lacks, are missing")
 
     def _read_pages(self, stream: BinaryIO) -> None:
         self.rss = Rss(None, None, "unknown")
@@ -186,11 +187,12 @@ class Core(Target):
         private = [part for part in self._parts if part.is_whole and _is_private(self.mappings.find(part.start))]
         runs = [run for part in private for run in present_runs(part, extents)]
         if len(extents) < 2:
-            self.warnings.append("it is unknown which pages were resident: only a sparse core by the kernel tells")
+            cause = "which pages were resident is unknown, because only a sparse core by the kernel tells"
+            self.warnings.append(f"{cause}: sizes are virtual, and what could be given back is not known")
             return
         present = sum(end - start for start, end, _ in runs)
         if present == sum(part.end - part.start for part in private):
-            self.warnings.append("all private memory counts as resident: the core may have lost its holes in a copy")
+            self.warnings.append("the core may have lost its holes in a copy: all private memory counts as resident")
         self.pages = Pages.from_runs(runs)
         self.rss = Rss(present, 0, "resident private memory, from the core's holes", private=True)
 

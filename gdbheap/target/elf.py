@@ -131,11 +131,6 @@ class LoadedObject:
         """Where the last of its file mappings and .bss ends."""
         return max([self.mappings[-1].end] + [end for _, end in self.bss])
 
-    @property
-    def bss_end(self) -> int | None:
-        """Where the anonymous memory that belongs to it (.bss) ends, None when there is none."""
-        return self.bss[-1][1] if self.bss else None
-
     def contains(self, address: int) -> bool:
         """Whether one of its file mappings, or its .bss, holds ``address``."""
         in_bss = any(start <= address < end for start, end in self.bss)

@@ -22,6 +22,8 @@ from gdbheap.target.ranges import Ranges, joined
 
 KIB = 1024
 HUGE_PAGES = "/anon_hugepage (deleted)"
+# [vvar_vclock] too, since Linux 6.13.
+KERNELS = ("[vdso]", "[vvar", "[vsyscall]", "[uprobes]")
 
 _HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+)[ \t]*([^\n]*)"
 _MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
@@ -68,6 +70,11 @@ class Mapping:
     def executable(self) -> bool:
         """Whether the program may run code in it."""
         return self.perms[2] == "x"
+
+    @property
+    def is_kernels(self) -> bool:
+        """Whether the kernel put it there for itself, and no program or library."""
+        return self.path.startswith(KERNELS)
 
     @property
     def private(self) -> bool:

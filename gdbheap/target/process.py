@@ -130,7 +130,8 @@ class Process(Target):
             self.pages = self._find_pages(path, ranges)
         except OSError as error:
             reason = one_line(error.strerror or error)
-            self.warnings.append(f"{path} cannot be read ({reason}): it is unknown which pages are resident")
+            unknown = "it is unknown which pages are resident, and what could be given back"
+            self.warnings.append(f"{path} cannot be read ({reason}): {unknown}")
             self._read_smaps()
             return
         if sum(self.pages.count(start, end)[0] for start, end in ranges) != self.rss.bytes:
@@ -170,7 +171,7 @@ class Process(Target):
     def _open_space(self) -> None:
         if self.refusal is not None:
             self.partial = True
-            self.warnings.append(f"no memory could be read: {self.refusal}")
+            self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
             return
         files = MappedFiles(self._folder)
         rows = [self._row(mapping, files) for mapping in self.mappings if is_readable(mapping)]

@@ -1,6 +1,8 @@
-"""Give parts of large blocks to madvise, so that the kernel keeps their mappings in parts: parted.py SEED COUNT.
+"""Give parts of large blocks to madvise or mprotect, so that the kernel keeps their mappings in parts: parted.py SEED
+COUNT.
 
-Writes mallinfo's count and bytes of mmapped chunks, then waits for standard input. numpy does this to its arrays.
+Writes mallinfo's count and bytes of mmapped chunks, then the address and malloc_usable_size() of each block, a line
+each, then waits for standard input. numpy does this to its arrays.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import sys
 PAGE = 4096
 ADVICE = (14, 15)
 """MADV_HUGEPAGE, MADV_NOHUGEPAGE: each makes another mapping of what it is given."""
+PROT_READ = 1
 
 
 class Mallinfo2(ctypes.Structure):
@@ -28,17 +31,25 @@ def main() -> None:
     """Ask, advise, count."""
     rng, libc = random.Random(int(sys.argv[1])), ctypes.CDLL(None)
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
-    libc.madvise.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+    libc.malloc_usable_size.restype, libc.malloc_usable_size.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
+    for function in (libc.madvise, libc.mprotect):
+        function.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+    blocks = []
     for _ in range(int(sys.argv[2])):
         size = rng.randrange(1 << 20, 8 << 20)
-        first = libc.malloc(size) + PAGE & -PAGE
+        blocks.append(libc.malloc(size))
+        first = blocks[-1] + PAGE & -PAGE
         ctypes.memset(first, 1, size - PAGE)
         for _part in range(rng.randrange(4)):
             start = rng.randrange(size // PAGE - 2)
-            libc.madvise(first + start * PAGE, rng.randrange(PAGE, size - (start + 1) * PAGE), rng.choice(ADVICE))
+            length = rng.randrange(PAGE, size - (start + 1) * PAGE)
+            libc.madvise(first + start * PAGE, length, rng.choice(ADVICE))
+            if rng.randrange(4) == 0:
+                libc.mprotect(first + start * PAGE, length, PROT_READ)
     libc.mallinfo2.restype = Mallinfo2
     told = libc.mallinfo2()
-    print(told.hblks, told.hblkhd, file=sys.stderr, flush=True)
+    sizes = [f"{block} {libc.malloc_usable_size(block)}" for block in blocks]
+    print(f"{told.hblks} {told.hblkhd}", *sizes, sep="\n", file=sys.stderr, flush=True)
     os.read(0, 1)
 
 

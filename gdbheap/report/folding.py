@@ -1,0 +1,57 @@
+"""Rows that repeat, folded: a linked list or a tree of blocks is a page of lines that say the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+__all__ = ["folded"]
+
+Row = list[str]
+# A step may be two or three rows: an instance, its dict, its values.
+LONGEST_PERIOD = 3
+LEAST_LEFT_OUT = 3
+SHOWN = 20
+_NUMBER = re.compile(r"(?<![A-Za-z_])\d[\d,]*")
+
+
+def folded(
+    rows: Sequence[Row], key: Callable[[Row], tuple[str, ...]], more: Callable[[int, set[str]], Row]
+) -> list[Row]:
+    """``rows`` with one of ``more`` (how many are left out, the first words of their keys) for the middle of each run
+    whose keys repeat, one by one or by twos and threes; numbers in them may differ. Of what is still long the first and
+    the last SHOWN."""
+    keys = [tuple(_NUMBER.sub("#", word) for word in key(row)) for row in rows]
+    shown: list[Row] = []
+    at = 0
+    while at < len(rows):
+        period, length = _run(keys, at)
+        left = length - 2 * period
+        if left < LEAST_LEFT_OUT:
+            shown.append(rows[at])
+            at += 1
+            continue
+        kinds = {name for name, *_rest in keys[at : at + period]}
+        shown += [*rows[at : at + period], more(left, kinds), *rows[at + length - period : at + length]]
+        at += length
+    return _without_middle(shown)
+
+
+def _run(keys: Sequence[tuple[str, ...]], at: int) -> tuple[int, int]:
+    """The period that leaves out the most from ``at`` on, and the length of its run."""
+    lengths = [(period, _length(keys, at, period)) for period in range(1, LONGEST_PERIOD + 1)]
+    return max(lengths, key=lambda found: found[1] - 2 * found[0])
+
+
+def _length(keys: Sequence[tuple[str, ...]], at: int, period: int) -> int:
+    end = at + period
+    while end < len(keys) and keys[end] == keys[end - period]:
+        end += 1
+    return end - at
+
+
+def _without_middle(rows: list[Row]) -> list[Row]:
+    left = len(rows) - 2 * SHOWN
+    if left <= 1:
+        return rows
+    return [*rows[:SHOWN], ["…", f"{left:,} more rows", *[""] * (len(rows[0]) - 2)], *rows[-SHOWN:]]

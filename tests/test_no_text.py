@@ -1,0 +1,229 @@
+"""``--no-text``: no contents of strings, bytes and keys anywhere, on a program that keeps a random token in each of
+them. The same commands without the option show it, so that these tests can fail."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import gdb_side
+import pytest
+from graphs import evaluated, truth_of
+from library import heap_of
+from programs import (
+    GDBHEAP,
+    PATIENCE,
+    RELEASE,
+    RELEASES,
+    Running,
+    gdbheap,
+    interpreters,
+    plain_environment,
+    python_program,
+    release_program,
+    running,
+)
+
+from gdbheap.answers.why import why
+from gdbheap.commands.answering import ask, present
+from gdbheap.commands.declaration import parse
+from gdbheap.commands.nouns import COMMANDS
+from gdbheap.heap import Heap
+from gdbheap.objects.disclosure import NO_TEXT, VARIABLE, without_words
+from gdbheap.report.style import Style
+
+pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE}")
+
+PAIRS = 60_000
+# Each command with each of its options that an answer depends on, and whether it shows contents. ADDRESS is in turn
+# each place that the program names. Not here: what calls into the process (stats, trim --yes).
+LINES = {
+    "": ["", "--detail"], "arenas": ["", "--detail"], "holes": ["--min=0", "--min=0 --path --top=300", "--fit=1M"],
+    "pins": ["", "--path --min=0", "--allocator=pymalloc"], "sizes": [""],
+    "chunks": ["", "--min=1K --max=1M --arena=main --state=used", "--type=bytes", "--type=str"],
+    "pools": ["", "--detail"], "pyobjects": ["", "--type=str --list", "--list --top=1000", "--buffers"],
+    "trim": ["", "--dry-run --pad=1M"], "map": ["", "--cell=64K", "--svg=SVG"],
+    "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
+    "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""], "owners": ["--min=1K --top=300"],
+    "threads": [""], "check": [""], "info": [""],
+}  # fmt: skip
+CALLING = {"stats"}
+# What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page.
+SHOWING = {"", "holes", "pools", "pyobjects", "at", "refs", "why", "retained", "owners"}
+SOMETIMES = {"pins"}
+# A dict has its values in another place in each of these.
+PLACES = [release for release in RELEASES if release in ("2.7", "3.6", "3.10", "3.12", "3.13", RELEASE)]
+
+
+@pytest.fixture
+def token(rng: random.Random) -> str:
+    """Return eight characters that nothing else is."""
+    return "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(8))
+
+
+def started(token: str, folder: Path, *more: str) -> AbstractContextManager[Running]:
+    """Start the program; its environment has the token too."""
+    command = [interpreters()[0].executable, "-s", *python_program(interpreters()[0].kind, "secrets")[2:]]
+    return running([*command, token, str(PAIRS if not more else 10), *more], folder, {"TOKEN": token})
+
+
+def places_of(target: Running) -> dict[str, int]:
+    """Return what the program says of where its objects are."""
+    found: dict[str, int] = json.loads((target.directory / "places").read_text())
+    return found
+
+
+def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]:
+    """Return the words behind a noun, of each line of LINES, for text and JSON."""
+    lines = [line.replace("SVG", str(folder / "picture.svg")) for line in LINES[noun]]
+    lines = [
+        line.replace("ADDRESS", f"{at:#x}") for line in lines for at in (places.values() if "ADDR" in line else [0])
+    ]
+    return [[*line.split(), *form] for line in lines for form in ([], ["--json"])]
+
+
+def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
+    """Return all that one command says or writes, or the error that it ends with."""
+    options, _extra, left = parse(COMMANDS[noun], words)
+    if left:
+        options.address = int(left[0], 16)
+    picture = folder / "picture.svg"
+    said = present(ask(COMMANDS[noun], heap, options), Style(rss=heap.target.rss.bytes))
+    return said + (picture.read_text() if options.svg else "")
+
+
+def readable(text: str) -> str:
+    """Return the text and, in front of it, the characters that its large numbers are made of."""
+    numbers = (int(found, 0) for found in re.findall(r"\b(?:0x[0-9a-f]+|[1-9]\d*)\b", text))
+    words = b" ".join(number.to_bytes(8, "little") for number in set(numbers) if 1 << 47 <= number < 1 << 64)
+    return words.decode("latin-1") + text
+
+
+def test_the_documents_name_those_that_show_contents() -> None:
+    """The section of docs/targets.md lists them all, and no other."""
+    text = (Path(__file__).resolve().parent.parent / "docs/targets.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `heap ?(\w*)[^`]*` \|", text.split("## What of the contents is shown")[1].split("\n## ")[0], re.M
+    )
+    assert set(rows) == SHOWING | SOMETIMES
+
+
+def test_every_command_and_option_is_tried() -> None:
+    """A new one is tried too, or is said to print nothing of memory."""
+    assert set(LINES) | CALLING == set(COMMANDS)
+    for noun, lines in LINES.items():
+        tried = " ".join(lines)
+        own = [option.name for option in COMMANDS[noun].options if option.name not in ("--yes", "--seccomp")]
+        missing = [name for name in own if name not in tried]
+        assert not missing, (noun, missing)
+
+
+@pytest.mark.parametrize("form", ["process", "gcore"])
+def test_no_command_shows_contents(form: str, token: str, tmp_path: Path) -> None:
+    """All commands on one Heap, as gdb keeps it: with contents first, of which then nothing may be left."""
+    with started(token, tmp_path) as target:
+        places = places_of(target)
+        with heap_of(target.as_form(form)) as heap:
+            lines = [(noun, words) for noun in LINES for words in lines_of(noun, places, tmp_path)]
+            shows = {noun for noun, words in lines if token in printed(heap, noun, words, tmp_path)}
+            assert shows - SOMETIMES == SHOWING
+            for noun, words in lines:
+                said = printed(heap, noun, [*words, NO_TEXT], tmp_path)
+                where = said.find(token)
+                assert where < 0, (noun, words, said[max(where - 200, 0) : where + 80])
+            at_text = printed(heap, "at", [f"{places['ascii']:#x}", "--json"], tmp_path)
+            assert json.loads(at_text)["object"]["text"] == repr(f"{token}00/ascii")
+
+
+def test_lengths_and_names_stay(token: str, tmp_path: Path) -> None:
+    """What stands for contents says how long they are; attributes, variables, types and modules keep their names."""
+    with started(token, tmp_path) as target:
+        places = places_of(target)
+        with heap_of(str(target.pid)) as heap:
+
+            def text(noun: str, place: str) -> str:
+                return printed(heap, noun, [f"{places[place]:#x}", NO_TEXT], tmp_path)
+
+            assert "<str of 16>" in text("at", "ascii") and "<str of 11>" in text("at", "four")
+            assert "Text(<str of 16>)" in text("at", "text")
+            assert "<bytes of 10>" in text("at", "bytes") and "<bytearray of 10>" in text("at", "bytearray")
+            assert "ValueError(<str of 19>, <str of 11>)" in text("at", "error")
+            assert "Point(name=<str of 16>, x=1)" in text("at", "point")
+            assert "login=<str of 18>, number=7" in text("at", "account")
+            assert re.search(r"\{\(<str of 10>, <int>\): .*, <int>: ", text("at", "tuples"))
+            assert "held" in text("why", "reached") and "[<str of 10>]" in text("why", "reached")
+            assert "['held']" in text("refs", "instance") or ".held" in text("refs", "instance")
+            assert "<str of 24>" in text("why", "attribute")
+
+
+def test_the_option_and_the_variable(token: str, tmp_path: Path) -> None:
+    """Of the shell's command: typed, or in the environment, where 0 and nothing do not count."""
+    with started(token, tmp_path) as target:
+        line = ["at", str(target.pid), f"{places_of(target)['ascii']:#x}"]
+        shown = [value for value in ("", "0", "1", "yes") if token in asked(line, value)]
+        assert shown == ["", "0"]
+        assert token not in asked([*line, NO_TEXT], "") and token in asked(line, None)
+
+
+def asked(line: list[str], value: str | None) -> str:
+    """Return all that the command prints with that value of the variable."""
+    environment = {**plain_environment(), **({} if value is None else {VARIABLE: value})}
+    environment = {name: found for name, found in environment.items() if name != VARIABLE or value is not None}
+    done = subprocess.run([str(GDBHEAP), *line], capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("gdb") is None, reason="no gdb")
+def test_gdb_forgets_what_it_has_shown(token: str, tmp_path: Path) -> None:
+    """In one gdb: without the option, then with it, on what was kept of the first; then by the environment."""
+    with started(token, tmp_path) as target:
+        environment = gdb_side.home(tmp_path)
+        address = f"{places_of(target)['reached']:#x}"
+        commands = [f"heap why {address} --json", f"heap why {address} --json {NO_TEXT}"]
+        done = gdb_side.batch(["-p", str(target.pid)], commands, environment)
+        whole, without = (json.dumps(document) for document in gdb_side.documents(done))
+        assert token in whole and token not in without
+        done = gdb_side.batch(["-p", str(target.pid)], commands[:1], {**environment, VARIABLE: "1"})
+        assert token not in json.dumps(gdb_side.documents(done)[0])
+
+
+def test_damage_shows_no_characters(token: str, tmp_path: Path) -> None:
+    """Where text was written over the header of a chunk, its size is eight characters, which a number shows too."""
+    with started(token, tmp_path, "damaged") as target:
+        shown = [gdbheap("check", str(target.pid), *more) for more in ([], ["--json"], [NO_TEXT], ["--json", NO_TEXT])]
+        said = [readable(done.stdout + done.stderr) for done in shown]
+        assert [token in text for text in said] == [True, True, False, False], said[0]
+        assert all(done.returncode == 1 for done in shown)
+
+
+@pytest.mark.parametrize("number", [0x6E6F6973736573, 1 << 47, (1 << 64) - 1, 0x64636261])
+def test_numbers_that_may_be_characters(number: int) -> None:
+    """As they are printed: in hexadecimal, in decimal, with separators; sizes and addresses of heaps stay."""
+    plain = "at most 4,096 and 0x7f31c0de1230, not 1048576"
+    for text in (f"{number:#x}", f"{number}", f"{number:,}"):
+        found = without_words(f"{text} in front of {plain}")
+        assert found == f"<word of {(number.bit_length() + 7) // 8} bytes> in front of {plain}"
+
+
+@pytest.mark.parametrize("release", PLACES)
+def test_paths_are_python_all_the_same(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """A key that is not shown is its place in the dict: the expression still leads there."""
+    some, few = 10, 100
+    command = release_program(release, "references", rng.getrandbits(32), few, some, tmp_path / "truth")
+    with running(command, tmp_path) as target:
+        truth = {address: name for name, found in truth_of(tmp_path).items() for address in found}
+        with heap_of(str(target.pid)) as heap:
+            expected = {address: why(heap, address).expression for address in truth}
+            heap.disclosure.contents = False
+            found = {address: why(heap, address).expression for address in truth}
+        both = [address for address in truth if expected[address] and found[address]]
+        values = evaluated(target, [str(found[address]) for address in both], tmp_path)
+        assert values == both
+        lost = [truth[address] for address in truth if expected[address] and not found[address]]
+        assert len(lost) * 10 <= len(truth), lost

@@ -1,0 +1,69 @@
+"""Repeats are folded: each row is shown or counted, once, and what does not repeat is shown."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gdbheap.answers.why import Holder, Why
+from gdbheap.objects.paths import Step
+from gdbheap.report.folding import SHOWN, folded
+from gdbheap.report.style import Style
+from gdbheap.report.why import render
+
+
+def more(left: int, types: set[str]) -> list[str]:
+    """Return the row that stands for so many."""
+    return [f"+{left}", ",".join(sorted(types)), ""]
+
+
+def shown(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows folded by type and edge."""
+    return folded(rows, lambda row: (row[2], row[1]), more)
+
+
+@pytest.mark.parametrize("period", [1, 2, 3])
+def test_a_run_is_folded(period: int, rng: random.Random) -> None:
+    """Between rows that are alone: one turn of it is left at each end; only numbers differ from turn to turn."""
+    turns = rng.randrange(5, 1000)
+    run = [
+        [f"{turn}.{place}", f"edge{place}[{turn}]", f"type{place}"] for turn in range(turns) for place in range(period)
+    ]
+    rows = [["first", "a", "x"], *run, ["last", "b", "y"]]
+    left = period * (turns - 2)
+    found = shown(rows)
+    assert found == [rows[0], *run[:period], more(left, {row[2] for row in run}), *run[-period:], rows[-1]]
+
+
+def test_nothing_is_lost(rng: random.Random) -> None:
+    """Of any rows the shown ones are in their order, and with the counted ones as many as there are."""
+    for _ in range(300):
+        rows = [[str(place), rng.choice("ab"), rng.choice("xy")] for place in range(rng.randrange(2 * SHOWN))]
+        found = shown(rows)
+        own = [row for row in found if row in rows]
+        left = sum(int(row[0]) for row in found if row not in rows)
+        assert own == sorted(own, key=rows.index) and len(own) + left == len(rows)
+
+
+def test_names_are_not_numbers() -> None:
+    """Attributes that end with digits are different ones."""
+    rows = [[str(place), f".field{place}", "Record"] for place in range(10)]
+    assert shown(rows) == rows
+
+
+def test_why_folds_blocks_and_says_what_it_lacks() -> None:
+    """A tree of C's blocks, a linked list of which the answer has the ends, the objects without which it is free."""
+    blocks = [Step(64 * place, "block", f"holds it (a block of {100 + place} bytes)") for place in range(20)]
+    text = render(why(blocks, 20), Style())
+    assert "18 more such blocks" in text and text.count("a block of") == 2
+    steps = [Step(64 * place, "Node", ".next") for place in range(200)]
+    text = render(why(steps, 1_000_000), Style())
+    assert text.count(".next") == 4 and "999,800 more steps" in text and text.count("98 more such steps") == 2
+    assert "198 more  such objects" in text
+
+
+def why(steps: list[Step], length: int) -> Why:
+    """Return an answer with that chain; each step is a dominator too."""
+    holders = [Holder(step.address, step.type, 100) for step in steps]
+    return Why(1, "object", steps, length, None, True, holders, 100)
