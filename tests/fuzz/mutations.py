@@ -190,6 +190,18 @@ def loops(data: bytearray, base: Base, rng: random.Random) -> None:
         put(data, place, base.address(back) - rng.choice((0, 0, 8, 16, 16, 24, 32, 48)))
 
 
+def fields(data: bytearray, base: Base, rng: random.Random) -> None:
+    """Words right after what may be an object's reference count and type: sizes, lengths, pointers to what it owns."""
+    for _ in many(rng):
+        place = rng.choice(base.pointers)
+        count = int.from_bytes(base.data[place - 8 : place], "little")
+        if 0 < count < 1 << 32 and place + 64 < len(data):
+            field = place + 8 * rng.randrange(1, 7)
+            data[field : field + 8] = evil_word(data, base.segments, rng)
+            if rng.random() < 0.6:
+                put(data, field, rng.choice(INTERESTING))
+
+
 def summits(data: bytearray, base: Base, rng: random.Random) -> None:
     """Pointers point to the last bytes of the address space: offsets from there wrap."""
     for _ in many(rng, 10_000):
@@ -262,7 +274,21 @@ def cut(data: bytearray, base: Base, rng: random.Random) -> None:
 
 Mutation = Callable[[bytearray, Base, random.Random], None]
 IN_MEMORY: tuple[Mutation, ...] = (
-    *(bits, words, interesting, halves, strangers, crossed, shifted, loops, summits, chunk_sizes, pool_headers),
+    *(
+        bits,
+        words,
+        interesting,
+        halves,
+        strangers,
+        crossed,
+        shifted,
+        loops,
+        fields,
+        fields,
+        summits,
+        chunk_sizes,
+        pool_headers,
+    ),
     *(swapped_pages, filled_pages, repeated_pages, moved),
 )
 OF_FILE: tuple[Mutation, ...] = (program_headers, header_bytes, cut)

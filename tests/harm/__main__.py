@@ -4,8 +4,8 @@ kills   whole commands, ended at random instants by signals, or with too little 
 rounds  attach and release on servers under load, by the library, the shell's command and gdb
 busy    the longest stop of each command on a machine with more busy programs than it has cores
 
-A table tells what was done and what came of it; the exit status is 1 when anything was harmed. ``--seed`` and ``--first``
-go on where a run ended. Options that are not known here go to each gdbheap command, such as ``--clone``.
+A table tells what was done and what came of it; the exit status is 1 when anything was harmed. ``--seed`` and
+``--first`` go on where a run ended. Options that are not known here go to each gdbheap command, such as ``--clone``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole commands that are killed at random instants, or have not enough of something, and what becomes of the target."""
+"""Whole commands that are killed at random instants, or lack something, and what becomes of the target."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Killer:
             process.kill()
             process.communicate()
             return "it did not end"
-        return errors[-2000:] if any(word in errors for word in FAULTS) else ""
+        return errors[-2000:] if any(word in errors for word in FAULTS) and not _in_start(errors) else ""
 
     def table(self) -> str:
         """Return a row for each target: commands, how many of them were killed while they traced it, harm."""
@@ -136,6 +136,11 @@ class Killer:
             rows.append((watch.target.name, len(own), killed, traced, limited, unclear, line_of(watch.harms)))
         heads = ("target", "commands", "killed", "of these tracing", "limited", "unclear endings", "harm")
         return str(tabulate(rows, heads))
+
+
+def _in_start(errors: str) -> bool:
+    """Whether Ctrl-C came while Python itself was starting, before a line of gdbheap could run."""
+    return errors.rstrip().endswith("KeyboardInterrupt") and ", in main" not in errors
 
 
 def _limiter(kind: int, value: int) -> Callable[[], None]:

@@ -27,6 +27,7 @@ class Watch:
     harms: Counter[str] = field(default_factory=Counter)
     descriptors: int = NEVER
     copies: int = NEVER
+    patience: float = PATIENCE
 
     def __post_init__(self) -> None:
         """Look at it for a second: what it has open, and how many of it there are, when it has the least."""
@@ -53,14 +54,22 @@ class Watch:
         found: Counter[str] = Counter()
         if not self.target.is_alive:
             return Counter({"dead": 1})
-        found["traced or stopped"] += not _becomes(lambda: self.target.is_free)
-        found["stuck"] += not _becomes(self._moved)
-        found["copies left"] += not _becomes(lambda: self._copies() <= self.copies)
-        found["descriptors left"] += not _becomes(lambda: self.target.descriptors() <= self.descriptors)
-        found["files left"] += not _becomes(lambda: not list(self.folder.iterdir()))
+        found["traced or stopped"] += not self._becomes(lambda: self.target.is_free)
+        found["stuck"] += not self._becomes(self._moved)
+        found["copies left"] += not self._becomes(lambda: self._copies() <= self.copies)
+        found["descriptors left"] += not self._becomes(lambda: self.target.descriptors() <= self.descriptors)
+        found["files left"] += not self._becomes(lambda: not list(self.folder.iterdir()))
         found += self._by_table()
         self.harms += found
         return found
+
+    def _becomes(self, condition: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + self.patience
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
 
     def _moved(self) -> bool:
         """Whether every line was done once more than it was the last time."""
@@ -75,15 +84,6 @@ class Watch:
             found[f"EINTR: {name}"] += now[name].interrupted - line.interrupted
         self.before = now
         return found
-
-
-def _becomes(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.002)
-    return True
 
 
 def line_of(harms: Counter[str]) -> str:

@@ -21,7 +21,7 @@ ROW = 700
 def rows(mebibytes: int) -> list[dict[str, object]]:
     """Return that much of a program's ordinary data."""
     return [
-        {"number": n, "name": f"row {n}", "values": [n] * 20, "rest": b"x" * 150}
+        {"number": n, "name": f"row {n}", "values": [n] * 20, "rest": bytes(150)}
         for n in range((mebibytes << 20) // ROW)
     ]
 
