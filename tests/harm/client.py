@@ -20,7 +20,7 @@ sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or 
 from harm.table import Line, Table  # noqa: E402
 
 HOST = "127.0.0.1"
-NAP = 0.002
+NAP = 0.01
 SECONDS = 60
 
 

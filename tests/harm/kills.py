@@ -87,11 +87,11 @@ class Killer:
         if rng.random() < 0.5:
             time.sleep(rng.random() * 1.1 * self.lengths[key])
         else:
-            while process.poll() is None and not target.tracers:
-                pass
+            while process.poll() is None and not target.is_traced:
+                time.sleep(0.0002)
             time.sleep(rng.choice((0, 0.0003, 0.003, 0.03, 0.3)) * rng.random())
         if process.poll() is None:
-            traced = bool(target.tracers)
+            traced = target.is_traced
             process.send_signal(number)
             way = number.name
         else:

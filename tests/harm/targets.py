@@ -61,6 +61,13 @@ class Target:
         """Return the ids of who traces its threads."""
         return set(self.status("TracerPid")) - {"0"}
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether somebody traces its first thread."""
+        with contextlib.suppress(OSError):
+            return "TracerPid:\t0\n" not in Path(f"/proc/{self.pid}/status").read_text()
+        return False
+
     def lines(self) -> dict[str, Line]:
         """Return its table."""
         return self.table.lines()

@@ -24,7 +24,7 @@
 
 #define LINES 64
 #define MILLISECOND 1000000ULL
-#define NAP (3 * MILLISECOND)
+#define NAP (10 * MILLISECOND)
 /* A signal that has not come within this time is lost. */
 #define PATIENCE (20000 * MILLISECOND)
 #define BLOCKS 200
@@ -87,14 +87,14 @@ static void in_epoll(struct line *line)
 {
     struct epoll_event event;
     uint64_t started = now();
-    judge(line, epoll_wait(epoll, &event, 1, 3) ? errno : 0, 0, started, NAP);
+    judge(line, epoll_wait(epoll, &event, 1, NAP / MILLISECOND) ? errno : 0, 0, started, NAP);
 }
 
 static void in_poll(struct line *line)
 {
     struct pollfd file = {sockets[0], POLLPRI, 0};
     uint64_t started = now();
-    judge(line, poll(&file, 1, 3) ? errno : 0, 0, started, NAP);
+    judge(line, poll(&file, 1, NAP / MILLISECOND) ? errno : 0, 0, started, NAP);
 }
 
 static void in_ppoll(struct line *line)
@@ -108,7 +108,7 @@ static void in_ppoll(struct line *line)
 static void in_select(struct line *line)
 {
     fd_set files;
-    struct timeval limit = {0, 3000};
+    struct timeval limit = {0, NAP / 1000};
     uint64_t started = now();
     FD_ZERO(&files);
     FD_SET(sockets[0], &files);
@@ -188,7 +188,7 @@ static void in_read(struct line *line)
 static void feeding(struct line *line)
 {
     static uint64_t number;
-    rest(2 * MILLISECOND);
+    rest(NAP / 2);
     if (write(pipes[1], &number, sizeof number) != sizeof number)
         line->wrong++;
     number++;
@@ -212,7 +212,7 @@ static void connecting(struct line *line)
 {
     static uint64_t number;
     int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    rest(3 * MILLISECOND);
+    rest(NAP);
     if (connect(file, (struct sockaddr *)&address, address_size) || write(file, &number, sizeof number) != sizeof number)
         line->wrong++;
     close(file);
@@ -238,7 +238,7 @@ static void in_waitpid(struct line *line)
         _exit(expected);
     }
     wait_for(line, child, expected);
-    rest(20 * MILLISECOND);
+    rest(5 * NAP);
 }
 
 /* The child does nothing but system calls on the parent's stack; the parent sleeps uninterruptibly meanwhile. */
@@ -252,7 +252,7 @@ static void in_vfork(struct line *line)
         _exit(expected);
     }
     wait_for(line, child, expected);
-    rest(20 * MILLISECOND);
+    rest(5 * NAP);
 }
 
 static void *doubled(void *argument)
@@ -271,7 +271,7 @@ static void starting_threads(struct line *line)
     for (uintptr_t i = 0; i < 4; i++)
         if (pthread_join(threads[i], &answer) || answer != (void *)(i * 2))
             line->wrong++;
-    rest(MILLISECOND);
+    rest(NAP);
 }
 
 static void allocating(struct line *line)
@@ -289,7 +289,7 @@ static void allocating(struct line *line)
         for (size_t at = 0; at < sizes[i]; at++)
             blocks[i][at] = (unsigned char)(sizes[i] + i + at);
     }
-    rest(MILLISECOND);
+    rest(NAP / 2);
 }
 
 #ifdef __x86_64__
@@ -306,7 +306,7 @@ static void computing(struct line *line)
         for (int i = 0; i < 4; i++)
             line->wrong += out[i][0] != in[0] || out[i][1] != in[1];
     }
-    rest(NAP);
+    rest(2 * NAP);
 }
 #endif
 
@@ -349,7 +349,7 @@ static void queueing(struct line *line)
     union sigval value = {.sival_ptr = (void *)(uintptr_t)queued};
     if (pthread_sigqueue(catcher, SIGRTMIN, value) == 0)
         queued++;
-    rest(MILLISECOND / 2);
+    rest(2 * MILLISECOND);
     if (queued - caught > 50)
         await(line, &caught, queued);
 }
@@ -359,7 +359,7 @@ static void killing(struct line *line)
     uint64_t before = killed;
     kill(getpid(), SIGUSR1);
     await(line, &killed, before + 1);
-    rest(MILLISECOND);
+    rest(2 * MILLISECOND);
 }
 
 static void *catching(void *unused)
@@ -403,7 +403,7 @@ static void *run(void *argument)
 
 static void open_all(void)
 {
-    struct timeval limit = {0, 5000};
+    struct timeval limit = {0, NAP / 1000};
     epoll = epoll_create1(EPOLL_CLOEXEC);
     semaphores = semget(IPC_PRIVATE, 1, 0600);
     listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
