@@ -300,15 +300,13 @@ class Heap:
 
         return report
 
-    def unowned_ranges(self, writable: bool = True) -> Ranges:
-        """Private anonymous memory that is no arena, stack or .bss, what may not be written only if not ``writable``:
-        where mmapped chunks lie.
-
-        The kernel keeps one as several mappings when a part of it was given to madvise (numpy does so) or mprotect.
-        """
-        return subtract(self._anonymous(writable), self.owned_ranges())
+    def unowned_ranges(self) -> Ranges:
+        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie."""
+        return subtract(self._anonymous(), self.owned_ranges())
 
     def _anonymous(self, writable: bool = True) -> Ranges:
+        """Private anonymous memory, what may not be written too if not ``writable``. The kernel keeps an mmapped chunk
+        as several mappings when a part of it was given to madvise (numpy does so) or mprotect."""
         return joined([
             (mapping.start, mapping.end)
             for mapping in self.target.mappings

@@ -27,7 +27,7 @@ from gdbheap.allocators.glibc_locate import (
 from gdbheap.errors import Fault
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import PAGE_SIZE, Ranges
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined
 from gdbheap.target.target import Damage, Target
 
 HEAP_MAX = 64 << 20
@@ -246,7 +246,7 @@ class Glibc:
         heap = state.top // span * span
         if self._word(heap) != state.address:
             own = [(heap, self._word(heap + 16) or 0) for heap, owner in self._owned_heaps if owner == state.address]
-            ends = [(heap, heap + size) for heap, size in own if 0 < size <= span]
+            ends = [(heap, self._end_of_heap(index, heap, size)) for heap, size in own if 0 < size <= span]
             return [self._stretch_of_heap(index, state, *pair, pair[0] == first) for pair in ends]
         stretches: list[Stretch] = []
         seen: set[int] = set()
@@ -262,9 +262,23 @@ class Glibc:
                     heap, f"heap_info of arena {index}", f"ar_ptr {state.address:#x}", f"{owner:#x}, size {size:#x}"
                 )
                 break
-            stretches.append(self._stretch_of_heap(index, state, heap, heap + size, heap == first))
+            end = self._end_of_heap(index, heap, size)
+            stretches.append(self._stretch_of_heap(index, state, heap, end, heap == first))
             heap = previous
         return stretches
+
+    @cached_property
+    def _mapped_runs(self) -> Ranges:
+        """Address space that is mapped without a gap, ascending."""
+        return joined(self.target.mappings.ranges())
+
+    def _end_of_heap(self, index: int, heap: int, size: int) -> int:
+        """The end of a thread's heap; where ``heap_info`` says more than is mapped without a gap, that is damage."""
+        index_of_run = bisect_right(self._mapped_runs, (heap, 1 << 64)) - 1
+        end = max(heap, self._mapped_runs[index_of_run][1])
+        if end < heap + size:
+            self._report(heap + 16, f"size in heap_info of arena {index}", f"at most {end - heap:#x}", f"{size:#x}")
+        return min(end, heap + size)
 
     def _stretch_of_heap(self, index: int, state: MallocState, heap: int, end: int, is_first: bool) -> Stretch:
         info_size = state.address % self.heap_span

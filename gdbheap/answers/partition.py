@@ -17,7 +17,7 @@ from gdbheap.allocators.runtimes import Runtime
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
-from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.target.ranges import Ranges, joined, subtract
 
 # Ascending rank: the later owner gets a page that both touch. One with a star is there once for each arena.
 RANKED = (
@@ -61,6 +61,7 @@ STATES = {
 }
 PYMALLOC = ("pymalloc.used", "pymalloc.free.blocks", "pymalloc.free.pools", "pymalloc.overhead")
 MIMALLOC = ("mimalloc.used", "mimalloc.free.blocks", "mimalloc.free.spans", "mimalloc.overhead", "unexplained")
+WITH_BLOCKS = ("region", "arena", "segment")
 BREAK = "[heap]"
 
 # Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
@@ -217,6 +218,7 @@ class _Layout:
             self.pieces += [(start, end, "mimalloc.free.reserve") for start, end in heap.mimalloc.reserved()]
         for loaded in heap.target.objects:
             self.pieces += [(start, end, "file.data") for start, end in loaded.bss]
+        self.pieces = list(_mapped_parts(self.pieces, joined(heap.target.mappings.ranges())))
         self.add_rest()
 
     def _add_glibc(self) -> None:
@@ -244,6 +246,22 @@ class _Layout:
             mapping = mappings[bisect_right(starts, start) - 1]
             self.pieces.append((start, end, _owner_of(mapping, other, runtime)))
         self.pieces.sort()
+
+
+def _mapped_parts(pieces: list[tuple[int, int, str]], mapped: Ranges) -> Iterator[tuple[int, int, str]]:
+    """The pieces without what lies in no mapping: the sizes of stacks and heaps are the target's own words. What says
+    its own blocks was bounded by mappings when it was found."""
+    starts = [start for start, _end in mapped]
+    for start, end, owner in pieces:
+        at = max(0, bisect_right(starts, start) - 1)
+        if owner in WITH_BLOCKS:
+            yield start, end, owner
+            continue
+        while at < len(mapped) and mapped[at][0] < end:
+            first, last = max(start, mapped[at][0]), min(end, mapped[at][1])
+            if first < last:
+                yield first, last, owner
+            at += 1
 
 
 def _owner_of(mapping: Mapping, other: OtherAllocator | None, runtime: Runtime | None) -> str:

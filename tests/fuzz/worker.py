@@ -1,0 +1,166 @@
+"""Runs commands on one mutant after another: ``worker.py FOLDER SECONDS``, a JSON line in, a JSON line out.
+
+In: {"core", "seed", "only" (a noun or null)}. Out: {"mutations", "faults": [[noun, what]],
+"slowest": [seconds, noun], "answered"}. A mutant that takes longer than SECONDS ends the process, after the stacks of
+all threads were written to standard error; so does a crash.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import random
+import resource
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+# The installed package is the one tested: not the folder that this file is in, nor the one above the tests.
+sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
+
+from fuzz.books import unbalanced  # noqa: E402
+from fuzz.cores import LAID_OUT  # noqa: E402
+from fuzz.mutations import OF_FILE, Base, mutant  # noqa: E402
+from gdbheap.allocators.mimalloc import Mimalloc  # noqa: E402
+from gdbheap.commands.answering import ask, present, status_of  # noqa: E402
+from gdbheap.commands.declaration import parse  # noqa: E402
+from gdbheap.commands.nouns import COMMANDS  # noqa: E402
+from gdbheap.errors import GdbheapError  # noqa: E402
+from gdbheap.heap import Heap  # noqa: E402
+from gdbheap.layout.facts import Facts  # noqa: E402
+from gdbheap.report.style import style_for  # noqa: E402
+from gdbheap.target.core import Core  # noqa: E402
+
+ADDRESS_SPACE = 3 << 30
+# The page of vsyscall is above it.
+KERNEL = 1 << 63
+ANSWERED = (0, 1)
+# What a walk of a damaged core may end with, and what a file may whose headers are damaged.
+REFUSED, NO_CORE = (1, 5), (1, 2, 4, 5)
+LIVE_ONLY = ("stats",)
+# Options beyond none, of each noun that has more to do with some.
+WORDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "": ((), ("--detail",)),
+    "arenas": ((), ("--detail",)),
+    "holes": (("--min=1",), ("--min=64K", "--fit=100K")),
+    "pins": (("--top=50",),),
+    "chunks": (("--top=all",), ("--state=free", "--min=1K")),
+    "pools": ((), ("--detail",)),
+    "pyobjects": ((), ("--buffers",), ("--list", "--type=dict"), ("--list", "--type=*", "--top=40")),
+    "map": ((), ("--cell=64K",), ("--svg=/dev/null",)),
+    "at": ((), ("--path",)),
+    # A way from a root is described for each row.
+    "retained": (("--top=10",), ("--by=type", "--top=10")),
+}
+ADDRESSED = ("at", "refs", "why")
+# At most this many commands are asked of one mutant.
+ASKED = 10
+
+
+def style() -> Any:
+    """Return what tables are rendered with."""
+    return style_for(sys.stdout, False, None, False)
+
+
+class Mutant:
+    """One damaged core; ``faults`` are (noun, what)."""
+
+    def __init__(self, base: Base, seed: str, path: Path) -> None:
+        """Damage the core and write it to ``path``."""
+        self.rng = random.Random(seed)
+        data, self.mutations = mutant(base, self.rng)
+        base.save(data, path)
+        self.path, self.base = path, base
+        self.is_core = not any(one.__name__ in self.mutations for one in OF_FILE)
+        self.faults: list[tuple[str, str]] = []
+        self.slowest = (0.0, "")
+        self.answered = 0
+
+    def run(self, only: str | None) -> None:
+        """Ask everything, in any order, of one Heap as gdb keeps it."""
+        nouns = [noun for noun in COMMANDS if noun not in LIVE_ONLY]
+        if self.base.path.name.startswith(LAID_OUT):
+            self._guarded("mimalloc", self._laid_out)
+        heap = self._open()
+        for noun in self.rng.sample(nouns, ASKED) if heap else ():
+            words, started = self._words(noun), time.monotonic()
+            if only is None or noun == only:
+                self._guarded(f"{noun} {' '.join(words)}", lambda noun=noun, words=words: self._ask(heap, noun, words))
+            self.slowest = max(self.slowest, (time.monotonic() - started, noun))
+
+    def _laid_out(self) -> None:
+        """Such an image holds no interpreter by which its mimalloc would be found."""
+        core = Core(str(self.path))
+        found = Mimalloc(core, Facts())
+        holes = found.blocks.holes(1)
+        assert all(start < end for start, end, *_ in holes)
+        assert found.blocks.heaps() is not None and found.blocks.classes() is not None
+        for segment in found.segments[:50]:
+            found.blocks.find(core.space, self.rng.randrange(segment.start, segment.end))
+
+    def _open(self) -> Heap | None:
+        opened: list[Heap] = []
+        self._guarded("open", lambda: opened.append(Heap(Core(str(self.path)))))
+        return opened[0] if opened else None
+
+    def _words(self, noun: str) -> list[str]:
+        words = list(self.rng.choice(WORDS.get(noun, ((),))))
+        if noun not in ADDRESSED:
+            return words
+        place = self.rng.choice(self.base.pointers) if self.rng.random() < 0.8 else self.base.place(self.rng)
+        value = int.from_bytes(self.base.data[place : place + 8], "little")
+        return [*words, hex(value if self.rng.random() < 0.8 else self.base.address(place))]
+
+    def _guarded(self, what: str, do: Any) -> None:
+        """A line that says what is wrong is an answer; anything else is a fault."""
+        try:
+            do()
+        except GdbheapError as error:
+            allowed = REFUSED if self.is_core else NO_CORE
+            if error.status not in allowed and what.split(" ")[0] not in ADDRESSED:
+                self.faults.append((what, f"status {error.status}: {error}"))
+            if not str(error) or len(str(error).splitlines()) != 1:
+                self.faults.append((what, f"not one line: {error!r}"))
+        except BaseException:
+            self.faults.append((what, traceback.format_exc()[-3000:]))
+
+    def _ask(self, heap: Heap, noun: str, words: list[str]) -> None:
+        command = COMMANDS[noun]
+        options, _, left = parse(command, [*words, "--json"])
+        if left:
+            options.address = int(left[0], 16)
+        answered = ask(command, heap, options)
+        answer = json.loads(present(answered, style()))
+        if status_of(answered) not in ANSWERED:
+            self.faults.append((noun, f"status {status_of(answered)}"))
+        span = sum(end - start for start, end in heap.target.mappings.ranges() if start < KERNEL)
+        self.faults += [(noun, f"books: {wrong}") for wrong in unbalanced(noun, answer, span)]
+        options.json = False
+        present(answered, style())
+        self.answered += 1
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    folder, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.enable()
+    bases: dict[str, Base] = {}
+    for line in sys.stdin:
+        task = json.loads(line)
+        base = bases.setdefault(task["core"], None) or Base(Path(task["core"]))
+        bases[task["core"]] = base
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        one = Mutant(base, task["seed"], folder / "core")
+        one.run(task["only"])
+        faulthandler.cancel_dump_traceback_later()
+        told = {"mutations": one.mutations, "faults": one.faults, "slowest": one.slowest, "answered": one.answered}
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Whole commands that are killed at random instants, or lack something, and what becomes of the target."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import programs
+from tabulate import tabulate
+
+from harm.targets import Target
+from harm.verdict import Watch, line_of
+
+PLAIN = ("", "arenas", "holes", "pins", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
+GRAPHS = ("owners", "retained", "threads", "unreachable")
+# These call into the process.
+CALLS = (("stats",), ("trim", "--yes"))
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+LIMITS = ("memory", "descriptors", "output", "disk")
+HANGS = 300
+FAULTS = ("Traceback", "a fault of gdbheap", "panicked")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How one command ended; ``way`` is the signal or the limit, ``unclear`` what it said if that is no clear line."""
+
+    way: str
+    traced: bool
+    unclear: str
+
+
+class Killer:
+    """Runs commands on targets and ends them. ``words`` are more options for each command."""
+
+    def __init__(self, watches: list[Watch], folder: Path, words: list[str], calls: bool = False) -> None:
+        """``folder`` is where commands run; it must be empty after each. ``calls``: also the commands that call."""
+        self.watches, self.folder, self.words = watches, folder, words
+        self.nouns: list[tuple[str, ...]] = [(noun,) if noun else () for noun in (*PLAIN, *GRAPHS)]
+        self.nouns += CALLS * 2 if calls else ()
+        self.lengths: dict[tuple[int, tuple[str, ...]], float] = defaultdict(lambda: 1.0)
+        self.endings: list[tuple[Watch, Ending]] = []
+
+    def one(self, rng: random.Random) -> tuple[str, Counter[str]]:
+        """Run one command that does not end by itself; return what was done, and the harm."""
+        watch, words = rng.choice(self.watches), rng.choice(self.nouns)
+        limit = rng.choice(LIMITS) if rng.random() < 0.15 else ""
+        command = [str(programs.GDBHEAP), *words, str(watch.target.pid), *self.words]
+        with tempfile.TemporaryDirectory() as outside:
+            if limit:
+                ending = self._limited(command, limit, rng, Path(outside), watch.target)
+            else:
+                ending = self._killed(command, (watch.target.pid, words), rng, watch.target)
+        self.endings.append((watch, ending))
+        told = f"{watch.target.name}: {' '.join(words) or 'heap'}, {ending.way}{', tracing' if ending.traced else ''}"
+        return told, watch.judge()
+
+    def _start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
+        environment = {**os.environ, "TMPDIR": str(self.folder)}
+        streams = {"stdout": subprocess.DEVNULL, **options}
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env=environment,
+            **streams,
+        )
+
+    def _killed(
+        self, command: list[str], key: tuple[int, tuple[str, ...]], rng: random.Random, target: Target
+    ) -> Ending:
+        """Half of the commands end at any instant of their life, half a moment after they have stopped a thread."""
+        number, started = rng.choice(SIGNALS), time.monotonic()
+        process = self._start(command)
+        if rng.random() < 0.5:
+            time.sleep(rng.random() * 1.1 * self.lengths[key])
+        else:
+            while process.poll() is None and not target.is_traced:
+                time.sleep(0.0002)
+            time.sleep(rng.choice((0, 0.0003, 0.003, 0.03, 0.3)) * rng.random())
+        if process.poll() is None:
+            traced = target.is_traced
+            process.send_signal(number)
+            way = number.name
+        else:
+            self.lengths[key], traced, way = time.monotonic() - started, False, "ended before"
+        return Ending(way, traced, self._said(process))
+
+    def _limited(self, command: list[str], limit: str, rng: random.Random, outside: Path, target: Target) -> Ending:
+        """Run it to its end with too little of something, or perhaps just enough."""
+        options: dict[str, Any] = {}
+        if limit == "memory":
+            options["preexec_fn"] = _limiter(resource.RLIMIT_AS, rng.randrange(10, 400) << 20)
+        elif limit == "descriptors":
+            options["preexec_fn"] = _limiter(resource.RLIMIT_NOFILE, rng.randrange(3, 50))
+        elif limit == "output":
+            options["stdout"] = open("/dev/full", "wb")
+        else:
+            command = [str(programs.GDBHEAP), "map", str(target.pid), f"--svg={outside / 'heap.svg'}", *self.words]
+            options["preexec_fn"] = _limiter(resource.RLIMIT_FSIZE, rng.randrange(1, 20) << 10)
+        process = self._start(command, **options)
+        said = self._said(process)
+        if limit == "output":
+            options["stdout"].close()
+        return Ending(limit, False, said)
+
+    def _said(self, process: subprocess.Popen[str]) -> str:
+        try:
+            _, errors = process.communicate(timeout=HANGS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return "it did not end"
+        return errors[-2000:] if any(word in errors for word in FAULTS) and not _in_start(errors) else ""
+
+    def table(self) -> str:
+        """Return a row for each target: commands, how many of them were killed while they traced it, harm."""
+        rows = []
+        for watch in self.watches:
+            own = [ending for of, ending in self.endings if of is watch]
+            killed = sum(ending.way.startswith("SIG") for ending in own)
+            limited = sum(ending.way in LIMITS for ending in own)
+            traced, unclear = sum(ending.traced for ending in own), sum(bool(ending.unclear) for ending in own)
+            rows.append((watch.target.name, len(own), killed, traced, limited, unclear, line_of(watch.harms)))
+        heads = ("target", "commands", "killed", "of these tracing", "limited", "unclear endings", "harm")
+        return str(tabulate(rows, heads))
+
+
+def _in_start(errors: str) -> bool:
+    """Whether Ctrl-C came while Python itself was starting, before a line of gdbheap could run."""
+    return errors.rstrip().endswith("KeyboardInterrupt") and ", in main" not in errors
+
+
+def _limiter(kind: int, value: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(kind, (value, value))

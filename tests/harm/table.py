@@ -1,0 +1,55 @@
+"""The table that a target or its client keeps in a file that is mapped shared: read without stopping anybody.
+
+A line is ``char name[32]; uint64_t rounds, interrupted, wrong, longest`` (tests/programs/checking.c): how often it was
+done, ended with EINTR or went wrong, and the longest time of one in nanoseconds.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+LINE = struct.Struct("<32s4Q")
+LINES = 64
+LONGEST = 56
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line as it was when it was read."""
+
+    rounds: int
+    interrupted: int
+    wrong: int
+    longest: int
+
+
+class Table:
+    """A file of lines, for reader and writer; the writer is one process."""
+
+    def __init__(self, path: Path) -> None:
+        """Map the file, which is made if there is none."""
+        with path.open("a+b") as file:
+            if not path.stat().st_size:
+                file.truncate(LINES * LINE.size)
+            self._bytes = mmap.mmap(file.fileno(), LINES * LINE.size)
+
+    def lines(self) -> dict[str, Line]:
+        """Return the lines that have a name."""
+        rows = (LINE.unpack_from(self._bytes, number * LINE.size) for number in range(LINES))
+        return {row[0].rstrip(b"\0").decode(): Line(*row[1:]) for row in rows if row[0][0]}
+
+    def put(self, number: int, name: str, line: Line) -> None:
+        """Write a line. ``line.longest`` is that of this round; what is kept is the longest since it was reset."""
+        kept = struct.unpack_from("<Q", self._bytes, number * LINE.size + LONGEST)[0]
+        longest = max(line.longest, kept)
+        LINE.pack_into(
+            self._bytes, number * LINE.size, name.encode(), line.rounds, line.interrupted, line.wrong, longest
+        )
+
+    def reset_longest(self) -> None:
+        """Forget the longest times so far."""
+        for number in range(LINES):
+            struct.pack_into("<Q", self._bytes, number * LINE.size + LONGEST, 0)

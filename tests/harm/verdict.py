@@ -1,0 +1,92 @@
+"""What became of a target: compared before and after each command, from outside and by its own table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harm.table import Line
+from harm.targets import Target
+
+PATIENCE = 30.0
+NEVER = 1 << 30
+
+
+@dataclass
+class Watch:
+    """One target and what it was like before the first command."""
+
+    target: Target
+    folder: Path
+    before: dict[str, Line] = field(default_factory=dict)
+    harms: Counter[str] = field(default_factory=Counter)
+    descriptors: int = NEVER
+    copies: int = NEVER
+    patience: float = PATIENCE
+
+    def __post_init__(self) -> None:
+        """Look at it for a second: what it has open, and how many of it there are, when it has the least."""
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            self.descriptors = min(self.descriptors, self.target.descriptors())
+            self.copies = min(self.copies, self._copies())
+            time.sleep(0.01)
+        self.before = self.target.lines()
+        for name, line in self.before.items():
+            assert not line.wrong, f"{self.target.name}: {name} is wrong before anything was done"
+
+    def _copies(self) -> int:
+        """Return how many processes have the target's command line, its own children among them."""
+        own, count = Path(f"/proc/{self.target.pid}/cmdline").read_bytes(), 0
+        for process in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                count += process.isdecimal() and Path(f"/proc/{process}/cmdline").read_bytes() == own
+        return count
+
+    def judge(self) -> Counter[str]:
+        """Return the harm since the last time; what takes its time (the kernel lets go of a dead tracer's target) is
+        waited for."""
+        found: Counter[str] = Counter()
+        if not self.target.is_alive:
+            return Counter({"dead": 1})
+        found["traced or stopped"] += not self._becomes(lambda: self.target.is_free)
+        found["stuck"] += not self._becomes(self._moved)
+        found["copies left"] += not self._becomes(lambda: self._copies() <= self.copies)
+        found["descriptors left"] += not self._becomes(lambda: self.target.descriptors() <= self.descriptors)
+        found["files left"] += not self._becomes(lambda: not list(self.folder.iterdir()))
+        found += self._by_table()
+        self.harms += found
+        return found
+
+    def _becomes(self, condition: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + self.patience
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def _moved(self) -> bool:
+        """Whether every line was done once more than it was the last time."""
+        now = self.target.lines()
+        return all(now[name].rounds > line.rounds for name, line in self.before.items())
+
+    def _by_table(self) -> Counter[str]:
+        now, found = self.target.lines(), Counter[str]()
+        for name, line in self.before.items():
+            lost = "signals lost" if name in ("sigqueue", "kill") else f"wrong: {name}"
+            found[lost] += now[name].wrong - line.wrong
+            found[f"EINTR: {name}"] += now[name].interrupted - line.interrupted
+        self.before = now
+        return found
+
+
+def line_of(harms: Counter[str]) -> str:
+    """Return the harm on one line, "none" if there is none."""
+    found = [f"{count} x {what}" for what, count in sorted(harms.items()) if count > 0]
+    return ", ".join(found) or "none"
