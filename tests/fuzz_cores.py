@@ -62,7 +62,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="a mutant that takes longer hangs")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of processor time, beyond which a mutant hangs")
     parser.add_argument("--only", help="ask this noun only, of a mutant that is repeated")
     parser.add_argument("--folder", type=Path, default=FOLDER)
     return parser.parse_args()

@@ -12,7 +12,7 @@ from fuzz.books import unbalanced
 from fuzz.cores import make
 from fuzz.work import Tally, Worker
 
-MUTANTS = 60
+MUTANTS = 50
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_it_finds(cores: list[Path], tmp_path: Path) -> None:
     slow = Worker(seconds=0.001)
     try:
         (found,) = slow.run(cores[0], "0", tally)
-        assert found.noun == "hang" and "Timeout" in found.what
+        assert found.noun == "hang" and "worker.py" in found.what
     finally:
         slow.remove()
     worker = Worker()

@@ -38,7 +38,7 @@ def read_str(space: Memory, release: Release, address: int, limit: int = LONGEST
         # Two surrogates side by side are two characters here.
         codes = raw if width == 1 else struct.unpack(f"<{count}{WIDTHS[width]}", raw)
         return "".join(map(chr, codes))
-    except ValueError:
+    except (ValueError, OverflowError):  # beyond the last character, beyond a C int
         return None
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 WORKER = Path(__file__).with_name("worker.py")
-SECONDS = 120.0
-# Beyond the worker's own limit: it ends by itself, unless even its watchdog thread does not run.
-GRACE = 30.0
+# Of processor time: a machine that does something else is no hang.
+SECONDS = 60.0
+# By the clock, for one that waits for itself.
+PATIENCE = 900.0
 SAID = 6000
 
 
@@ -80,7 +82,7 @@ class Worker:
             process.stdin.flush()
         except BrokenPipeError:
             return None
-        if not select.select([process.stdout], [], [], self.seconds + GRACE)[0]:
+        if not select.select([process.stdout], [], [], PATIENCE)[0]:
             return None
         line = process.stdout.readline()
         return json.loads(line) if line else None
@@ -93,7 +95,7 @@ class Worker:
         self.close()
         said = (self.folder / "stderr").read_text(errors="replace")[-SAID:]
         self._start()
-        how = "hang" if status is None or "Timeout" in said else f"crash, status {status}"
+        how = "hang" if status in (None, -signal.SIGPROF) else f"crash, status {status}"
         return how, said
 
     def keep(self, path: Path) -> None:

@@ -1,8 +1,9 @@
 """Runs commands on one mutant after another: ``worker.py FOLDER SECONDS``, a JSON line in, a JSON line out.
 
 In: {"core", "seed", "only" (a noun or null)}. Out: {"mutations", "faults": [[noun, what]],
-"slowest": [seconds, noun], "answered"}. A mutant that takes longer than SECONDS ends the process, after the stacks of
-all threads were written to standard error; so does a crash.
+"slowest": [seconds, noun], "answered"}. A mutant that takes more than SECONDS of
+processor time ends the process by SIGPROF, after the stacks of all threads were written to standard error; so does a
+crash.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import faulthandler
 import json
 import random
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -149,15 +151,16 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable()
+    faulthandler.register(signal.SIGPROF, chain=True)
     bases: dict[str, Base] = {}
     for line in sys.stdin:
         task = json.loads(line)
         base = bases.setdefault(task["core"], None) or Base(Path(task["core"]))
         bases[task["core"]] = base
-        faulthandler.dump_traceback_later(seconds, exit=True)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
         one = Mutant(base, task["seed"], folder / "core")
         one.run(task["only"])
-        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_PROF, 0)
         told = {"mutations": one.mutations, "faults": one.faults, "slowest": one.slowest, "answered": one.answered}
         print(json.dumps(told), flush=True)
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import programs
 from tabulate import tabulate
 
-from harm.kills import GRAPHS, PLAIN
 from harm.table import Table
 from harm.targets import wait_for
 
@@ -73,12 +72,8 @@ class Busy:
         about = subprocess.run([str(programs.GDBHEAP), "info", "--help"], capture_output=True, text=True, check=True)
         return DEFAULT_LIMIT if LIMIT in about.stdout else None
 
-    def all_commands(self) -> None:
-        """Run every command once."""
-        for noun in (*PLAIN, *GRAPHS):
-            self._command(noun)
-
-    def _command(self, noun: str) -> None:
+    def command(self, noun: str) -> None:
+        """Run a command once, and wait until the target has gone on."""
         self.table_of.reset_longest()
         started = time.monotonic()
         command = [str(programs.GDBHEAP), *filter(None, [noun]), str(self.target.pid), "--verbose", *self.words]

@@ -34,7 +34,7 @@ class Watch:
         end = time.monotonic() + 1
         while time.monotonic() < end:
             self.descriptors = min(self.descriptors, self.target.descriptors())
-            self.copies = min(self.copies, self._copies())
+            self.copies = max(1, min(self.copies, self._copies()))
             time.sleep(0.01)
         self.before = self.target.lines()
         for name, line in self.before.items():
