@@ -68,6 +68,10 @@ COMMAND = Command(
     largest used blocks of which nothing is known, with what their bytes look like: zeros, text, pointers, data, or a
     C++ object of a class (in JSON: unknown, a list of {address, size, looks}, the largest 10,000 or as --top says).
 
+    Where malloc is an allocator that is not walked (jemalloc, tcmalloc, mimalloc as a library), what Python has in its
+    memory is what references lead to, as large as the objects' own fields say; in JSON elsewhere {count, bytes}, a part
+    of used.
+
     With --buffers a row for each kind of buffer: how many, their bytes, what they are to their owner, and its type.
     They add up to the column buffers. In JSON that is buffers, a list of {type, role, count, bytes, reached}, with
     count, bytes and reached over all that match; the role structure, where reached is true, is what pointers lead to.

@@ -17,6 +17,9 @@ SMALL, ROUNDED, PARTS = 512, 15, 2
 RELEASES = ("3.6", "3.8", "3.10", "3.12", "3.13")
 OWN, TEXT, DATA, PLAIN = "--type=__main__.*", "__main__.Text", "__main__.Data", "__main__.Plain"
 
+# int.__sizeof__() and str.__sizeof__() leave out what a class adds to its objects.
+ADDED = {"__main__.Large": 16, "__main__.Named": 16}
+
 
 def start(rng: random.Random, folder: Path, release: str, name: str, mode: str = "pymalloc", *more: str) -> Any:
     """Start elsewhere.py on that release of CPython with that malloc; its table is in ``folder``/table."""
@@ -42,7 +45,7 @@ def check_sums(answer: dict[str, Any], folder: Path, rounded: int) -> None:
         # sys.getsizeof() leaves out the values of an instance's attributes.
         if name != PLAIN:
             more = found["bytes"] + found["buffers"] - size
-            assert 0 <= more <= rounded * count, (name, more)
+            assert 0 <= more <= (rounded + ADDED.get(name, 0)) * count, (name, more)
 
 
 @by_name
@@ -70,7 +73,7 @@ def test_releases(release: str, rng: random.Random, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
 def test_instances_and_addresses(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """``--list`` has each object once, as the table does; ``heap at`` and ``heap why`` know object and buffer."""
+    """``--list`` has each object once, with the table's sums; ``heap at`` and ``heap why`` know object and buffer."""
     with start(rng, tmp_path, "3.12", "jemalloc") as running_target:
         target = running_target.as_form(form)
         listed, table = ask("pyobjects", target, OWN, "--list"), ask("pyobjects", target, OWN)
