@@ -62,7 +62,9 @@ COMMAND = Command(
     the most that could go back; zero, for how many of these the kernel's zero page stands in (they are not resident);
     huge, how many of the resident ones are mapped by huge pages (null where the kernel does not say, before Linux 6.7).
     trim is what malloc_trim(0) would give back, as heap trim says. findings are a list of {id, bytes, text, advice,
-    figures}: bytes is what the advice is worth, figures are the numbers that it rests on.""",
+    figures, commands, environment, within}: bytes is what the advice is worth, figures are the numbers that it rests
+    on, commands lines to paste, environment the settings that the advice names, within the id of another finding in
+    whose bytes some of these may lie.""",
     example="heap --sort=virtual",
     answer=_answer,
     render=_render,
