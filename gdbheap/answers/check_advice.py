@@ -104,6 +104,8 @@ def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evide
 
 def _given(kind: _Kind, given: dict[str, str]) -> tuple[str | None, str | None]:
     """The variable's value, else the tunable's: glibc reads GLIBC_TUNABLES after the variables, and it wins."""
+    if kind.tunable in given:
+        return given[kind.tunable], TUNABLES
     for part in given.get(TUNABLES, "").split(":"):
         name, _, value = part.partition("=")
         if name == kind.tunable:

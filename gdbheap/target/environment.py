@@ -1,7 +1,8 @@
 """The environment that a program was started with, as the kernel put it on the first thread's stack (execve(2)).
 
 Below AT_RANDOM lie, ascending: argc, the pointers to the arguments and a null, those to the environment and a null, and
-the auxiliary vector. So a core has it too, and what the program changed since (setenv) is not in it.
+the auxiliary vector; above it the texts of the arguments, of the environment and, last, of the program's path
+(AT_EXECFN). So a core has them too. Pointers change (glibc copies GLIBC_TUNABLES, setenv moves all); the texts stay.
 """
 
 from __future__ import annotations
@@ -11,27 +12,32 @@ import struct
 from gdbheap.target.target import AT_RANDOM, Target
 
 WORD = 8
-# What lies between the pointers and the sixteen bytes of AT_RANDOM; and the most pointers that are looked at.
+AT_EXECFN = 31
+# The most pointers that are looked at, and the most bytes of texts (a quarter of the stack's limit is the kernel's).
 MOST_ENTRIES = 4096
-LONGEST = 128 << 10
+MOST_TEXT = 2 << 20
 
 
 def initial_environment(target: Target) -> dict[str, str] | None:
     """Name to value; None where the place of it is not found. What cannot be read, or is no ``NAME=VALUE``, is left
-    out."""
-    pointers = _pointers(target)
-    if pointers is None:
+    out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES: each tunable is then a name of its own."""
+    stack, last = target.main_stack, _last_argument(target)
+    if stack is None or last is None:
         return None
+    end = target.auxv.get(AT_EXECFN, 0)
+    end = end if last < end < stack.end else stack.end
+    texts = target.space.read_available(last, min(end - last, MOST_TEXT)).split(b"\0")
     found: dict[str, str] = {}
-    for pointer in pointers:
-        name, equals, value = _text(target, pointer).partition("=")
+    for text in texts[1:]:
+        name, equals, value = text.decode("utf-8", "replace").partition("=")
         if equals and name:
             found.setdefault(name, value)
     return found
 
 
-def _pointers(target: Target) -> list[int] | None:
-    """The pointers to the environment's texts: those in front of the auxiliary vector, up to the null before them."""
+def _last_argument(target: Target) -> int | None:
+    """The address of the last argument's text, after which those of the environment follow: its pointer stands before
+    the null, the pointers to the environment and another null, which the auxiliary vector follows."""
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
         return None
@@ -44,7 +50,8 @@ def _pointers(target: Target) -> list[int] | None:
     first = vector - 1
     while first and words[first - 1]:
         first -= 1
-    return [word for word in words[first : vector - 1] if word in stack]
+    last = words[first - 2] if first >= 2 else 0
+    return last if last in stack else None
 
 
 def _vector(target: Target, words: tuple[int, ...], place: int) -> int | None:
@@ -54,8 +61,3 @@ def _vector(target: Target, words: tuple[int, ...], place: int) -> int | None:
     while at is not None and at >= 2 and target.auxv.get(words[at - 2]) == words[at - 1]:
         at -= 2
     return at
-
-
-def _text(target: Target, address: int) -> str:
-    raw = target.space.read_available(address, LONGEST)
-    return raw.partition(b"\0")[0].decode("utf-8", "replace")

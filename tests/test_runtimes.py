@@ -1,0 +1,167 @@
+"""Runtimes and servers are recognised and named: real programs, each with its own word on what it has."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import kernel
+import pytest
+from programs import SOURCES, ask, gdbheap, running
+
+from gdbheap.allocators.runtimes import KINDS, kinds
+
+# Each keeps MANY texts of 64 bytes and more until it is ended; by its own runtime's means.
+MANY = 200_000
+PROGRAMS = {
+    "v8": ("node", ["-e", f"k=[];for(i=0;i<{MANY};i++)k.push([i,'x'+i]);require('fs').readSync(0,Buffer.alloc(1))"]),
+    "php": ("php", ["-r", f"$k=[];for($i=0;$i<{MANY};$i++)$k[]=str_repeat('x',100).$i;fgets(STDIN);"]),
+    "ruby": ("ruby", ["-e", f"$k=(0...{5 * MANY}).map{{|i|[i]}};STDIN.gets"]),
+    "pypy": ("pypy3", ["-c", f"import sys;k=[('x%d'%i)*8 for i in range({MANY})];sys.stdin.readline()"]),
+    "beam": ("erl", ["-noinput", "-eval", f"K=[integer_to_list(I)||I<-lists:seq(1,{MANY})],receive _->length(K) end."]),
+}  # fmt: skip
+
+
+def needed(name: str) -> str:
+    """Return a program of that name; skip the test where there is none."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/go/bin")
+    if found is None:
+        pytest.skip(f"no {name} on the path")
+    return found
+
+
+@contextmanager
+def held(command: list[str], is_ready: Callable[[int], bool]) -> Iterator[int]:
+    """Yield the process id of a command once it is ready and its memory does not grow; it is ended by closing its
+    input, or killed."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        try:
+            before = -1
+            deadline = time.monotonic() + 120
+            while True:
+                assert process.poll() is None and time.monotonic() < deadline
+                now = kernel.rollup(process.pid)[0]
+                if now == before and is_ready(process.pid):
+                    break
+                before = now
+                time.sleep(0.5)
+            yield process.pid
+        finally:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def large(pid: int) -> bool:
+    """Return whether it has more than it starts with."""
+    return kernel.rollup(pid)[0] > 35 << 20
+
+
+def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the finding of that id; there must be exactly one."""
+    (found,) = (row for row in answer["findings"] if row["id"] == name)
+    return dict(found)
+
+
+def check_books(answer: dict[str, Any]) -> None:
+    """The ledger adds up to what the kernel said then (a collector may run since), no two findings have more than there
+    is, and none gives advice that is none."""
+    rss = answer["rss"]["bytes"]
+    assert sum(line["resident"] for line in answer["ledger"] if line["parent"] is None) == rss
+    assert sum(row["bytes"] for row in answer["findings"]) <= rss
+    assert all(row["advice"] and "whoever mapped" not in row["advice"] for row in answer["findings"])
+    assert not {"mapped-memory", "other-held"} & {row["id"] for row in answer["findings"]}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_recognised(name: str) -> None:
+    """By what is loaded, with one finding, and a line in the ledger that has its name where its memory is mapped."""
+    program, arguments = PROGRAMS[name]
+    with held([needed(program), *arguments], large) as pid:
+        answer, facts = ask("", str(pid)), ask("info", str(pid))["facts"]
+        check_books(answer)
+        python = gdbheap("pyobjects", str(pid))
+    (kind,) = (kind for kind in kinds() if kind.id == name)
+    assert [fact["value"] for fact in facts if fact["fact"] == f"runtime {name}"] == [kind.name]
+    assert kind.name in finding(answer, f"runtime-{name}")["text"]
+    assert python.returncode == 5
+    assert ("PyPy, not supported" in python.stderr) == (name == "pypy")
+    titles = [line["name"] for line in answer["ledger"] if line["id"] == f"other.{name}"]
+    assert titles == ([] if name == "pypy" else [f"{kind.name} and other anonymous memory"])
+
+
+def test_jvm(tmp_path: Path) -> None:
+    """Its heap, where jcmd says that it is, lies in the line that has its name; the commands are lines to paste."""
+    java, jcmd = needed("java"), needed("jcmd")
+    source = tmp_path / "Hold.java"
+    source.write_text(
+        "public class Hold { public static void main(String[] a) throws Exception { byte[][] k = new byte[40][];"
+        " for (int i = 0; i < 40; i++) { k[i] = new byte[1 << 20]; java.util.Arrays.fill(k[i], (byte) 1); }"
+        " System.in.read(); System.out.println(k.length); } }"
+    )
+    with held([java, "-Xmx128m", "-XX:+UseSerialGC", str(source)], large) as pid:
+        answer = ask("", str(pid))
+        check_books(answer)
+        said = subprocess.run([jcmd, str(pid), "GC.heap_info"], capture_output=True, text=True).stdout
+        start = re.search(r"0x([0-9a-f]{8,})", said)
+        assert start is not None, said
+        owner = ask("at", str(pid), f"0x{start[1]}")["mapping"]["owner"]
+    found = finding(answer, "runtime-jvm")
+    assert found["bytes"] > 40 << 20 and owner == "the JVM and other anonymous memory"
+    assert found["commands"] == [f"jcmd {pid} GC.heap_info", f"jcmd {pid} VM.native_memory summary"]
+
+
+def test_redis(tmp_path: Path) -> None:
+    """One finding for its memory, whatever malloc it was built with, and its own commands."""
+    server, client = needed("redis-server"), needed("redis-cli")
+    socket = str(tmp_path / "socket")
+    ask_server = [client, "-s", socket]
+    with held([server, "--port", "0", "--unixsocket", socket, "--save", ""], lambda pid: os.path.exists(socket)) as pid:
+        fill = "for i=1,60000 do redis.call('set','k'..i,string.rep('x',300)) end"
+        subprocess.run([*ask_server, "eval", fill, "0"], check=True, stdout=subprocess.DEVNULL)
+        said = subprocess.run([*ask_server, "INFO", "memory"], check=True, capture_output=True, text=True).stdout
+        answer = ask("", str(pid))
+    allocator = re.search(r"mem_allocator:(\S+)", said)
+    assert allocator is not None
+    if not allocator[1].startswith("jemalloc"):
+        pytest.skip(f"this redis-server is on {allocator[1]}")
+    used = int(re.findall(r"used_memory:(\d+)", said)[0])
+    found = finding(answer, "runtime-redis")
+    assert found["bytes"] >= used * 0.9 and "redis-cli MEMORY PURGE" in found["commands"]
+    assert [row["id"] for row in answer["findings"]] == ["runtime-redis"]
+
+
+@pytest.mark.parametrize("flags", [[], ["-ldflags=-s -w"]], ids=["plain", "stripped"])
+def test_go(flags: list[str], rng: random.Random, tmp_path: Path) -> None:
+    """Static, stripped and renamed, by its note; nearly all that Go has from the system is in its line."""
+    program = tmp_path / "renamed"
+    environment = {**os.environ, "CGO_ENABLED": "0", "GO111MODULE": "off", "GOFLAGS": ""}
+    command = [needed("go"), "build", *flags, "-o", str(program), str(SOURCES / "goroutines.go")]
+    subprocess.run(command, check=True, env=environment)
+    with running([str(program), str(rng.getrandbits(30))], tmp_path) as target:
+        answer, heap = ask("", str(target.pid)), int(target.stderr.split()[5])
+        check_books(answer)
+    found = finding(answer, "runtime-go")
+    (line,) = (line for line in answer["ledger"] if line["id"] == "other.go")
+    assert line["resident"] == found["bytes"] and heap * 0.9 <= found["bytes"]
+
+
+def test_the_table() -> None:
+    """Each row can be found by something, says where its memory lies, and what to do about it."""
+    for kind in kinds():
+        assert kind.memory in KINDS and kind.advice
+        assert kind.files or kind.symbols or kind.notes or kind.mappings
+        assert all("{" not in line.replace("{pid}", "") or "'{" in line for line in kind.commands)
+        assert all(re.compile(pattern) for pattern in kind.files)
+    assert len({kind.id for kind in kinds()}) == len(kinds())

@@ -1,0 +1,105 @@
+"""The same bytes never make two findings: settled on made-up claims, compared with a count page by page, and on a
+program whose holes two rules find."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from programs import ask, c_program, running
+
+from gdbheap.answers.findings import Evidence
+from gdbheap.answers.findings.finding import Claim, Finding
+from gdbheap.answers.findings.settings import lines_to_paste
+from gdbheap.answers.findings.settlement import ORDER, settle
+from gdbheap.report.ledger import _sentence
+
+PAGE = 4096
+
+
+class Pages:
+    """Every page is resident."""
+
+    def count(self, start: int, end: int) -> tuple[int, int]:
+        """Return (resident, swapped) bytes."""
+        return end - start, 0
+
+
+class Looked:
+    """Stands for the evidence: all that settle() asks is what is resident, and what is worth a finding."""
+
+    def __init__(self, least: int) -> None:
+        """``least``: the bytes that are worth a finding."""
+        self.least = least
+        self.heap = self
+        self.target = self
+        self.pages = Pages()
+
+    def worth(self, size: int) -> bool:
+        """Return whether it is enough."""
+        return size >= self.least
+
+
+def settled(claims: list[Claim], least: int) -> list[Finding]:
+    """Return what settle() makes of them."""
+    return settle(cast(Evidence, cast(Any, Looked(least))), claims)
+
+
+def test_no_byte_twice(rng: random.Random) -> None:
+    """Whatever the claims, all findings together promise at most the pages that any of them speaks of, and the most
+    specific one keeps its own."""
+    for _ in range(200):
+        claims, pages = [], set()
+        for name in rng.sample(ORDER, rng.randrange(1, 6)):
+            own: set[int] = set()
+            for _ in range(rng.randrange(1, 5)):
+                first = rng.randrange(100)
+                own.update(range(first, first + rng.randrange(1, 30)))
+            ranges = [(page * PAGE, page * PAGE + PAGE) for page in sorted(own)]
+            pages |= own
+            finding = Finding(name, len(own) * PAGE, "text", "advice")
+            claims.append(Claim(finding, partial(list, ranges), "remedy"))
+        found = settled(claims, rng.choice([1, 5 * PAGE, 20 * PAGE]))
+        assert sum(finding.bytes for finding in found) <= len(pages) * PAGE
+        first_claim = min(claims, key=lambda claim: ORDER.index(claim.finding.id)).finding
+        assert [row.bytes for row in found if row.id == first_claim.id] == [first_claim.bytes]
+
+
+def test_alternatives() -> None:
+    """A finding whose bytes are another's leaves its remedy there; one with enough of its own stays with those."""
+    ranges = [(0, 100 * PAGE)]
+    large = Claim(Finding("large-chunks", 60 * PAGE, "holes", "set it"), lambda: [(0, 60 * PAGE)])
+    free = Claim(Finding("free-chunks", 100 * PAGE, "chunks", "trim"), lambda: ranges, "trim it")
+    both = {row.id: row for row in settled([free, large], 10 * PAGE)}
+    assert both["large-chunks"].bytes == 60 * PAGE and both["free-chunks"].bytes == 40 * PAGE
+    (one,) = settled([free, large], 50 * PAGE)
+    assert (one.id, one.bytes, one.advice) == ("large-chunks", 60 * PAGE, "set it; or trim it")
+
+
+def test_what_lies_in_another() -> None:
+    """Of objects nobody counts which bytes two findings share: the second says whose its bytes may be."""
+    leak, slack = Finding("leak-like", 9 << 20, "a dict", "bound it"), Finding("slack", 5 << 20, "lists", "copy")
+    found = {row.id: row for row in settled([Claim(slack, list), Claim(leak, list)], 1)}
+    assert found["slack"].within == "leak-like" and "leak-like" in found["slack"].text
+    assert found["leak-like"].within is None
+
+
+def test_holes_make_one_finding(rng: random.Random, tmp_path: Path) -> None:
+    """Holes of large buffers are free chunks too: one finding, both remedies, and lines to paste."""
+    with running(c_program("faults", rng.getrandbits(30), "large", tmp_path / "none"), tmp_path) as target:
+        answer = ask("", str(target.pid))
+    trim = answer["trim"]
+    assert [row["id"] for row in answer["findings"]] == ["large-chunks"]
+    (finding,) = answer["findings"]
+    assert finding["bytes"] <= trim and "malloc_trim(0)" in finding["advice"]
+    assert finding["commands"] == lines_to_paste(finding["environment"])
+    assert "Environment=MALLOC_MMAP_THRESHOLD_=131072" in finding["commands"]
+
+
+def test_names_of_functions() -> None:
+    """A sentence begins with a capital letter unless it begins with a function's name or a variable's."""
+    assert _sentence("call malloc_trim(0) now") == "Call malloc_trim(0) now."
+    assert _sentence("malloc_stats_print() in the process tells") == "malloc_stats_print() in the process tells."
+    assert _sentence("MALLOC_ARENA_MAX=1 does it") == "MALLOC_ARENA_MAX=1 does it."
