@@ -22,7 +22,7 @@ SORTS = {
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     whole = ledger.ledger(heap, options.detail)
-    findings = sorted(whole.findings, key=lambda finding: -finding.bytes)
+    findings = sorted(whole.findings, key=lambda finding: finding.rank)
     return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
 
 
@@ -62,7 +62,8 @@ COMMAND = Command(
     the most that could go back; zero, for how many of these the kernel's zero page stands in (they are not resident);
     huge, how many of the resident ones are mapped by huge pages (null where the kernel does not say, before Linux 6.7).
     trim is what malloc_trim(0) would give back, as heap trim says. findings are a list of {id, bytes, text, advice,
-    figures}: bytes is what the advice is worth, figures are the numbers that it rests on.""",
+    figures, doubtful}: bytes is what the advice is worth, figures are the numbers that it rests on; what is doubtful
+    (it may be as it is meant to be) stands last.""",
     example="heap --sort=virtual",
     answer=_answer,
     render=_render,

@@ -57,4 +57,4 @@ def findings(evidence: Evidence) -> list[Finding]:
     for rule in RULES:
         with suppress(GdbheapError, _native.Fault, MemoryError):
             found += rule(evidence)
-    return sorted(found, key=lambda finding: -finding.bytes)
+    return sorted(found, key=lambda finding: finding.rank)

@@ -30,13 +30,20 @@ LEAST_SHARE = 20
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth knowing, with the bytes that the advice would free, what to do, and the figures it rests on."""
+    """Something worth knowing, with the bytes that the advice would free, what to do, and the figures it rests on.
+    ``doubtful``: it may be as it is meant to be, so that it stands below all others."""
 
     id: str
     bytes: int
     text: str
     advice: str
     figures: dict[str, int] = field(default_factory=dict)
+    doubtful: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Ascending: those that are certain first, then the largest."""
+        return self.doubtful, -self.bytes
 
 
 class Evidence:
