@@ -22,7 +22,7 @@ SORTS = {
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     whole = ledger.ledger(heap, options.detail)
-    findings = sorted(whole.findings, key=lambda finding: -finding.bytes)
+    findings = sorted(whole.findings, key=lambda finding: finding.rank)
     return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
 
 
@@ -68,9 +68,9 @@ COMMAND = Command(
     free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache, glibc.locked,
     glibc.top, or an allocator's free blocks; allocators the ledger's lines that this is about; unknown {id, name,
     bytes}, the line of an allocator that is not walked, or null. findings are a list of {id, bytes, text, advice,
-    figures, commands, environment, within}: bytes is what the advice is worth, figures are the numbers that it rests
-    on, commands lines to paste, environment the settings that the advice names, within the id of another finding in
-    whose bytes some of these may lie.""",
+    figures, commands, environment, within, doubtful}: bytes is what the advice is worth, figures are the numbers that
+    it rests on, commands lines to paste, environment the settings that the advice names, within the id of another
+    finding in whose bytes some of these may lie; what is doubtful (it may be as it is meant to be) stands last.""",
     example="heap --sort=virtual",
     answer=_answer,
     render=_render,

@@ -25,6 +25,7 @@ FIELDS = {
     "unicode_utf8": ["PyCompactUnicodeObject.utf8"],
     "unicode_data": ["PyUnicodeObject.data"],
     "ma_keys": ["PyDictObject.ma_keys"],
+    "ma_version_tag": ["PyDictObject.ma_version_tag"],
     "ma_values": ["PyDictObject.ma_values"],
     "dk_size": ["struct _dictkeysobject.dk_size"],
     "dk_log2_size": ["struct _dictkeysobject.dk_log2_size"],

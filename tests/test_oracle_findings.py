@@ -19,7 +19,7 @@ from library import heap_of
 from programs import FORMS, RELEASE, RELEASES, Running, ask, c_program, python_program, release_program, running, since
 
 from gdbheap.answers import ledger
-from gdbheap.answers.findings import one_container
+from gdbheap.answers.findings import Finding, one_container
 from gdbheap.objects.slack import find_slack
 
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
@@ -267,6 +267,39 @@ def test_leak_like(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     assert found["figures"]["kept"] == least.figures["kept"] == count
     assert "heap why" in least.advice
     assert least.bytes <= found["bytes"] and freed >= least.bytes * 0.8
+
+
+VERSIONED = [release for release in RELEASES if release in ("3.6", "3.9", "3.11", "3.12", "3.13")]
+
+
+@pytest.mark.parametrize("release", VERSIONED)
+def test_full_before_the_first_request(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """A dict that has not changed for as long as other dicts were is not leak-like, until it changes."""
+    with running(release_program(release, "faults", rng.getrandbits(30), "full"), tmp_path) as target:
+        before = [row["id"] for row in ask("", str(target.pid))["findings"]]
+        target.go_on()
+        after = finding(ask("", str(target.pid)), "leak-like")
+    assert "leak-like" not in before and not after["doubtful"]
+
+
+def test_shared_since_fork(rng: random.Random, tmp_path: Path) -> None:
+    """Nor is one whose pages a child shares, in either, until the process writes to them."""
+    with running(python_program("stripped", "faults", rng.getrandbits(30), "forked"), tmp_path) as target:
+        (child,) = map(int, Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split())
+        both = [[row["id"] for row in ask("", str(pid))["findings"]] for pid in (target.pid, child)]
+        target.go_on()
+        finding(ask("", str(target.pid)), "leak-like")
+    assert all("leak-like" not in names for names in both), both
+
+
+def test_what_is_doubtful_stands_last() -> None:
+    """Whatever its size."""
+    rows = [
+        Finding("leak-like", 9 << 30, "", "", doubtful=True),
+        Finding("slack", 1, "", ""),
+        Finding("main-top", 2, "", ""),
+    ]
+    assert [row.id for row in sorted(rows, key=lambda row: row.rank)] == ["main-top", "slack", "leak-like"]
 
 
 def test_many_cycles(rng: random.Random, tmp_path: Path) -> None:

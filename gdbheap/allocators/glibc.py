@@ -375,19 +375,21 @@ class Glibc:
 
     def _check_books(self) -> None:
         """The walked bytes of each arena, headers included, must be its ``system_mem``."""
-        regions = self.regions()
+        walked_bytes, tops = [0] * len(self.arenas), [0] * len(self.arenas)
+        for arena, start, end, tallies in self.regions():
+            walked_bytes[arena] += end - start
+            tops[arena] += tallies[TOP][0]
         for totals in self.totals():
-            walked = sum(end - start for arena, start, end, _ in regions if arena == totals.index)
-            walked += self.unwalked(totals.index)
-            self._check_top(totals.index)
+            walked = walked_bytes[totals.index] + self.unwalked(totals.index)
+            self._check_top(totals.index, tops[totals.index])
             if walked != totals.system:
                 what = f"bytes of arena {totals.index}"
                 self._report(totals.address, what, str(totals.system), f"{walked} were walked")
 
-    def _check_top(self, index: int) -> None:
-        """``top`` must be the start of the last chunk of one of the arena's stretches, once there are any."""
+    def _check_top(self, index: int, tops: int) -> None:
+        """``top`` must be the start of the last chunk of one of the arena's stretches, once there are any; of these so
+        many end with one."""
         state = self.arenas[index]
-        tops = sum(tallies[TOP][0] for arena, _start, _end, tallies in self.regions() if arena == index)
         initial = state.address + state.layout["bins"] - HEADER
         if not tops and state.system_mem and state.top != initial:
             place = state.address + state.layout["top"]
@@ -395,9 +397,15 @@ class Glibc:
 
     def unwalked(self, index: int) -> int:
         """Bytes of an arena in front of its first chunks: headers of heaps, a first break that is not 16-aligned."""
-        if index:
-            return sum(heap.chunks - heap.start for heap in self.heaps if heap.arena == index)
-        return self._misalignment
+        return self._headers.get(index, 0) if index else self._misalignment
+
+    @cached_property
+    def _headers(self) -> dict[int, int]:
+        """Bytes before the first chunks of threads' heaps, by the arena's index."""
+        found: dict[int, int] = {}
+        for heap in self.heaps:
+            found[heap.arena] = found.get(heap.arena, 0) + heap.chunks - heap.start
+        return found
 
     def regions(self) -> list[RegionTotals]:
         """(arena, start, end, [(chunks, bytes)] by state in the order of STATES) of every stretch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gdbheap.allocators.glibc import ArenaTotals, Glibc
+from gdbheap.allocators.glibc import ArenaTotals, Glibc, HeapRange
 from gdbheap.heap import Heap
 
 BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}
@@ -83,8 +83,13 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
 
     ``detail``: the bins are followed, and told by kind."""
     glibc = heap.walked
+    heaps = _heaps_by_arena(glibc)
     rows = [
-        Arena(**vars(totals), heaps=_heaps(glibc, totals), bins=_bins(heap, totals.index, sums, detail))
+        Arena(
+            **vars(totals),
+            heaps=_heaps(glibc, totals, heaps.get(totals.index, [])),
+            bins=_bins(heap, totals.index, sums, detail),
+        )
         for totals, sums in zip(glibc.totals(), glibc.sums())
     ]
     par = glibc.par
@@ -93,12 +98,19 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(heap))
 
 
-def _heaps(glibc: Glibc, arena: ArenaTotals) -> list[ArenaHeap]:
+def _heaps_by_arena(glibc: Glibc) -> dict[int, list[HeapRange]]:
+    """The heaps of each arena, ascending, by its index."""
+    found: dict[int, list[HeapRange]] = {}
+    for heap in sorted(glibc.heaps, key=lambda heap: heap.start):
+        found.setdefault(heap.arena, []).append(heap)
+    return found
+
+
+def _heaps(glibc: Glibc, arena: ArenaTotals, heaps: list[HeapRange]) -> list[ArenaHeap]:
     top = glibc.arenas[arena.index].top
     return [
         ArenaHeap(heap.start, heap.end, heap.end - heap.start, arena.top if heap.start <= top < heap.end else 0)
-        for heap in sorted(glibc.heaps, key=lambda heap: heap.start)
-        if heap.arena == arena.index
+        for heap in heaps
     ]
 
 

@@ -29,6 +29,7 @@ PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS = 0, 1, 2
 FILE_LIMIT = 400
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MOST_PAGEMAP = 4 << 30
+MOST_SHARING = 1 << 30
 DELETED = " (deleted)"
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 USER_ADDRESSES = 1 << 63
@@ -199,6 +200,17 @@ class Process(Target):
         name = self._ready.thread_names.get(tid)
         known = self._folder.thread_name(tid) if name is None else name
         return Thread(tid, fs_base, sp, pc, known, registers=general)
+
+    def sharing(self, start: int, end: int) -> tuple[int, int] | None:
+        """By ``pagemap``; of a long range the first MOST_SHARING bytes."""
+        first, last = -(-start // PAGE_SIZE), min(end, start + MOST_SHARING) // PAGE_SIZE
+        try:
+            entries = procfs.pagemap(self._folder.path("pagemap"), first, max(last - first, 0))
+        except OSError:
+            return None
+        present = [entry for entry in entries if entry & procfs.PM_PRESENT]
+        own = sum(bool(entry & procfs.PM_EXCLUSIVE) for entry in present)
+        return own * PAGE_SIZE, (len(present) - own) * PAGE_SIZE
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self._folder, self.exe, mapping)

@@ -7,6 +7,7 @@ number by then. Formats: proc(5).
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -17,6 +18,8 @@ TEXT_LIMIT = 1 << 20
 TABLE_LIMIT = 1 << 30
 TASK_LIMIT = 100_000
 PF_KTHREAD = 0x00200000
+# Of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst; the second since Linux 4.2).
+PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -81,6 +84,16 @@ def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
             return
         limit -= len(part)
         yield part
+
+
+def pagemap(path: str, first: int, count: int) -> tuple[int, ...]:
+    """The entries of ``count`` pages from page ``first`` on; fewer at the end. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        raw = os.pread(descriptor, 8 * count, 8 * first)
+    finally:
+        os.close(descriptor)
+    return struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
 
 
 def parse_status(text: bytes) -> dict[str, str]:

@@ -103,6 +103,11 @@ class Target:
         """The stack of the first thread: the kernel puts the 16 bytes of AT_RANDOM at its far end (execve(2))."""
         return self.mappings.find(self.auxv.get(AT_RANDOM, 0))
 
+    def sharing(self, start: int, end: int) -> tuple[int, int] | None:
+        """Of the whole resident pages in [start, end): bytes that this process alone maps, and bytes that others map
+        too (after fork()); None where nobody knows."""
+        return None
+
     def object_of(self, address: int) -> LoadedObject | None:
         """The ELF object whose file mappings or .bss hold ``address``, or None."""
         index = bisect_right([owner.base for owner in self.objects], address) - 1

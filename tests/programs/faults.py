@@ -5,11 +5,13 @@ printed sys._debugmallocstats(). FAULT: idle (objects on free lists), cycles (th
 they died after it looked at them), both also with "many " before them, frozen (gc.freeze), lists, stack, buffer
 and queue (lists and byte arrays with room they do not use), emptied, popped and emptied set (dicts and a set that lost
 their entries), grown (tables that no copy would make smaller), columns (byte arrays that grew in turn), cache, log and
-many cache (one dict or list that keeps nearly everything), healthy. Plain enough for Python 2.7, which prints nothing.
+many cache (one dict or list that keeps nearly everything), full (the same dict, before much else was done), forked (one
+that a child shares until more is put into it), healthy. Plain enough for Python 2.7, which prints nothing.
 """
 
 import binascii
 import gc
+import os
 import random
 import sys
 
@@ -284,6 +286,41 @@ class Log(Cache):
         del self.kept[:]
 
 
+class Full(Cache):
+    """A table that was full before the first request: since then other dicts were changed. Then it grows after all."""
+
+    def __init__(self, generator):
+        """Make it."""
+        Cache.__init__(self, generator)
+        self.counters = [{} for _ in range(10)]
+        for number in range(200000):
+            self.counters[number % 10][number % 1000] = number
+
+    def mend(self):
+        """Add one entry."""
+        self.kept["last"] = Session(0)
+
+
+class Forked(Cache):
+    """A table that a child shares. Then it grows here."""
+
+    def __init__(self, generator):
+        """Make it; the child ends with its parent."""
+        Cache.__init__(self, generator)
+        end, own = os.pipe()
+        if os.fork() == 0:
+            os.close(own)
+            os.read(end, 1)
+            os._exit(0)
+        os.close(end)
+        self.own = own
+
+    def mend(self):
+        """Add more."""
+        for number in range(5000):
+            self.kept["more %d" % number] = Session(number)
+
+
 FAULTS = {
     "healthy": Fault,
     "idle": Idle,
@@ -302,6 +339,8 @@ FAULTS = {
     "cache": Cache,
     "log": Log,
     "many cache": ManyCache,
+    "full": Full,
+    "forked": Forked,
     "many cycles": ManyCycles,
     "many old": ManyOld,
 }

@@ -33,7 +33,8 @@ class Finding:
     """Something worth knowing, with the bytes that the advice would free, what to do, and the figures it rests on.
 
     ``commands``: lines to paste; ``environment``: settings that the advice names, which ``commands`` has too;
-    ``within``: the id of another finding in whose bytes some of these may lie."""
+    ``within``: the id of another finding in whose bytes some of these may lie; ``doubtful``: it may be as it is meant
+    to be, so that it stands below all others."""
 
     id: str
     bytes: int
@@ -43,6 +44,12 @@ class Finding:
     commands: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     within: str | None = None
+    doubtful: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Ascending: those that are certain first, then the largest."""
+        return self.doubtful, -self.bytes
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.answers.findings.container_age import Age, age_of, is_shared
 from gdbheap.answers.findings.finding import MANY_BLOCKS, Evidence, Finding
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import OB_TYPE
@@ -57,6 +58,8 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     kinds = {row.address: row for row in evidence.estimates if row.count >= LEAST_COUNT // 2}
     buffers = evidence.largest_blocks(LEAST_COUNT * POINTER, LARGEST_BUFFERS)
+    # What is still shared since fork() has not grown since.
+    buffers = [(start, size) for start, size in buffers if not is_shared(evidence.heap, start, start + size)]
     samples = [sample for buffer in buffers if (sample := _look(evidence.objects, kinds, buffer))]
     if not samples:
         return []
@@ -66,21 +69,24 @@ def find(evidence: Evidence) -> list[Finding]:
     most = max(found, key=lambda container: container.bytes, default=None)
     if most is None or not evidence.worth(most.bytes) or most.bytes < MOST * used:
         return []
-    return [_finding(most, used)]
+    age = age_of(evidence.heap, evidence.objects, most.owner.address, str(most.owner.type))
+    return [] if age.has_stopped(most.kept) else [_finding(most, used, age)]
 
 
-def _finding(most: Container, used: int) -> Finding:
+def _finding(most: Container, used: int, age: Age) -> Finding:
+    """Where it is not known that it has changed of late the finding says so, and stands below all others."""
     owner = most.owner
+    known = "" if age.is_known else "; nothing tells when it was filled: it may have been full from the start"
     text = (
         f"one {owner.type} at {owner.address:#x}{f' ({most.path})' if most.path else ''} keeps {most.kept:,} of "
         f"{most.count:,} objects of type {most.type}, and {100 * most.bytes // max(used, 1)} % of all bytes in use: "
-        "leak-like, if it was meant to stay small; whether it grows only a second look tells"
+        f"leak-like, if it was meant to stay small; whether it grows only a second look tells{known}"
     )
     advice = "bound it, or drop from it what nobody needs any more" + (
         "" if most.path else f"; 'heap why {owner.address:#x}' says how it is reached"
     )
     figures = {"address": owner.address, "kept": most.kept, "count": most.count, "used": used}
-    return Finding("leak-like", most.bytes, text, advice, figures)
+    return Finding("leak-like", most.bytes, text, advice, figures, doubtful=not age.is_known)
 
 
 def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:

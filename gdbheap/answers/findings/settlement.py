@@ -35,14 +35,14 @@ class _Settled:
 
 def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
     """The findings without bytes that a more specific one speaks of; one that has not enough left goes, and its remedy
-    becomes an alternative in the advice of the one that has its bytes. Largest first."""
+    becomes an alternative in the advice of the one that has its bytes. Certain ones first, then the largest."""
     kept: list[_Settled] = []
     for each in sorted(found, key=_rank):
         claim = each if isinstance(each, Claim) else Claim(each, list)
         _add(evidence, kept, claim)
     findings = [row.finding for row in kept]
     names = {finding.id for finding in findings}
-    return sorted((_finished(finding, names) for finding in findings), key=lambda finding: -finding.bytes)
+    return sorted((_finished(finding, names) for finding in findings), key=lambda finding: finding.rank)
 
 
 def _rank(each: Finding | Claim) -> int:
