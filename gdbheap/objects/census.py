@@ -72,6 +72,7 @@ class TypeLayout:
     flag_gc: int = cpython.FLAG_GC
     flag_type_subclass: int = cpython.FLAG_TYPE
     flag_no_minimum: int = cpython.FLAG_UNICODE
+    flags_plain: int = cpython.FLAGS_PLAIN
 
 
 @dataclass(frozen=True)

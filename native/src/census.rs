@@ -372,7 +372,7 @@ pub fn take_census(
     let places = layout.claimed().into_iter().flat_map(|claimed| &claimed.places).map(|(start, end)| end - start);
     places.for_each(|size| sums.tallies.used[IN_CLAIMED].add(size));
     let walked = Instant::now();
-    sums.follow(&heaps, &marks, &watched, &question);
+    sums.follow(&heaps, &marks, &watched, &question, &layout);
     let following = walked.elapsed().as_secs_f64();
     let contested = marks.contested();
     settle_contested(&heaps, &contested, &layout, &mut sums);
@@ -504,8 +504,15 @@ impl Sums {
         })
     }
 
-    /// Follows pointers from the interpreter's data, from objects and from other roots, in this order.
-    fn follow(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>, question: &Question) {
+    /// Follows pointers from objects to their end, then from the interpreter's data and other roots.
+    fn follow(
+        &mut self,
+        heaps: &Heaps<'_>,
+        marks: &Marks<'_>,
+        watched: &ByAddress<()>,
+        question: &Question,
+        layout: &TypeLayout,
+    ) {
         let roots = &question.roots;
         // A type may say anything of its instances' size.
         let inside = |lead: Lead| match heaps.block_at(lead.holder)? {
@@ -520,12 +527,13 @@ impl Sums {
         let of =
             |wanted: &dyn Fn(u32) -> bool| roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>();
         let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
-        let mut reach = Reach::new(*heaps, marks);
+        let mut reach = Reach::new(*heaps, marks, layout);
         if !roots.is_empty() {
             self.syntax.iter().for_each(|block| reach.give(*block, Owner::Root(0)));
         }
         reach.run(chains);
-        reach.run(interpreter.into_iter().chain(objects).chain(states).chain(others).collect());
+        reach.run_to_starts(objects.chain(states).collect());
+        reach.run(interpreter.into_iter().chain(others).collect());
         question.registers.iter().for_each(|(at, value)| reach.point_from_register(*value, *at, question.last));
         reach.run(of(&|root| root == question.last));
         for reached in &reach.reached {

@@ -31,6 +31,7 @@ pub mod slabs;
 pub mod slack;
 pub mod space;
 pub mod stop;
+pub mod strays;
 pub mod sweep;
 pub mod tables;
 pub mod trim;

@@ -4,13 +4,16 @@
 //! words are followed to used blocks that are neither objects nor claimed, and from those on, nearest first. What is
 //! reached belongs to whoever reached it first. Some words are believed last, because memory that was handed out is
 //! not cleared and old pointers stay in it: those in blocks that look like data rather than like structures, those at
-//! the very end of a block, then those that point into a block rather than to its start, and, after all others, of
-//! these the ones that are doubtful too or point to no word: a short text in what was a pointer.
+//! the very end of a block, then those that point into a block rather than to where something begins, and, after all
+//! others, of these the ones that are doubtful too or point to no word: a short text in what was a pointer. Where the heap
+//! lies below 4 GiB, words of static data and of stacks that may be numbers (strays.rs) come after all that: of what such
+//! a word leads into it names one block at most.
 
 use crate::chunks::CHUNK_HEADER;
 use crate::heaps::{Heaps, Place};
 use crate::marks::Marks;
-use crate::types::{ALL, NOTHING};
+use crate::strays::{self, Sign, LOW, ROUND};
+use crate::types::{TypeLayout, Types, ALL, NOTHING};
 
 /// So much of a block that was reached is followed.
 const MOST_BYTES: u64 = 1 << 20;
@@ -18,10 +21,15 @@ const WINDOW: usize = 64 << 10;
 /// A block is up to so much larger than what was asked for.
 const SLACK: u64 = 16;
 const WORD: u64 = 8;
-/// Words that are believed later than others, in this order.
-const DOUBTFUL: usize = 0;
-const INNER: usize = 1;
-const DOUBTFUL_INNER: usize = 2;
+/// Words that are believed later than others, in this order: fields of objects that may be round numbers, what may be
+/// older than its block, what points into a block, both, static data that may be numbers, and what surely may.
+const ROUND_FIELD: usize = 0;
+const DOUBTFUL: usize = 1;
+const INNER: usize = 2;
+const DOUBTFUL_INNER: usize = 3;
+const LATE: usize = 4;
+const STRAY: usize = 5;
+const ORDERS: usize = 6;
 const POINTERS_BELOW: u64 = 1 << 47;
 const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 
@@ -62,6 +70,16 @@ impl Lead {
         }
     }
 
+    /// Whether its words lie outside of the heaps.
+    fn is_outside(&self) -> bool {
+        self.holder == 0
+    }
+
+    /// Whether its words are an object's own fields.
+    fn is_of_object(&self) -> bool {
+        matches!(self.owner, Owner::Type(_)) && self.doubtful == u64::MAX
+    }
+
     /// The same with the types of objects numbered anew.
     pub fn renumbered(&self, numbers: &[u32]) -> Lead {
         let owner = match self.owner {
@@ -89,19 +107,21 @@ pub struct Reach<'a> {
     heaps: Heaps<'a>,
     marks: &'a Marks<'a>,
     bounds: (u64, u64),
+    types: Types<'a>,
     bytes: Vec<u8>,
     next: Vec<Lead>,
-    /// What DOUBTFUL, INNER and DOUBTFUL_INNER words lead to.
-    later: [Vec<Reached>; 3],
+    /// What words lead to that are believed later.
+    later: [Vec<Reached>; ORDERS],
     pub reached: Vec<Reached>,
 }
 
 impl<'a> Reach<'a> {
-    pub fn new(heaps: Heaps<'a>, marks: &'a Marks<'a>) -> Reach<'a> {
+    pub fn new(heaps: Heaps<'a>, marks: &'a Marks<'a>, layout: &'a TypeLayout) -> Reach<'a> {
         Reach {
             heaps,
             marks,
             bounds: heaps.bounds(),
+            types: Types::new(heaps.space, heaps.chunks, layout),
             bytes: vec![0; WINDOW],
             next: Vec::new(),
             later: Default::default(),
@@ -111,15 +131,27 @@ impl<'a> Reach<'a> {
 
     /// Follows `leads` in their order, then what they led to, until nothing new is found.
     pub fn run(&mut self, leads: Vec<Lead>) {
+        self.run_until(leads, ORDERS);
+    }
+
+    /// The same without what leads into a block, which waits for the next `run`.
+    pub fn run_to_starts(&mut self, leads: Vec<Lead>) {
+        self.run_until(leads, INNER);
+    }
+
+    fn run_until(&mut self, leads: Vec<Lead>, orders: usize) {
         let mut level = leads;
-        while !level.is_empty() {
+        loop {
             level.iter().for_each(|lead| self.follow(lead));
             level = std::mem::take(&mut self.next);
-            for order in 0..self.later.len() {
+            for order in 0..orders {
                 if level.is_empty() {
                     let later = std::mem::take(&mut self.later[order]);
                     level = self.believe(later);
                 }
+            }
+            if level.is_empty() {
+                break;
             }
         }
     }
@@ -169,18 +201,36 @@ impl<'a> Reach<'a> {
         if is_header || !self.marks.is_unknown(place) {
             return;
         }
-        let holder = if lead.holder == 0 { at } else { lead.holder };
+        // A link leads to the start of a block or nowhere.
+        let begins = pointer == address
+            || lead.follow == ALL && strays::begins_inside(self.heaps.space, place, address, size, pointer);
+        if !begins && lead.follow != ALL {
+            return;
+        }
+        let holder = if lead.is_outside() { at } else { lead.holder };
         let Lead { owner, role, follow, last, .. } = *lead;
         let reached = Reached { place, address, size, owner, holder, role, follow, last };
-        match pointer == address {
+        if lead.is_outside() && pointer < LOW {
+            let sign = strays::sign(&mut self.types, &self.heaps, at, pointer, begins);
+            return self.note(reached, sign);
+        }
+        let is_round = pointer < LOW && pointer % ROUND == 0 && lead.is_of_object();
+        match begins {
             true if doubtful => self.later[DOUBTFUL].push(reached),
+            true if is_round && follow == ALL => self.later[ROUND_FIELD].push(reached),
             true => self.take(reached),
-            // A link leads to the start of a block or nowhere.
-            false if lead.follow == ALL && (doubtful || pointer % WORD != 0) => {
-                self.later[DOUBTFUL_INNER].push(reached)
-            }
-            false if lead.follow == ALL => self.later[INNER].push(reached),
-            false => (),
+            false if doubtful || pointer % WORD != 0 => self.later[DOUBTFUL_INNER].push(reached),
+            false => self.later[INNER].push(reached),
+        }
+    }
+
+    /// Notes what a word of static data or of a stack leads to that may be a number.
+    fn note(&mut self, reached: Reached, sign: Sign) {
+        match sign {
+            Sign::Reference => self.take(reached),
+            Sign::Late => self.later[LATE].push(reached),
+            Sign::Stray => self.later[STRAY].push(Reached { follow: NOTHING, ..reached }),
+            Sign::Nothing => (),
         }
     }
 

@@ -92,6 +92,8 @@ pub struct TypeLayout {
     pub pre_header: u64,
     /// A bit of flags whose types may be smaller than tp_basicsize (compact str).
     pub flag_no_minimum: u64,
+    /// Flags of types whose objects begin with plain numbers: ints, strings, bytes.
+    pub flags_plain: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least bytes).
     pub shortened: Vec<(String, u64)>,
     /// Where a module says how large its state is: offsets to follow from the module, the last one that of the size.

@@ -9,6 +9,7 @@ use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, 
 use crate::census::claimed_pointer;
 use crate::heaps::{Place, Visitor};
 use crate::space::Space;
+use crate::strays::{self, Sign, LOW};
 use crate::types::{PlacedClaim, TypeLayout, Types, CLAIM};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -159,11 +160,19 @@ impl<'a> Drawer<'a> {
         if inside > 0 && strength != EXACT && self.is_header(pointer) {
             return;
         }
-        match (begins || self.is_in_slab(pointer), strength) {
+        let begins = begins || strength != EXACT && self.begins_inside(pointer) || self.is_in_slab(pointer);
+        match (begins, strength) {
             (true, _) => self.rows.targets.push(found.id | strength << STRENGTH_SHIFT),
             (false, EXACT) => (),
             (false, _) => self.rows.targets.push(found.id | STRAY << STRENGTH_SHIFT),
         }
+    }
+
+    /// Whether something of C's begins in the middle of a block.
+    fn begins_inside(&self, pointer: u64) -> bool {
+        let heaps = self.source.blocks.heaps;
+        let found = heaps.block_at(pointer);
+        found.is_some_and(|(place, block, size)| strays::begins_inside(heaps.space, place, block, size, pointer))
     }
 
     /// Whether an object may begin anywhere in the block.
@@ -478,10 +487,28 @@ impl<'a> Drawer<'a> {
     pub fn range(&mut self, start: u64, end: u64, strength: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
-        self.source.space.show(start, end, &mut scratch, |_, piece| {
-            piece.chunks_exact(8).for_each(|word| self.word(crate::u64_at(word, 0), strength));
+        self.source.space.show(start, end, &mut scratch, |at, piece| {
+            for (word, address) in piece.chunks_exact(8).zip((at..).step_by(8)) {
+                self.outer_word(address, crate::u64_at(word, 0), strength);
+            }
         });
         self.scratch = scratch;
+    }
+
+    /// A word outside of the heaps, which may be a number where it is a low one.
+    fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
+        if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            return self.word(pointer, strength);
+        }
+        let heaps = self.source.blocks.heaps;
+        let Some((place, block, size)) = heaps.block_at(pointer) else { return };
+        let begins = pointer == block || strays::begins_inside(heaps.space, place, block, size, pointer);
+        match strays::sign(&mut self.types, &heaps, address, pointer, begins) {
+            Sign::Reference => self.word(pointer, strength),
+            Sign::Late => self.word(pointer, strength.max(DOUBTFUL)),
+            Sign::Stray => self.word(pointer, STRAY),
+            Sign::Nothing => (),
+        }
     }
 }
 

@@ -1,0 +1,43 @@
+"""Numbers are not pointers: a heap that lies below 4 GiB, over numbers that static data have, keeps its owners.
+
+And what a library's own allocator put a header before, such as SQLite's, is reached by more than stray words.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from programs import RELEASES, ask, interpreter_of_release, since
+from strays import COUNTS, KINDS, ONE, grown, hung, measured, named
+
+MOST_FALSE = 0.001
+STARTS = 2
+SIZE, SMALL = 16 << 20, 4 << 20
+
+
+@pytest.mark.parametrize("number", [COUNTS, ONE])
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_do_not_own(kind: str, number: int, rng: random.Random, tmp_path: Path) -> None:
+    """A tree of C's belongs to the one object that holds it, wherever its blocks lie."""
+    for _ in range(STARTS if number == COUNTS else 1):
+        shares = measured(kind, number, SIZE, rng.getrandbits(32), tmp_path)
+        assert shares.false < MOST_FALSE, shares
+
+
+@pytest.mark.parametrize("release", [release for release in since("3.7") if release in RELEASES])
+def test_database_in_memory(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Its pages belong to the Connection, which retains them, and are not said to be led to by stray words alone."""
+    python = interpreter_of_release(release).executable
+    with hung(python, "sqlite3", 0, SMALL, rng.getrandbits(32), tmp_path) as target:
+        own, _others = named(target, "sqlite3.")
+        stray = ask("unreachable", str(target.pid))["by_stray"]["bytes"]
+        target.go_on()
+        size = grown(target)
+        own_later, _others = named(target, "sqlite3.")
+        stray_later = ask("unreachable", str(target.pid))["by_stray"]["bytes"]
+        rows = ask("retained", str(target.pid), "--top=10")["rows"]
+    assert own_later - own >= (1 - MOST_FALSE) * size
+    assert stray_later - stray <= MOST_FALSE * size, (stray_later, stray, size)
+    assert any(row["type"] == "sqlite3.Connection" and row["retained"] >= (1 - MOST_FALSE) * size for row in rows), rows
