@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.answers.findings import Evidence
-from gdbheap.answers.partition import Sum, Sums, other_allocator, total
+from gdbheap.answers.partition import Sum, Sums, main_runtime, other_allocator, total
 from gdbheap.heap import Heap
 
 USED, FREE = ("used", "mmapped"), ("free", "top")
@@ -31,8 +31,8 @@ class Kept:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Resident bytes of an allocator that is not walked, and whatever else may be its memory; ``id``: of the ledger's
-    line, ``name`` the allocator's. ``bytes`` is None where residency is not known."""
+    """Resident bytes of an allocator or runtime that is not walked, and whatever else may be its memory; ``id``: of the
+    ledger's line, ``name`` the allocator's or the runtime's. ``bytes`` is None where residency is not known."""
 
     id: str
     name: str
@@ -115,7 +115,11 @@ def _kept(evidence: Evidence, allocator: str) -> list[Kept]:
 
 
 def _unknown(heap: Heap, sums: Sums, known: bool) -> Unknown | None:
-    other = other_allocator(heap)
-    if other is None:
+    other, runtime = other_allocator(heap), main_runtime(heap)
+    if other is not None:
+        id, name, owner = other.id, other.kind.name, "other.allocator"
+    elif runtime is not None:
+        id, name, owner = runtime.kind.id, runtime.kind.name, "other.runtime"
+    else:
         return None
-    return Unknown(f"other.{other.id}", other.kind.name, total(sums, "other.allocator").resident if known else None)
+    return Unknown(f"other.{id}", name, total(sums, owner).resident if known else None)
