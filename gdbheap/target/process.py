@@ -8,17 +8,15 @@ the process, which would make the kernel put some there.
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import resource
-import signal
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from gdbheap._native import Pages, Space, Stop
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, one_line
-from gdbheap.target import procfs, refusal
+from gdbheap.target import holding, procfs, refusal
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import ProcessFolder
@@ -35,8 +33,6 @@ USER_ADDRESSES = 1 << 63
 UNREADABLE = ("[vvar", "[vsyscall]")
 Registers = tuple[int, int, int, int, Sequence[int]]
 """A thread's id, thread pointer, sp, pc and general registers."""
-
-_JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
 class Preparation:
@@ -73,7 +69,8 @@ class Process(Target):
     """A live process, as it is now. It must stand still while it is read for the picture to be consistent.
 
     ``threads`` are (tid, thread pointer, sp, pc) from whoever stopped it. With ``memory_refused`` (the reason why)
-    no memory is read: mappings and residency are still answered. Raises NoTarget, NotPermitted, OSError.
+    no memory is read: mappings and residency are still answered. ``stop`` is who holds it, if that is us: nothing is
+    read any more once it was let go. Raises NoTarget, NotPermitted, OSError.
     """
 
     def __init__(
@@ -82,8 +79,10 @@ class Process(Target):
         threads: Iterable[Registers] = (),
         preparation: Preparation | None = None,
         memory_refused: GdbheapError | None = None,
+        stop: Stop | None = None,
     ) -> None:
         super().__init__("process", pid=pid)
+        self._stop = stop
         self._ready = preparation or Preparation(pid)
         self._folder = self._ready.folder
         self.exe = self._ready.exe
@@ -96,6 +95,27 @@ class Process(Target):
         self._read_locked()
         self._open_space()
         self._read_rest(threads)
+        self._tell_unstopped()
+
+    @property
+    def cut_short(self) -> str | None:
+        """Said when the process was let go before all was read that the answer needed."""
+        stop = self._stop
+        if stop is None or not (stop.expired and stop.missed):
+            return None
+        return (
+            f"the process was let go after {stop.seconds or 0:.1f} s (--max-stop): what had not been read by then is"
+            " missing, and damage is not listed, because it may be no more than that"
+        )
+
+    def _tell_unstopped(self) -> None:
+        unstopped = self._stop.unstopped if self._stop else []
+        if unstopped:
+            names = ", ".join(str(tid) for tid in unstopped[:5])
+            self.warnings.append(
+                f"thread {names} sleeps uninterruptibly in the kernel (state D) and was not stopped: its registers are"
+                " unknown, and what it or a child that shares its memory (vfork) writes meanwhile may look torn"
+            )
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
@@ -174,7 +194,7 @@ class Process(Target):
             return
         files = MappedFiles(self._folder)
         rows = [self._row(mapping, files) for mapping in self.mappings if is_readable(mapping)]
-        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths, self.rss.shared)
+        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths, self.rss.shared, self._stop)
 
     def _row(self, mapping: Mapping, files: MappedFiles) -> tuple[int, int, int, int, int]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
@@ -287,32 +307,36 @@ def _quiet_tasks(folder: ProcessFolder) -> list[int]:
 
 
 @contextmanager
-def stopped(pid: int) -> Iterator[Process]:
-    """The process ``pid``, standing still until the block ends, however it ends; then it runs on as it did before.
+def stopped(pid: int, limit: float | None = None) -> Iterator[Process]:
+    """The process ``pid``, standing still until the block ends, however it ends, or for ``limit`` seconds; then it runs
+    on as it did before.
 
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when it was let go. Ctrl-Z waits until then:
     a suspended gdbheap would keep the process standing. When only its memory is refused, the process is yielded without
-    memory and without having been stopped. What was prepared is kept out of the garbage collector's rounds meanwhile:
-    they took as long as the reading. Raises NoTarget, NotPermitted, Unsupported.
+    memory and without having been stopped. Where another process traces it, that is waited for, for a moment. Raises
+    NoTarget, NotPermitted, Unsupported, and GdbheapError when the limit was too short.
     """
+    folder = refusal.open_folder(pid)
+    holding.without_tracer(folder)
     preparation = Preparation(pid)
     preparation.load_files()
-    gc.freeze()
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
     stop: Stop | None = None
     process: Process | None = None
-    try:
-        refused = None
+    with holding.undisturbed():
         try:
-            stop = Stop(pid)
-        except OSError as error:
-            refused = _refused(preparation, error)
-        process = _read(preparation, stop, refused)
-        yield process
-    finally:
-        _let_go(stop, process)
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        gc.unfreeze()
+            refused = None
+            try:
+                stop = holding.hold(folder, limit)
+            except OSError as error:
+                refused = _refused(preparation, error)
+            process = _read(preparation, stop, refused)
+            yield process
+        except Exception as error:
+            if stop is not None and stop.expired and stop.missed:
+                raise holding.let_go_early(pid, stop.seconds or 0) from error
+            raise
+        finally:
+            _let_go(stop, process)
 
 
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
@@ -330,7 +354,7 @@ def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
 def _read(preparation: Preparation, stop: Stop | None, refused: GdbheapError | None) -> Process:
     pid = preparation.folder.pid
     try:
-        return Process(pid, stop.threads if stop else (), preparation, refused)
+        return Process(pid, stop.threads if stop else (), preparation, refused, stop)
     except OSError as error:
         raise refusal.explain(pid, error) from None
 

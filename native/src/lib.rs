@@ -32,6 +32,7 @@ pub mod space;
 pub mod stop;
 pub mod sweep;
 pub mod tables;
+pub mod tracer;
 pub mod trim;
 pub mod types;
 pub mod votes;

@@ -113,3 +113,23 @@ pub fn wait(tid: i32, patiently: bool) -> Waited {
         };
     }
 }
+
+/// Looks what a thread has done and leaves it for a later wait. The kernel then still has the signal of a
+/// signal-delivery-stop: should the tracer die before it passes it on, the thread gets it all the same.
+pub fn peek(tid: i32) -> Waited {
+    // SAFETY: plain data, which the kernel fills in; all zeros where nothing has happened.
+    let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: as above.
+    let answer = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &mut about, options) };
+    if answer < 0 {
+        return Waited::Gone;
+    }
+    // SAFETY: after waitid these two fields are either filled in or zero.
+    let (pid, status) = unsafe { (about.si_pid(), about.si_status()) };
+    match (pid, about.si_code) {
+        (0, _) => Waited::Running,
+        (_, libc::CLD_TRAPPED | libc::CLD_STOPPED) => Waited::Stopped { signal: status & 0xff, event: status >> 8 },
+        _ => Waited::Gone,
+    }
+}

@@ -5,12 +5,14 @@
 //! touched in the target.
 
 use crate::pages::{Pages, PAGE, PRESENT, SWAPPED};
+use crate::stop::{Gate, Stop};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 pyo3::create_exception!(
     gdbheap._native,
@@ -41,6 +43,8 @@ enum Origin {
         pid: i32,
         mem: Option<File>,
         shared: bool,
+        /// Closed when the process was let go: what was read then is not believed.
+        gate: Option<Arc<Gate>>,
     },
     Remote(Py<PyAny>),
 }
@@ -109,13 +113,12 @@ impl Space {
     fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         match &self.origin {
             Origin::Nothing => 0,
-            Origin::Process { mem: Some(file), shared: true, .. } => read_file(file, address, buffer),
-            Origin::Process { pid, mem, .. } => {
-                let got = read_process(*pid, address, buffer);
-                match mem {
-                    // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
-                    Some(file) if got < buffer.len() => got + read_file(file, address + got as u64, &mut buffer[got..]),
-                    _ => got,
+            Origin::Process { .. } => {
+                let got = self.process_bytes(address, buffer);
+                if self.was_in_time() {
+                    got
+                } else {
+                    0
                 }
             }
             Origin::Remote(callable) => Python::attach(|py| {
@@ -134,6 +137,29 @@ impl Space {
                 size
             }),
         }
+    }
+
+    fn process_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let Origin::Process { pid, mem, shared, .. } = &self.origin else { return 0 };
+        if let (Some(file), true) = (mem, shared) {
+            return read_file(file, address, buffer);
+        }
+        let got = read_process(*pid, address, buffer);
+        match mem {
+            // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
+            Some(file) if got < buffer.len() => got + read_file(file, address + got as u64, &mut buffer[got..]),
+            _ => got,
+        }
+    }
+
+    /// Whether what was just read of a process was read while it stood; counts it if not.
+    fn was_in_time(&self) -> bool {
+        let Origin::Process { gate: Some(gate), .. } = &self.origin else { return true };
+        let open = gate.is_open();
+        if !open {
+            gate.miss();
+        }
+        open
     }
 
     /// Reads all of it, or says where the first byte is missing.
@@ -186,7 +212,7 @@ impl Space {
         // SAFETY: the kernel writes at most `out.len()` bytes into `out`; remote addresses are only read, elsewhere.
         let got = unsafe { libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
         self.read.fetch_add(got.max(0) as u64, Ordering::Relaxed);
-        got == out.len() as isize
+        got == out.len() as isize && self.was_in_time()
     }
 
     /// Whether every byte of [address, address + size) is in a segment.
@@ -310,14 +336,16 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Address {
 impl Space {
     /// The space of a live process. `mappings`: `(start, end, kind, file_index, file_offset)`, kind 0 private
     /// anonymous, 1 private file-backed, 2 always read from the process. `shared`: other processes have some of its
-    /// private pages too.
+    /// private pages too. `stop`: who holds it; once it was let go nothing more is read.
     #[staticmethod]
+    #[pyo3(signature = (pid, mappings, pages, files, shared, stop=None))]
     fn for_process(
         pid: i32,
         mappings: Vec<(u64, u64, u8, i64, u64)>,
         pages: Option<&Pages>,
         files: Vec<String>,
         shared: bool,
+        stop: Option<PyRef<'_, Stop>>,
     ) -> PyResult<Space> {
         let mut segments = Vec::new();
         for (start, end, kind, file, offset) in mappings {
@@ -331,7 +359,8 @@ impl Space {
             }
         }
         let mem = File::open(format!("/proc/{pid}/mem")).ok();
-        Space::build(segments, files, Origin::Process { pid, mem, shared })
+        let gate = stop.map(|stop| stop.gate());
+        Space::build(segments, files, Origin::Process { pid, mem, shared, gate })
     }
 
     /// The space of a core. `segments`: `(start, end, file_index, file_offset)`; index -1: zeros by definition.
