@@ -1,4 +1,4 @@
-"""Making a process stand still without being in anybody's way: who else traces it, our own priority, signals that wait."""
+"""Making a process stand still without being in anybody's way: other tracers, our own priority, signals that wait."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
-from gdbheap._native import Stop
 from gdbheap.errors import GdbheapError
 from gdbheap.target import refusal
 from gdbheap.target.procfs import ProcessFolder
 
-__all__ = ["hold", "let_go_early", "undisturbed", "without_tracer"]
+__all__ = ["let_go_early", "patiently", "undisturbed", "without_tracer"]
+
+Taken = TypeVar("Taken")
 
 OTHERS_SECONDS = 2.0
 HIGHEST = -20
@@ -29,15 +31,15 @@ def without_tracer(folder: ProcessFolder) -> None:
         _nap()
 
 
-def hold(folder: ProcessFolder, limit: float | None) -> Stop:
-    """The process, standing still for at most ``limit`` seconds. Raises OSError, TimeoutError.
+def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
+    """What ``take`` returns, which seizes the process. Raises what it raises (OSError, TimeoutError).
 
     Two that begin at the same moment may each have seized some of its threads: both let go and try again.
     """
     deadline = time.monotonic() + OTHERS_SECONDS
     while True:
         try:
-            return Stop(folder.pid, limit)
+            return take()
         except PermissionError:
             # A tracer that has gone again since is not to be seen; what it stood in the way of is allowed now.
             contended = refusal.other_tracer(folder) or _is_allowed(folder)

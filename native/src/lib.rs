@@ -6,12 +6,15 @@
 
 pub mod bins;
 pub mod bits;
+pub mod capture;
 pub mod census;
 pub mod chunks;
 pub mod contents;
 pub mod copies;
+pub mod frozen;
 pub mod graph;
 pub mod heaps;
+pub mod injection;
 pub mod instances;
 pub mod listing;
 pub mod lists;
@@ -70,6 +73,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pages::Pages>()?;
     module.add_class::<space::Space>()?;
     module.add_class::<stop::Stop>()?;
+    module.add_class::<capture::Room>()?;
+    module.add_class::<frozen::Frozen>()?;
     module.add_class::<chunks::Chunks>()?;
     module.add_class::<bins::Bins>()?;
     module.add_class::<pools::Pools>()?;

@@ -6,6 +6,8 @@ use std::io::Error;
 
 /// `status >> 16` of a tracee that PTRACE_INTERRUPT, or a group stop, holds.
 pub const EVENT_STOP: i32 = 128;
+/// The same where it has made a process of its own.
+pub const EVENT_CLONE: i32 = 3;
 /// Kinds of register sets (`elf.h`).
 pub const NT_PRSTATUS: usize = 1;
 pub const NT_X86_XSTATE: usize = 0x202;
@@ -32,6 +34,15 @@ fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> Result<
         return Err(Error::last_os_error());
     }
     Ok(answer as i64)
+}
+
+/// The address of a thread's `struct rseq` (rseq(2)); 0 when it has none. Linux 5.13 and later.
+pub fn rseq_address(tid: i32) -> Result<u64, Error> {
+    const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+    let mut configuration = [0u64; 3];
+    let size = std::mem::size_of_val(&configuration);
+    request(GET_RSEQ_CONFIGURATION, tid, size, configuration.as_mut_ptr() as usize)?;
+    Ok(configuration[0])
 }
 
 /// Makes a thread a tracee without stopping it.

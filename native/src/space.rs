@@ -4,6 +4,7 @@
 //! segment are absent (a fault with the address); bytes in a `Null` segment are zeros by definition and are never
 //! touched in the target.
 
+use crate::capture::{Capture, Room};
 use crate::pages::{Pages, PAGE, PRESENT, SWAPPED};
 use crate::stop::{Gate, Stop};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyOverflowError, PyValueError};
@@ -12,7 +13,7 @@ use pyo3::types::PyBytes;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pyo3::create_exception!(
     gdbheap._native,
@@ -55,6 +56,7 @@ pub struct Space {
     files: Vec<File>,
     origin: Origin,
     read: AtomicU64,
+    copy: OnceLock<Capture>,
 }
 
 /// The address of the first byte that could not be read.
@@ -113,14 +115,10 @@ impl Space {
     fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         match &self.origin {
             Origin::Nothing => 0,
-            Origin::Process { .. } => {
-                let got = self.process_bytes(address, buffer);
-                if self.was_in_time() {
-                    got
-                } else {
-                    0
-                }
-            }
+            Origin::Process { .. } => match self.copy.get().and_then(|copy| copy.fill(address, buffer)) {
+                Some(got) => got,
+                None => self.live_bytes(address, buffer),
+            },
             Origin::Remote(callable) => Python::attach(|py| {
                 let answer = callable.call1(py, (address, buffer.len()));
                 let answer = answer.and_then(|answer| answer.extract::<Vec<u8>>(py));
@@ -136,6 +134,16 @@ impl Space {
                 buffer[..size].copy_from_slice(&bytes[..size]);
                 size
             }),
+        }
+    }
+
+    /// The prefix of `buffer` that was read while the process stood.
+    pub fn live_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let got = self.process_bytes(address, buffer);
+        if self.was_in_time() {
+            got
+        } else {
+            0
         }
     }
 
@@ -184,6 +192,7 @@ impl Space {
             let base = batch * 512;
             let part = &mut out[base * size..(base + addresses.len()) * size];
             let direct = matches!(self.origin, Origin::Process { shared: false, .. })
+                && self.copy.get().is_none()
                 && addresses.iter().all(|address| self.all_from_process(*address, size));
             if direct && self.many_from_process(addresses, size, part) {
                 good[base..base + addresses.len()].fill(true);
@@ -265,7 +274,7 @@ impl Space {
             return Err(PyValueError::new_err("segments overlap"));
         }
         let opened: std::io::Result<Vec<File>> = files.iter().map(File::open).collect();
-        Ok(Space { segments, files: opened?, origin, read: AtomicU64::new(0) })
+        Ok(Space { segments, files: opened?, origin, read: AtomicU64::new(0), copy: OnceLock::new() })
     }
 }
 
@@ -425,6 +434,18 @@ impl Space {
         self.covers(address.0, size)
     }
 
+    /// How many bytes of `ranges` (ascending, disjoint) would have to come from the process.
+    fn live_size(&self, ranges: Vec<(u64, u64)>) -> u64 {
+        self.live_parts(&ranges).iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. False, with
+    /// nothing changed, where the room is too small or the process was let go meanwhile.
+    fn capture(&self, py: Python<'_>, ranges: Vec<(u64, u64)>, room: Py<Room>) -> PyResult<bool> {
+        let Some(copy) = Capture::take(py, self, &self.live_parts(&ranges), room)? else { return Ok(false) };
+        Ok(self.was_in_time() && self.copy.set(copy).is_ok())
+    }
+
     /// How many bytes were read so far.
     #[getter]
     fn bytes_read(&self) -> u64 {
@@ -433,6 +454,19 @@ impl Space {
 }
 
 impl Space {
+    /// The parts of `ranges` that are read from the process.
+    fn live_parts(&self, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let live = self.segments.iter().filter(|segment| segment.source == Source::Process);
+        let mut found = Vec::new();
+        for segment in live {
+            let first = ranges.partition_point(|(_, end)| *end <= segment.start);
+            for (start, end) in ranges[first..].iter().take_while(|(start, _)| *start < segment.end) {
+                found.push((segment.start.max(*start), segment.end.min(*end)));
+            }
+        }
+        found
+    }
+
     /// How many of `size` bytes at `address` are in segments without a gap.
     fn prefix(&self, address: u64, size: u64) -> u64 {
         let end = address.saturating_add(size);
