@@ -172,7 +172,7 @@ def _of_core(command: Command[Any], options: Options, path: str, exe: str | None
 
 def _of_process(command: Command[Any], options: Options, pid: int, extra: dict[str, Any]) -> Told:
     limit = options.max_stop or None
-    standing = cloned(pid, limit) if extra["clone"] else stopped(pid, limit, command.copies)
+    standing = (cloned if extra["clone"] else stopped)(pid, limit, command.copies)
     with standing as process:
         heap = Heap(process)
         with shown_for(heap):

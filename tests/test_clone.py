@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import busy
+import kernel
 import programs
 import pytest
 
@@ -103,14 +104,12 @@ def test_residency_is_the_targets(rng: random.Random, tmp_path: Path) -> None:
     with programs.running(
         programs.python_program("stripped", "fragmented", rng.getrandbits(30), 20), tmp_path
     ) as target:
-        with stopped(target.pid) as one:
-            pass
-        with cloned(target.pid) as other:
-            assert programs.tracer(target.pid) == 0
-        assert one.pages is not None and other.pages is not None
-        assert one.pages.runs(0, 1 << 63) == other.pages.runs(0, 1 << 63)
-        assert one.rss == other.rss and one.threads == other.threads and one.warnings == other.warnings
-        assert other.stopped_seconds is not None
+        with cloned(target.pid) as process:
+            assert programs.tracer(target.pid) == 0 and process.pages is not None
+            total = sum(process.pages.count(m.start, m.end)[0] for m in process.mappings if m.path != "[vsyscall]")
+            assert (total, process.rss.swap) == kernel.rollup(target.pid) and process.rss.bytes == total
+        assert {thread.tid for thread in process.threads} == {int(n) for n in os.listdir(f"/proc/{target.pid}/task")}
+        assert process.warnings == [] and process.stopped_seconds is not None
 
 
 def test_what_a_copy_has_not(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from gdbheap._native import Stop
 from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
 from gdbheap.target.process import stopped
 
 # argv: the target, the number of kills, a seed. A child stops the target again and again and is killed at any moment.
@@ -125,7 +126,7 @@ def test_descriptors_run_out() -> None:
         try:
             time.sleep(0.2)
             lines = set()
-            for number in range(5, 20):
+            for number in range(5, 20, 3):
                 done = programs.gdbheap(
                     "info",
                     str(target.pid),
@@ -142,12 +143,26 @@ def test_descriptors_run_out() -> None:
 def test_time_is_kept(tmp_path: Path) -> None:
     """Whatever this side does, the process runs again when the limit is over, and nothing is read any more."""
     with busy.started("blocked", tmp_path) as target:
-        with pytest.raises(GdbheapError, match="let go after 0.2 s"), stopped(target.pid, 0.2) as process:
+        with pytest.raises(GdbheapError, match="let go after"), stopped(target.pid, 2) as process:
             word = process.space.u64(process.threads[0].fs_base)
-            assert word == process.threads[0].fs_base
+            assert word == process.threads[0].fs_base and process.cut_short is None
             before = target.words()
             busy.wait_for(lambda: target.words() != before, "it stands still")
             assert programs.tracer(target.pid) == 0
             process.space.u64(process.threads[0].fs_base)
-        assert process.cut_short is not None
+        heap = Heap(process)
+        assert process.cut_short is not None and heap.partial and heap.damage == []
+        assert "let go after" in heap.warnings[-1] and "--max-stop" in heap.warnings[-1]
         target.unharmed()
+
+
+def test_too_short_a_time(tmp_path: Path) -> None:
+    """Where nothing could be read in time: one line, status 1, and the process runs on."""
+    with busy.started("blocked", tmp_path) as target:
+        done = programs.gdbheap(str(target.pid), "--max-stop=0.00001")
+        assert done.returncode == 1 and done.stdout == "", done
+        assert "(--max-stop)" in done.stderr and len(done.stderr.splitlines()) == 1
+        target.unharmed()
+        for wrong in ("-1", "nan", "inf", "x"):
+            done = programs.gdbheap(str(target.pid), f"--max-stop={wrong}")
+            assert done.returncode == 2 and "no number of seconds" in done.stderr

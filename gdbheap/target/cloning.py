@@ -8,11 +8,11 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from gdbheap._native import Frozen
+from gdbheap._native import Frozen, Room
 from gdbheap.errors import Unsupported
 from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.mappings import parse_flagged, parse_maps
-from gdbheap.target.process import Preparation, Process
+from gdbheap.target.process import UNCOLLECTED, Preparation, Process, room_for
 from gdbheap.target.procfs import ProcessFolder, kib
 from gdbheap.target.ranges import Ranges, subtract
 
@@ -20,9 +20,6 @@ __all__ = ["cloned"]
 
 CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 1 << 21, 1 << 24
 INSTEAD = "without --clone it is stopped while it is read"
-COLLECTED_AT_END = (
-    "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
-)
 
 
 def refuse(folder: ProcessFolder) -> None:
@@ -100,8 +97,9 @@ def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
 
 
 @contextmanager
-def cloned(pid: int, limit: float | None = None) -> Iterator[Process]:
-    """The process ``pid`` as it was at one moment, read from a copy that is ended with the block.
+def cloned(pid: int, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
+    """The process ``pid`` as it was at one moment, read from a copy that is ended with the block; with ``copies`` as
+    soon as its bytes are here, if there is room for them.
 
     The process itself stands only while the kernel copies its page tables and while its mappings and residency are
     read. ``stopped_seconds`` says for how long. Raises what ``stopped`` does, and Unsupported where there is no copy
@@ -112,15 +110,20 @@ def cloned(pid: int, limit: float | None = None) -> Iterator[Process]:
     preparation = Preparation(pid)
     preparation.load_files()
     refuse(folder)
+    space = room_for(folder) if copies else None
     with holding.undisturbed():
         copy = _copy(folder, limit)
         try:
-            process = _process(pid, copy, preparation)
-            yield process
-        finally:
-            collected = copy.end()
-    if not collected:
-        process.warnings.append(COLLECTED_AT_END)
+            process = _process(pid, copy, preparation, space)
+        except BaseException:
+            copy.end()
+            raise
+    try:
+        yield process
+    finally:
+        collected = copy.end()
+        if not collected:
+            process.warnings.append(UNCOLLECTED)
 
 
 def _copy(folder: ProcessFolder, limit: float | None) -> Frozen:
@@ -128,13 +131,15 @@ def _copy(folder: ProcessFolder, limit: float | None) -> Frozen:
         return holding.patiently(folder, lambda: Frozen(folder.pid, limit))
     except RuntimeError as error:
         raise Unsupported(f"--clone: {error}; {INSTEAD}") from None
+    except TimeoutError as error:
+        raise holding.not_stopped(folder.pid, limit, error) from None
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.ENOMEM):
             raise Unsupported(f"--clone: the kernel refuses the copy ({error.strerror}); {INSTEAD}") from None
         raise refusal.explain(folder.pid, error) from None
 
 
-def _process(pid: int, copy: Frozen, preparation: Preparation) -> Process:
+def _process(pid: int, copy: Frozen, preparation: Preparation, space: Room | None) -> Process:
     def books_read(process: Process) -> Ranges:
         copy.let_go()
         process.stopped_seconds = copy.seconds
@@ -142,8 +147,9 @@ def _process(pid: int, copy: Frozen, preparation: Preparation) -> Process:
             raise holding.let_go_early(pid, copy.seconds or 0)
         return _missing(process, copy)
 
+    threads, memory = copy.threads, copy.pid
     try:
-        return Process(pid, copy.threads, preparation, holder=copy, memory_of=copy.pid, books_read=books_read)
+        return Process(pid, threads, preparation, holder=copy, memory_of=memory, books_read=books_read, room=space)
     except OSError as error:
         raise refusal.explain(pid, error) from None
 

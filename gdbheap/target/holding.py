@@ -15,11 +15,12 @@ from gdbheap.errors import GdbheapError
 from gdbheap.target import refusal
 from gdbheap.target.procfs import ProcessFolder
 
-__all__ = ["let_go_early", "patiently", "undisturbed", "without_tracer"]
+__all__ = ["let_go_early", "not_stopped", "patiently", "undisturbed", "without_tracer"]
 
 Taken = TypeVar("Taken")
 
 OTHERS_SECONDS = 2.0
+REASONABLE_SECONDS = 10.0
 HIGHEST = -20
 _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
@@ -67,6 +68,13 @@ def let_go_early(pid: int, seconds: float) -> GdbheapError:
         f"process {pid} was let go after {seconds:.1f} s (--max-stop) before this could be answered:"
         " give it longer (--max-stop=SECONDS, 0 for no limit), or ask a copy of it (--clone)"
     )
+
+
+def not_stopped(pid: int, limit: float | None, error: TimeoutError) -> GdbheapError:
+    """The error where threads did not stop in time: in what was allowed, or in what is reasonable."""
+    if limit is not None and limit < REASONABLE_SECONDS:
+        return let_go_early(pid, limit)
+    return refusal.explain(pid, error)
 
 
 @contextmanager

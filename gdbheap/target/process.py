@@ -26,6 +26,9 @@ from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS = 0, 1, 2
 FILE_LIMIT = 400
 SPARE = 16 << 20
+UNCOLLECTED = (
+    "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
+)
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MOST_PAGEMAP = 4 << 30
 DELETED = " (deleted)"
@@ -116,15 +119,17 @@ class Process(Target):
         self.threads = [self._thread(*registers) for registers in threads]
 
     def _capture(self, room: Room | None) -> None:
-        """Copy what is private and let the process go; nothing where that does not fit."""
+        """Copy what is private, if it fits, and let go the process, or the copy that it is read from."""
         holder = self._holder
-        if room is None or not isinstance(holder, Stop) or self.refusal is not None:
+        if room is None or holder is None or self.refusal is not None:
             return
         private = [(m.start, m.end) for m in self.mappings if m.private and is_readable(m)]
         self._is_copied = self.space.capture(private, room)
-        if self._is_copied:
+        if self._is_copied and isinstance(holder, Stop):
             holder.release()
             self.stopped_seconds = holder.seconds
+        elif self._is_copied and isinstance(holder, Frozen) and not holder.end():
+            self.warnings.append(UNCOLLECTED)
 
     @property
     def cut_short(self) -> str | None:
@@ -347,7 +352,7 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
     holding.without_tracer(folder)
     preparation = Preparation(pid)
     preparation.load_files()
-    space = _room_for(folder) if copies else None
+    space = room_for(folder) if copies else None
     stop: Stop | None = None
     process: Process | None = None
     try:
@@ -355,9 +360,13 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
             refused = None
             try:
                 stop = holding.patiently(folder, lambda: Stop(pid, limit))
+            except TimeoutError as error:
+                raise holding.not_stopped(pid, limit, error) from None
             except OSError as error:
                 refused = _refused(preparation, error)
             process = _read(preparation, stop, refused, space)
+            if stop is not None and stop.expired:
+                raise holding.let_go_early(pid, stop.seconds or limit or 0)
             if process.stopped_seconds is None:
                 yield process
                 return
@@ -370,7 +379,7 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
         _let_go(stop, process)
 
 
-def _room_for(folder: ProcessFolder) -> Room | None:
+def room_for(folder: ProcessFolder) -> Room | None:
     """Room for the private memory of a process, with some for what it gets meanwhile; None where that is too much."""
     status = folder.status()
     size = sum(procfs.kib(status.get(name)) or 0 for name in ("RssAnon", "RssFile", "VmSwap"))
@@ -385,9 +394,12 @@ def _room_for(folder: ProcessFolder) -> Room | None:
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
     """Why the process could not be stopped; raised when nothing of it can be read either."""
     reason = refusal.explain(preparation.folder.pid, error)
-    readable = isinstance(reason, NotPermitted) and not isinstance(error, TimeoutError)
     try:
-        if readable and not refusal.gather(preparation.folder).tracer and preparation.folder.read("maps", 1):
+        if (
+            isinstance(reason, NotPermitted)
+            and not refusal.gather(preparation.folder).tracer
+            and preparation.folder.read("maps", 1)
+        ):
             return reason
     except OSError:
         pass
