@@ -274,11 +274,12 @@ impl Frozen {
 }
 
 fn refusal(code: u64) -> PyErr {
-    match code {
-        TOO_SLOW => PyTimeoutError::new_err(REASONS[0]),
-        REASON.. => PyRuntimeError::new_err(REASONS[((code - REASON) as usize).min(REASONS.len() - 1)]),
-        _ => os_error(Error::from_raw_os_error(code as i32)),
+    let Some(reason) = code.checked_sub(REASON) else { return os_error(Error::from_raw_os_error(code as i32)) };
+    let words = REASONS[(reason as usize).min(REASONS.len() - 1)];
+    if code == TOO_SLOW {
+        return PyTimeoutError::new_err(words);
     }
+    PyRuntimeError::new_err(words)
 }
 
 #[pymethods]
