@@ -35,6 +35,7 @@ __all__ = [
 Answer = TypeVar("Answer")
 GDB = "heap"
 SHELL = "gdbheap"
+MOST_SECONDS = 1e6
 NOTHING_LISTED = "accepted by every command; this one lists nothing that it could change"
 
 
@@ -67,6 +68,7 @@ class Options:
     cell: int = 0
     buffers: bool = False
     allocator: str | None = None
+    max_stop: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ class Command(Generic[Answer]):
     ``rows`` names the answer's list that --sort and --top are about ("" when there is none; an answer without that
     list sorts and cuts itself), ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts``
     maps each KEY to what a row is ordered by, largest first; the first one is the default. ``top`` is the default of
-    --top, None for all rows."""
+    --top, None for all rows. ``copies``: it computes for long from nearly all that it reads, so that a live process is
+    let go once its memory is copied."""
 
     noun: str
     question: str
@@ -128,6 +131,7 @@ class Command(Generic[Answer]):
     listed: str = "rows"
     sorts: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     top: int | None = None
+    copies: bool = False
 
     @property
     def name(self) -> str:
@@ -174,13 +178,30 @@ def _sort_option(command: Command[Any]) -> Option:
     return Option("--sort", "sort", "KEY", about, known)
 
 
+def _seconds(text: str) -> float:
+    """Raises ValueError, also for what is no number ("nan") or never ends ("inf")."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < MOST_SECONDS:
+        raise ValueError(f"{text!r} is no number of seconds")
+    return seconds
+
+
 COMMON = (
     Option("--json", "json", "", "print one JSON document on standard output and nothing else"),
     Option("--bytes", "exact", "", "print sizes in bytes with thousands separators, not in KiB, MiB and GiB"),
     Option(
         NO_TEXT, "no_text", "", f"show no contents of strings, bytes and keys, only their lengths ({VARIABLE}=1 too)"
     ),
-)
+    Option(
+        "--max-stop", "max_stop", "SECONDS",
+        "the longest that a live process stands still (the default is 5, 0 is without a limit); then it runs on and the"
+        " answer holds what was read by then, with status 1. gdb holds a process for as long as it is attached",
+        _seconds,
+    ),
+)  # fmt: skip
 LEAST = "leave out what is smaller (the default is 1M; K, M, G and T are powers of 1024)"
 SECCOMP = Option(
     "--seccomp", "seccomp", "",

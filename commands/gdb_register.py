@@ -11,6 +11,7 @@ import locale
 import os
 import select
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ __all__ = ["KEEPER", "register"]
 
 HEAP, OTHER_NAME = "heap", "gdbheap"
 INTERRUPTED = UNWRITTEN = 1
+LONG_SECONDS = 1.0
 ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
@@ -302,9 +304,14 @@ class HeapCommand(_Words):
     def run(self, words: list[str]) -> None:
         """Answer, print, and remember the exit status."""
         options = self._options(words)
+        began = time.monotonic()
         answered = _ask(self.command, options)
+        seconds = time.monotonic() - began
         _quiet_end(options)
         _write(present(answered, _style(options, answered.about)) + "\n")
+        live = answered.about.target.get("kind") == "process"
+        if seconds > LONG_SECONDS and live and not options.json:
+            _write(stood_still(self.command, answered.about.target.get("pid"), seconds), gdb.STDERR)
         STATUS.note(status_of(answered))
 
     def _options(self, words: list[str]) -> Options:
@@ -322,6 +329,15 @@ class HeapCommand(_Words):
     def complete(self, text: str, word: str | None) -> list[str]:
         """Options, and the values of --sort. Without ``word`` gdb only asks where words end, and ignores the answer."""
         return [] if word is None else completions(self.command, text, word)
+
+
+def stood_still(command: Command[Any], pid: object, seconds: float) -> str:
+    """The line on standard error where a live process stood for long: in gdb it does so for as long as gdb."""
+    instead = f"gdbheap {command.noun}".strip()
+    return (
+        f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, and does until gdb lets it go;"
+        f" '{instead} {pid}' in a shell stops it only while it reads.\n"
+    )
 
 
 def _quiet_end(options: Options) -> None:

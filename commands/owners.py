@@ -28,6 +28,7 @@ COMMAND = Command(
     example="heap owners --min=1M --top=10",
     answer=_answer,
     render=_render,
+    copies=True,
     options=(MINIMUM,),
     defaults={"minimum": MIB},
     listed="blocks",

@@ -38,6 +38,7 @@ COMMAND = Command(
     example="heap retained --top=20 --by=type",
     answer=_answer,
     render=_render,
+    copies=True,
     options=(Option("--by", "by", "GROUP", "object, type or module; the default is object", _group),),
     listed="rows",
     top=20,

@@ -6,26 +6,46 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
 
 PARTIAL = 1
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``gdbheap`` with ``argv`` (default: the process's own arguments) and return the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
+        with contextlib.suppress(ValueError):
+            for number in ENDING:
+                signal.signal(number, _end)
         return _run(words)
+    except Ended as ended:
+        return _fail(f"ended by {ended}; a process that was stopped runs on")
     except KeyboardInterrupt:
         return _fail("interrupted; a process that was stopped runs on")
+    except MemoryError:
+        return _fail(NO_MEMORY)
+    except (ImportError, OSError) as error:
+        return _fail(f"gdbheap cannot be loaded: {error}")
+
+
+class Ended(KeyboardInterrupt):
+    """A signal that asks a program to end; its name."""
+
+
+def _end(number: int, _frame: object) -> None:
+    raise Ended(signal.Signals(number).name)
 
 
 def _run(words: list[str]) -> int:
     from gdbheap.commands.shell_commands import run
-    from gdbheap.errors import GdbheapError
+    from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
     from gdbheap.objects.disclosure import is_hidden
 
     try:
@@ -33,6 +53,8 @@ def _run(words: list[str]) -> int:
     except GdbheapError as error:
         return _fail(str(error), error.status)
     except Exception as error:
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
+            return _fail(str(exhausted(error)))
         if os.environ.get("GDBHEAP_DEBUG"):
             raise
         what = type(error).__name__ if is_hidden(words, os.environ) else f"{type(error).__name__}: {error}"

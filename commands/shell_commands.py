@@ -20,6 +20,7 @@ from gdbheap.heap import Heap
 from gdbheap.loader import SCRIPT
 from gdbheap.report.numbers import parse_address
 from gdbheap.report.style import style_for
+from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
 from gdbheap.target.open import parse_target
 from gdbheap.target.process import stopped
@@ -29,6 +30,11 @@ __all__ = ["run"]
 TARGET = "TARGET"
 EXTRA = (
     Option("--exe", "exe", "FILE", "the program that left the core, when it is not where the core says"),
+    Option(
+        "--clone", "clone", "",
+        "answer from a copy of the process, which stands still only while the kernel copies its page tables, and pays"
+        " for the pages that it writes while the copy lives; refused where there is no room for a copy",
+    ),
     Option("--verbose", "verbose", "", "say for how long the process was stopped, also if that is no terminal"),
 )  # fmt: skip
 INSTALL = "install"
@@ -120,7 +126,7 @@ def _answer(command: Command[Any], words: list[str]) -> tuple[str, int]:
     elif is_path:
         answered = _of_core(command, options, where, extra["exe"])
     else:
-        answered = _of_process(command, options, int(where), extra["verbose"])
+        answered = _of_process(command, options, int(where), extra)
     style = style_for(sys.stdout, options.exact, answered.about.rss, answered.about.private)
     return present(answered, style), status_of(answered)
 
@@ -169,12 +175,14 @@ def _of_core(command: Command[Any], options: Options, path: str, exe: str | None
         return ask(command, heap, options)
 
 
-def _of_process(command: Command[Any], options: Options, pid: int, verbose: bool) -> Told:
-    with stopped(pid) as process:
+def _of_process(command: Command[Any], options: Options, pid: int, extra: dict[str, Any]) -> Told:
+    limit = options.max_stop or None
+    standing = (cloned if extra["clone"] else stopped)(pid, limit, command.copies)
+    with standing as process:
         heap = Heap(process)
         with shown_for(heap):
             answered = ask(command, heap, options)
     seconds = process.stopped_seconds
-    if seconds is not None and (verbose or sys.stderr.isatty()):
+    if seconds is not None and (extra["verbose"] or sys.stderr.isatty()):
         print(f"gdbheap: process {pid} was stopped for {1000 * seconds:.0f} ms", file=sys.stderr)
     return answered

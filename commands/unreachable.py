@@ -31,6 +31,7 @@ COMMAND = Command(
     example="heap unreachable",
     answer=_answer,
     render=_render,
+    copies=True,
     rows="rows",
     listed="rows",
     sorts={

@@ -31,6 +31,7 @@ COMMAND = Command(
     example="heap why 0x7f31c0de1230",
     answer=_answer,
     render=_render,
+    copies=True,
     argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
     listed="",
 )

@@ -6,9 +6,12 @@ command and ``gdb -batch`` end with. Nothing is printed here, and no exception i
 
 from __future__ import annotations
 
+import errno
+
 from gdbheap._native import Fault
 
 __all__ = [
+    "EXHAUSTED",
     "Fault",
     "GdbheapError",
     "NoTarget",
@@ -16,8 +19,19 @@ __all__ = [
     "NotPermitted",
     "Unsupported",
     "UsageError",
+    "exhausted",
     "one_line",
 ]
+
+EXHAUSTED = {
+    errno.ENOMEM: "there is not enough memory: raise the limit (ulimit -v, the container's), or end something",
+    errno.EAGAIN: "no further thread could be started: raise the limit (ulimit -u, the container's pids)",
+    errno.EMFILE: "too few files may be open: raise the limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine (fs.file-max)",
+    errno.ENOSPC: "there is no space left on the device: make some, or give another folder (TMPDIR)",
+    errno.EDQUOT: "the disk quota is used up: make some space, or give another folder (TMPDIR)",
+}
+"""What the system ran out of, by the number of the error, and the next step."""
 
 LINE_LIMIT = 1000
 
@@ -71,3 +85,9 @@ class Unsupported(GdbheapError):
 
 class NotAPython(Unsupported):
     """The target holds no Python interpreter; what is not about Python can still be answered."""
+
+
+def exhausted(error: BaseException) -> GdbheapError:
+    """The error for a MemoryError, or for an OSError whose number is in EXHAUSTED."""
+    number = error.errno if isinstance(error, OSError) and error.errno else errno.ENOMEM
+    return GdbheapError(f"gdbheap could not go on: {EXHAUSTED[number]}; a process that was stopped runs on")

@@ -362,11 +362,15 @@ class Heap:
     def warnings(self) -> list[str]:
         """What a reader of the answer must know: from the target, the allocators and the answers."""
         glibc = self._parts.get("glibc")
-        return self.target.warnings + (glibc.warnings if glibc else []) + self._notes
+        cut = self.target.cut_short
+        return self.target.warnings + (glibc.warnings if glibc else []) + self._notes + ([cut] if cut else [])
 
     @property
     def damage(self) -> list[Damage]:
-        """All damage met so far. What a thread that stands inside malloc may have left half done is named so."""
+        """All damage met so far. What a thread that stands inside malloc may have left half done is named so. None is
+        listed where reading ended early: what was not read looks the same."""
+        if self.target.cut_short:
+            return []
         parts = [self._parts[name] for name in ("glibc", "bins") if name in self._parts]
         found = [damage for part in parts for damage in part.damage]
         python = [damage for name in ("pymalloc", "mimalloc") for damage in _damage_of(self._parts.get(name))]
@@ -387,7 +391,9 @@ class Heap:
     @property
     def partial(self) -> bool:
         """Whether an answer may lack something: then the exit status is 1."""
-        return self.target.partial or any(not damage.what.startswith(CAUGHT) for damage in self.damage)
+        if self.target.partial or self.target.cut_short:
+            return True
+        return any(not damage.what.startswith(CAUGHT) for damage in self.damage)
 
 
 def _damage_of(part: Any) -> list[Damage]:

@@ -317,6 +317,21 @@ def stripped_library(interpreter: Interpreter) -> Path:
     return folder
 
 
+def status(pid: int, field: str) -> int:
+    """Return a number from /proc/PID/status; 0 when the process is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)
+
+
+def tracer(pid: int) -> int:
+    """Return the process that traces this one, 0 for nobody; the kernel names the tracing thread."""
+    task = status(pid, "TracerPid")
+    return status(task, "Tgid") if task else 0
+
+
 def python_program(kind: str, name: str, *arguments: object) -> list[str]:
     """Return the command that runs tests/programs/NAME.py with a CPython RELEASE of that kind."""
     return [interpreter_of(kind), "-I", str(SOURCES / f"{name}.py"), *map(str, arguments)]

@@ -128,17 +128,11 @@ def test_it_runs_on_after_any_exception(spread: programs.Running) -> None:
     """The block may end in any way: nobody traces the process any more, and it still answers signals."""
     for error in (ValueError, KeyboardInterrupt, SystemExit, MemoryError):
         with pytest.raises(error), stopped(spread.pid):
-            assert tracer(spread.pid) == os.getpid()
+            assert programs.tracer(spread.pid) == os.getpid()
             raise error
-        assert tracer(spread.pid) == 0
+        assert programs.tracer(spread.pid) == 0
     os.kill(spread.pid, signal.SIGTERM)
     assert spread.process.wait(programs.PATIENCE) == -signal.SIGTERM
-
-
-def tracer(pid: int) -> int:
-    """Return TracerPid."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("TracerPid"))
 
 
 def test_a_job_control_stop_is_kept(spread: programs.Running) -> None:
@@ -170,7 +164,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def test_a_process_that_stands_already(spread: programs.Running) -> None:
     """Process itself stops nothing: within gdb the threads come from gdb."""
     process = Process(spread.pid, [(spread.pid, 1, 2, 3, [4, 5])])
-    assert tracer(spread.pid) == 0 and process.stopped_seconds is None
+    assert programs.tracer(spread.pid) == 0 and process.stopped_seconds is None
     assert [(t.tid, t.fs_base, t.sp, t.pc, t.registers) for t in process.threads] == [(spread.pid, 1, 2, 3, [4, 5])]
     assert process.space.read(addresses(spread)[2], 5) == b"there"
 

@@ -159,13 +159,18 @@ def _rss(sizes: dict[bytes, int]) -> int | None:
 
 
 def parse_locked(text: bytes) -> Ranges:
-    """The ranges of ``/proc/PID/smaps`` that are locked into memory (``lo`` in ``VmFlags``), ascending."""
+    """The ranges of ``/proc/PID/smaps`` that are locked into memory, ascending."""
+    return parse_flagged(text, b"lo")
+
+
+def parse_flagged(text: bytes, flag: bytes) -> Ranges:
+    """The ranges of ``/proc/PID/smaps`` with a flag of two letters (``VmFlags`` in proc(5)), ascending."""
     found: Ranges = []
     place = (0, 0)
     for match in _FLAGS_LINE.finditer(text):
         if match[1] is not None:
             place = (int(match[1], 16), int(match[2], 16))
-        elif b"lo" in match[3].split():
+        elif flag in match[3].split():
             found.append(place)
     return joined(found)
 

@@ -8,17 +8,15 @@ the process, which would make the kernel put some there.
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import resource
-import signal
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from gdbheap._native import Pages, Space, Stop
+from gdbheap._native import Frozen, Pages, Room, Space, Stop
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, one_line
-from gdbheap.target import procfs, refusal
+from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import ProcessFolder
@@ -27,6 +25,10 @@ from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS = 0, 1, 2
 FILE_LIMIT = 400
+SPARE = 16 << 20
+UNCOLLECTED = (
+    "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
+)
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MOST_PAGEMAP = 4 << 30
 MOST_SHARING = 1 << 30
@@ -36,8 +38,6 @@ USER_ADDRESSES = 1 << 63
 UNREADABLE = ("[vvar", "[vsyscall]")
 Registers = tuple[int, int, int, int, Sequence[int]]
 """A thread's id, thread pointer, sp, pc and general registers."""
-
-_JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
 class Preparation:
@@ -74,7 +74,10 @@ class Process(Target):
     """A live process, as it is now. It must stand still while it is read for the picture to be consistent.
 
     ``threads`` are (tid, thread pointer, sp, pc) from whoever stopped it. With ``memory_refused`` (the reason why)
-    no memory is read: mappings and residency are still answered. Raises NoTarget, NotPermitted, OSError.
+    no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
+    stop nothing is read any more. ``memory_of``: whose memory is read instead, that of a copy. ``books_read`` is
+    called when ``/proc`` was read and nothing else yet; the ranges that it returns are not there. ``room``: its private
+    memory is copied into that, if it fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
     """
 
     def __init__(
@@ -83,20 +86,75 @@ class Process(Target):
         threads: Iterable[Registers] = (),
         preparation: Preparation | None = None,
         memory_refused: GdbheapError | None = None,
+        holder: Stop | Frozen | None = None,
+        memory_of: int | None = None,
+        books_read: Callable[[Process], Ranges] = lambda process: [],
+        room: Room | None = None,
     ) -> None:
         super().__init__("process", pid=pid)
+        self._holder = holder
+        self._is_copied = False
         self._ready = preparation or Preparation(pid)
         self._folder = self._ready.folder
         self.exe = self._ready.exe
         self.refusal = memory_refused
+        self._read_books(threads)
+        self._open_space(pid if memory_of is None else memory_of, books_read(self), memory_of is not None)
+        self._capture(room)
+        self.objects = find_objects(self.mappings, self.space, self._ready.files, self._candidates)
+        if self.rss.swap and self.refusal is None:
+            self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
+        self._tell_unstopped()
+
+    def _read_books(self, threads: Iterable[Registers]) -> None:
+        """All that ``/proc`` says and that must fit together."""
         self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
         if not len(self.mappings):
-            raise NoTarget(f"process {pid} has no memory any more: it is ending; give a core if it leaves one")
+            raise NoTarget(f"process {self.pid} has no memory any more: it is ending; give a core if it leaves one")
         self.rss = self._read_rss()
         self._read_pages()
         self._read_locked()
-        self._open_space()
-        self._read_rest(threads)
+        with suppress(OSError):
+            self.auxv = procfs.parse_auxv(self._folder.read("auxv"))
+        self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
+        self.threads = [self._thread(*registers) for registers in threads]
+
+    def _capture(self, room: Room | None) -> None:
+        """Copy what is private, if it fits, and let go the process, or the copy that it is read from."""
+        holder = self._holder
+        if room is None or holder is None or self.refusal is not None:
+            return
+        private = [(m.start, m.end) for m in self.mappings if m.private and is_readable(m)]
+        self._is_copied = self.space.capture(private, room)
+        if self._is_copied and isinstance(holder, Stop):
+            holder.release()
+            self.stopped_seconds = holder.seconds
+        elif self._is_copied and isinstance(holder, Frozen) and not holder.end():
+            self.warnings.append(UNCOLLECTED)
+
+    @property
+    def cut_short(self) -> str | None:
+        """Said when the process was let go before all was read that the answer needed."""
+        holder = self._holder
+        if holder is None or not holder.missed:
+            return None
+        if self._is_copied and not holder.expired:
+            return "the process was let go when its own memory had been copied: what it shares is missing"
+        if not holder.expired:
+            return None
+        return (
+            f"the process was let go after {holder.seconds or 0:.1f} s (--max-stop): what had not been read by then is"
+            " missing, and damage is not listed, because it may be no more than that"
+        )
+
+    def _tell_unstopped(self) -> None:
+        unstopped = self._holder.unstopped if self._holder else []
+        if unstopped:
+            names = ", ".join(str(tid) for tid in unstopped[:5])
+            self.warnings.append(
+                f"thread {names} sleeps uninterruptibly in the kernel (state D) and was not stopped: its registers are"
+                " unknown, and what it or a child that shares its memory (vfork) writes meanwhile may look torn"
+            )
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
@@ -169,32 +227,26 @@ class Process(Target):
                 f" by {sum(differing):+,} bytes in all: pages are counted by pagemap"
             )
 
-    def _open_space(self) -> None:
+    def _open_space(self, pid: int, missing: Ranges, is_copy: bool) -> None:
         if self.refusal is not None:
             self.partial = True
             self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
             return
         files = MappedFiles(self._folder)
-        rows = [self._row(mapping, files) for mapping in self.mappings if is_readable(mapping)]
-        self.space = Space.for_process(self._folder.pid, rows, self.pages, files.paths, self.rss.shared)
+        rows = [row for mapping in self.mappings if is_readable(mapping) for row in self._rows(mapping, files, missing)]
+        stop = self._holder if isinstance(self._holder, Stop) else None
+        # A copy has all its pages together with the process.
+        self.space = Space.for_process(pid, rows, self.pages, files.paths, self.rss.shared or is_copy, stop)
 
-    def _row(self, mapping: Mapping, files: MappedFiles) -> tuple[int, int, int, int, int]:
+    def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[tuple[int, int, int, int, int]]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
         kind, index = FROM_PROCESS, -1
         if mapping.private and (mapping.anonymous or mapping.path == "/dev/zero"):
             kind = FROM_PROCESS if mapping.path == "[vdso]" else PRIVATE_ANONYMOUS
         elif mapping.private:
             kind, index = PRIVATE_FILE, files.index(mapping)
-        return mapping.start, mapping.end, kind, index, mapping.offset
-
-    def _read_rest(self, threads: Iterable[Registers]) -> None:
-        with suppress(OSError):
-            self.auxv = procfs.parse_auxv(self._folder.read("auxv"))
-        self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
-        self.threads = [self._thread(*registers) for registers in threads]
-        self.objects = find_objects(self.mappings, self.space, self._ready.files, self._candidates)
-        if self.rss.swap and self.refusal is None:
-            self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
+        for start, end in subtract([(mapping.start, mapping.end)], missing):
+            yield start, end, kind, index, mapping.offset + start - mapping.start
 
     def _thread(self, tid: int, fs_base: int, sp: int, pc: int, general: Sequence[int]) -> Thread:
         name = self._ready.thread_names.get(tid)
@@ -300,50 +352,79 @@ def _quiet_tasks(folder: ProcessFolder) -> list[int]:
 
 
 @contextmanager
-def stopped(pid: int) -> Iterator[Process]:
-    """The process ``pid``, standing still until the block ends, however it ends; then it runs on as it did before.
+def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
+    """The process ``pid``, standing still until the block ends, however it ends, or for ``limit`` seconds; then it runs
+    on as it did before. With ``copies`` it is let go once its private memory is copied, if there is room for that.
 
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when it was let go. Ctrl-Z waits until then:
     a suspended gdbheap would keep the process standing. When only its memory is refused, the process is yielded without
-    memory and without having been stopped. What was prepared is kept out of the garbage collector's rounds meanwhile:
-    they took as long as the reading. Raises NoTarget, NotPermitted, Unsupported.
+    memory and without having been stopped. Where another process traces it, that is waited for, for a moment. Raises
+    NoTarget, NotPermitted, Unsupported, and GdbheapError when the limit was too short.
     """
+    folder = refusal.open_folder(pid)
+    holding.without_tracer(folder)
     preparation = Preparation(pid)
     preparation.load_files()
-    gc.freeze()
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
+    space = room_for(folder) if copies else None
     stop: Stop | None = None
     process: Process | None = None
     try:
-        refused = None
-        try:
-            stop = Stop(pid)
-        except OSError as error:
-            refused = _refused(preparation, error)
-        process = _read(preparation, stop, refused)
+        with holding.undisturbed():
+            refused = None
+            try:
+                stop = holding.patiently(folder, lambda: Stop(pid, limit))
+            except TimeoutError as error:
+                raise holding.not_stopped(pid, limit, error) from None
+            except OSError as error:
+                refused = _refused(preparation, error)
+            process = _read(preparation, stop, refused, space)
+            if stop is not None and stop.expired:
+                raise holding.let_go_early(pid, stop.seconds or limit or 0)
+            if process.stopped_seconds is None:
+                yield process
+                return
         yield process
+    except Exception as error:
+        if stop is not None and stop.expired and stop.missed:
+            raise holding.let_go_early(pid, stop.seconds or 0) from error
+        raise
     finally:
         _let_go(stop, process)
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
-        gc.unfreeze()
+
+
+def room_for(folder: ProcessFolder) -> Room | None:
+    """Room for the private memory of a process, with some for what it gets meanwhile; None where that is too much."""
+    status = folder.status()
+    size = sum(procfs.kib(status.get(name)) or 0 for name in ("RssAnon", "RssFile", "VmSwap"))
+    size += size // 16 + SPARE
+    if not room.copy_fits(size):
+        return None
+    with suppress(OSError):
+        return Room(size)
+    return None
 
 
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
     """Why the process could not be stopped; raised when nothing of it can be read either."""
     reason = refusal.explain(preparation.folder.pid, error)
-    readable = isinstance(reason, NotPermitted) and not isinstance(error, TimeoutError)
     try:
-        if readable and not refusal.gather(preparation.folder).tracer and preparation.folder.read("maps", 1):
+        if (
+            isinstance(reason, NotPermitted)
+            and not refusal.gather(preparation.folder).tracer
+            and preparation.folder.read("maps", 1)
+        ):
             return reason
     except OSError:
         pass
     raise reason from None
 
 
-def _read(preparation: Preparation, stop: Stop | None, refused: GdbheapError | None) -> Process:
+def _read(
+    preparation: Preparation, stop: Stop | None, refused: GdbheapError | None, space: Room | None = None
+) -> Process:
     pid = preparation.folder.pid
     try:
-        return Process(pid, stop.threads if stop else (), preparation, refused)
+        return Process(pid, stop.threads if stop else (), preparation, refused, stop, room=space)
     except OSError as error:
         raise refusal.explain(pid, error) from None
 

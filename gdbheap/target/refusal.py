@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, Unsupported, one_line
+from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, Unsupported, exhausted, one_line
 from gdbheap.target import causes, image
 from gdbheap.target.causes import Facts
 from gdbheap.target.procfs import PF_KTHREAD, PROC, ProcessFolder, parse_status
@@ -67,7 +67,15 @@ def explain(pid: int, error: BaseException) -> GdbheapError:
         return NotPermitted(causes.permission(gather(folder)))
     if number in (errno.ESRCH, errno.ENOENT):
         return NoTarget(f"process {pid} ended while it was being read: give a core, if it left one")
+    if number in EXHAUSTED:
+        return exhausted(error)
     return GdbheapError(f"process {pid} cannot be read ({error}): try again, or let it leave a core and give that")
+
+
+def other_tracer(folder: ProcessFolder) -> int:
+    """The process that traces this one or any of its threads, unless that is us; 0 for nobody."""
+    tracer = _tracer(folder, _status(folder))
+    return 0 if tracer == os.getpid() else tracer
 
 
 def gather(folder: ProcessFolder) -> Facts:
@@ -137,6 +145,8 @@ def _check_machine(folder: ProcessFolder, facts: Facts) -> None:
 
 def _absent(pid: int, error: OSError) -> GdbheapError:
     """The error for a process that ``/proc`` does not show."""
+    if error.errno in EXHAUSTED:
+        return exhausted(error)
     if not os.path.isdir(f"{PROC}/self"):
         return NotPermitted(f"there is no {PROC} here ({error.strerror}): mount it (mount -t proc proc {PROC})")
     with suppress(ProcessLookupError):
@@ -168,13 +178,19 @@ def _inner_process(pid: int) -> int:
 
 
 def _tracer(folder: ProcessFolder, status: dict[str, str]) -> int:
-    """Who traces the process or any of its threads; 0 when nobody does."""
+    """The process that traces this one or any of its threads; 0 for nobody. The kernel names the tracing thread."""
     leader = _number(status.get("TracerPid"))
     if leader or status.get("Threads") == "1":
-        return leader
+        return _process_of(leader)
     threads: list[int] = _quiet(folder.tasks, [])
     tracers = (_number(_status(folder, tid).get("TracerPid")) for tid in threads)
-    return next((tracer for tracer in tracers if tracer), 0)
+    return _process_of(next((tracer for tracer in tracers if tracer), 0))
+
+
+def _process_of(thread: int) -> int:
+    """The process that a thread belongs to; the same number where that is not to be seen."""
+    status = parse_status(_read_bytes(f"{PROC}/{thread}/status")) if thread else {}
+    return _number(status.get("Tgid")) or thread
 
 
 def _status(folder: ProcessFolder, task: int | None = None) -> dict[str, str]:

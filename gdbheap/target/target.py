@@ -99,6 +99,11 @@ class Target:
     stopped_seconds: float | None = None
 
     @property
+    def cut_short(self) -> str | None:
+        """Why something of the answer may be missing although it was there; None where nothing is."""
+        return None
+
+    @property
     def main_stack(self) -> Mapping | None:
         """The stack of the first thread: the kernel puts the 16 bytes of AT_RANDOM at its far end (execve(2))."""
         return self.mappings.find(self.auxv.get(AT_RANDOM, 0))

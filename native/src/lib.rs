@@ -6,13 +6,16 @@
 
 pub mod bins;
 pub mod bits;
+pub mod capture;
 pub mod census;
 pub mod chunks;
 pub mod claimed;
 pub mod contents;
 pub mod copies;
+pub mod frozen;
 pub mod graph;
 pub mod heaps;
+pub mod injection;
 pub mod instances;
 pub mod listing;
 pub mod lists;
@@ -34,6 +37,7 @@ pub mod stop;
 pub mod strays;
 pub mod sweep;
 pub mod tables;
+pub mod tracer;
 pub mod trim;
 pub mod types;
 pub mod votes;
@@ -71,6 +75,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pages::Pages>()?;
     module.add_class::<space::Space>()?;
     module.add_class::<stop::Stop>()?;
+    module.add_class::<capture::Room>()?;
+    module.add_class::<frozen::Frozen>()?;
     module.add_class::<chunks::Chunks>()?;
     module.add_class::<bins::Bins>()?;
     module.add_class::<pools::Pools>()?;

@@ -6,6 +6,8 @@ use std::io::Error;
 
 /// `status >> 16` of a tracee that PTRACE_INTERRUPT, or a group stop, holds.
 pub const EVENT_STOP: i32 = 128;
+/// The same where it has made a process of its own.
+pub const EVENT_CLONE: i32 = 3;
 /// Kinds of register sets (`elf.h`).
 pub const NT_PRSTATUS: usize = 1;
 pub const NT_X86_XSTATE: usize = 0x202;
@@ -32,6 +34,15 @@ fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> Result<
         return Err(Error::last_os_error());
     }
     Ok(answer as i64)
+}
+
+/// The address of a thread's `struct rseq` (rseq(2)); 0 when it has none. Linux 5.13 and later.
+pub fn rseq_address(tid: i32) -> Result<u64, Error> {
+    const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+    let mut configuration = [0u64; 3];
+    let size = std::mem::size_of_val(&configuration);
+    request(GET_RSEQ_CONFIGURATION, tid, size, configuration.as_mut_ptr() as usize)?;
+    Ok(configuration[0])
 }
 
 /// Makes a thread a tracee without stopping it.
@@ -111,5 +122,25 @@ pub fn wait(tid: i32, patiently: bool) -> Waited {
             _ if libc::WIFSTOPPED(status) => Waited::Stopped { signal: libc::WSTOPSIG(status), event: status >> 16 },
             _ => Waited::Gone,
         };
+    }
+}
+
+/// Looks what a thread has done and leaves it for a later wait. The kernel then still has the signal of a
+/// signal-delivery-stop: should the tracer die before it passes it on, the thread gets it all the same.
+pub fn peek(tid: i32) -> Waited {
+    // SAFETY: plain data, which the kernel fills in; all zeros where nothing has happened.
+    let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: as above.
+    let answer = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &mut about, options) };
+    if answer < 0 {
+        return Waited::Gone;
+    }
+    // SAFETY: after waitid these two fields are either filled in or zero.
+    let (pid, status) = unsafe { (about.si_pid(), about.si_status()) };
+    match (pid, about.si_code) {
+        (0, _) => Waited::Running,
+        (_, libc::CLD_TRAPPED | libc::CLD_STOPPED) => Waited::Stopped { signal: status & 0xff, event: status >> 8 },
+        _ => Waited::Gone,
     }
 }

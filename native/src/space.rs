@@ -4,13 +4,16 @@
 //! segment are absent (a fault with the address); bytes in a `Null` segment are zeros by definition and are never
 //! touched in the target.
 
+use crate::capture::{Capture, Room};
 use crate::pages::{Pages, PAGE, PRESENT, SWAPPED};
+use crate::stop::{Gate, Stop};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 pyo3::create_exception!(
     gdbheap._native,
@@ -41,6 +44,8 @@ enum Origin {
         pid: i32,
         mem: Option<File>,
         shared: bool,
+        /// Closed when the process was let go: what was read then is not believed.
+        gate: Option<Arc<Gate>>,
     },
     Remote(Py<PyAny>),
 }
@@ -51,6 +56,7 @@ pub struct Space {
     files: Vec<File>,
     origin: Origin,
     read: AtomicU64,
+    copy: OnceLock<Capture>,
 }
 
 /// The address of the first byte that could not be read.
@@ -109,15 +115,10 @@ impl Space {
     fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         match &self.origin {
             Origin::Nothing => 0,
-            Origin::Process { mem: Some(file), shared: true, .. } => read_file(file, address, buffer),
-            Origin::Process { pid, mem, .. } => {
-                let got = read_process(*pid, address, buffer);
-                match mem {
-                    // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
-                    Some(file) if got < buffer.len() => got + read_file(file, address + got as u64, &mut buffer[got..]),
-                    _ => got,
-                }
-            }
+            Origin::Process { .. } => match self.copy.get().and_then(|copy| copy.fill(address, buffer)) {
+                Some(got) => got,
+                None => self.live_bytes(address, buffer),
+            },
             Origin::Remote(callable) => Python::attach(|py| {
                 let answer = callable.call1(py, (address, buffer.len()));
                 let answer = answer.and_then(|answer| answer.extract::<Vec<u8>>(py));
@@ -134,6 +135,39 @@ impl Space {
                 size
             }),
         }
+    }
+
+    /// The prefix of `buffer` that was read while the process stood.
+    pub fn live_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let got = self.process_bytes(address, buffer);
+        if self.was_in_time() {
+            got
+        } else {
+            0
+        }
+    }
+
+    fn process_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let Origin::Process { pid, mem, shared, .. } = &self.origin else { return 0 };
+        if let (Some(file), true) = (mem, shared) {
+            return read_file(file, address, buffer);
+        }
+        let got = read_process(*pid, address, buffer);
+        match mem {
+            // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
+            Some(file) if got < buffer.len() => got + read_file(file, address + got as u64, &mut buffer[got..]),
+            _ => got,
+        }
+    }
+
+    /// Whether what was just read of a process was read while it stood; counts it if not.
+    fn was_in_time(&self) -> bool {
+        let Origin::Process { gate: Some(gate), .. } = &self.origin else { return true };
+        let open = gate.is_open();
+        if !open {
+            gate.miss();
+        }
+        open
     }
 
     /// Reads all of it, or says where the first byte is missing.
@@ -158,6 +192,7 @@ impl Space {
             let base = batch * 512;
             let part = &mut out[base * size..(base + addresses.len()) * size];
             let direct = matches!(self.origin, Origin::Process { shared: false, .. })
+                && self.copy.get().is_none()
                 && addresses.iter().all(|address| self.all_from_process(*address, size));
             if direct && self.many_from_process(addresses, size, part) {
                 good[base..base + addresses.len()].fill(true);
@@ -186,7 +221,7 @@ impl Space {
         // SAFETY: the kernel writes at most `out.len()` bytes into `out`; remote addresses are only read, elsewhere.
         let got = unsafe { libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
         self.read.fetch_add(got.max(0) as u64, Ordering::Relaxed);
-        got == out.len() as isize
+        got == out.len() as isize && self.was_in_time()
     }
 
     /// Whether every byte of [address, address + size) is in a segment.
@@ -239,7 +274,7 @@ impl Space {
             return Err(PyValueError::new_err("segments overlap"));
         }
         let opened: std::io::Result<Vec<File>> = files.iter().map(File::open).collect();
-        Ok(Space { segments, files: opened?, origin, read: AtomicU64::new(0) })
+        Ok(Space { segments, files: opened?, origin, read: AtomicU64::new(0), copy: OnceLock::new() })
     }
 }
 
@@ -310,14 +345,16 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Address {
 impl Space {
     /// The space of a live process. `mappings`: `(start, end, kind, file_index, file_offset)`, kind 0 private
     /// anonymous, 1 private file-backed, 2 always read from the process. `shared`: other processes have some of its
-    /// private pages too.
+    /// private pages too. `stop`: who holds it; once it was let go nothing more is read.
     #[staticmethod]
+    #[pyo3(signature = (pid, mappings, pages, files, shared, stop=None))]
     fn for_process(
         pid: i32,
         mappings: Vec<(u64, u64, u8, i64, u64)>,
         pages: Option<&Pages>,
         files: Vec<String>,
         shared: bool,
+        stop: Option<PyRef<'_, Stop>>,
     ) -> PyResult<Space> {
         let mut segments = Vec::new();
         for (start, end, kind, file, offset) in mappings {
@@ -331,7 +368,8 @@ impl Space {
             }
         }
         let mem = File::open(format!("/proc/{pid}/mem")).ok();
-        Space::build(segments, files, Origin::Process { pid, mem, shared })
+        let gate = stop.map(|stop| stop.gate());
+        Space::build(segments, files, Origin::Process { pid, mem, shared, gate })
     }
 
     /// The space of a core. `segments`: `(start, end, file_index, file_offset)`; index -1: zeros by definition.
@@ -396,6 +434,18 @@ impl Space {
         self.covers(address.0, size)
     }
 
+    /// How many bytes of `ranges` (ascending, disjoint) would have to come from the process.
+    fn live_size(&self, ranges: Vec<(u64, u64)>) -> u64 {
+        self.live_parts(&ranges).iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. False, with
+    /// nothing changed, where the room is too small or the process was let go meanwhile.
+    fn capture(&self, py: Python<'_>, ranges: Vec<(u64, u64)>, room: Py<Room>) -> PyResult<bool> {
+        let Some(copy) = Capture::take(py, self, &self.live_parts(&ranges), room)? else { return Ok(false) };
+        Ok(self.was_in_time() && self.copy.set(copy).is_ok())
+    }
+
     /// How many bytes were read so far.
     #[getter]
     fn bytes_read(&self) -> u64 {
@@ -404,6 +454,19 @@ impl Space {
 }
 
 impl Space {
+    /// The parts of `ranges` that are read from the process.
+    fn live_parts(&self, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let live = self.segments.iter().filter(|segment| segment.source == Source::Process);
+        let mut found = Vec::new();
+        for segment in live {
+            let first = ranges.partition_point(|(_, end)| *end <= segment.start);
+            for (start, end) in ranges[first..].iter().take_while(|(start, _)| *start < segment.end) {
+                found.push((segment.start.max(*start), segment.end.min(*end)));
+            }
+        }
+        found
+    }
+
     /// How many of `size` bytes at `address` are in segments without a gap.
     fn prefix(&self, address: u64, size: u64) -> u64 {
         let end = address.saturating_add(size);

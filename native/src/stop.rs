@@ -1,205 +1,245 @@
-//! Stops every thread of a process by ptrace and lets them go again.
+//! A process that stands still, held by a thread of ours that does nothing else.
 //!
-//! PTRACE_SEIZE with PTRACE_INTERRUPT neither sends a signal nor disturbs a job-control stop, and the kernel detaches
-//! by itself when the tracer dies, however it dies: the target always runs on.
+//! Every request of ptrace has to come from the thread that seized the target. That thread also keeps the time: it lets
+//! the target go when it was told to, whatever the rest of this process is doing then.
 
 use crate::space::os_error;
-use pyo3::exceptions::PyTimeoutError;
+use crate::tracer::{Failure, Registers, Tracer};
+use crate::work::SignalsHeld;
+use pyo3::exceptions::{PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
-use std::collections::BTreeMap;
-use std::io::Error;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-const PTRACE_EVENT_STOP: i32 = 128;
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAKE: Duration = Duration::from_millis(20);
+const LONGEST: f64 = 1e9;
 
-/// Registers of one stopped thread: the thread pointer, the stack pointer, the program counter, the general ones.
-#[derive(Clone, Copy, Default)]
-struct Registers {
-    thread_pointer: u64,
-    stack_pointer: u64,
-    program_counter: u64,
-    general: [u64; GENERAL],
+type Row = (i32, bool, Registers);
+type Job = Box<dyn FnOnce(&mut Tracer) + Send>;
+type Stopped = Result<Vec<Row>, Failure>;
+
+/// Whether the target still stands. It is closed before the target is let go: whoever reads a byte and finds the gate
+/// open afterwards has read it in time.
+#[derive(Default)]
+pub struct Gate {
+    closed: AtomicBool,
+    missed: AtomicU64,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Thread {
-    stopped: bool,
-    pending_signal: i32,
-    registers: Registers,
-}
-
-#[pyclass(unsendable)]
-pub struct Stop {
-    pid: i32,
-    threads: BTreeMap<i32, Thread>,
-    since: Instant,
-    seconds: Option<f64>,
-}
-
-fn request(kind: libc::c_uint, tid: i32, data: u64) -> Result<(), Error> {
-    // SAFETY: the requests used here (SEIZE, INTERRUPT, DETACH) take no pointers.
-    let answer = unsafe { libc::ptrace(kind as _, tid, std::ptr::null_mut::<libc::c_void>(), data) };
-    if answer < 0 {
-        return Err(Error::last_os_error());
+impl Gate {
+    pub fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::SeqCst)
     }
-    Ok(())
+
+    /// Counts a read that came too late.
+    pub fn miss(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
 }
 
-fn register_set<const N: usize>(tid: i32, kind: i32) -> Option<[u64; N]> {
-    let mut words = [0u64; N];
-    let mut vector = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: N * 8 };
-    // SAFETY: the vector describes `words`, and the kernel writes no more than its length.
-    let answer = unsafe { libc::ptrace(libc::PTRACE_GETREGSET as _, tid, kind as usize, &mut vector) };
-    (answer == 0).then_some(words)
+/// What the tracer's thread and the others both see.
+#[derive(Default)]
+struct Shared {
+    gate: Arc<Gate>,
+    cancelled: AtomicBool,
+    expired: AtomicBool,
+    mended: AtomicU64,
+    /// Nanoseconds, once the target was let go.
+    held: AtomicU64,
 }
 
-#[cfg(target_arch = "x86_64")]
-const GENERAL: usize = 15;
-#[cfg(target_arch = "aarch64")]
-const GENERAL: usize = 31;
-
-/// `struct user_regs_struct`: the general ones are words 0 to 14, rip is 16, rsp 19, fs_base 21.
-#[cfg(target_arch = "x86_64")]
-fn registers(tid: i32) -> Option<Registers> {
-    let words = register_set::<27>(tid, 1)?;
-    let general = std::array::from_fn(|number| words[number]);
-    Some(Registers { program_counter: words[16], stack_pointer: words[19], thread_pointer: words[21], general })
+#[pyclass(frozen)]
+pub struct Stop {
+    shared: Arc<Shared>,
+    jobs: Mutex<Option<Sender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    rows: Vec<Row>,
 }
 
-/// `struct user_pt_regs`: sp is word 31, pc 32; tpidr_el0 is in NT_ARM_TLS.
-#[cfg(target_arch = "aarch64")]
-fn registers(tid: i32) -> Option<Registers> {
-    let words = register_set::<34>(tid, 1)?;
-    let tls = register_set::<1>(tid, 0x401)?;
-    let general = std::array::from_fn(|number| words[number]);
-    Some(Registers { program_counter: words[32], stack_pointer: words[31], thread_pointer: tls[0], general })
+/// The target was let go before this could be done.
+#[derive(Debug)]
+pub struct LetGo;
+
+/// The life of the tracer's thread: stop, do what is asked for, let go when told to or when the time is up.
+fn hold(pid: i32, limit: Option<Duration>, shared: &Shared, answer: Sender<Stopped>, jobs: Receiver<Job>) {
+    raise_priority();
+    let mut tracer = Tracer::new(pid, limit);
+    let stopped = tracer.stop(&shared.cancelled).map(|()| tracer.rows());
+    shared.mended.store(tracer.mended, Ordering::Relaxed);
+    let failed = stopped.is_err();
+    if answer.send(stopped).is_ok() && !failed {
+        serve(&mut tracer, limit, shared, &jobs);
+    }
+    shared.gate.close();
+    tracer.release();
+    shared.held.store((tracer.held().as_nanos() as u64).max(1), Ordering::SeqCst);
+}
+
+fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &Shared, jobs: &Receiver<Job>) {
+    loop {
+        let left = limit.zip(tracer.since()).map(|(limit, since)| limit.saturating_sub(since.elapsed()));
+        let job = match left {
+            Some(left) => jobs.recv_timeout(left),
+            None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match job {
+            Ok(job) => job(tracer),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                shared.expired.store(true, Ordering::SeqCst);
+                return;
+            }
+        }
+    }
+}
+
+/// This thread's own, where that is allowed: while it waits for a processor the target stands still.
+fn raise_priority() {
+    // SAFETY: two numbers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
 impl Stop {
-    fn tasks(&self) -> Result<Vec<i32>, Error> {
-        let entries = std::fs::read_dir(format!("/proc/{}/task", self.pid))?;
-        Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+    /// The gate that a Space of this target has to look at.
+    pub fn gate(&self) -> Arc<Gate> {
+        self.shared.gate.clone()
     }
 
-    /// Seizes and interrupts the threads that are not ours yet; says how many there were.
-    fn seize_new(&mut self) -> Result<usize, Error> {
-        let mut fresh = 0;
-        for tid in self.tasks()? {
-            if self.threads.contains_key(&tid) {
-                continue;
-            }
-            match request(libc::PTRACE_SEIZE, tid, 0) {
-                Ok(()) => {}
-                // A thread other than the first may end between the listing and the request.
-                Err(error) if tid != self.pid && error.raw_os_error() == Some(libc::ESRCH) => continue,
-                Err(error) => return Err(error),
-            }
-            self.threads.insert(tid, Thread::default());
-            let _ = request(libc::PTRACE_INTERRUPT, tid, 0);
-            fresh += 1;
-        }
-        Ok(fresh)
+    /// Runs `work` on the thread that holds the target, and waits for it. Give the GIL away meanwhile.
+    pub fn on_tracer<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tracer) -> R + Send + 'static,
+    ) -> Result<R, LetGo> {
+        let (answer, answered) = channel();
+        let job: Job = Box::new(move |tracer| {
+            let _ = answer.send(work(tracer));
+        });
+        let sender = self.jobs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        sender.ok_or(LetGo)?.send(job).map_err(|_| LetGo)?;
+        answered.recv().map_err(|_| LetGo)
     }
 
-    /// Looks once whether a thread has stopped; drops it if it has ended.
-    fn poll(&mut self, tid: i32) {
-        let mut status = 0;
-        // SAFETY: the kernel writes one integer.
-        let answer = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) };
-        if answer == 0 {
-            return;
+    fn end(&self) {
+        drop(self.jobs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
+        let thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
         }
-        if answer < 0 || libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
-            self.threads.remove(&tid);
-            return;
-        }
-        let event = status >> 16;
-        let pending_signal = if event == PTRACE_EVENT_STOP { 0 } else { libc::WSTOPSIG(status) };
-        let registers = registers(tid).unwrap_or_default();
-        self.threads.insert(tid, Thread { stopped: true, pending_signal, registers });
-    }
-
-    fn await_all(&mut self, py: Python<'_>) -> PyResult<()> {
-        let began = Instant::now();
-        loop {
-            let waiting: Vec<i32> = self.threads.iter().filter(|(_, t)| !t.stopped).map(|(tid, _)| *tid).collect();
-            if waiting.is_empty() {
-                return Ok(());
-            }
-            for tid in &waiting {
-                self.poll(*tid);
-            }
-            if began.elapsed() > PATIENCE {
-                let message = format!("thread {} does not stop (it sleeps uninterruptibly in the kernel)", waiting[0]);
-                return Err(PyTimeoutError::new_err(message));
-            }
-            if began.elapsed() > Duration::from_millis(2) {
-                py.detach(|| std::thread::sleep(Duration::from_micros(200)));
-                py.check_signals()?;
-            }
-        }
-    }
-
-    fn let_go(&mut self) {
-        for (tid, thread) in std::mem::take(&mut self.threads) {
-            // A thread that has not reported its stop yet cannot be detached: it is waited for, briefly.
-            let mut thread = thread;
-            for _ in 0..1000 {
-                if thread.stopped {
-                    break;
-                }
-                self.threads.insert(tid, thread);
-                self.poll(tid);
-                match self.threads.remove(&tid) {
-                    Some(polled) => thread = polled,
-                    None => break,
-                }
-                std::thread::sleep(Duration::from_micros(100));
-            }
-            let _ = request(libc::PTRACE_DETACH, tid, thread.pending_signal as u64);
-        }
-        self.seconds.get_or_insert(self.since.elapsed().as_secs_f64());
     }
 }
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        self.let_go();
+        self.end();
+    }
+}
+
+fn failed(failure: Failure) -> PyErr {
+    match failure {
+        Failure::Os(error) => os_error(error),
+        Failure::Timeout(tid) => PyTimeoutError::new_err(format!("thread {tid} does not stop")),
+        Failure::Cancelled => PyTimeoutError::new_err("cancelled"),
+    }
+}
+
+/// Waits for the tracer's answer with the GIL given away; Ctrl-C ends it.
+fn await_answer(py: Python<'_>, shared: &Shared, answered: Receiver<Stopped>) -> PyResult<Stopped> {
+    let answered = Mutex::new(answered);
+    let mut interrupted = None;
+    loop {
+        let look = || answered.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv_timeout(WAKE);
+        match py.detach(look) {
+            Ok(answer) => return interrupted.map_or(Ok(answer), Err),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Err(Failure::Cancelled)),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(error) = py.check_signals() {
+                    shared.cancelled.store(true, Ordering::Relaxed);
+                    interrupted = Some(error);
+                }
+            }
+        }
     }
 }
 
 #[pymethods]
 impl Stop {
-    /// Stops every thread of `pid`. Raises OSError (its errno tells why), TimeoutError, KeyboardInterrupt.
+    /// Stops every thread of `pid`, for `limit` seconds at most. Raises OSError (its errno tells why), TimeoutError,
+    /// KeyboardInterrupt.
     #[new]
-    fn new(py: Python<'_>, pid: i32) -> PyResult<Stop> {
-        let mut stop = Stop { pid, threads: BTreeMap::new(), since: Instant::now(), seconds: None };
-        // Each round may find threads that the ones not yet stopped have started since.
-        while stop.seize_new().map_err(os_error)? > 0 {
-            stop.await_all(py)?;
-        }
+    #[pyo3(signature = (pid, limit=None))]
+    fn new(py: Python<'_>, pid: i32, limit: Option<f64>) -> PyResult<Stop> {
+        let limit = limit.map(|seconds| Duration::try_from_secs_f64(seconds.min(LONGEST))).transpose();
+        let limit = limit.map_err(|_| PyValueError::new_err("the limit must be seconds, at least 0"))?;
+        let shared = Arc::new(Shared::default());
+        let (jobs, waiting) = channel();
+        let (answer, answered) = channel();
+        let theirs = shared.clone();
+        let held = SignalsHeld::new();
+        let body = move || hold(pid, limit, &theirs, answer, waiting);
+        let thread = std::thread::Builder::new().name("gdbheap tracer".into()).stack_size(256 << 10).spawn(body);
+        drop(held);
+        let thread = thread.map_err(os_error)?;
+        let mut stop =
+            Stop { shared, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), rows: Vec::new() };
+        stop.rows = await_answer(py, &stop.shared, answered)?.map_err(failed)?;
         Ok(stop)
     }
 
     /// `(tid, thread pointer, stack pointer, program counter, general registers)` of each thread, by tid.
     #[getter]
     fn threads(&self) -> Vec<(i32, u64, u64, u64, Vec<u64>)> {
-        let row = |(tid, thread): (&i32, &Thread)| {
-            let Registers { thread_pointer, stack_pointer, program_counter, general } = thread.registers;
-            (*tid, thread_pointer, stack_pointer, program_counter, general.to_vec())
+        let row = |(tid, stopped, registers): &Row| {
+            let Registers { thread_pointer, stack_pointer, program_counter, general } = *registers;
+            let general = if *stopped { general.to_vec() } else { Vec::new() };
+            (*tid, thread_pointer, stack_pointer, program_counter, general)
         };
-        self.threads.iter().map(row).collect()
+        self.rows.iter().map(row).collect()
+    }
+
+    /// The threads that sleep uninterruptibly and were not stopped.
+    #[getter]
+    fn unstopped(&self) -> Vec<i32> {
+        self.rows.iter().filter(|(_, stopped, _)| !stopped).map(|(tid, _, _)| *tid).collect()
     }
 
     /// Lets every thread go on as it was. A second call does nothing.
-    fn release(&mut self) {
-        self.let_go();
+    fn release(&self, py: Python<'_>) {
+        py.detach(|| self.end());
     }
 
-    /// For how long the process has stood still, in seconds; final after `release`.
+    /// For how long the process stood still, in seconds; None while it does.
     #[getter]
-    fn seconds(&self) -> f64 {
-        self.seconds.unwrap_or_else(|| self.since.elapsed().as_secs_f64())
+    fn seconds(&self) -> Option<f64> {
+        let held = self.shared.held.load(Ordering::SeqCst);
+        (held > 0).then_some(held as f64 / 1e9)
+    }
+
+    /// Whether the process was let go because its time was up.
+    #[getter]
+    fn expired(&self) -> bool {
+        self.shared.expired.load(Ordering::SeqCst)
+    }
+
+    /// How many reads came after the process was let go, and were refused.
+    #[getter]
+    fn missed(&self) -> u64 {
+        self.shared.gate.missed()
+    }
+
+    /// How many system calls that the stop had cut short were told to start again.
+    #[getter]
+    fn mended(&self) -> u64 {
+        self.shared.mended.load(Ordering::Relaxed)
     }
 }

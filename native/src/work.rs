@@ -54,10 +54,11 @@ impl Control {
 }
 
 /// Holds back all signals on this thread, so that the threads it starts never run a handler of gdb's or Python's.
-struct SignalsHeld(libc::sigset_t);
+pub struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
-    fn new() -> SignalsHeld {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> SignalsHeld {
         // SAFETY: both sets are plain data that the calls fill in.
         unsafe {
             let mut all = std::mem::zeroed();

@@ -1,0 +1,101 @@
+"""How much memory and how many processes there is still room for: the machine, the control groups, the limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from gdbheap.target.procfs import PROC, kib, parse_status
+
+__all__ = ["copy_fits", "memory_left", "processes_left"]
+
+CGROUPS = "/sys/fs/cgroup"
+UNLIMITED = 1 << 62
+
+
+def copy_fits(size: int) -> bool:
+    """Whether ``size`` bytes are at most half of what this process could still have."""
+    return size <= min(memory_left("self"), _address_space_left()) // 2
+
+
+def memory_left(process: int | str) -> int:
+    """Bytes that a process can still get: what the machine has, and what each control group above it allows."""
+    machine = _meminfo().get("MemAvailable", 0)
+    groups = [
+        limit - used
+        for folder in _groups(process, "memory")
+        for limit, used in [
+            _pair(folder, ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes"))
+        ]
+    ]
+    return max(0, min([machine, *groups]))
+
+
+def processes_left(process: int | str) -> int:
+    """How many more processes or threads its control groups allow."""
+    groups = [
+        limit - used
+        for folder in _groups(process, "pids")
+        for limit, used in [_pair(folder, ("pids.max",), ("pids.current",))]
+    ]
+    return min([UNLIMITED, *groups])
+
+
+def commit_left() -> int | None:
+    """Bytes that may still be promised where the kernel counts promises (vm.overcommit_memory 2); None elsewhere."""
+    if _text(Path(f"{PROC}/sys/vm/overcommit_memory")) != "2":
+        return None
+    sizes = _meminfo()
+    return max(0, sizes.get("CommitLimit", 0) - sizes.get("Committed_AS", 0))
+
+
+def _meminfo() -> dict[str, int]:
+    fields = parse_status(_text(Path(f"{PROC}/meminfo")).encode())
+    return {name: kib(value) or 0 for name, value in fields.items()}
+
+
+def _address_space_left() -> int:
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if soft == resource.RLIM_INFINITY:
+        return UNLIMITED
+    pages = _text(Path(f"{PROC}/self/statm")).split()
+    return max(0, soft - int(pages[0]) * resource.getpagesize()) if pages else 0
+
+
+def _groups(process: int | str, controller: str) -> Iterator[Path]:
+    """The folders of a process's control group and of those above it: of version 2, and of 1 where that is mounted."""
+    for line in _text(Path(f"{PROC}/{process}/cgroup")).splitlines():
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = Path(CGROUPS) / controller if controllers else Path(CGROUPS)
+        folder = root / path.lstrip("/")
+        for parent in (folder, *folder.parents):
+            if parent == root.parent:
+                break
+            yield parent
+
+
+def _pair(folder: Path, limits: tuple[str, ...], uses: tuple[str, ...]) -> tuple[int, int]:
+    limit = next((int(text) for name in limits if (text := _text(folder / name)).isdigit()), UNLIMITED)
+    used = next((int(text) for name in uses if (text := _text(folder / name)).isdigit()), 0)
+    return limit, used
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError, ValueError), open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read(1 << 20).strip()
+    return ""
+
+
+def threads_of_user(uid: int) -> int:
+    """How many threads all processes of a user have, as far as they are to be seen (what RLIMIT_NPROC counts)."""
+    total = 0
+    for name in filter(str.isdigit, os.listdir(PROC)):
+        fields = parse_status(_text(Path(f"{PROC}/{name}/status")).encode())
+        if fields.get("Uid", "").split()[:1] == [str(uid)]:
+            total += int(fields.get("Threads", "0")) if fields.get("Threads", "0").isdigit() else 0
+    return total

@@ -1,0 +1,95 @@
+"""Programs that count what a stop, a clone or a call does to them: tests/programs/blocked.c and its kin."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import programs
+
+KINDS = ("epoll_wait", "recv", "sigtimedwait", "semtimedop", "semop", "read", "nanosleep", "poll")
+COUNTS = ("sent", "received", "children", "strange", "wrong", "checked", "early", "other")
+HARMS = ("children", "strange", "wrong", "early", "other")
+
+
+@dataclass
+class Busy:
+    """A program that counts in the 64-bit words of a file."""
+
+    process: subprocess.Popen[bytes]
+    file: Path
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self.process.pid
+
+    def words(self) -> tuple[int, ...]:
+        """Return what it has counted."""
+        return struct.unpack("<64Q", self.file.read_bytes().ljust(512, b"\0")[:512])
+
+    def counts(self) -> dict[str, int]:
+        """Return signals, wrong bytes and the like, of blocked.c."""
+        return dict(zip(COUNTS, self.words()[32:]))
+
+    def unharmed(self, but: tuple[str, ...] = ()) -> None:
+        """Fail if blocked.c saw anything that it would not see undisturbed, or has a signal that never came. ``but``
+        "EINTR": a tracer that was killed between a stop and its mending leaves that."""
+        assert self.process.poll() is None, self.process.returncode
+        assert "EINTR" in but or dict(zip(KINDS, self.words())) == dict.fromkeys(KINDS, 0), "EINTR"
+        wait_for(lambda: self.counts()["sent"] == self.counts()["received"], f"a signal was lost: {self.counts()}")
+        counts = self.counts()
+        assert {name: counts[name] for name in HARMS} == dict.fromkeys(HARMS, 0)
+        assert children_of(self.pid) == []
+        before = self.words()
+        wait_for(lambda: all(now > then for now, then in zip(self.words()[37:38], before[37:38])), "it stands still")
+
+
+def children_of(pid: int) -> list[str]:
+    """Return the state letters of a process's children, zombies too."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            state, parent = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == pid:
+            found.append(state)
+    return found
+
+
+def wait_for(condition: Callable[[], bool], failure: str) -> None:
+    """Return when ``condition`` is true; fail when it does not become so."""
+    deadline = time.monotonic() + programs.PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, failure
+        time.sleep(0.0005)
+
+
+@contextmanager
+def started(name: str, folder: Path, *arguments: object, counters: int = 1) -> Iterator[Busy]:
+    """Yield tests/programs/NAME.c at work: its first ``counters`` words, or those of blocked.c, have begun to count."""
+    file = folder / f"{name}-counters"
+    file.touch()
+    command = programs.c_program(name, file, *arguments)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        busy = Busy(process, file)
+        try:
+            begun = (
+                (lambda: busy.counts()["checked"] > 0) if name == "blocked" else lambda: all(busy.words()[:counters])
+            )
+            wait_for(begun, f"{name} did not start")
+            yield busy
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(programs.PATIENCE)
+            finally:
+                process.kill()

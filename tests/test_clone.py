@@ -1,0 +1,174 @@
+"""--clone: the same answers from a copy that nobody runs, and the process does not notice."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import busy
+import kernel
+import programs
+import pytest
+
+from gdbheap._native import Frozen
+from gdbheap.commands.declaration import parse
+from gdbheap.commands.nouns import COMMANDS
+from gdbheap.errors import Fault
+from gdbheap.heap import Heap
+from gdbheap.target.cloning import cloned
+from gdbheap.target.process import stopped
+
+UNSUPPORTED = 5
+NOUNS = ("", "arenas", "pyobjects", "check")
+# argv: the target, the number of kills, a seed. A child makes copies of the target and is killed at any moment.
+KILLED = """
+import os, random, signal, sys, time
+from gdbheap._native import Frozen
+pid, rounds, rng = int(sys.argv[1]), int(sys.argv[2]), random.Random(sys.argv[3])
+for _ in range(rounds):
+    child = os.fork()
+    if child == 0:
+        while True:
+            copy = Frozen(pid)
+            copy.let_go()
+            copy.end()
+    time.sleep(rng.uniform(0, 0.03))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+APART = """
+import ctypes, mmap, signal
+libc = ctypes.CDLL(None, use_errno=True)
+def mapped(advice):
+    memory = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE)
+    memory.write(b"x" * (1 << 20))
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert not libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(1 << 20), advice)
+    return address, memory
+kept = [mapped(advice) for advice in (10, 18)]
+import sys
+print(*(address for address, _ in kept), file=sys.stderr, flush=True)
+signal.pause()
+"""
+FILTERED = """
+import ctypes, signal
+libc = ctypes.CDLL(None)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+allow = (ctypes.c_ubyte * 8)(6, 0, 0, 0, 0, 0, 0xFF, 0x7F)
+assert not libc.prctl(38, 1, 0, 0, 0)
+assert not libc.prctl(22, 2, ctypes.byref(Program(1, ctypes.addressof(allow))), 0, 0)
+signal.pause()
+"""
+
+
+def test_nothing_is_noticed(tmp_path: Path, rng: random.Random) -> None:
+    """Some tens of copies under load: no signal lost, no call cut short, no child seen, no zombie, no byte changed."""
+    with busy.started("blocked", tmp_path, 16) as target:
+        for _ in range(40):
+            copy = Frozen(target.pid)
+            copy.let_go()
+            assert Path(f"/proc/{copy.pid}/status").exists()
+            assert copy.end(), "the copy was not collected"
+            time.sleep(rng.uniform(0, 0.003))
+        target.unharmed()
+
+
+def test_it_dies_with_us(tmp_path: Path, rng: random.Random) -> None:
+    """kill -9 at any moment of a copy: no copy is left, no zombie, and the process goes on."""
+    with busy.started("blocked", tmp_path) as target:
+        command = [sys.executable, "-c", KILLED, str(target.pid), "60", str(rng.random())]
+        subprocess.run(command, check=True, cwd=tmp_path, timeout=programs.PATIENCE)
+        busy.wait_for(lambda: busy.children_of(target.pid) == [], "a copy is left")
+        target.unharmed(but=("EINTR",))
+
+
+def test_answers_are_those_of_a_stop(rng: random.Random, tmp_path: Path) -> None:
+    """Every answer of a program at rest equals that of the stopped process."""
+    with programs.running(
+        programs.python_program("stripped", "fragmented", rng.getrandbits(30), 20), tmp_path
+    ) as target:
+        for noun in NOUNS:
+            assert programs.ask(noun, str(target.pid), "--clone") == programs.ask(noun, str(target.pid))
+        assert busy.children_of(target.pid) == []
+
+
+def test_residency_is_the_targets(rng: random.Random, tmp_path: Path) -> None:
+    """Pages, sizes and threads are those of the process, not of its copy."""
+    with programs.running(
+        programs.python_program("stripped", "fragmented", rng.getrandbits(30), 20), tmp_path
+    ) as target:
+        with cloned(target.pid) as process:
+            assert programs.tracer(target.pid) == 0 and process.pages is not None
+            total = sum(process.pages.count(m.start, m.end)[0] for m in process.mappings if m.path != "[vsyscall]")
+            assert (total, process.rss.swap) == kernel.rollup(target.pid) and process.rss.bytes == total
+        assert {thread.tid for thread in process.threads} == {int(n) for n in os.listdir(f"/proc/{target.pid}/task")}
+        assert process.warnings == [] and process.stopped_seconds is not None
+
+
+def test_what_a_copy_has_not(tmp_path: Path) -> None:
+    """Memory that the program keeps from its children is missing in the answer, and never zeros."""
+    with programs.running([programs.interpreter_of("stripped"), "-I", "-c", APART], tmp_path) as target:
+        with cloned(target.pid) as process:
+            assert process.partial and "2,097,152 bytes in" in process.warnings[-1]
+            for word in target.stderr.split():
+                with pytest.raises(Fault):
+                    process.space.read(int(word), 1)
+
+
+def test_refused_with_a_reason(tmp_path: Path) -> None:
+    """Under seccomp, or stopped, nothing is injected; one line says why."""
+    with programs.running([programs.interpreter_of("stripped"), "-I", "-c", FILTERED], tmp_path) as target:
+        done = programs.gdbheap("info", str(target.pid), "--clone")
+        assert done.returncode == UNSUPPORTED and "seccomp" in done.stderr and len(done.stderr.splitlines()) == 1
+    with subprocess.Popen(["sleep", "100"]) as process:
+        try:
+            process.send_signal(signal.SIGSTOP)
+            os.waitpid(process.pid, os.WUNTRACED)
+            done = programs.gdbheap("info", str(process.pid), "--clone")
+            assert done.returncode == UNSUPPORTED and "stopped already" in done.stderr, done
+        finally:
+            process.kill()
+
+
+def test_refused_by_the_kernel(tmp_path: Path) -> None:
+    """Where the user may have no further process, the kernel's refusal is said and the process goes on."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+        os.setresuid(54321, 54321, 54321)
+
+    with subprocess.Popen(["sleep", "100"], preexec_fn=limited) as target:
+        try:
+            time.sleep(0.1)
+            done = programs.gdbheap("info", str(target.pid), "--clone")
+            assert done.returncode == UNSUPPORTED and "RLIMIT_NPROC" in done.stderr, done
+            with pytest.raises(OSError, match="temporarily"):
+                Frozen(target.pid)
+            assert target.poll() is None and busy.children_of(target.pid) == []
+        finally:
+            target.kill()
+
+
+@pytest.mark.parametrize("noun", ["retained", "unreachable", "owners"])
+def test_a_copy_of_the_bytes_gives_the_same(noun: str, rng: random.Random, tmp_path: Path) -> None:
+    """The commands that compute after the process was let go answer as they do while it stands."""
+    command = COMMANDS[noun]
+    assert command.copies
+    with programs.running(
+        programs.python_program("stripped", "fragmented", rng.getrandbits(30), 20), tmp_path
+    ) as target:
+        answers = []
+        for copies in (True, False):
+            with stopped(target.pid, None, copies) as process:
+                assert (process.stopped_seconds is not None) == copies
+                options, _, _ = parse(command, ["--min=1K"] if noun == "owners" else [])
+                heap = Heap(process)
+                answers.append((command.answer(heap, options), heap.warnings, heap.damage, heap.partial))
+    assert answers[0] == answers[1]

@@ -1,0 +1,168 @@
+"""A stop takes nothing from the process: no signal, no system call, no time that it need not stand."""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import busy
+import programs
+import pytest
+
+from gdbheap._native import Stop
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.target.process import stopped
+
+# argv: the target, the number of kills, a seed. A child stops the target again and again and is killed at any moment.
+KILLED = """
+import os, random, signal, sys, time
+from gdbheap._native import Stop
+pid, rounds, rng = int(sys.argv[1]), int(sys.argv[2]), random.Random(sys.argv[3])
+for _ in range(rounds):
+    child = os.fork()
+    if child == 0:
+        while True:
+            Stop(pid).release()
+    time.sleep(rng.uniform(0, 0.012))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+EMPTY = "import time\nwhile True: time.sleep(0.01)\n"
+
+
+def test_no_call_is_cut_short(tmp_path: Path, rng: random.Random) -> None:
+    """Calls that the kernel would end with EINTR go on; signals arrive; the program's own checks see nothing."""
+    with busy.started("blocked", tmp_path) as target:
+        mended = 0
+        for _ in range(150):
+            stop = Stop(target.pid)
+            mended += stop.mended
+            stop.release()
+            time.sleep(rng.uniform(0, 0.003))
+        target.unharmed()
+        assert mended > 150, "the calls that need mending were not met"
+
+
+def test_no_signal_dies_with_the_tracer(tmp_path: Path, rng: random.Random) -> None:
+    """kill -9 at any moment of a stop: every signal that was sent arrives."""
+    with busy.started("blocked", tmp_path) as target:
+        command = [sys.executable, "-c", KILLED, str(target.pid), "300", str(rng.random())]
+        subprocess.run(command, check=True, cwd=tmp_path, timeout=programs.PATIENCE)
+        target.unharmed(but=("EINTR",))
+
+
+def test_threads_that_come_and_go(tmp_path: Path) -> None:
+    """A thread that ends while it is seized does not make the stop fail."""
+    command = programs.c_program("passing", 4)
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        try:
+            for _ in range(250):
+                Stop(process.pid).release()
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+def test_a_thread_that_cannot_stop(tmp_path: Path) -> None:
+    """The parent in a vfork sleeps uninterruptibly: the others are not held for it, and the answer says so."""
+    with busy.started("vforked", tmp_path, counters=3) as target:
+        busy.wait_for(lambda: "D" in states(target.pid), "nobody is in state D")
+        with stopped(target.pid) as process:
+            assert [warning for warning in process.warnings if "state D" in warning]
+            assert len(process.threads) == 5
+        assert process.stopped_seconds is not None and process.stopped_seconds < 5
+        before = target.words()
+        busy.wait_for(lambda: all(now > then for now, then in zip(target.words()[:3], before)), "it stands still")
+        done = programs.gdbheap("info", str(target.pid))
+        assert done.returncode == 0 and "state D" in done.stdout, done
+
+
+def states(pid: int) -> list[str]:
+    """Return the state letter of each thread."""
+    return [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+
+
+def test_several_at_once() -> None:
+    """Two who look at the same process wait for each other."""
+    with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", EMPTY]) as target:
+        try:
+            time.sleep(0.2)
+            command = [str(programs.GDBHEAP), "info", str(target.pid)]
+            several = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(3)]
+            ends = [(process.communicate(timeout=programs.PATIENCE), process.returncode) for process in several]
+            assert ends == [((None, b""), 0)] * 3
+        finally:
+            target.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end(number: signal.Signals, tmp_path: Path) -> None:
+    """A signal that asks gdbheap to end gets one line and the status of an interrupted command."""
+    with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", EMPTY]) as target:
+        try:
+            time.sleep(0.2)
+            command = [str(programs.GDBHEAP), "retained", str(target.pid)]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            while process.poll() is None and programs.tracer(target.pid) != process.pid:
+                pass
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=programs.PATIENCE)
+            assert process.returncode == 1 and errors == (
+                f"gdbheap: ended by {number.name}; a process that was stopped runs on\n"
+            )
+        finally:
+            target.kill()
+
+
+def test_descriptors_run_out() -> None:
+    """Too few open files: a line that says so, and never a fault of gdbheap."""
+    with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", EMPTY]) as target:
+        try:
+            time.sleep(0.2)
+            lines = set()
+            for number in range(5, 20, 3):
+                done = programs.gdbheap(
+                    "info",
+                    str(target.pid),
+                    preexec_fn=lambda n=number: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)),
+                )
+                assert done.returncode in (0, 1), done
+                assert "fault of gdbheap" not in done.stderr and "Traceback" not in done.stderr, done
+                lines.update(done.stderr.splitlines())
+            assert any("too few files may be open" in line for line in lines), lines
+        finally:
+            target.kill()
+
+
+def test_time_is_kept(tmp_path: Path) -> None:
+    """Whatever this side does, the process runs again when the limit is over, and nothing is read any more."""
+    with busy.started("blocked", tmp_path) as target:
+        with pytest.raises(GdbheapError, match="let go after"), stopped(target.pid, 2) as process:
+            word = process.space.u64(process.threads[0].fs_base)
+            assert word == process.threads[0].fs_base and process.cut_short is None
+            before = target.words()
+            busy.wait_for(lambda: target.words() != before, "it stands still")
+            assert programs.tracer(target.pid) == 0
+            process.space.u64(process.threads[0].fs_base)
+        heap = Heap(process)
+        assert process.cut_short is not None and heap.partial and heap.damage == []
+        assert "let go after" in heap.warnings[-1] and "--max-stop" in heap.warnings[-1]
+        target.unharmed()
+
+
+def test_too_short_a_time(tmp_path: Path) -> None:
+    """Where nothing could be read in time: one line, status 1, and the process runs on."""
+    with busy.started("blocked", tmp_path) as target:
+        done = programs.gdbheap(str(target.pid), "--max-stop=0.00001")
+        assert done.returncode == 1 and done.stdout == "", done
+        assert "(--max-stop)" in done.stderr and len(done.stderr.splitlines()) == 1
+        target.unharmed()
+        for wrong in ("-1", "nan", "inf", "x"):
+            done = programs.gdbheap(str(target.pid), f"--max-stop={wrong}")
+            assert done.returncode == 2 and "no number of seconds" in done.stderr
