@@ -85,6 +85,9 @@ class Process(Target):
     ) -> None:
         super().__init__("process", pid=pid)
         self._ready = preparation or Preparation(pid)
+        self._standing = list(threads)
+        # What holds its threads, when that is us.
+        self.tracer: Stop | None = None
         self._folder = self._ready.folder
         self.exe = self._ready.exe
         self.refusal = memory_refused
@@ -95,7 +98,12 @@ class Process(Target):
         self._read_pages()
         self._read_locked()
         self._open_space()
-        self._read_rest(threads)
+        self._read_rest(self._standing)
+
+    def again(self) -> Process:
+        """The same process as it is now, after something was called in it; its threads stand where they stood."""
+        assert self.pid is not None
+        return Process(self.pid, self._standing, self._ready, self.refusal)
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
@@ -308,6 +316,7 @@ def stopped(pid: int) -> Iterator[Process]:
         except OSError as error:
             refused = _refused(preparation, error)
         process = _read(preparation, stop, refused)
+        process.tracer = stop
         yield process
     finally:
         _let_go(stop, process)

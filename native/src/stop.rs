@@ -3,6 +3,8 @@
 //! PTRACE_SEIZE with PTRACE_INTERRUPT neither sends a signal nor disturbs a job-control stop, and the kernel detaches
 //! by itself when the tracer dies, however it dies: the target always runs on.
 
+use crate::call::{self, Style};
+use crate::calling::{answer_row, look_row, plan, AnswerRow, LookRow, PlanRow};
 use crate::space::os_error;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
@@ -77,6 +79,12 @@ fn registers(tid: i32) -> Option<Registers> {
 }
 
 impl Stop {
+    /// An error for a thread that is not held, or to which a signal is being delivered.
+    fn callable(&self, tid: i32) -> PyResult<()> {
+        let held = self.threads.get(&tid).is_some_and(|thread| thread.stopped && thread.pending_signal == 0);
+        held.then_some(()).ok_or_else(|| os_error(Error::from_raw_os_error(libc::EBUSY)))
+    }
+
     fn tasks(&self) -> Result<Vec<i32>, Error> {
         let entries = std::fs::read_dir(format!("/proc/{}/task", self.pid))?;
         Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
@@ -190,6 +198,20 @@ impl Stop {
             (*tid, thread_pointer, stack_pointer, program_counter, general.to_vec())
         };
         self.threads.iter().map(row).collect()
+    }
+
+    /// What decides whether a call may be made in a thread that stands still. Raises OSError.
+    fn look(&self, tid: i32) -> PyResult<LookRow> {
+        self.callable(tid)?;
+        Ok(look_row(call::look(tid).map_err(os_error)?))
+    }
+
+    /// Calls a function in a thread that stands still. Raises OSError, ValueError.
+    fn call(&self, py: Python<'_>, tid: i32, row: PlanRow) -> PyResult<AnswerRow> {
+        self.callable(tid)?;
+        let plan = plan(row)?;
+        let answer = py.detach(|| call::call(tid, Style::Seized, &plan));
+        Ok(answer_row(answer.map_err(os_error)?))
     }
 
     /// Lets every thread go on as it was. A second call does nothing.
