@@ -101,7 +101,8 @@ class NativeCaller:
         self._check()
         self._restorer = self._find_restorer()
         self._keeper = self._find_keeper()
-        self._tid = 0
+        # The thread that calls; chosen when it is first needed.
+        self.tid = 0
 
     def _check(self) -> None:
         """What no thread could help."""
@@ -191,15 +192,15 @@ class NativeCaller:
         for wanted in (True, False):
             for thread in self._target.threads:
                 if _waits(self._look(thread.tid)) is wanted:
-                    reason = self._unfit(thread)
+                    reason = self.unfit(thread)
                     if not reason:
-                        self._tid = thread.tid
+                        self.tid = thread.tid
                         return
                     reasons.append(f"thread {_name(thread)} {reason}")
         # The first is the reason of the first thread that waits, or of the first at all.
         raise self._purpose.refusal(reasons[0] if reasons else "it has no thread")
 
-    def _unfit(self, thread: Thread) -> str:
+    def unfit(self, thread: Thread) -> str:
         """Why nothing can be called in a thread, "" if it can."""
         registers, shadow_stack, dispatched, sequence, entering, _ = look = self._look(thread.tid)
         if shadow_stack:
@@ -283,15 +284,15 @@ class NativeCaller:
         return text
 
     def _call(self, function: int, arguments: tuple[int, ...], descriptor: int, leaves: bool) -> tuple[int, bytes]:
-        if not self._tid:
+        if not self.tid:
             self.choose()
         words = [argument & (2 * SIGN - 1) for argument in arguments]
         keeper = self._keeper
         row = (function, words, self._restorer, keeper.address, keeper.register, keeper.skips, descriptor)
         try:
-            end, value, text = self._tracer.call(self._tid, (*row, self._limit, leaves))
+            end, value, text = self._tracer.call(self.tid, (*row, self._limit, leaves))
         except OSError as error:
-            raise self._failed(f"a call into thread {self._tid} failed ({error.strerror})") from None
+            raise self._failed(f"a call into thread {self.tid} failed ({error.strerror})") from None
         if end != "returned":
             raise self._failed(self._ending(end))
         return value - 2 * SIGN if value & SIGN else value, text

@@ -172,7 +172,7 @@ def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> s
     """Why gdb of a major version cannot put all registers of a CPU back, "" if it can. ``forced``: as if it had AMX.
 
     Before gdb 14, gdb and gdbserver read the vector state into 2,696 bytes. With AMX the kernel's is longer, and it
-    takes no shorter one back: gdb gives up in the middle, and the interrupted system call returns rubbish to the program."""
+    takes no shorter one back: gdb gives up in the middle, and the interrupted system call returns rubbish."""
     if version >= FIRST_WITH_AMX:
         return ""
     lines = (cpuinfo or b"").decode("ascii", "replace").splitlines()

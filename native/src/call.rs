@@ -197,12 +197,18 @@ mod machine {
         let memory = memory(tid)?;
         let mut call =
             Call { tid, style, plan, memory, saved, frame: 0, result: 0, text: Vec::new(), held: Vec::new() };
+        if style == Style::Seized {
+            // Without it a stop at a system call would become a SIGTRAP that kills the process, should we die in it.
+            // gdb always sets it.
+            ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD)?;
+        }
         let start = call.lay_frame()?;
-        let end = call.make(start)?;
-        let value = if end == End::Returned { word_at(&call.memory, call.result)? } else { 0 };
+        let end = call.make(start);
         for signal in std::mem::take(&mut call.held) {
             send(tid, signal);
         }
+        let end = end?;
+        let value = if end == End::Returned { word_at(&call.memory, call.result)? } else { 0 };
         Ok(Answer { end, value, text: call.text })
     }
 
