@@ -8,7 +8,8 @@ What must be free before the call, and what each costs when it is not:
 - every arena's mutex must be 0: malloc_stats() and malloc_trim() lock each in turn (glibc malloc/malloc.c,
   ``__malloc_stats``, ``__malloc_trim``).
 
-``errno`` is put back; gdb puts the registers back. Nothing here imports gdb."""
+``errno`` is put back; the registers are put back by whoever calls: native_calls on this machine, gdb on a server.
+Nothing here imports gdb."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Stack:
 
 
 class Caller(Protocol):
-    """What gdb can do in the process that stands still."""
+    """What can be done in the process that stands still."""
 
     def stacks(self) -> list[Stack]:
         """The stack of every thread."""
@@ -76,14 +77,6 @@ class Caller(Protocol):
 
     def read(self, address: int, size: int) -> bytes:
         """Memory as it is now. Raises GdbheapError."""
-        ...
-
-    def read_file(self, descriptor: int) -> bytes | None:
-        """The contents of one of the process's open files, None when it cannot be opened from here."""
-        ...
-
-    def is_regular(self, descriptor: int) -> bool:
-        """Whether a descriptor of the process is known to be a regular file, so that a write to it cannot block."""
         ...
 
 

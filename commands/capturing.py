@@ -1,19 +1,23 @@
 """Calling malloc_stats() and catching what it prints. ``calling`` says what must be free before; beyond that the lock
 of ``stderr`` must be 0: malloc_stats() holds it while it prints.
 
-What is changed in the process, and put back: the descriptor behind ``stderr`` (it is a file in memory during the call)
-and the cached offset in its FILE."""
+On this machine (``written_by_stats``) the writes that it makes are read and left out as they are made: no descriptor
+changes, and what waited in the stream's buffer waits there afterwards. Should gdbheap be killed in the middle, the rest
+of the text appears on the process's standard error. On a server, where gdb makes the calls (``malloc_stats``), the
+descriptor is a file in memory during the call, and put back."""
 
 from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from gdbheap.commands.calling import Caller, Libc, bytes_kept, errno_kept
+from gdbheap.errors import GdbheapError
 from gdbheap.target.target import AT_ENTRY
 
-__all__ = ["malloc_stats", "prove_stream"]
+__all__ = ["Capturer", "malloc_stats", "prove_stream", "written_by_stats"]
 
 SYS_MEMFD_CREATE, MFD_CLOEXEC = 319, 1
 F_GETFD, F_SETFD = 1, 2
@@ -22,7 +26,16 @@ TEXT_LIMIT = 4 << 20
 
 # struct _IO_FILE of glibc on x86_64 (libio/bits/types/struct_FILE.h; the same since 2.1).
 FILE_MAGIC, FILE_MAGIC_MASK = 0xFBAD0000, 0xFFFF0000
-WRITE_BASE, WRITE_POINTER, FILENO, LOCK, OFFSET = 32, 40, 112, 136, 144
+WRITE_BASE, WRITE_POINTER, BUFFER, BUFFER_END, FILENO, LOCK, OFFSET = 32, 40, 56, 64, 112, 136, 144
+FILE_SIZE, LARGEST_BUFFER = 216, 64 << 20
+
+
+class Capturer(Caller, Protocol):
+    """A caller that can leave writes out."""
+
+    def captured(self, descriptor: int, function: int, *arguments: int) -> bytes:
+        """Call, and return what was to be written to a descriptor."""
+        ...
 
 
 def _stream(libc: Libc) -> int:
@@ -36,18 +49,67 @@ def _stream(libc: Libc) -> int:
     return stream
 
 
-def prove_stream(libc: Libc, caller: Caller) -> None:
-    """Raise GdbheapError unless malloc_stats() can print without waiting for anybody."""
+def _free_stream(libc: Libc, caller: Caller) -> int:
+    """The stream; raises GdbheapError when it is locked or closed."""
     stream = _stream(libc)
     lock = _word(caller, stream + LOCK)
     if lock and caller.read(lock, 4) != bytes(4):
         raise libc.purpose.refusal("a thread holds the lock of stderr")
-    descriptor = _descriptor(stream, caller)
-    if descriptor < 0:
+    if _descriptor(stream, caller) < 0:
         raise libc.purpose.error("the process has closed its stderr with fclose()")
-    waiting = _word(caller, stream + WRITE_POINTER) - _word(caller, stream + WRITE_BASE)
-    if waiting > 0 and not caller.is_regular(descriptor):
+    return stream
+
+
+def prove_stream(libc: Libc, caller: Caller) -> None:
+    """Raise GdbheapError unless malloc_stats() can print on a server's process without waiting for anybody."""
+    waiting = len(_waiting(_free_stream(libc, caller), caller))
+    if waiting:
         raise libc.purpose.refusal(f"{waiting:,} bytes wait in stderr's buffer, and writing them may block")
+
+
+def _waiting(stream: int, caller: Caller) -> bytes:
+    """What was printed to a stream and is not yet written."""
+    base, pointer = _word(caller, stream + WRITE_BASE), _word(caller, stream + WRITE_POINTER)
+    return caller.read(base, min(pointer - base, LARGEST_BUFFER)) if base < pointer else b""
+
+
+def written_by_stats(libc: Libc, caller: Capturer, mutexes: Sequence[int]) -> str:
+    """Call malloc_stats() and return what it would have printed. The process is as before afterwards.
+
+    Raises GdbheapError. ``prove_safe`` must have passed on the same stop; ``mutexes`` are those of all arenas, which
+    were free then, and which are freed again when the call had to be taken back."""
+    stream = _free_stream(libc, caller)
+    descriptor, waited = _descriptor(stream, caller), _waiting(stream, caller)
+    with errno_kept(libc, caller), _stream_kept(caller, stream):
+        try:
+            text = caller.captured(descriptor, libc.address("malloc_stats"))
+            text += caller.captured(descriptor, libc.address("fflush"), stream)
+        except GdbheapError:
+            _unlock(caller, [*mutexes, _word(caller, stream + LOCK)])
+            raise
+    return text.removeprefix(waited).decode("utf-8", "replace")
+
+
+def _unlock(caller: Caller, locks: Sequence[int]) -> None:
+    """Free what the one thread that ran had locked; no other ran meanwhile."""
+    with contextlib.suppress(GdbheapError):
+        for lock in filter(None, locks):
+            if caller.read(lock, 4) != bytes(4):
+                caller.write(lock, bytes(4))
+
+
+@contextlib.contextmanager
+def _stream_kept(caller: Caller, stream: int) -> Iterator[None]:
+    """A block after which a stream and its buffer are as they were; a stream that got its buffer in it keeps that."""
+    start, end = _word(caller, stream + BUFFER), _word(caller, stream + BUFFER_END)
+    size = min(max(end - start, 0), LARGEST_BUFFER)
+    with contextlib.ExitStack() as kept:
+        if start:
+            kept.enter_context(bytes_kept(caller, start, size))
+            kept.enter_context(bytes_kept(caller, stream, FILE_SIZE))
+        else:
+            kept.enter_context(bytes_kept(caller, stream + OFFSET, 8))
+        yield
 
 
 def _word(caller: Caller, address: int) -> int:
@@ -59,7 +121,7 @@ def _descriptor(stream: int, caller: Caller) -> int:
 
 
 def malloc_stats(libc: Libc, caller: Caller) -> str:
-    """Call it and return what it printed. The process is as before afterwards, also when a call fails.
+    """Have gdb call it and return what it printed. The process is as before afterwards, also when a call fails.
 
     Raises GdbheapError. ``prove_safe`` and ``prove_stream`` must have passed on the same stop."""
     stream = _stream(libc)
@@ -118,10 +180,7 @@ def _restore(libc: Libc, caller: Caller, descriptor: int, saved: int, flags: int
 
 
 def _contents(libc: Libc, caller: Caller, file: int) -> bytes:
-    """What was written: read from outside where the file can be opened there, else mapped into the process and read."""
-    found = caller.read_file(file)
-    if found is not None:
-        return found[:TEXT_LIMIT]
+    """What was written, mapped into the process and read."""
     size = min(caller.call(libc.address("lseek"), file, 0, SEEK_END), TEXT_LIMIT)
     if size <= 0:
         return b""

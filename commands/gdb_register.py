@@ -21,12 +21,14 @@ from gdbheap.answers.arenas import arenas
 from gdbheap.answers.stats import Stats, compare
 from gdbheap.answers.trim import Trim, compared, trim
 from gdbheap.commands.answering import About, Told, ask, present, status_of, told
+from gdbheap.commands.called import native_stats, native_trim, refuse_damaged
 from gdbheap.commands.calling import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
 from gdbheap.commands.capturing import malloc_stats, prove_stream
 from gdbheap.commands.declaration import Command, Options, help_text, parse, wants_help
-from gdbheap.commands.gdb_target import CORE, GdbCaller, Place, attach, build, core_place, place
+from gdbheap.commands.gdb_target import CORE, LIVE, GdbCaller, Place, attach, build, core_place, place
 from gdbheap.commands.gdb_words import completions, own_session, split
 from gdbheap.commands.keeping import Keeper
+from gdbheap.commands.native_calls import Debugger
 from gdbheap.commands.nouns import COMMANDS
 from gdbheap.commands.progress import shown_for
 from gdbheap.commands.trim import NOT_LIVE, wants_call
@@ -216,20 +218,12 @@ def _computed(command: Command[Any], where: Place, heap: Heap, options: Options)
     return ask(command, heap, options)
 
 
-@contextlib.contextmanager
-def _safe(where: Place, heap: Heap, options: Options, purpose: Purpose) -> Iterator[tuple[Libc, GdbCaller]]:
-    """Inside the block the function can be called without hanging."""
-    libc = find_libc(heap.target, purpose)
-    caller = GdbCaller(where, heap.target, purpose)
-    caller.check(libc.loaded, options.seccomp)
-    with caller.ready():
-        prove_safe(libc, [arena.address for arena in heap.glibc.arenas], caller)
-        yield libc, caller
-
-
 def _stats(where: Place, heap: Heap, options: Options) -> Stats:
     if where.kind == CORE:
         raise UsageError("heap stats: a core cannot be asked: 'heap arenas' gives the same figures without asking")
+    if where.kind == LIVE:
+        with _native_calls(where, STATS):
+            return native_stats(heap, Debugger(), options)
     ours = arenas(heap)
     with _safe(where, heap, options, STATS) as (libc, caller):
         prove_stream(libc, caller)
@@ -240,10 +234,39 @@ def _stats(where: Place, heap: Heap, options: Options) -> Stats:
 def _trim(where: Place, heap: Heap, options: Options) -> Trim:
     if where.kind == CORE:
         raise UsageError(f"heap trim: {NOT_LIVE}")
+    if where.kind == LIVE:
+        with _native_calls(where, TRIM):
+            return native_trim(heap, Debugger(), options)
     asked = trim(heap, options.pad)
+    refuse_damaged(heap)
     with _safe(where, heap, options, TRIM) as (libc, caller), errno_kept(libc, caller):
         released = caller.call(libc.address(TRIM.function), options.pad) & 0xFFFFFFFF != 0
     return compared(asked, heap, build(where), released)
+
+
+@contextlib.contextmanager
+def _native_calls(where: Place, purpose: Purpose) -> Iterator[None]:
+    """Inside the block calls are made by ourselves, on gdb's thread. gdb's registers stay right: all are put back."""
+    if gdb.parameter("breakpoint always-inserted") is True:
+        raise purpose.error("breakpoints are always inserted here, and the call might meet one")
+    try:
+        yield
+    finally:
+        KEEPER.drop(where.inferior)
+        for line in ("maintenance flush register-cache", "maintenance flush dcache"):
+            with contextlib.suppress(gdb.error):  # gdb 12 and later
+                gdb.execute(line, to_string=True)
+
+
+@contextlib.contextmanager
+def _safe(where: Place, heap: Heap, options: Options, purpose: Purpose) -> Iterator[tuple[Libc, GdbCaller]]:
+    """Inside the block gdb can call the function in a server's process without hanging or doing harm."""
+    libc = find_libc(heap.target, purpose)
+    caller = GdbCaller(where, heap.target, purpose)
+    caller.check(libc.loaded, options.seccomp)
+    with caller.ready():
+        prove_safe(libc, [arena.address for arena in heap.glibc.arenas], caller)
+        yield libc, caller
 
 
 def _address(text: str) -> int:

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import re
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -226,8 +225,15 @@ def _stop_signal_ignored() -> Iterator[None]:
         gdb.execute(f"handle SIGSTOP {before}", to_string=True)
 
 
+def _version(text: str) -> int:
+    """The major number in "13.1" or "Fedora Linux 13.2-1"; 0 when there is none."""
+    found = re.search(r"\b(\d+)\.\d", text)
+    return int(found[1]) if found else 0
+
+
 class GdbCaller:
-    """What calling.Caller asks for, by gdb, in the selected thread. Calls are made inside ``ready()``."""
+    """What calling.Caller asks for of a server's process, by gdb, in the selected thread. Calls are made inside
+    ``ready()``."""
 
     def __init__(self, where: Place, target: Target, purpose: Purpose) -> None:
         self._where = where
@@ -235,7 +241,8 @@ class GdbCaller:
         self._purpose = purpose
 
     def check(self, libc: LoadedObject, allow_seccomp: bool) -> None:
-        """Raise GdbheapError when gdb cannot follow the stacks of this process, or a filter may kill it for a call."""
+        """Raise GdbheapError when gdb cannot follow the stacks of this process, cannot put its registers back, or a
+        filter may kill it for a call."""
         known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
         if libc.build_id not in known:
             raise GdbheapError(
@@ -243,19 +250,15 @@ class GdbCaller:
                 "it cannot be proven that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a "
                 "container"
             )
-        if self._seccomp() and not allow_seccomp:
+        assert isinstance(self._target, RemoteProcess)
+        reason = self._target.unrestorable(_version(gdb.VERSION))
+        if reason:
+            raise self._purpose.error(f"{reason}; gdbheap on the server's own machine can call")
+        if self._target.status().get("Seccomp", "0") != "0" and not allow_seccomp:
             raise GdbheapError(
                 f"{self._purpose.command}: the process runs under a seccomp filter, which may kill it for an "
                 f"unexpected call: {self._purpose.instead}, or --seccomp to call all the same"
             )
-
-    def _seccomp(self) -> bool:
-        """Whether the kernel filters the system calls of the process (proc_pid_status(5): Seccomp is 0 without)."""
-        if isinstance(self._target, RemoteProcess):
-            fields = self._target.status()
-        else:
-            fields = procfs.parse_status(procfs.ProcessFolder(self._where.pid).read("status"))
-        return fields.get("Seccomp", "0") != "0"
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
@@ -268,8 +271,7 @@ class GdbCaller:
             try:
                 yield
             finally:
-                if self._where.kind == REMOTE:
-                    self._forget_signal()
+                self._forget_signal()
 
     def _forget_signal(self) -> None:
         """Step over one "nop" and put the registers back.
@@ -325,25 +327,6 @@ class GdbCaller:
             gdb.selected_inferior().write_memory(address, data)
         except gdb.error as error:
             raise GdbheapError(f"{self._purpose.command}: {one_line(error)}") from None
-
-    def read_file(self, descriptor: int) -> bytes | None:
-        """The whole of an open file of a process on this machine; None for one elsewhere."""
-        if self._where.kind != LIVE:
-            return None
-        try:
-            with open(f"/proc/{self._where.pid}/fd/{descriptor}", "rb") as stream:
-                return stream.read()
-        except OSError:
-            return None
-
-    def is_regular(self, descriptor: int) -> bool:
-        """Whether it is a regular file; False for a process elsewhere."""
-        if self._where.kind != LIVE:
-            return False
-        try:
-            return stat.S_ISREG(os.stat(f"/proc/{self._where.pid}/fd/{descriptor}").st_mode)
-        except OSError:
-            return False
 
 
 def _is_code(mapping: Mapping) -> bool:

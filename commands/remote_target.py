@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     Read = Callable[[int, int], bytes]
     FileReader = Callable[[str, int], bytes]
 
-__all__ = ["RemoteProcess"]
+__all__ = ["LONG_STATE", "RemoteProcess", "unrestorable"]
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PID_NAMESPACE = "/proc/self/ns/pid"
 TABLE_LIMIT = 64 << 20
 TEXT_LIMIT = 1 << 20
+CPU_LIMIT = 16 << 10
 ENTRY = 8
+FIRST_WITH_AMX = 14
+LONG_STATE = "GDBHEAP_LONG_STATE"
 
 
 class RemoteProcess(Target):
@@ -112,6 +115,14 @@ class RemoteProcess(Target):
             return procfs.parse_status(self._file("status", TEXT_LIMIT))
         return {}
 
+    def unrestorable(self, version: int) -> str:
+        """Why gdb of this major version could not put the registers back after a call, "" if it can."""
+        path, text = "/proc/cpuinfo", None
+        with contextlib.suppress(OSError):
+            files = self._files
+            text = files.read(path, CPU_LIMIT) if isinstance(files, RemoteFiles) else files(path, CPU_LIMIT)
+        return unrestorable(version, text, bool(os.environ.get(LONG_STATE)))
+
     def _executable(self) -> str | None:
         """Where /proc/PID/exe leads, or else the object whose entry point the auxiliary vector names."""
         if isinstance(self._files, RemoteFiles):
@@ -156,6 +167,22 @@ class RemoteProcess(Target):
             return None
         path = loaded.file
         return lambda start, size: _file_part(path, mapping.offset + start - mapping.start, size)
+
+
+def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> str:
+    """Why gdb of a major version cannot put all registers of a CPU back, "" if it can. ``forced``: as if it had AMX.
+
+    Before gdb 14, gdb and gdbserver read the vector state into 2,696 bytes. With AMX the kernel's is longer, and it
+    takes no shorter one back: gdb gives up in the middle, and the interrupted system call returns rubbish."""
+    if version >= FIRST_WITH_AMX:
+        return ""
+    lines = (cpuinfo or b"").decode("ascii", "replace").splitlines()
+    flags = next((line.split() for line in lines if line.startswith("flags")), None)
+    if forced or (flags is not None and any(flag.startswith("amx") for flag in flags)):
+        return f"the server's CPU has AMX, whose registers gdb {version} cannot put back"
+    if flags is None:
+        return f"gdb {version} cannot put the registers of a CPU with AMX back, and the server's CPU is unknown"
+    return ""
 
 
 def _file_part(path: str, offset: int, size: int) -> bytes:

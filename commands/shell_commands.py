@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdbheap import __version__
-from gdbheap.commands.answering import Told, ask, present, status_of
+from gdbheap.commands.answering import Told, ask, present, status_of, told
+from gdbheap.commands.called import native_stats, native_trim
 from gdbheap.commands.declaration import GDB, Command, Option, Options, help_text, parse, wants_help
 from gdbheap.commands.install import install, remove
 from gdbheap.commands.nouns import COMMANDS, HEAP
 from gdbheap.commands.progress import shown_for
-from gdbheap.commands.through_gdb import through_gdb
 from gdbheap.commands.trim import NOT_LIVE, wants_call
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
@@ -23,7 +23,7 @@ from gdbheap.report.style import style_for
 from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
 from gdbheap.target.open import parse_target
-from gdbheap.target.process import stopped
+from gdbheap.target.process import Process, stopped
 
 __all__ = ["run"]
 
@@ -37,7 +37,7 @@ EXTRA = (
     ),
     Option("--verbose", "verbose", "", "say for how long the process was stopped, also if that is no terminal"),
 )  # fmt: skip
-INSTALL = "install"
+INSTALL, STATS, TRIM = "install", "stats", "trim"
 # In gdb the command without a noun is called heap, and so it is understood here.
 NOUNS = {**COMMANDS, GDB: HEAP}
 NOT_ASKED = "only a live one can be asked itself"
@@ -118,12 +118,13 @@ def _install(words: list[str]) -> str:
 def _answer(command: Command[Any], words: list[str]) -> tuple[str, int]:
     options, extra, left = parse(command, words, _prog(command), extra=EXTRA)
     where, is_path = _target(command, left, options)
-    if command.noun == "stats":
-        answered = _called(command, [], options, where, f"{where} is no process: {NOT_ASKED}" if is_path else "")
-    elif command.noun == "trim" and wants_call(options):
-        words = ["--yes", f"--pad={options.pad}"]
-        answered = _called(command, words, options, where, NOT_LIVE if is_path else "")
-    elif is_path:
+    if is_path and _calls(command, options):
+        raise UsageError(
+            f"{_prog(command)}: {NOT_LIVE if command.noun == TRIM else f'{where} is no process: {NOT_ASKED}'}"
+        )
+    if extra["clone"] and _calls(command, options):
+        raise UsageError(f"{_prog(command)}: a copy is not asked itself: leave out --clone")
+    if is_path:
         answered = _of_core(command, options, where, extra["exe"])
     else:
         answered = _of_process(command, options, int(where), extra)
@@ -162,11 +163,9 @@ def _address(prog: str, text: str) -> int:
         raise UsageError(f"{prog}: {error}") from None
 
 
-def _called(command: Command[Any], words: list[str], options: Options, target: str, refused: str) -> Told:
-    """The answer of a command that calls into the process. ``refused``: why that is not possible, or ""."""
-    if refused:
-        raise UsageError(f"{_prog(command)}: {refused}")
-    return through_gdb(command, words, options, target)
+def _calls(command: Command[Any], options: Options) -> bool:
+    """Whether the command calls a function in the process."""
+    return command.noun == STATS or (command.noun == TRIM and wants_call(options))
 
 
 def _of_core(command: Command[Any], options: Options, path: str, exe: str | None) -> Told:
@@ -181,8 +180,16 @@ def _of_process(command: Command[Any], options: Options, pid: int, extra: dict[s
     with standing as process:
         heap = Heap(process)
         with shown_for(heap):
-            answered = ask(command, heap, options)
+            answered = _asked(command, heap, process, options)
     seconds = process.stopped_seconds
     if seconds is not None and (extra["verbose"] or sys.stderr.isatty()):
         print(f"gdbheap: process {pid} was stopped for {1000 * seconds:.0f} ms", file=sys.stderr)
     return answered
+
+
+def _asked(command: Command[Any], heap: Heap, process: Process, options: Options) -> Told:
+    """The answer; of a command that calls into the process, after the call."""
+    if not _calls(command, options) or process.tracer is None:
+        return ask(command, heap, options)
+    answer = (native_stats if command.noun == STATS else native_trim)(heap, process.tracer, options)
+    return told(command, options, answer, heap)

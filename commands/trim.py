@@ -1,10 +1,8 @@
 """``heap trim``: what would malloc_trim(0) give back? And, when asked, do it and compare.
 
-The call needs gdb: gdb_register makes it by calling.py's rules, and a shell starts gdb for it (through_gdb)."""
+called.py makes the call by calling.py's rules, for the shell and for gdb."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from gdbheap.answers import trim
 from gdbheap.commands.declaration import SECCOMP, Command, Option, Options, Shown
@@ -13,7 +11,7 @@ from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.trim import render
 
-__all__ = ["COMMAND", "NOT_LIVE", "rebuilt", "wants_call"]
+__all__ = ["COMMAND", "NOT_LIVE", "wants_call"]
 
 NOT_LIVE = "malloc_trim() can be called in a live process only: without --yes the same is predicted for a core"
 
@@ -35,13 +33,6 @@ def _render(shown: Shown[trim.Trim]) -> str:
     return render(shown.answer, shown.whole, shown.style)
 
 
-def rebuilt(content: dict[str, Any]) -> trim.Trim:
-    """The answer from its JSON document, as gdb computes it for a shell. Raises KeyError, TypeError on another one."""
-    arenas = [trim.ArenaTrim(**row) for row in content["arenas"]]
-    keys = ("predicted", "actual", "pad", "whole", "swapped", "before", "after", "released")
-    return trim.Trim(arenas=arenas, **{key: content[key] for key in keys})
-
-
 def _pad(text: str) -> int:
     size = parse_size(text)
     if size > trim.LARGEST_PAD:
@@ -49,7 +40,7 @@ def _pad(text: str) -> int:
     return size
 
 
-YES = Option("--yes", "yes", "", "call malloc_trim() in the process (live only, needs gdb), and compare")
+YES = Option("--yes", "yes", "", "call malloc_trim() in the process (live only), and compare")
 DRY_RUN = Option("--dry-run", "dry_run", "", "only say what it would give back, which is the default")
 PAD = Option("--pad", "pad", "SIZE", "malloc_trim's argument: what it leaves at the top of the main arena (0)", _pad)
 
@@ -63,9 +54,9 @@ COMMAND = Command(
     in, and memory that is locked (mlock). Pages shared with another process after fork() leave this process's RSS, and
     the machine's memory only when that process gives them back too.
 
-    With --yes it is done: after the proof that the call cannot hang (as for heap stats) gdb calls malloc_trim() in the
-    process, and what RssAnon lost is set beside what was predicted, per arena too. Refused in one line when the proof
-    fails: try again. malloc fetches the pages from the kernel again when the program needs them.
+    With --yes it is done: after the proof that the call cannot hang (as for heap stats) malloc_trim() is called in
+    the process, and what RssAnon lost is set beside what was predicted, per arena too. Refused in one line when the
+    proof fails: try again. malloc fetches the pages from the kernel again when the program needs them.
 
     In JSON, predicted is in bytes, actual null unless it was done; before and after are RssAnon, released is what
     malloc_trim() returned, whole also counts pages that are not resident, swapped those in swap. arenas is a list of

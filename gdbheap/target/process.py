@@ -95,10 +95,11 @@ class Process(Target):
         self._holder = holder
         self._is_copied = False
         self._ready = preparation or Preparation(pid)
+        self._standing = list(threads)
         self._folder = self._ready.folder
         self.exe = self._ready.exe
         self.refusal = memory_refused
-        self._read_books(threads)
+        self._read_books()
         self._open_space(pid if memory_of is None else memory_of, books_read(self), memory_of is not None)
         self._capture(room)
         self.objects = find_objects(self.mappings, self.space, self._ready.files, self._candidates)
@@ -106,7 +107,7 @@ class Process(Target):
             self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
         self._tell_unstopped()
 
-    def _read_books(self, threads: Iterable[Registers]) -> None:
+    def _read_books(self) -> None:
         """All that ``/proc`` says and that must fit together."""
         self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
         if not len(self.mappings):
@@ -117,7 +118,7 @@ class Process(Target):
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(self._folder.read("auxv"))
         self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
-        self.threads = [self._thread(*registers) for registers in threads]
+        self.threads = [self._thread(*registers) for registers in self._standing]
 
     def _capture(self, room: Room | None) -> None:
         """Copy what is private, if it fits, and let go the process, or the copy that it is read from."""
@@ -155,6 +156,16 @@ class Process(Target):
                 f"thread {names} sleeps uninterruptibly in the kernel (state D) and was not stopped: its registers are"
                 " unknown, and what it or a child that shares its memory (vfork) writes meanwhile may look torn"
             )
+
+    @property
+    def tracer(self) -> Stop | None:
+        """What holds its threads, when that is us."""
+        return self._holder if isinstance(self._holder, Stop) else None
+
+    def again(self) -> Process:
+        """The same process as it is now, after something was called in it; its threads stand where they stood."""
+        assert self.pid is not None
+        return Process(self.pid, self._standing, self._ready, self.refusal, self._holder)
 
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""

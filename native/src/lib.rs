@@ -6,6 +6,8 @@
 
 pub mod bins;
 pub mod bits;
+pub mod call;
+pub mod calling;
 pub mod capture;
 pub mod census;
 pub mod chunks;
@@ -40,6 +42,7 @@ pub mod tables;
 pub mod tracer;
 pub mod trim;
 pub mod types;
+pub mod unwind;
 pub mod votes;
 pub mod walk;
 pub mod window;
@@ -96,6 +99,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph::static_types, module)?)?;
     module.add_function(wrap_pyfunction!(instances::list_instances, module)?)?;
     module.add_function(wrap_pyfunction!(instances::asked_sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(calling::look_at_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(calling::call_in_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(unwind::unwind_stacks, module)?)?;
+    module.add_function(wrap_pyfunction!(unwind::mentions, module)?)?;
     module.add_function(wrap_pyfunction!(trim::trim_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(pins::pins_of_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(pins::pins_of_arenas, module)?)?;

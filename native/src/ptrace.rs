@@ -106,6 +106,22 @@ pub fn set_signal_mask(tid: i32, mask: u64) -> Result<(), Error> {
     request(SETSIGMASK, tid, 8, &mask as *const u64 as usize).map(drop)
 }
 
+/// `si_code` of the signal with which a thread stopped: above 0 when the kernel made it (sigaction(2)); a stop for a
+/// system call has SIGTRAP, with or without 0x80.
+pub fn signal_code(tid: i32) -> Result<i32, Error> {
+    let mut info = [0u8; 128];
+    request(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)?;
+    Ok(crate::u32_at(&info, 8) as i32)
+}
+
+/// The words that a request of the form (size, address) fills in; None where this kernel does not know it.
+pub fn configuration<const N: usize>(tid: i32, kind: libc::c_uint, size: usize) -> Option<[u64; N]> {
+    let mut words = [0u64; N];
+    debug_assert!(size <= 8 * N);
+    request(kind, tid, size, words.as_mut_ptr() as usize).ok()?;
+    Some(words)
+}
+
 /// Looks what a thread has done; waits for it if `patiently`.
 pub fn wait(tid: i32, patiently: bool) -> Waited {
     let mut status = 0;

@@ -3,11 +3,14 @@
 //! Every request of ptrace has to come from the thread that seized the target. That thread also keeps the time: it lets
 //! the target go when it was told to, whatever the rest of this process is doing then.
 
+use crate::call::{self, Style};
+use crate::calling::{answer_row, look_row, plan, AnswerRow, LookRow, PlanRow};
 use crate::space::os_error;
 use crate::tracer::{Failure, Registers, Tracer};
 use crate::work::SignalsHeld;
 use pyo3::exceptions::{PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
+use std::io::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
@@ -65,6 +68,7 @@ pub struct Stop {
     jobs: Mutex<Option<Sender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     rows: Vec<Row>,
+    limit: Option<Duration>,
 }
 
 /// The target was let go before this could be done.
@@ -111,6 +115,12 @@ fn raise_priority() {
 }
 
 impl Stop {
+    /// An error for a thread that does not stand still.
+    fn callable(&self, tid: i32) -> PyResult<()> {
+        let held = self.rows.iter().any(|(known, stopped, _)| *known == tid && *stopped);
+        held.then_some(()).ok_or_else(|| os_error(Error::from_raw_os_error(libc::EBUSY)))
+    }
+
     /// The gate that a Space of this target has to look at.
     pub fn gate(&self) -> Arc<Gate> {
         self.shared.gate.clone()
@@ -143,6 +153,10 @@ impl Drop for Stop {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn too_late(_: LetGo) -> PyErr {
+    os_error(Error::from_raw_os_error(libc::ETIME))
 }
 
 fn failed(failure: Failure) -> PyErr {
@@ -191,7 +205,7 @@ impl Stop {
         drop(held);
         let thread = thread.map_err(os_error)?;
         let mut stop =
-            Stop { shared, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), rows: Vec::new() };
+            Stop { shared, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), rows: Vec::new(), limit };
         stop.rows = await_answer(py, &stop.shared, answered)?.map_err(failed)?;
         Ok(stop)
     }
@@ -211,6 +225,28 @@ impl Stop {
     #[getter]
     fn unstopped(&self) -> Vec<i32> {
         self.rows.iter().filter(|(_, stopped, _)| !stopped).map(|(tid, _, _)| *tid).collect()
+    }
+
+    /// What decides whether a call may be made in a thread that stands still. Raises OSError.
+    fn look(&self, py: Python<'_>, tid: i32) -> PyResult<LookRow> {
+        self.callable(tid)?;
+        let look = py.detach(|| self.on_tracer(move |_| call::look(tid)));
+        Ok(look_row(look.map_err(too_late)?.map_err(os_error)?))
+    }
+
+    /// Calls a function in a thread that stands still, for no longer than the process may stand. Raises OSError,
+    /// ValueError.
+    fn call(&self, py: Python<'_>, tid: i32, row: PlanRow) -> PyResult<AnswerRow> {
+        self.callable(tid)?;
+        let mut plan = plan(row)?;
+        let may_stand = self.limit;
+        let made = move |tracer: &mut Tracer| {
+            let stood = tracer.since().map_or(Duration::ZERO, |since| since.elapsed());
+            plan.limit = may_stand.map_or(plan.limit, |limit| plan.limit.min(limit.saturating_sub(stood)));
+            call::call(tid, Style::Seized, &plan)
+        };
+        let answer = py.detach(|| self.on_tracer(made));
+        Ok(answer_row(answer.map_err(too_late)?.map_err(os_error)?))
     }
 
     /// Lets every thread go on as it was. A second call does nothing.

@@ -1,0 +1,351 @@
+"""Calls into a process on this machine, made by ourselves: in the shell by the tracer that holds the process, inside
+gdb by its own main thread, never by gdb's ``call``.
+
+The mechanics are native (``call.rs``, ``unwind.rs``); what is decided here is whether a call may be made at all, in
+which thread, and what is said when it is not. x86-64 only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from gdbheap import _native
+from gdbheap.allocators.inside import malloc_range
+from gdbheap.allocators.stacks import find_stacks
+from gdbheap.commands.calling import Libc, Purpose, Stack
+from gdbheap.errors import GdbheapError, NoTarget, Unsupported, one_line
+from gdbheap.target import image, procfs
+
+if TYPE_CHECKING:
+    from gdbheap.allocators.stacks import Stack as StackRange
+    from gdbheap.target.process import Process
+    from gdbheap.target.target import Thread
+
+__all__ = ["Debugger", "NativeCaller", "Tracer"]
+
+# struct user_regs_struct: where the registers stand that DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8 …).
+DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
+RAX, ORIG_RAX, RSP = 10, 15, 19
+SIGN = 1 << 63
+RED_ZONE = 128
+# The frame takes up to 12 KiB, a lazy binding 3, printing 10.
+ROOM = 64 << 10
+GUARD_GAP = 1 << 20
+CODE_LIMIT = 64 << 20
+PT_GNU_EH_FRAME = 0x6474E550
+RESTORER = bytes.fromhex("48c7c00f0000000f05")
+# Stores rax where a register points that functions keep, then only moves the stack pointer up, and returns.
+KEEPER = re.compile(
+    rb"(?P<store>\x48\x89\x03|\x48\x89\x45\x00|\x49\x89\x04\x24|\x49\x89\x45\x00|\x49\x89\x06|\x49\x89\x07)"
+    rb"(?P<add>\x48\x83\xc4[\x08\x10\x18\x20\x28\x30\x38\x40\x48\x50\x58\x60\x68\x70\x78])?"
+    rb"(?P<pops>(?:\x41[\x58-\x5f]|[\x58-\x5b\x5d-\x5f])*)\xc3",
+    re.DOTALL,
+)
+STORES = {"488903": 5, "48894500": 4, "49890424": 3, "49894500": 2, "498906": 1, "498907": 0}
+LookRow = tuple[list[int], bool, bool, int, bool, int]
+PlanRow = tuple[int, list[int], int, int, int, int, int, float, bool]
+AnswerRow = tuple[str, int, bytes]
+
+
+class Tracer(Protocol):
+    """Who holds the threads: the native ``Stop``, or ``Debugger``. Raises OSError."""
+
+    def look(self, tid: int) -> LookRow:
+        """What decides whether a call may be made in a thread."""
+        ...
+
+    def call(self, tid: int, row: PlanRow) -> AnswerRow:
+        """Make a call in it."""
+        ...
+
+
+class Debugger:
+    """The debugger in whose process, and on whose tracing thread, we run."""
+
+    def look(self, tid: int) -> LookRow:
+        """What decides whether a call may be made in a thread."""
+        return _native.look_at_thread(tid)
+
+    def call(self, tid: int, row: PlanRow) -> AnswerRow:
+        """Make a call in it."""
+        return _native.call_in_thread(tid, row)
+
+
+@dataclass(frozen=True)
+class _Keeper:
+    """Code that keeps a function's result: its address, the register it stores through, what it takes off the stack."""
+
+    address: int
+    register: int
+    skips: int
+
+
+class NativeCaller:
+    """What ``calling.Caller`` asks for, by ptrace, in a thread that is chosen for it. Raises GdbheapError."""
+
+    def __init__(self, target: Process, tracer: Tracer, libc: Libc, allow_filters: bool, limit: float) -> None:
+        self._target = target
+        self._tracer = tracer
+        self._libc = libc
+        self._purpose: Purpose = libc.purpose
+        self._allow_filters = allow_filters
+        self._limit = limit
+        self._folder = procfs.ProcessFolder(target.pid or 0)
+        self._stacks = {stack.tid: stack for stack in find_stacks(target)}
+        self._looks: dict[int, LookRow] = {}
+        self._check()
+        self._restorer = self._find_restorer()
+        self._keeper = self._find_keeper()
+        # The thread that calls; chosen when it is first needed.
+        self.tid = 0
+
+    def _check(self) -> None:
+        """What no thread could help."""
+        if self._target.machine != "x86_64":
+            raise Unsupported(f"{self._purpose.command}: calls are made on x86-64 only")
+        try:
+            left = set(self._folder.tasks()) - {thread.tid for thread in self._target.threads}
+        except OSError:
+            raise NoTarget(f"process {self._target.pid} has ended") from None
+        if left:
+            raise self._purpose.refusal(f"thread {min(left)} does not stand still")
+
+    def _find_restorer(self) -> int:
+        for start, code in self._code(self._libc.loaded.path):
+            place = code.find(RESTORER)
+            if place >= 0:
+                return start + place
+        raise self._purpose.error(f"{self._libc.loaded.path} has no code that returns from a signal handler")
+
+    def _find_keeper(self) -> _Keeper:
+        for path in dict.fromkeys([self._libc.loaded.path, *(loaded.path for loaded in self._target.objects)]):
+            for start, code in self._code(path):
+                found = KEEPER.search(code)
+                if found:
+                    return _keeper(start, found)
+        raise self._purpose.error("the process has no code that a call could return its result by")
+
+    def _code(self, path: str) -> Iterator[tuple[int, bytes]]:
+        """(address, bytes) of each executable mapping of a file."""
+        for mapping in self._target.mappings:
+            if mapping.path == path and mapping.perms.startswith("r-x"):
+                size = min(mapping.end - mapping.start, CODE_LIMIT)
+                yield mapping.start, self._target.space.read_available(mapping.start, size)
+
+    def stacks(self) -> list[Stack]:
+        """The stack of every thread. Of one without any word that leads into malloc only the innermost frame."""
+        place = malloc_range(self._libc.loaded)
+        doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
+        registers = [[self._look(thread.tid)[0][index] for index in DWARF] for thread in doubtful]
+        found = _native.unwind_stacks(self._target.space, self._modules(), registers)
+        followed = {thread.tid: row for thread, row in zip(doubtful, found)}
+        return [
+            Stack(_name(thread), *followed.get(thread.tid, ([self._look(thread.tid)[0][DWARF[16]]], "")))
+            for thread in self._target.threads
+        ]
+
+    def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
+        """Whether the words on a thread's stack leave open that it is inside malloc."""
+        stack = self._stack_of(thread)
+        sp = self._look(thread.tid)[0][RSP]
+        if stack is None:
+            return True
+        return _native.mentions(self._target.space, max(sp - RED_ZONE, stack.start), stack.end, *place)
+
+    def _stack_of(self, thread: Thread) -> StackRange | None:
+        """The stack that a thread stands on, if it is its own: a handler's or a coroutine's is not."""
+        stack = self._stacks.get(thread.tid)
+        sp = self._look(thread.tid)[0][RSP]
+        if stack is None or not stack.start <= sp < stack.end:
+            return None
+        main = self._target.main_stack
+        is_main = main is not None and (stack.start, stack.end) == (main.start, main.end)
+        return stack if is_main or sp < thread.fs_base < stack.end else None
+
+    def _modules(self) -> list[tuple[int, int, int, int]]:
+        """(start, end, address of .eh_frame_hdr, end of its segment) of each loaded object."""
+        rows = []
+        for loaded in self._target.objects:
+            tables = [segment for segment in loaded.segments if segment.type == PT_GNU_EH_FRAME]
+            if tables:
+                table = tables[0].address
+                loads = [load for load in loaded.segments if load.type == image.PT_LOAD]
+                ends = [
+                    load.address + load.memory_size
+                    for load in loads
+                    if load.address <= table < load.address + load.memory_size
+                ]
+                if ends:
+                    rows.append((loaded.base, loaded.end, loaded.bias + table, loaded.bias + ends[0]))
+        return [row for row in rows if all(0 <= number < 1 << 64 for number in row)]
+
+    def choose(self) -> None:
+        """Choose the thread to call in: one that waits in a system call, if there is any.
+
+        The kernel restarts the call, its errno is not yet set, and it is in no restartable sequence."""
+        reasons: list[str] = []
+        for wanted in (True, False):
+            for thread in self._target.threads:
+                if _waits(self._look(thread.tid)) is wanted:
+                    reason = self.unfit(thread)
+                    if not reason:
+                        self.tid = thread.tid
+                        return
+                    reasons.append(f"thread {_name(thread)} {reason}")
+        # The first is the reason of the first thread that waits, or of the first at all.
+        raise self._purpose.refusal(reasons[0] if reasons else "it has no thread")
+
+    def unfit(self, thread: Thread) -> str:
+        """Why nothing can be called in a thread, "" if it can."""
+        registers, shadow_stack, dispatched, sequence, entering, _ = look = self._look(thread.tid)
+        if shadow_stack:
+            return "has a shadow stack, which no call from outside can keep right"
+        if dispatched:
+            return "has its system calls dispatched to a handler (prctl PR_SET_SYSCALL_USER_DISPATCH)"
+        if entering:
+            return "stands at the entry into a system call"
+        if sequence and not _waits(look):
+            return "is inside a restartable sequence (rseq)"
+        filtered = self._filtered(thread.tid)
+        if filtered:
+            return filtered
+        stack = self._stack_of(thread)
+        if stack is None or not self._is_posix(thread):
+            return "does not run on a stack of its own that is known"
+        return "" if self._has_room(stack, registers[RSP]) else f"has less than {ROOM >> 10} KiB of stack left"
+
+    def _filtered(self, tid: int) -> str:
+        """Whether seccomp may kill the process for a call (proc_pid_status(5)): 1 is strict mode, 2 a filter."""
+        try:
+            mode = self._folder.status(tid).get("Seccomp", "0")
+        except OSError:
+            return "has ended"
+        if mode == "1":
+            return "may make no system calls (seccomp's strict mode)"
+        if mode == "0" or self._allow_filters:
+            return ""
+        return (
+            "runs under a seccomp filter, which may kill the process for an unexpected call: "
+            f"{self._purpose.instead}, or --seccomp to call all the same"
+        )
+
+    def _is_posix(self, thread: Thread) -> bool:
+        """Whether the thread has glibc's thread-local storage: its pointer to itself (tcbhead_t) is there."""
+        try:
+            return thread.fs_base != 0 and self._target.space.u64(thread.fs_base + 16) == thread.fs_base
+        except _native.Fault:
+            return False
+
+    def _has_room(self, stack: StackRange, sp: int) -> bool:
+        bottom = sp - RED_ZONE - ROOM
+        mapping = self._target.mappings.find(sp)
+        if mapping is None or not mapping.writable:
+            return False
+        if bottom >= mapping.start:
+            return bottom >= stack.start
+        return mapping.path == "[stack]" and self._can_grow(mapping.start, mapping.end, bottom)
+
+    def _can_grow(self, start: int, end: int, bottom: int) -> bool:
+        """Whether the first thread's stack, which grows by itself, can grow down to ``bottom``."""
+        below = max((mapping.end for mapping in self._target.mappings if mapping.end <= start), default=0)
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            lines = self._folder.read("limits").decode("ascii", "replace").splitlines()
+            soft = next(line for line in lines if line.startswith("Max stack size"))[26:].split()[0]
+            return bottom > below + GUARD_GAP and (soft == "unlimited" or end - bottom < int(soft))
+        return False
+
+    def _look(self, tid: int) -> LookRow:
+        if tid not in self._looks:
+            try:
+                self._looks[tid] = self._tracer.look(tid)
+            except OSError as error:
+                raise self._purpose.refusal(f"thread {tid} cannot be looked at ({error.strerror})") from None
+        return self._looks[tid]
+
+    def call(self, function: int, *arguments: int) -> int:
+        """Call by address; a signed 64-bit number. A call that takes too long is taken back."""
+        value, _ = self._call(function, arguments, -1, False)
+        return value
+
+    def call_to_end(self, function: int, *arguments: int) -> int:
+        """The same of a function that must not be left in its middle: one that takes too long is finished by the
+        process itself, and this raises GdbheapError."""
+        value, _ = self._call(function, arguments, -1, True)
+        return value
+
+    def captured(self, descriptor: int, function: int, *arguments: int) -> bytes:
+        """Call, and return what it wrote to a descriptor: the writes are not made."""
+        _, text = self._call(function, arguments, descriptor, False)
+        return text
+
+    def _call(self, function: int, arguments: tuple[int, ...], descriptor: int, leaves: bool) -> tuple[int, bytes]:
+        if not self.tid:
+            self.choose()
+        words = [argument & (2 * SIGN - 1) for argument in arguments]
+        keeper = self._keeper
+        row = (function, words, self._restorer, keeper.address, keeper.register, keeper.skips, descriptor)
+        try:
+            end, value, text = self._tracer.call(self.tid, (*row, self._limit, leaves))
+        except OSError as error:
+            raise self._failed(f"a call into thread {self.tid} failed ({error.strerror})") from None
+        if end != "returned":
+            raise self._failed(self._ending(end))
+        return value - 2 * SIGN if value & SIGN else value, text
+
+    def _ending(self, end: str) -> str:
+        if end == "left":
+            return (
+                f"{self._purpose.function}() has not returned after {self._limit:.0f} s: the process finishes it by "
+                "itself when it runs on"
+            )
+        if end == "abandoned":
+            return f"{self._purpose.function}() has not returned after {self._limit:.0f} s and was taken back"
+        if end == "gone":
+            return "the process ended meanwhile"
+        number = int(end.split()[-1])
+        with contextlib.suppress(ValueError):
+            return f"{self._purpose.function}() was ended by {signal.Signals(number).name} and was taken back"
+        return f"{self._purpose.function}() was ended by signal {number} and was taken back"
+
+    def _failed(self, reason: str) -> GdbheapError:
+        return GdbheapError(f"{self._purpose.command}: {reason}")
+
+    def read(self, address: int, size: int) -> bytes:
+        """Memory as it is now."""
+        try:
+            return self._target.space.read(address, size)
+        except _native.Fault:
+            raise self._failed(f"the memory at {address:#x} cannot be read") from None
+
+    def write(self, address: int, data: bytes) -> None:
+        """Change memory of the process."""
+        try:
+            memory = os.open(self._folder.path("mem"), os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.pwrite(memory, data, address)
+            finally:
+                os.close(memory)
+        except OSError as error:
+            raise self._failed(f"the memory at {address:#x} cannot be written ({error.strerror})") from None
+
+
+def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:
+    pops = found["pops"]
+    # 41 is a prefix of the pop that follows it.
+    count = len(pops) - pops.count(b"\x41")
+    return _Keeper(start + found.start(), STORES[found["store"].hex()], 8 * count + (found["add"] or b"\0")[-1])
+
+
+def _waits(look: LookRow) -> bool:
+    """Whether a thread was interrupted inside a system call that the kernel restarts."""
+    registers = look[0]
+    return registers[ORIG_RAX] < SIGN and registers[RAX] - 2 * SIGN in (-4, -512, -513, -514, -516)
+
+
+def _name(thread: Thread) -> str:
+    return f"{thread.tid} ({one_line(thread.name or '?', 40)})"

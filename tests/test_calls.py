@@ -1,0 +1,260 @@
+"""Calls into a live process: a little of call_storm.py, every refusal, and stacks against those that gdb follows."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from call_storm import ATTACHED, SEIZED, Storm, attached, call, kill
+from gdb_side import batch, compiled, home, needs_gdb, own_lines, runs
+from programs import ask, c_program, gdbheap, python_program, running
+
+from gdbheap import _native
+from gdbheap.commands.calling import TRIM, find_libc
+from gdbheap.commands.native_calls import DWARF, Debugger, LookRow, NativeCaller
+from gdbheap.commands.remote_target import unrestorable
+from gdbheap.errors import GdbheapError
+from gdbheap.target.process import stopped
+
+
+@pytest.fixture(scope="module")
+def storm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storm]:
+    """The target of call_storm.py."""
+    storm = Storm(tmp_path_factory.mktemp("storm"))
+    yield storm
+    storm.end()
+
+
+@pytest.mark.parametrize("style", [SEIZED, ATTACHED])
+def test_calls_and_kills(style: str, storm: Storm, rng: random.Random) -> None:
+    """Nothing dead, no register or mask changed, nothing cut short: the threads check themselves."""
+    done = call(storm, rng, style, 10)
+    storm.check()
+    done.update(kill(storm, rng, style, 10))
+    storm.check()
+    assert done["killed"] == 10 and done["refused"] < 10, done
+
+
+class Pretending(Debugger):
+    """A tracer that says of every thread what a test wants."""
+
+    def __init__(self, **told: object) -> None:
+        self.told = told
+
+    def look(self, tid: int) -> LookRow:
+        names = ("registers", "shadow_stack", "dispatched", "sequence", "entering", "vector_size")
+        row = dict(zip(names, super().look(tid)))
+        row.update(self.told)
+        if "registers" not in self.told and self.told.get("sequence"):
+            # In no system call: only there a sequence counts.
+            row["registers"] = [*row["registers"][:15], (1 << 64) - 1, *row["registers"][16:]]
+        return tuple(row[name] for name in names)  # type: ignore[return-value]
+
+    def call(self, tid: int, row: object) -> tuple[str, int, bytes]:
+        raise AssertionError("called")
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"shadow_stack": True}, "shadow stack"),
+        ({"dispatched": True}, "dispatched"),
+        ({"sequence": 4096}, "restartable sequence"),
+        ({"entering": True}, "entry into a system call"),
+    ],
+)
+def test_refused_states(told: dict[str, object], words: str, rng: random.Random, tmp_path: Path) -> None:
+    """What this machine has not is refused by what the kernel would say; nothing is called."""
+    with running(c_program("holes", rng.randrange(1 << 30), 10, 100_000, 1, 0, tmp_path / "table"), tmp_path) as target:
+        with attached(target.pid) as (process, _):
+            caller = NativeCaller(process, Pretending(**told), find_libc(process, TRIM), False, 1.0)
+            with pytest.raises(GdbheapError, match=words):
+                caller.call(1)
+        assert runs(target.pid)
+
+
+CRAMPED = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *work(void *unused)
+{
+    for (;;)
+        pause();
+    return unused;
+}
+int main(void)
+{
+    static char stacks[2][40 << 10] __attribute__((aligned(4096)));
+    pthread_attr_t attributes;
+    pthread_t thread;
+    free(malloc(100000));
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, stacks[0], sizeof stacks[0]);
+    pthread_create(&thread, &attributes, work, NULL);
+    /* As a coroutine would. */
+    __asm__ volatile("mov %0, %%rsp\n1: mov $34, %%eax\nsyscall\njmp 1b" ::"r"(stacks[1] + 4096));
+}
+"""
+
+
+def test_little_stack(tmp_path: Path) -> None:
+    """Nothing is written below a coroutine's stack, or a small one."""
+    with compiled(CRAMPED, tmp_path) as path, subprocess.Popen([str(path)]) as process:
+        try:
+            while len(os.listdir(f"/proc/{process.pid}/task")) < 2 or not resting(process.pid):
+                time.sleep(0.01)
+            done = gdbheap("trim", str(process.pid), "--yes")
+            assert done.returncode == 1 and re.search("stack of its own|of stack left", done.stderr), done
+            assert runs(process.pid)
+        finally:
+            process.kill()
+
+
+def resting(pid: int) -> bool:
+    """Whether all threads wait in pause()."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return all((task / "syscall").read_text().startswith("34 ") for task in tasks)
+
+
+STUCK = r"""
+#include <malloc.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void handler(int number)
+{
+    (void)number;
+    for (;;)
+        pause();
+}
+int main(void)
+{
+    void *volatile kept[1000];
+    signal(SIGALRM, handler);
+    for (int i = 0; i < 1000; i++)
+        kept[i] = malloc(3000);
+    for (int i = 0; i < 1000; i += 2)
+        free(kept[i]);
+    ualarm(20000, 0);
+    for (;;)
+        free(malloc(rand() % 100000 + 2000)), malloc_trim(0);
+}
+"""
+
+
+def test_handler_that_interrupted_malloc(tmp_path: Path) -> None:
+    """A signal handler that came while malloc worked: the frame below it is found, and the call refused."""
+    with compiled(STUCK, tmp_path) as path:
+        for _ in range(10):
+            with subprocess.Popen([str(path)]) as process:
+                try:
+                    while not resting(process.pid):
+                        time.sleep(0.01)
+                    done = gdbheap("trim", str(process.pid), "--yes")
+                    assert runs(process.pid)
+                finally:
+                    process.kill()
+            if done.returncode:
+                assert "inside malloc" in done.stderr, done
+                return
+    raise AssertionError("in ten programs no handler interrupted malloc")
+
+
+@needs_gdb
+@pytest.mark.parametrize("kind", ["c", "python", "storm"])
+def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: Path) -> None:
+    """Frame by frame what gdb's unwinder finds."""
+    command = c_program("trim", rng.getrandbits(30), 3, 1000, 100, 20_000, 0)
+    if kind == "python":
+        command = python_program("stripped", "trimming", rng.getrandbits(32), 30)
+    with running(command, tmp_path) as target:
+        pid = storm.pid if kind == "storm" else target.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with stopped(pid) as process:
+                assert process.tracer is not None
+                caller = NativeCaller(process, process.tracer, find_libc(process, TRIM), False, 1.0)
+                looks = {thread.tid: process.tracer.look(thread.tid)[0] for thread in process.threads}
+                rows = [[looks[tid][index] for index in DWARF] for tid in looks]
+                found = _native.unwind_stacks(process.space, caller._modules(), rows)
+            look = tmp_path / "look.gdb"
+            look.write_text(LOOK)
+            done = batch(["-p", str(pid)], ["set backtrace past-main on", f"source {look}"], home(tmp_path))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    theirs = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("STACK"):
+            tid, *counters = line.split()[1:]
+            theirs[int(tid)] = [int(counter) for counter in counters]
+    assert set(theirs) == set(looks), done.stderr + str(own_lines(done))
+    for tid, (counters, broken) in zip(looks, found):
+        assert broken == "" and counters == theirs[tid], (tid, broken, [hex(counter) for counter in counters])
+
+
+LOOK = """python
+for thread in gdb.selected_inferior().threads():
+    thread.switch()
+    frame, counters = gdb.newest_frame(), []
+    while frame is not None:
+        if frame.type() != gdb.INLINE_FRAME:
+            counters.append(frame.pc())
+        frame = frame.older()
+    print("STACK", thread.ptid[1], *counters)
+end
+"""
+
+
+@needs_gdb
+def test_called_in_gdb_among_breakpoints(rng: random.Random, tmp_path: Path) -> None:
+    """gdb's registers, its breakpoints and the thread's own registers are as before; the next continue works."""
+    names = "('rip', 'rax', 'orig_rax', 'rsp', 'eflags', 'rbx', 'mxcsr')"
+    look = f"python print('REGISTERS', *(gdb.newest_frame().read_register(name) for name in {names}))"
+    flush = "maintenance flush register-cache"
+    with running(c_program("holes", rng.randrange(1 << 30), 10, 100_000, 1, 0, tmp_path / "table"), tmp_path) as target:
+        lines = ["break malloc_trim", "break malloc_stats", look, "heap trim --yes", "heap stats", flush, look]
+        done = batch(["-p", str(target.pid)], lines, home(tmp_path))
+        assert done.returncode == 0, done.stderr
+        shown = [line for line in done.stdout.splitlines() if line.startswith("REGISTERS")]
+        assert len(shown) == 2 and shown[0] == shown[1]
+        assert "was called" in done.stdout and "figures agree" in done.stdout
+        assert runs(target.pid)
+        target.rest()
+
+
+def test_status_of_a_damaged_heap(rng: random.Random, tmp_path: Path) -> None:
+    """In a shell too: trim refuses, because malloc_trim() aborts; the process runs on."""
+    with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), tmp_path) as target:
+        chunks = ask("chunks", str(target.pid), "--state=free", "--min=4K")["chunks"]
+        chunk = next(chunk for chunk in chunks if chunk["list"] and "top" not in str(chunk["list"]))
+        with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(chunk["address"] - 8)
+            memory.write(b"\x41" * 8)
+        done = gdbheap("trim", str(target.pid), "--yes")
+        assert done.returncode == 1 and "damaged" in done.stderr and len(done.stderr.splitlines()) == 1, done
+        stats = gdbheap("stats", str(target.pid))
+        assert stats.returncode == 1, stats
+        assert runs(target.pid)
+
+
+@pytest.mark.parametrize(
+    ("version", "cpu", "forced", "refused"),
+    [
+        (13, b"flags\t\t: fpu amx_tile avx2\n", False, True),
+        (13, b"flags\t\t: fpu avx2\n", False, False),
+        (13, b"flags\t\t: fpu avx2\n", True, True),
+        (13, None, False, True),
+        (14, b"flags\t\t: fpu amx_tile\n", True, False),
+    ],
+)
+def test_short_state_of_a_server(version: int, cpu: bytes | None, forced: bool, refused: bool) -> None:
+    """gdb calls only where it can put all registers back."""
+    assert bool(unrestorable(version, cpu, forced)) is refused
