@@ -20,6 +20,8 @@ from gdbheap.allocators.stacks import find_stacks
 from gdbheap.commands.calling import Libc, Purpose, Stack
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.target import image, procfs
+from gdbheap.target.elf import load_bias, read_segments
+from gdbheap.target.target import AT_SYSINFO_EHDR
 
 if TYPE_CHECKING:
     from gdbheap.allocators.stacks import Stack as StackRange
@@ -168,21 +170,16 @@ class NativeCaller:
         return stack if is_main or sp < thread.fs_base < stack.end else None
 
     def _modules(self) -> list[tuple[int, int, int, int]]:
-        """(start, end, address of .eh_frame_hdr, end of its segment) of each loaded object."""
-        rows = []
-        for loaded in self._target.objects:
-            tables = [segment for segment in loaded.segments if segment.type == PT_GNU_EH_FRAME]
-            if tables:
-                table = tables[0].address
-                loads = [load for load in loaded.segments if load.type == image.PT_LOAD]
-                ends = [
-                    load.address + load.memory_size
-                    for load in loads
-                    if load.address <= table < load.address + load.memory_size
-                ]
-                if ends:
-                    rows.append((loaded.base, loaded.end, loaded.bias + table, loaded.bias + ends[0]))
-        return [row for row in rows if all(0 <= number < 1 << 64 for number in row)]
+        """(start, end, address of .eh_frame_hdr, end of its segment) of each loaded object and of the vDSO."""
+        objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in self._target.objects]
+        base = self._target.auxv.get(AT_SYSINFO_EHDR, 0)
+        vdso = self._target.mappings.find(base)
+        segments = read_segments(self._target.space, base) if vdso is not None else []
+        bias = load_bias(segments, base)
+        if vdso is not None and bias is not None:
+            objects.append((vdso.start, vdso.end, bias, segments))
+        rows = [_module(*loaded) for loaded in objects]
+        return [row for row in rows if row is not None and all(0 <= number < 1 << 64 for number in row)]
 
     def choose(self) -> None:
         """Choose the thread to call in: one that waits in a system call, if there is any.
@@ -332,6 +329,15 @@ class NativeCaller:
                 os.close(memory)
         except OSError as error:
             raise self._failed(f"the memory at {address:#x} cannot be written ({error.strerror})") from None
+
+
+def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> tuple[int, int, int, int] | None:
+    """A row of ``_modules``; None for an object without tables."""
+    table = next((segment.address for segment in segments if segment.type == PT_GNU_EH_FRAME), None)
+    for load in segments:
+        if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.memory_size:
+            return start, end, bias + table, bias + load.address + load.memory_size
+    return None
 
 
 def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:

@@ -38,7 +38,8 @@ from gdbheap.target.process import Process, stopped
 
 SLOTS, SLOT = 32, struct.Struct("<QQQ40s")
 SEIZED, ATTACHED = "seized", "attached"
-PTRACE_ATTACH, PTRACE_DETACH, WALL = 16, 17, 0x40000000
+PTRACE_CONT, PTRACE_ATTACH, PTRACE_DETACH, WALL = 7, 16, 17, 0x40000000
+PTRACE_SETOPTIONS, TRACESYSGOOD, SYS_TGKILL = 0x4200, 1, 234
 LONGEST_CALL = 0.012
 PATIENCE = 60
 
@@ -113,7 +114,10 @@ class Storm:
 def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
     """The process held as gdb holds it, by PTRACE_ATTACH."""
     libc = ctypes.CDLL(None, use_errno=True)
-    tracer, held = Debugger(), []
+    tracer = Debugger()
+    held: list[int] = []
+    # Signals that came before the SIGSTOP by which a thread is attached to: sent again at the end, as gdb does.
+    early: list[tuple[int, int]] = []
     try:
         while True:
             fresh = [tid for tid in map(int, os.listdir(f"/proc/{pid}/task")) if tid not in held]
@@ -121,14 +125,20 @@ def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
                 break
             for tid in fresh:
                 if libc.ptrace(PTRACE_ATTACH, tid, None, None) == 0:
-                    os.waitpid(tid, WALL)
                     held.append(tid)
+                    while os.WSTOPSIG(status := os.waitpid(tid, WALL)[1]) != signal.SIGSTOP:
+                        early.append((tid, os.WSTOPSIG(status)))
+                        libc.ptrace(PTRACE_CONT, tid, None, None)
+        for tid in held:
+            libc.ptrace(PTRACE_SETOPTIONS, tid, None, TRACESYSGOOD)  # as gdb always does
         looks = {tid: tracer.look(tid)[0] for tid in held}
         rows = [(tid, words[21], words[19], words[16], words[:15]) for tid, words in sorted(looks.items())]
         yield Process(pid, rows), tracer
     finally:
         for tid in held:
             libc.ptrace(PTRACE_DETACH, tid, None, None)
+        for tid, number in early:
+            libc.syscall(SYS_TGKILL, pid, tid, number)
 
 
 @contextlib.contextmanager
