@@ -39,7 +39,7 @@ from gdbheap.target.process import Process, stopped
 SLOTS, SLOT = 32, struct.Struct("<QQQ40s")
 SEIZED, ATTACHED = "seized", "attached"
 PTRACE_CONT, PTRACE_ATTACH, PTRACE_DETACH, WALL = 7, 16, 17, 0x40000000
-PTRACE_SETOPTIONS, TRACESYSGOOD, SYS_TGKILL = 0x4200, 1, 234
+PTRACE_SETOPTIONS, TRACESYSGOOD = 0x4200, 1
 LONGEST_CALL = 0.012
 PATIENCE = 60
 
@@ -116,8 +116,6 @@ def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
     libc = ctypes.CDLL(None, use_errno=True)
     tracer = Debugger()
     held: list[int] = []
-    # Signals that came before the SIGSTOP by which a thread is attached to: sent again at the end, as gdb does.
-    early: list[tuple[int, int]] = []
     try:
         while True:
             fresh = [tid for tid in map(int, os.listdir(f"/proc/{pid}/task")) if tid not in held]
@@ -127,8 +125,8 @@ def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
                 if libc.ptrace(PTRACE_ATTACH, tid, None, None) == 0:
                     held.append(tid)
                     while os.WSTOPSIG(status := os.waitpid(tid, WALL)[1]) != signal.SIGSTOP:
-                        early.append((tid, os.WSTOPSIG(status)))
-                        libc.ptrace(PTRACE_CONT, tid, None, None)
+                        # Delivered at once: kept here it would be lost with us.
+                        libc.ptrace(PTRACE_CONT, tid, None, os.WSTOPSIG(status))
         for tid in held:
             libc.ptrace(PTRACE_SETOPTIONS, tid, None, TRACESYSGOOD)  # as gdb always does
         looks = {tid: tracer.look(tid)[0] for tid in held}
@@ -137,8 +135,6 @@ def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
     finally:
         for tid in held:
             libc.ptrace(PTRACE_DETACH, tid, None, None)
-        for tid, number in early:
-            libc.syscall(SYS_TGKILL, pid, tid, number)
 
 
 @contextlib.contextmanager
