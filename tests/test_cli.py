@@ -247,7 +247,9 @@ def test_truncated_core(rng: random.Random, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["heap"], ["--bytes", "heap"]])
 def test_heap_is_understood(words: list[str], target: Running) -> None:
     """As in gdb: alone, before a noun, and with help."""
-    assert gdbheap(*words, str(target.pid), "--json").stdout == gdbheap(*words[:-1], str(target.pid), "--json").stdout
+    answers = [json.loads(gdbheap(*typed, str(target.pid), "--json").stdout) for typed in (words, words[:-1])]
+    # A page of a file may come or go between the two.
+    assert len({(answer["command"], *sorted(line["id"] for line in answer["ledger"])) for answer in answers}) == 1
     pools = [gdbheap(*before, "sizes", str(target.pid), "--json").stdout for before in (words[-1:], [])]
     assert pools[0] == pools[1] and '"command": "heap sizes"' in pools[0]
     told = gdbheap(*words, "--help")

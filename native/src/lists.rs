@@ -3,6 +3,7 @@
 use crate::bits;
 use crate::chunks::{Chunks, Damage, Link, Region, State};
 use crate::space::Space;
+use std::collections::HashSet;
 
 const PAGE_BITS: u32 = 12;
 const BIN_BITS: u64 = 15;
@@ -66,9 +67,11 @@ impl Chunks {
     /// Follows all fast bins at once, a step of each in turn: every step waits for memory, and so the waits overlap.
     pub fn follow_fast_bins(&mut self, safe_linking: bool) {
         let mut cursors: Vec<Cursor> = Vec::new();
+        let mut begun = HashSet::new();
         for region in &self.regions {
             let arena = region.stretch.arena;
-            if cursors.iter().all(|cursor| cursor.arena != arena) {
+            // The heads are the arena's: each of its regions has the same.
+            if begun.insert(arena) {
                 let heads = region.stretch.fast.iter().enumerate().filter(|(_, head)| **head != 0);
                 cursors.extend(heads.map(|(bin, head)| Cursor { arena, bin: bin as u64, head: *head, at: *head }));
             }
