@@ -458,7 +458,10 @@ mod machine {
     /// Where the last of these states ends in the standard form (CPUID leaf 13).
     fn vector_size(features: u64) -> usize {
         let end = |feature: u32| {
-            let found = std::arch::x86_64::__cpuid_count(13, feature);
+            // Older releases of Rust call this unsafe.
+            #[allow(unused_unsafe)]
+            // SAFETY: leaf 13 is there where the kernel hands out vector state at all.
+            let found = unsafe { std::arch::x86_64::__cpuid_count(13, feature) };
             (found.eax + found.ebx) as usize
         };
         (2..63).filter(|feature| features >> feature & 1 != 0).map(end).fold(SMALLEST_VECTOR, usize::max)
