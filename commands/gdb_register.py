@@ -25,7 +25,17 @@ from gdbheap.commands.called import native_stats, native_trim, refuse_damaged
 from gdbheap.commands.calling import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
 from gdbheap.commands.capturing import malloc_stats, prove_stream
 from gdbheap.commands.declaration import Command, Options, help_text, parse, wants_help
-from gdbheap.commands.gdb_target import CORE, LIVE, GdbCaller, Place, attach, build, core_place, place
+from gdbheap.commands.gdb_target import (
+    CORE,
+    LIVE,
+    GdbCaller,
+    Place,
+    attach,
+    build,
+    core_place,
+    place,
+    selection_kept,
+)
 from gdbheap.commands.gdb_words import completions, own_session, split
 from gdbheap.commands.keeping import Keeper
 from gdbheap.commands.native_calls import Debugger
@@ -253,9 +263,10 @@ def _native_calls(where: Place, purpose: Purpose) -> Iterator[None]:
         yield
     finally:
         KEEPER.drop(where.inferior)
-        for line in ("maintenance flush register-cache", "maintenance flush dcache"):
-            with contextlib.suppress(gdb.error):  # gdb 12 and later
-                gdb.execute(line, to_string=True)
+        with selection_kept():
+            for line in ("maintenance flush register-cache", "maintenance flush dcache"):
+                with contextlib.suppress(gdb.error):  # gdb 12 and later
+                    gdb.execute(line, to_string=True)
 
 
 @contextlib.contextmanager
