@@ -43,7 +43,7 @@ FLAG_UNICODE = 1 << 28
 FLAG_DICT = 1 << 29
 FLAG_EXCEPTION = 1 << 30
 FLAG_TYPE = 1 << 31
-# Objects that begin with plain numbers behind their head.
+# Objects that begin with plain numbers after their head.
 FLAGS_PLAIN = FLAG_INT | FLAG_BYTES | FLAG_UNICODE
 
 _NAME = re.compile(r"python(\d)\.(\d+)")

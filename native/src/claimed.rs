@@ -3,7 +3,7 @@
 //! From the blocks that are walked, and from static data and stacks, words lead to objects; an object's type and its own
 //! fields say how large it is, which buffers it has and how large those are, and their words lead on. What is found is a
 //! place: it lies in memory where blocks may be, is disjoint from all others, and whoever was first has it. A target may
-//! say anything: a size that does not fit into its mapping is none.
+//! say anything: a size that does not fit into its mapping is not believed.
 
 use crate::census::claimed_pointer;
 use crate::chunks::Chunks;
@@ -43,13 +43,13 @@ const STRIDES: u8 = 5;
 const VARIABLE: u8 = 6;
 /// The values of a split dict, whose keys lie at `at`.
 const SPLIT: u8 = 7;
-/// Values behind the header that says how many they are, and before a byte for each.
+/// Values after the header that says how many there are, and before a byte for each.
 const HEADED: u8 = 8;
 /// A module's state.
 const STATE: u8 = 9;
 /// Characters, of the width that the bits at `unit` say from bit `more` on, and one more: as many as the word at `at`.
 const CHARACTERS: u8 = 10;
-/// Values of attributes behind a prefix, whose bytes the last of them says: as many as the type's keys, to which the word at
+/// Values of attributes after a prefix, whose bytes the last of them says: as many as the type's keys, to which the word at
 /// `unit` of the type points, have entries, counted at `more`, and room for, counted before that.
 const PREFIXED: u8 = 11;
 
@@ -238,7 +238,7 @@ impl Look<'_> {
         byte[0].into()
     }
 
-    /// Whether the items of numpy's array are objects: PyArray_Descr has the kind behind its head and a pointer.
+    /// Whether the items of numpy's array are objects: PyArray_Descr has the kind after its head and a pointer.
     fn holds_objects(&self, address: u64, kind: &Kind) -> bool {
         let descr = self.space.word((address + kind.pre).wrapping_add(DESCR)).unwrap_or(0);
         self.half(descr.wrapping_add(self.layout.head() + 8)).is_some_and(|word| word as u8 == b'O')

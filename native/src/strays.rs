@@ -13,7 +13,7 @@ pub const LOW: u64 = 1 << 32;
 /// Sizes, limits and short floats are multiples of it, the addresses of blocks seldom.
 pub const ROUND: u64 = 4096;
 const WORD: u64 = 8;
-/// So many words on each side are looked at.
+/// Words looked at on each side.
 const NEIGHBOURS: usize = 4;
 /// Smaller numbers say nothing of their place.
 const SMALL: u64 = 1 << 16;
@@ -22,7 +22,7 @@ const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 const MOST_HEADER: u64 = 8;
 /// A chunk is up to so much larger than what was asked for.
 const MOST_SLACK: u64 = 24;
-/// Words behind an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
+/// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
 const PLAIN_WORDS: u64 = 3;
 
 /// What a word outside of the heaps is.
@@ -44,7 +44,7 @@ enum Beside {
     Neither,
 }
 
-/// Whether something begins at `pointer`, inside of a block: behind a header that says how large it is, as SQLite's blocks
+/// Whether something begins at `pointer`, inside a block: after a header that says how large it is, as SQLite's blocks
 /// have, or with the address of the block itself, as what stands behind a page of SQLite.
 pub fn begins_inside(space: &Space, place: Place, block: u64, size: u64, pointer: u64) -> bool {
     if pointer % WORD != 0 {
