@@ -51,6 +51,7 @@ LINES = {
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
     "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""], "owners": ["--min=1K --top=300"],
     "threads": [""], "check": [""], "info": [""],
+    "check-advice": [""],
 }  # fmt: skip
 CALLING = {"stats"}
 # What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page.

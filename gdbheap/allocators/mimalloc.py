@@ -126,7 +126,8 @@ class Mimalloc:
                 start = (start + 7) & ~7
                 raw = self.target.space.read_available(start, (end - start) & ~7)
                 for word in set(memoryview(raw[: len(raw) & ~7]).cast("Q")):
-                    if word and word % PAGE_SIZE == 0 and mappings.find(word) is not None:
+                    mapping = mappings.find(word) if word and word % PAGE_SIZE == 0 else None
+                    if mapping is not None and mapping.anonymous and mapping.private:
                         with suppress(Fault):
                             arena = self.target.space.u64(word + ARENA_START)
                             if arena in starts and self._arena_end(word):

@@ -17,7 +17,7 @@ from gdbheap.errors import one_line
 from gdbheap.layout.tables import table
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.image import PT_NOTE, iter_notes
-from gdbheap.target.mappings import Mapping
+from gdbheap.target.mappings import KERNELS, Mapping
 from gdbheap.target.target import AT_ENTRY, Target
 
 NAME_LIMIT = 64
@@ -129,7 +129,9 @@ def _evidence(target: Target, kind: Kind) -> Iterator[tuple[str, str]]:
 
 def _note_owners(target: Target, loaded: LoadedObject) -> set[str]:
     owners = set()
-    for segment in loaded.segments:
+    # To read the kernel's vdso would put a page of it into the process.
+    segments = [] if loaded.path.startswith(KERNELS) else loaded.segments
+    for segment in segments:
         address = loaded.bias + segment.address
         if segment.type == PT_NOTE and 0 <= address < 1 << 63:
             data = target.space.read_available(address, min(segment.file_size, NOTE_LIMIT))

@@ -23,7 +23,7 @@ from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.ranges import PAGE_SIZE, Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
-PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS = 0, 1, 2
+PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE = 0, 1, 2, 3
 FILE_LIMIT = 400
 SPARE = 16 << 20
 UNCOLLECTED = (
@@ -93,7 +93,7 @@ class Process(Target):
     ) -> None:
         super().__init__("process", pid=pid)
         self._holder = holder
-        self._is_copied = False
+        self.is_copied = False
         self._ready = preparation or Preparation(pid)
         self._standing = list(threads)
         self._folder = self._ready.folder
@@ -126,11 +126,11 @@ class Process(Target):
         if room is None or holder is None or self.refusal is not None:
             return
         private = [(m.start, m.end) for m in self.mappings if m.private and is_readable(m)]
-        self._is_copied = self.space.capture(private, room)
-        if self._is_copied and isinstance(holder, Stop):
+        self.is_copied = self.space.capture(private, room)
+        if self.is_copied and isinstance(holder, Stop):
             holder.release()
             self.stopped_seconds = holder.seconds
-        elif self._is_copied and isinstance(holder, Frozen) and not holder.end():
+        elif self.is_copied and isinstance(holder, Frozen) and not holder.end():
             self.warnings.append(UNCOLLECTED)
 
     @property
@@ -139,7 +139,7 @@ class Process(Target):
         holder = self._holder
         if holder is None or not holder.missed:
             return None
-        if self._is_copied and not holder.expired:
+        if self.is_copied and not holder.expired:
             return "the process was let go when its own memory had been copied: what it shares is missing"
         if not holder.expired:
             return None
@@ -256,6 +256,8 @@ class Process(Target):
             kind = FROM_PROCESS if mapping.path == "[vdso]" else PRIVATE_ANONYMOUS
         elif mapping.private:
             kind, index = PRIVATE_FILE, files.index(mapping)
+        elif not mapping.writable and (index := files.index(mapping)) >= 0:
+            kind = FROM_FILE
         for start, end in subtract([(mapping.start, mapping.end)], missing):
             yield start, end, kind, index, mapping.offset + start - mapping.start
 
@@ -377,13 +379,23 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
     preparation = Preparation(pid)
     preparation.load_files()
     space = room_for(folder) if copies else None
+    with _standing(pid, limit, preparation, space) as process:
+        if process.stopped_seconds is None:
+            yield process
+    if process.is_copied:
+        yield process
+
+
+@contextmanager
+def _standing(pid: int, limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
+    """The same while it stands; let go before Ctrl-Z and other programs count again."""
     stop: Stop | None = None
     process: Process | None = None
-    try:
-        with holding.undisturbed():
+    with holding.undisturbed():
+        try:
             refused = None
             try:
-                stop = holding.patiently(folder, lambda: Stop(pid, limit))
+                stop = holding.patiently(preparation.folder, lambda: Stop(pid, limit))
             except TimeoutError as error:
                 raise holding.not_stopped(pid, limit, error) from None
             except OSError as error:
@@ -391,16 +403,13 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
             process = _read(preparation, stop, refused, space)
             if stop is not None and stop.expired:
                 raise holding.let_go_early(pid, stop.seconds or limit or 0)
-            if process.stopped_seconds is None:
-                yield process
-                return
-        yield process
-    except Exception as error:
-        if stop is not None and stop.expired and stop.missed:
-            raise holding.let_go_early(pid, stop.seconds or 0) from error
-        raise
-    finally:
-        _let_go(stop, process)
+            yield process
+        except Exception as error:
+            if stop is not None and stop.expired and stop.missed:
+                raise holding.let_go_early(pid, stop.seconds or 0) from error
+            raise
+        finally:
+            _let_go(stop, process)
 
 
 def room_for(folder: ProcessFolder) -> Room | None:

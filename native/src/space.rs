@@ -344,7 +344,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Address {
 #[pymethods]
 impl Space {
     /// The space of a live process. `mappings`: `(start, end, kind, file_index, file_offset)`, kind 0 private
-    /// anonymous, 1 private file-backed, 2 always read from the process. `shared`: other processes have some of its
+    /// anonymous, 1 private file-backed, 2 always read from the process, 3 always from its file. `shared`: other processes have some of its
     /// private pages too. `stop`: who holds it; once it was let go nothing more is read.
     #[staticmethod]
     #[pyo3(signature = (pid, mappings, pages, files, shared, stop=None))]
@@ -363,6 +363,9 @@ impl Space {
                 (1, Some(pages)) if file >= 0 => {
                     let absent = |at| Source::File { index: file as u32, offset: offset.wrapping_add(at - start) };
                     by_pages(start, end, pages, absent, &mut segments);
+                }
+                (3, _) if file >= 0 => {
+                    segments.push(Segment { start, end, source: Source::File { index: file as u32, offset } });
                 }
                 _ => segments.push(Segment { start, end, source: Source::Process }),
             }

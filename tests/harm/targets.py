@@ -58,8 +58,8 @@ class Target:
 
     @property
     def tracers(self) -> set[str]:
-        """Return the ids of who traces its threads."""
-        return set(self.status("TracerPid")) - {"0"}
+        """Return the ids of the processes that trace its threads. The kernel names a thread of theirs."""
+        return {process_of(thread) for thread in set(self.status("TracerPid")) - {"0"}}
 
     @property
     def is_traced(self) -> bool:
@@ -215,3 +215,12 @@ def started(names: list[str], folder: Path) -> Iterator[list[Target]]:
     finally:
         for target in found:
             target.close()
+
+
+def process_of(thread: str) -> str:
+    """Return the id of the process that a thread is of; the thread's own where it has ended."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{thread}/status").read_text().splitlines():
+            if line.startswith("Tgid:"):
+                return line.split()[1]
+    return thread
