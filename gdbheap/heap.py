@@ -311,6 +311,8 @@ class Heap:
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.readable and (mapping.writable or not writable)
+            # To read the kernel's vdso would put a page of it into the process.
+            and not mapping.is_kernels
         ])  # fmt: skip
 
     def unwalked_ranges(self) -> Ranges:
