@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,8 +32,12 @@ def warnings_in(source: str) -> Iterator[ast.expr]:
             yield node.args[0]
 
 
-def literal_of(text: ast.expr) -> str:
-    """Return what is written of a text, without what is put into it."""
+def literal_of(text: ast.expr, path: Path) -> str:
+    """Return what is written of a text, without what is put into it; of a constant what it is."""
+    if isinstance(text, ast.Name):
+        folder = "gdbheap." if path.is_relative_to(ROOT / "commands") else ""
+        module = importlib.import_module(folder + ".".join(path.relative_to(ROOT).with_suffix("").parts))
+        return str(getattr(module, text.id, "…"))
     parts = text.values if isinstance(text, ast.JoinedStr) else [text]
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
 
@@ -41,7 +46,7 @@ def literal_of(text: ast.expr) -> str:
 def test_a_consequence_is_named(path: Path) -> None:
     """No text of another error alone, and no cause alone."""
     for text in warnings_in(path.read_text(encoding="utf-8")):
-        written = literal_of(text)
+        written = literal_of(text, path)
         before, colon, after = written.partition(": ")
         assert colon and after.strip(), f"{path.name}: {written!r}"
         assert len(written.replace("…", "").split()) >= 3, f"{path.name}: {written!r}"

@@ -59,13 +59,18 @@ pub struct Region {
     /// The first bytes of chunks that may hold a Python object, unless there are too many of them.
     pub heads: Option<Vec<Head>>,
     pub damage: Vec<Damage>,
+    /// First and next block's number of each block of a megabyte or more, so that nobody searches its bits for its ends.
+    giants: OnceLock<Vec<(u64, u64)>>,
 }
+
+/// Words without a start that make a block a giant: 16 KiB each with 64 bits and GRAIN bytes a bit.
+const GIANT_WORDS: usize = 1024;
 
 impl Region {
     /// A walked stretch: `starts` has a bit for each block, `low` one for each free chunk.
     pub fn new(stretch: Stretch, starts: Bits, low: Bits, special: Vec<(u64, State)>, damage: Vec<Damage>) -> Region {
         let high = Bits::new((stretch.end - stretch.start) / GRAIN + 1);
-        Region { stretch, starts, low, high, special, links: Vec::new(), heads: None, damage }
+        Region { stretch, starts, low, high, special, links: Vec::new(), heads: None, damage, giants: OnceLock::new() }
     }
 
     /// The number of the block at `address`, which lies in the stretch.
@@ -109,9 +114,32 @@ impl Region {
         if address < self.stretch.start || address >= self.stretch.end {
             return None;
         }
-        let index = self.starts.last_at(self.index(address))?;
+        let index = self.index(address);
+        let giants = self.giants.get_or_init(|| self.find_giants());
+        if let Some(found) = crate::range_at(giants, index) {
+            let (start, end) = (self.address(giants[found].0), self.address(giants[found].1).min(self.stretch.end));
+            return Some((start, end, self.state(start)));
+        }
+        let index = self.starts.last_at(index)?;
         let start = self.address(index);
         Some((start, self.end_of(index), self.state(start)))
+    }
+
+    fn find_giants(&self) -> Vec<(u64, u64)> {
+        let words = self.starts.words();
+        let mut giants = Vec::new();
+        let mut last: Option<usize> = None;
+        let top = |at: usize| at as u64 * 64 + 63 - u64::from(words[at].leading_zeros());
+        for (at, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
+            if let Some(before) = last.filter(|before| at - before > GIANT_WORDS) {
+                giants.push((top(before), at as u64 * 64 + u64::from(word.trailing_zeros())));
+            }
+            last = Some(at);
+        }
+        if let Some(before) = last.filter(|before| words.len() - before > GIANT_WORDS) {
+            giants.push((top(before), words.len() as u64 * 64));
+        }
+        giants
     }
 
     fn end_of(&self, index: u64) -> u64 {
