@@ -8,7 +8,7 @@ from pathlib import Path
 
 import kernel
 import pytest
-from images.heap import HEAP_MAX, HEAPS, PAGE, STACKS, Image
+from images.heap import HEAP_MAX, HEAPS, MAPS, PAGE, STACKS, Image
 from images.layouts import GLIBCS
 from library import heap_of
 
@@ -27,12 +27,12 @@ def longer_stack(image: Image, rng: random.Random) -> None:
 
 def longer_heap(image: Image, rng: random.Random) -> None:
     """A thread's heap says that it is larger than what is mapped, and the rest of its reserve is gone."""
-    heaps = [
-        piece for piece in image.memory.pieces if piece.start >= HEAPS and not piece.start % HEAP_MAX and piece.data
-    ]
-    heap = rng.choice([piece for piece in heaps if image.memory.word(piece.start + 16) == piece.size])
-    image.memory.pieces = [piece for piece in image.memory.pieces if piece.start != heap.end]
-    image.memory.put(heap.start + 16, heap.size + PAGE * rng.randrange(1, 20))
+    pieces = [piece for piece in image.memory.pieces if HEAPS <= piece.start < MAPS and piece.data]
+    # A chunk with a mapping of its own may lie in front of the heap.
+    heap, end = rng.choice([(-(-piece.start // HEAP_MAX) * HEAP_MAX, piece.end) for piece in pieces])
+    assert image.memory.word(heap + 16) == end - heap
+    image.memory.pieces = [piece for piece in image.memory.pieces if piece.start != end]
+    image.memory.put(heap + 16, end - heap + PAGE * rng.randrange(1, 20))
 
 
 def no_reserve(image: Image, rng: random.Random) -> None:

@@ -13,13 +13,17 @@ _ID = re.compile(r"[a-z]+(-[a-z]+)+")
 
 
 def ids_in(source: str) -> Iterator[str]:
-    """Yield the first argument of each Finding(…); for a variable, all words of the module that may be one."""
+    """Yield the first argument of each Finding(…), with "*" for what is formatted into it; for a variable, all words of
+    the module that may be one."""
     tree = ast.parse(source)
     words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding" and node.args:
             first = node.args[0]
-            yield from [str(first.value)] if isinstance(first, ast.Constant) else filter(_ID.fullmatch, words)
+            if isinstance(first, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in first.values)
+            else:
+                yield from [str(first.value)] if isinstance(first, ast.Constant) else filter(_ID.fullmatch, words)
 
 
 def test_each_rule_is_documented() -> None:
