@@ -1,17 +1,18 @@
 """The table that a target or its client keeps in a file that is mapped shared: read without stopping anybody.
 
-A line is ``char name[32]; uint64_t rounds, interrupted, wrong, longest`` (tests/programs/checking.c): how often it was
-done, ended with EINTR or went wrong, and the longest time of one in nanoseconds.
+A line is ``char name[32]; uint64_t rounds, interrupted, wrong, longest, error, lasted`` (tests/programs/checking.c): how
+often it was done, ended with EINTR or went wrong, the longest time of one in nanoseconds, and of the last call with a
+time limit that went wrong its errno and how long it lasted.
 """
 
 from __future__ import annotations
 
 import mmap
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-LINE = struct.Struct("<32s4Q")
+LINE = struct.Struct("<32s6Q")
 LINES = 64
 LONGEST = 56
 
@@ -24,6 +25,8 @@ class Line:
     interrupted: int
     wrong: int
     longest: int
+    error: int = 0
+    lasted: int = 0
 
 
 class Table:
@@ -44,10 +47,8 @@ class Table:
     def put(self, number: int, name: str, line: Line) -> None:
         """Write a line. ``line.longest`` is that of this round; what is kept is the longest since it was reset."""
         kept = struct.unpack_from("<Q", self._bytes, number * LINE.size + LONGEST)[0]
-        longest = max(line.longest, kept)
-        LINE.pack_into(
-            self._bytes, number * LINE.size, name.encode(), line.rounds, line.interrupted, line.wrong, longest
-        )
+        line = replace(line, longest=max(line.longest, kept))
+        LINE.pack_into(self._bytes, number * LINE.size, name.encode(), *astuple(line))
 
     def reset_longest(self) -> None:
         """Forget the longest times so far."""

@@ -79,11 +79,16 @@ class Watch:
     def _by_table(self) -> Counter[str]:
         now, found = self.target.lines(), Counter[str]()
         for name, line in self.before.items():
-            lost = "signals lost" if name in ("sigqueue", "kill") else f"wrong: {name}"
-            found[lost] += now[name].wrong - line.wrong
+            wrong = now[name].wrong - line.wrong
+            found["signals lost" if name in ("sigqueue", "kill") else f"wrong: {_what(name, now[name])}"] += wrong
             found[f"EINTR: {name}"] += now[name].interrupted - line.interrupted
         self.before = now
         return found
+
+
+def _what(name: str, line: Line) -> str:
+    """A call with a time limit that was wrong says how."""
+    return f"{name} (errno {line.error} after {line.lasted / 1e6:.1f} ms)" if line.lasted else name
 
 
 def line_of(harms: Counter[str]) -> str:

@@ -29,10 +29,11 @@
 #define PATIENCE (20000 * MILLISECOND)
 #define BLOCKS 200
 
-/* interrupted: calls that ended with EINTR; wrong: other results than the one expected; longest: nanoseconds. */
+/* interrupted: calls that ended with EINTR; wrong: other results than the one expected; longest: nanoseconds;
+ * error and lasted: the errno and the nanoseconds of the last one with a time limit that was wrong. */
 struct line {
     char name[32];
-    uint64_t rounds, interrupted, wrong, longest;
+    uint64_t rounds, interrupted, wrong, longest, error, lasted;
 };
 
 static struct line *table;
@@ -47,11 +48,23 @@ static struct line *of_queue;
 static pthread_t catcher;
 static volatile uint64_t caught, queued, killed;
 
-static uint64_t now(void)
+static uint64_t read_clock(clockid_t clock)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (uint64_t)time.tv_sec * 1000000000ULL + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t now(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+/* Time in ticks, as the kernel counts the time limits of sockets. Ticks stand still while a virtual machine's processor
+ * is taken away, and catch up at once: by any other clock such a limit may be over early. */
+static uint64_t ticks(void)
+{
+    return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
 static struct timespec span(uint64_t nanoseconds)
@@ -74,13 +87,21 @@ static struct line *new_line(const char *name)
     return line;
 }
 
+static void judge_lasted(struct line *line, int error, int expected, uint64_t lasted, uint64_t least)
+{
+    if (error == EINTR) {
+        line->interrupted++;
+    } else if (error != expected || lasted < least) {
+        line->error = (uint64_t)error;
+        line->lasted = lasted;
+        line->wrong++;
+    }
+}
+
 /* A call with a time limit: it must have ended with this errno, 0 for none, and not before its time. */
 static void judge(struct line *line, int error, int expected, uint64_t started, uint64_t least)
 {
-    if (error == EINTR)
-        line->interrupted++;
-    else if (error != expected || now() - started < least)
-        line->wrong++;
+    judge_lasted(line, error, expected, now() - started, least);
 }
 
 static void in_epoll(struct line *line)
@@ -136,8 +157,9 @@ static void in_sigtimedwait(struct line *line)
 static void in_receive(struct line *line)
 {
     char byte;
-    uint64_t started = now();
-    judge(line, recv(sockets[0], &byte, 1, 0) < 0 ? errno : 0, EAGAIN, started, NAP / 2);
+    uint64_t started = ticks();
+    int error = recv(sockets[0], &byte, 1, 0) < 0 ? errno : 0;
+    judge_lasted(line, error, EAGAIN, ticks() - started, NAP / 2);
 }
 
 static void in_nanosleep(struct line *line)
