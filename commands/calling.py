@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from gdbheap.allocators.inside import malloc_range
+from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.errors import GdbheapError, one_line
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from gdbheap.errors import UsageError
-from gdbheap.objects.disclosure import NO_TEXT, VARIABLE, wanted
+from gdbheap.python.disclosure import NO_TEXT, VARIABLE, wanted
 from gdbheap.report.numbers import parse_address, parse_size
 from gdbheap.report.style import Style
 

@@ -44,7 +44,7 @@ from gdbheap.commands.progress import shown_for
 from gdbheap.commands.trim import NOT_LIVE, wants_call
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
-from gdbheap.objects.disclosure import is_hidden
+from gdbheap.python.disclosure import is_hidden
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target import refusal
 from gdbheap.target.core import Core

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gdbheap import _native
-from gdbheap.allocators.inside import malloc_range
-from gdbheap.allocators.stacks import find_stacks
+from gdbheap.allocators.glibc.mutation import malloc_range
+from gdbheap.target.stacks import find_stacks
 from gdbheap.commands.calling import Libc, Purpose, Stack
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.target import image, procfs
@@ -24,7 +24,7 @@ from gdbheap.target.elf import load_bias, read_segments
 from gdbheap.target.target import AT_SYSINFO_EHDR
 
 if TYPE_CHECKING:
-    from gdbheap.allocators.stacks import Stack as StackRange
+    from gdbheap.target.stacks import Stack as StackRange
     from gdbheap.target.process import Process
     from gdbheap.target.target import Thread
 

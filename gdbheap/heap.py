@@ -8,25 +8,25 @@ from dataclasses import replace
 from typing import Any
 
 from gdbheap import _native
-from gdbheap.allocators.bins import Bins, list_names
-from gdbheap.allocators.glibc import Glibc, MappedChunk
-from gdbheap.allocators.held import Held, find_held
-from gdbheap.allocators.inside import Changes
-from gdbheap.allocators.mimalloc import Mimalloc
-from gdbheap.allocators.other import OtherAllocator, find_other
-from gdbheap.allocators.pymalloc import Pymalloc
+from gdbheap.allocators.glibc.bins import Bins, list_names
+from gdbheap.allocators.glibc.arenas import Glibc, MappedChunk
+from gdbheap.allocators.library_memory import Held, find_held
+from gdbheap.allocators.glibc.mutation import Changes
+from gdbheap.allocators.mimalloc.segments import Mimalloc
+from gdbheap.allocators.recognised import OtherAllocator, find_other
+from gdbheap.allocators.pymalloc.pools import Pymalloc
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
-from gdbheap.allocators.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
+from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
-from gdbheap.objects.census import Objects
-from gdbheap.objects.collector import Collector, find_collector
-from gdbheap.objects.disclosure import Disclosure
-from gdbheap.objects.paths import Paths
-from gdbheap.objects.references import References
-from gdbheap.objects.roots import Roots
-from gdbheap.objects.threads import Threads
+from gdbheap.python.census import Objects
+from gdbheap.python.collector import Collector, find_collector
+from gdbheap.python.disclosure import Disclosure
+from gdbheap.python.paths import Paths
+from gdbheap.python.references import References
+from gdbheap.python.roots import Roots
+from gdbheap.python.threads import Threads
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Damage, Target
 

@@ -11,7 +11,7 @@ from library import heap_of
 from programs import PROCESS, SOURCES, running
 
 from gdbheap.answers.describing import describe_blocks
-from gdbheap.objects.classes import plain_name
+from gdbheap.python.classes import plain_name
 
 FORMS = (PROCESS, "gcore")
 

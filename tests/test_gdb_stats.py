@@ -197,7 +197,7 @@ OUTSIDE = ("pause", "read", "poll", "nanosleep", "memcpy", "printf", "pthread_co
 LOOK = """python
 import gdb
 import gdbheap.commands.gdb_register as register
-from gdbheap.allocators.inside import malloc_range
+from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.commands.calling import find_libc
 start, end = malloc_range(find_libc(register._heap(register._place()).target).loaded)
 for name in {names!r}:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from images.mimalloc import STRIDES, Image, Page
 
-from gdbheap.allocators.mimalloc import Mimalloc
+from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.errors import Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.target.core import Core

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import Stretch
+from gdbheap.allocators.glibc.arenas import Stretch
 
 BASE = 0x5550_0000_0000
 LENGTH = 72 << 20

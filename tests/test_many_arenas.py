@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import Glibc, HeapRange
+from gdbheap.allocators.glibc.arenas import Glibc, HeapRange
 from gdbheap.answers import arenas
 
 ARENAS, HEAPS, HEAP = 2000, 3, 1 << 26

@@ -34,7 +34,7 @@ from gdbheap.commands.answering import ask, present
 from gdbheap.commands.declaration import parse
 from gdbheap.commands.nouns import COMMANDS
 from gdbheap.heap import Heap
-from gdbheap.objects.disclosure import NO_TEXT, VARIABLE, without_words
+from gdbheap.python.disclosure import NO_TEXT, VARIABLE, without_words
 from gdbheap.report.style import Style
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE}")

@@ -20,7 +20,7 @@ from programs import FORMS, RELEASE, RELEASES, Running, ask, c_program, python_p
 
 from gdbheap.answers import ledger
 from gdbheap.answers.findings import Finding, one_container
-from gdbheap.objects.slack import find_slack
+from gdbheap.python.slack import find_slack
 
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}

@@ -10,7 +10,7 @@ from graphs import BUILDS, started
 from library import heap_of
 
 from gdbheap.heap import Heap
-from gdbheap.objects.references import EXACT
+from gdbheap.python.references import EXACT
 
 MANY = 5000
 # What the collector visits in objects of these types is all that they refer to.

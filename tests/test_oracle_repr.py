@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from library import heap_of
 from programs import FORMS, SOURCES, ask, interpreters, running, since
 
-from gdbheap.objects.repr import BRIEF, Limits
+from gdbheap.python.repr import BRIEF, Limits
 
 CUT = "…"
 WIDE = Limits(length=100_000, value=20_000, items=1000, depth=30, reads=100_000)

@@ -12,7 +12,7 @@ from library import heap_of
 
 from gdbheap.answers.refs import refs
 from gdbheap.heap import Heap
-from gdbheap.objects.references import Node
+from gdbheap.python.references import Node
 
 SIZES, ASKED = (10, 100, 1000, 10_000), 100
 Asked = list[tuple[int, list[int]]]

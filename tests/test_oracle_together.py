@@ -15,7 +15,7 @@ from programs import KINDS, RELEASE, ask, gdbheap, release_program, running
 
 from gdbheap.answers.retained import retained
 from gdbheap.heap import Heap
-from gdbheap.objects.references import BY_REMAINS, BY_STACKS, DOUBTFUL, STRAY
+from gdbheap.python.references import BY_REMAINS, BY_STACKS, DOUBTFUL, STRAY
 
 PHASE_OF = {DOUBTFUL: BY_REMAINS, STRAY: BY_STACKS}
 

@@ -21,7 +21,7 @@ import pytest
 from programs import FORMS, Running, ask, running
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
-from gdbheap.allocators.other import find_other
+from gdbheap.allocators.recognised import find_other
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.target import Target

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gdbheap.answers.why import Holder, Why
-from gdbheap.objects.paths import Step
+from gdbheap.python.paths import Step
 from gdbheap.report.folding import SHOWN, folded
 from gdbheap.report.style import Style
 from gdbheap.report.why import render

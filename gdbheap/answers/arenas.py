@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gdbheap.allocators.glibc import ArenaTotals, Glibc, HeapRange
+from gdbheap.allocators.glibc.arenas import ArenaTotals, Glibc, HeapRange
 from gdbheap.heap import Heap
 
 BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}

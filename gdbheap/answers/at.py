@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gdbheap.allocators.glibc import HEADER
-from gdbheap.allocators.held import held_at
+from gdbheap.allocators.glibc.arenas import HEADER
+from gdbheap.allocators.library_memory import held_at
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.partition import main_runtime
 from gdbheap.answers.ways import ways

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap.heap import Heap
-from gdbheap.objects.owned import REACHED, ROLES
+from gdbheap.python.owned import REACHED, ROLES
 
 
 @dataclass(frozen=True)

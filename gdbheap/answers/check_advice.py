@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gdbheap.allocators.glibc_locate import MallocPar
+from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.answers.findings import Evidence, Finding
 from gdbheap.answers.findings.thresholds import DEFAULT, how
 from gdbheap.answers.ledger import judged

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import HEADER
+from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap

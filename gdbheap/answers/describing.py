@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gdbheap import _native
 from gdbheap.heap import Heap
-from gdbheap.objects.census import Owner
-from gdbheap.objects.classes import class_name
+from gdbheap.python.census import Owner
+from gdbheap.python.classes import class_name
 
 PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
 

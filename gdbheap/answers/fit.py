@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import HEADER, Glibc
+from gdbheap.allocators.glibc.arenas import HEADER, Glibc
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.ranges import PAGE_SIZE

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gdbheap.allocators.glibc import HEADER
+from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.fit import Fit, fit
 from gdbheap.answers.ways import ways

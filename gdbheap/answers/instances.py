@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap.heap import Heap
-from gdbheap.objects.repr import BRIEF
+from gdbheap.python.repr import BRIEF
 
 MOST_TEXTS = 10_000
 ORDERS = ("together", "bytes", "buffers", "type", "address")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gdbheap.answers.ways import in_words
 from gdbheap.heap import Heap
-from gdbheap.objects.paths import Paths
-from gdbheap.objects.references import Node
+from gdbheap.python.paths import Paths
+from gdbheap.python.references import Node
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.other import OtherAllocator
+from gdbheap.allocators.recognised import OtherAllocator
 from gdbheap.allocators.runtimes import Runtime
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
-from gdbheap.allocators.mimalloc import Mimalloc
-from gdbheap.allocators.pymalloc import Pymalloc
+from gdbheap.allocators.mimalloc.segments import Mimalloc
+from gdbheap.allocators.pymalloc.pools import Pymalloc
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.heap import Heap
-from gdbheap.objects.repr import BRIEF
+from gdbheap.python.repr import BRIEF
 
 PERCENTS = (1, 10, 25, 50, 75, 100)
 MOST_ARENAS = 5

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from gdbheap.answers.describing import looks
 from gdbheap.heap import LISTED, Heap
-from gdbheap.objects.owned import REACHED
+from gdbheap.python.owned import REACHED
 
 
 @dataclass(frozen=True)

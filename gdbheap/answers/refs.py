@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from gdbheap.answers.why import find_node
 from gdbheap.heap import Heap
-from gdbheap.objects.edges import is_namespace
-from gdbheap.objects.paths import Paths
-from gdbheap.objects.references import EXACT, Node, References
+from gdbheap.python.edges import is_namespace
+from gdbheap.python.paths import Paths
+from gdbheap.python.references import EXACT, Node, References
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from gdbheap.answers.ways import MOST_WAYS, in_words
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import MODULE_DICT
-from gdbheap.objects.contents import dict_lookup, read_name
-from gdbheap.objects.paths import Paths
-from gdbheap.objects.references import Node, References
+from gdbheap.python.contents import dict_lookup, read_name
+from gdbheap.python.paths import Paths
+from gdbheap.python.references import Node, References
 
 OBJECT, TYPE, MODULE = GROUPS = ("object", "type", "module")
 LONGEST_NAME = 200

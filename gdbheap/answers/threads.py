@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.heap import Heap
-from gdbheap.objects.paths import Paths
-from gdbheap.objects.references import References
-from gdbheap.objects.threads import Frame, Local
+from gdbheap.python.paths import Paths
+from gdbheap.python.references import References
+from gdbheap.python.threads import Frame, Local
 
 
 @dataclass(frozen=True)

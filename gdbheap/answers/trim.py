@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import SMALLEST, Glibc
+from gdbheap.allocators.glibc.arenas import SMALLEST, Glibc
 from gdbheap.answers.partition import BREAK
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import HUGE_PAGES

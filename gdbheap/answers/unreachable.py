@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.heap import Heap
-from gdbheap.objects.references import References
+from gdbheap.python.references import References
 
 LISTED = 1000
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.objects.paths import Path
+from gdbheap.python.paths import Path
 
 MOST_WAYS = 2000
 LONGEST = 8

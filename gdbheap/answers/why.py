@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.objects.paths import LISTED, Step
-from gdbheap.objects.references import BY_REMAINS, Node
+from gdbheap.python.paths import LISTED, Step
+from gdbheap.python.references import BY_REMAINS, Node
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.objects.paths import BLOCK, LISTED
+from gdbheap.python.paths import BLOCK, LISTED
 from gdbheap.report.folding import folded
 from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style

@@ -26,7 +26,7 @@ sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or 
 from fuzz.books import unbalanced  # noqa: E402
 from fuzz.cores import LAID_OUT  # noqa: E402
 from fuzz.mutations import OF_FILE, Base, mutant  # noqa: E402
-from gdbheap.allocators.mimalloc import Mimalloc  # noqa: E402
+from gdbheap.allocators.mimalloc.segments import Mimalloc  # noqa: E402
 from gdbheap.commands.answering import ask, present, status_of  # noqa: E402
 from gdbheap.commands.declaration import parse  # noqa: E402
 from gdbheap.commands.nouns import COMMANDS  # noqa: E402

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.objects.census import Objects
+from gdbheap.python.census import Objects
 
 # The latest change of any dict is looked for among so many.
 MOST_DICTS = 200_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers.findings.finding import Evidence, Finding
-from gdbheap.objects.collector import Collector
+from gdbheap.python.collector import Collector
 from gdbheap.words import counted, size_text
 
 

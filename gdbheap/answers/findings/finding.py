@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import HEADER, Glibc
+from gdbheap.allocators.glibc.arenas import HEADER, Glibc
 from gdbheap.answers.chunks import Selection
 from gdbheap.answers.findings.thresholds import DEFAULT
 from gdbheap.answers.partition import Sums, total
 from gdbheap.answers.trim import Trim, kept_ranges, trim
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.objects.census import Estimate, Objects
-from gdbheap.objects.references import References
+from gdbheap.python.census import Estimate, Objects
+from gdbheap.python.references import References
 from gdbheap.target.ranges import Ranges, subtract
 
 USED = _native.STATES.index("used")

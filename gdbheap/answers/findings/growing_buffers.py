@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import HEADER
+from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.findings.settings import MMAP_THRESHOLD

@@ -12,7 +12,7 @@ from gdbheap.answers.findings.container_age import Age, age_of, is_shared
 from gdbheap.answers.findings.finding import MANY_BLOCKS, Evidence, Finding
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import OB_TYPE
-from gdbheap.objects.census import Estimate, Objects, Owner
+from gdbheap.python.census import Estimate, Objects, Owner
 
 LEAST_COUNT = 25_000
 # Of the type's objects, and of the bytes in use.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from gdbheap.answers.findings.finding import Evidence, Finding
-from gdbheap.objects.census import Objects
-from gdbheap.objects.slack import Slack, find_slack
-from gdbheap.objects.tables import LOOSE, Table, looks_sparse, tables_of
+from gdbheap.python.census import Objects
+from gdbheap.python.slack import Slack, find_slack
+from gdbheap.python.tables import LOOSE, Table, looks_sparse, tables_of
 from gdbheap.words import counted, size_text
 
 # Two pages; so many pools of each size, and by how much they may say too little.

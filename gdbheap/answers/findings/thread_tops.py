@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.allocators.glibc import Glibc
+from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.findings.settings import ONE_ARENA, TRIM_THRESHOLD
 from gdbheap.answers.findings.thresholds import DEFAULT, trim_threshold

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.allocators.glibc_locate import MallocPar
+from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.words import size_text
 
 # glibc malloc/malloc.c: DEFAULT_MMAP_THRESHOLD_MIN and DEFAULT_TRIM_THRESHOLD.

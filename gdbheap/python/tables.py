@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_BYTES, FLAG_UNICODE, OB_SIZE, Release
-from gdbheap.objects.contents import index_width
-from gdbheap.objects.memory import Memory
-from gdbheap.objects.owned import SET_MASK
-from gdbheap.objects.repr import SET_USED
-from gdbheap.objects.shapes import set_key
+from gdbheap.python.contents import index_width
+from gdbheap.python.memory import Memory
+from gdbheap.python.owned import SET_MASK
+from gdbheap.python.repr import SET_USED
+from gdbheap.python.shapes import set_key
 
 # The first entries of what modules and classes have.
 FIRST_NAMES = ["__name__", "__module__"]

@@ -22,13 +22,13 @@ from gdbheap.layout.cpython import (
     TP_MEMBERS,
     TP_MRO,
 )
-from gdbheap.objects.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
-from gdbheap.objects.contents import dict_items, dict_lookup, entry_reader, read_name
-from gdbheap.objects.memory import Pages
-from gdbheap.objects.owned import deque_layout
-from gdbheap.objects.repr import Limits, Repr
-from gdbheap.objects.shapes import GENERATORS, WEAK, set_key
-from gdbheap.objects.threads import Threads
+from gdbheap.python.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
+from gdbheap.python.contents import dict_items, dict_lookup, entry_reader, read_name
+from gdbheap.python.memory import Pages
+from gdbheap.python.owned import deque_layout
+from gdbheap.python.repr import Limits, Repr
+from gdbheap.python.shapes import GENERATORS, WEAK, set_key
+from gdbheap.python.threads import Threads
 
 WINDOW = 1 << 20
 LARGE_DICT = 1000

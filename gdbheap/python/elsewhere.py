@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_BYTES, FLAG_HEAP_TYPE, FLAG_INT, FLAG_UNICODE, Release
-from gdbheap.objects.roots import Roots
-from gdbheap.objects.sizing import Sizing, sizing
-from gdbheap.objects.tables import TableHead, tables_of
+from gdbheap.python.roots import Roots
+from gdbheap.python.sizing import Sizing, sizing
+from gdbheap.python.tables import TableHead, tables_of
 
 SAMPLED = 20_000
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import Release
-from gdbheap.objects import python2
-from gdbheap.objects.memory import Memory
+from gdbheap.python import python2
+from gdbheap.python.memory import Memory
 
 LONGEST_TEXT = 200
 MOST_ENTRIES = 1 << 20

@@ -31,12 +31,12 @@ from gdbheap.layout.cpython import (
     TP_DICT,
     Release,
 )
-from gdbheap.objects import scalars
-from gdbheap.objects.attributes import Attributes
-from gdbheap.objects.contents import dict_items, dict_lookup, read_str
-from gdbheap.objects.disclosure import Disclosure
-from gdbheap.objects.names import TypeNames
-from gdbheap.objects.scalars import CUT, Damaged
+from gdbheap.python import scalars
+from gdbheap.python.attributes import Attributes
+from gdbheap.python.contents import dict_items, dict_lookup, read_str
+from gdbheap.python.disclosure import Disclosure
+from gdbheap.python.names import TypeNames
+from gdbheap.python.scalars import CUT, Damaged
 
 MOST_BASES = 32
 FLAGGED = {

@@ -8,21 +8,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import MappedChunk
-from gdbheap.allocators.mimalloc import Mimalloc
-from gdbheap.allocators.pymalloc import Pymalloc
+from gdbheap.allocators.glibc.arenas import MappedChunk
+from gdbheap.allocators.mimalloc.segments import Mimalloc
+from gdbheap.allocators.pymalloc.pools import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
-from gdbheap.objects.disclosure import Disclosure
-from gdbheap.objects.elsewhere import class_dealloc, measures, root_ranges
-from gdbheap.objects.lost_names import like_modules, lost_names
-from gdbheap.objects.names import TypeNames
-from gdbheap.objects.owned import CLOSED, REACHED, ROLES, Family, families, state_size
-from gdbheap.objects.repr import Limits, Repr
-from gdbheap.objects.roots import Roots
-from gdbheap.objects.sizing import sizing
-from gdbheap.objects.slabs import Slab, slab
+from gdbheap.python.disclosure import Disclosure
+from gdbheap.python.elsewhere import class_dealloc, measures, root_ranges
+from gdbheap.python.lost_names import like_modules, lost_names
+from gdbheap.python.names import TypeNames
+from gdbheap.python.owned import CLOSED, REACHED, ROLES, Family, families, state_size
+from gdbheap.python.repr import Limits, Repr
+from gdbheap.python.roots import Roots
+from gdbheap.python.sizing import sizing
+from gdbheap.python.slabs import Slab, slab
 from gdbheap.target.ranges import Ranges
 
 SAMPLED_POOLS = 16

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gdbheap import _native
-from gdbheap.objects.census import Objects
-from gdbheap.objects.roots import INTERPRETER, THREADS
-from gdbheap.objects.shapes import graph_layout
-from gdbheap.objects.threads import Frame, Threads
+from gdbheap.python.census import Objects
+from gdbheap.python.roots import INTERPRETER, THREADS
+from gdbheap.python.shapes import graph_layout
+from gdbheap.python.threads import Frame, Threads
 
 # In which order roots are followed; see native/src/graph/tree.rs.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED = range(6)

@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any
 
 from gdbheap import _native
-from gdbheap.allocators.other import no_glibc
+from gdbheap.allocators.recognised import no_glibc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants

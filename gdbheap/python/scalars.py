@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 from gdbheap.layout.cpython import OB_SIZE, Release
-from gdbheap.objects.contents import read_str, str_length
-from gdbheap.objects.disclosure import hidden
-from gdbheap.objects.memory import Memory
+from gdbheap.python.contents import read_str, str_length
+from gdbheap.python.disclosure import hidden
+from gdbheap.python.memory import Memory
 
 CUT = "…"
 FIRST_FIELD = 16

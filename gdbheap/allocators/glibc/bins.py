@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gdbheap import _native
-from gdbheap.allocators.glibc import Glibc
+from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.target.target import Damage
 
 UNSORTED, FIRST_LARGE = 1, 64

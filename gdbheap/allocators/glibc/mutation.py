@@ -12,8 +12,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from gdbheap.allocators.glibc import Glibc
-from gdbheap.allocators.glibc_locate import LARGEST_LOCK
+from gdbheap.allocators.glibc.arenas import Glibc
+from gdbheap.allocators.glibc.locate import LARGEST_LOCK
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Damage, Target, Thread
 

@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Callable
 
 from gdbheap import _native
-from gdbheap.allocators.glibc_extents import MainExtents
-from gdbheap.allocators.glibc_locate import (
+from gdbheap.allocators.glibc.extents import MainExtents
+from gdbheap.allocators.glibc.locate import (
     LARGEST_FLAGS,
     LARGEST_LOCK,
     SMALL_TCACHE_BINS,

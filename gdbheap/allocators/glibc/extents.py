@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Callable
 
 from gdbheap import _native
-from gdbheap.allocators.glibc_locate import MallocPar, MallocState
+from gdbheap.allocators.glibc.locate import MallocPar, MallocState
 from gdbheap.errors import Fault
 from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined, subtract
 from gdbheap.target.target import Target

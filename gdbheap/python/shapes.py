@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gdbheap.layout import cpython
 from gdbheap.layout.cpython import Release
-from gdbheap.objects.owned import CLOSED, SET_MASK
+from gdbheap.python.owned import CLOSED, SET_MASK
 
 ALL_OF_BASE = -1
 NONE = -1

@@ -14,7 +14,7 @@ from gdbheap.layout.cpython import (
     TP_NAME,
     Release,
 )
-from gdbheap.objects.contents import dict_lookup, read_name
+from gdbheap.python.contents import dict_lookup, read_name
 
 BUILTINS = ("builtins", "__builtin__")
 LONGEST = 500

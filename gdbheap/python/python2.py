@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 from gdbheap.layout.cpython import OB_SIZE, Release
-from gdbheap.objects.memory import Memory
+from gdbheap.python.memory import Memory
 
 MOST_SLOTS = 1 << 20
 MOST_CHARACTERS = 1 << 40

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.layout.cpython import OB_SIZE, Release
-from gdbheap.objects.census import Objects
-from gdbheap.objects.tables import tables_of
+from gdbheap.python.census import Objects
+from gdbheap.python.tables import tables_of
 from gdbheap.target.target import Target
 
 POINTER = 8

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, MODULE_DICT, OB_SIZE, OB_TYPE, TP_FLAGS, TP_NAME, Release
-from gdbheap.objects.contents import dict_items, dict_lookup, read_name
-from gdbheap.objects.lines import line_of
+from gdbheap.python.contents import dict_items, dict_lookup, read_name
+from gdbheap.python.lines import line_of
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Target, Thread
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.glibc_locate import confirm
+from gdbheap.allocators.glibc.locate import confirm
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject

@@ -16,7 +16,7 @@ from gdbheap.layout.cpython import (
     OB_SIZE,
     Release,
 )
-from gdbheap.objects.contents import ASCII, COMPACT
+from gdbheap.python.contents import ASCII, COMPACT
 
 ROLES = (
     "items",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_TYPE
-from gdbheap.objects.edges import Edge, EdgeNames, is_namespace
-from gdbheap.objects.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References, Root
+from gdbheap.python.edges import Edge, EdgeNames, is_namespace
+from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References, Root
 
 LISTED = 100
 PORTION = 512

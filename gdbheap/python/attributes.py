@@ -18,8 +18,8 @@ from gdbheap.layout.cpython import (
     TP_MEMBERS,
     Release,
 )
-from gdbheap.objects.contents import dict_items, read_name, shared_items, shared_names
-from gdbheap.objects.memory import Memory
+from gdbheap.python.contents import dict_items, read_name, shared_items, shared_names
+from gdbheap.python.memory import Memory
 
 MOST_BASES = 32
 MOST_MEMBERS = 64

@@ -22,7 +22,7 @@ from gdbheap.layout.cpython import (
     TP_FLAGS,
     Release,
 )
-from gdbheap.objects.contents import dict_items, dict_lookup, read_name
+from gdbheap.python.contents import dict_items, dict_lookup, read_name
 from gdbheap.target.ranges import Ranges, holds
 
 LONGEST, MOST_PATH = 100, 4096
