@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["About", "Told", "ask", "listed", "order", "present", "status_of", "told"]
+__all__ = ["About", "Told", "ask", "listed", "order", "present", "status_of", "told", "with_warnings"]
 
 Row = TypeVar("Row")
 PARTIAL = 1
@@ -65,6 +65,12 @@ def told(command: Command[Any], options: Options, whole: Any, heap: Heap) -> Tol
     heap.disclosure.contents = not options.no_text
     answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
     return Told(command, options, About.of(heap), answer, whole)
+
+
+def with_warnings(answered: Told, warnings: Sequence[str]) -> Told:
+    """The same with more warnings."""
+    about = dataclasses.replace(answered.about, warnings=[*answered.about.warnings, *warnings])
+    return dataclasses.replace(answered, about=about)
 
 
 def _has_rows(command: Command[Any], whole: Any) -> bool:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from gdbheap.answers.arenas import arenas
 from gdbheap.answers.stats import Stats, compare
 from gdbheap.answers.trim import Trim, compared, trim
-from gdbheap.commands.calling import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
+from gdbheap.commands.calling import FREE_MUTEX, STATS, TRIM, Libc, Purpose, find_libc, prove_safe
 from gdbheap.commands.capturing import written_by_stats
-from gdbheap.commands.native_calls import NativeCaller, Tracer
+from gdbheap.commands.native_calls import NativeCaller, Tracer, errno_of
 from gdbheap.target.process import Process
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["native_stats", "native_trim", "refuse_damaged"]
 
-# In seconds. malloc_stats() is taken back after this, malloc_trim() finished by the process itself.
+# In seconds, and at most what --max-stop leaves. malloc_stats() is undone after this, malloc_trim() finished by the
+# process itself.
 STATS_LIMIT, TRIM_LIMIT = 5.0, 20.0
 
 
@@ -35,19 +36,22 @@ def native_trim(heap: Heap, tracer: Tracer, options: Options) -> Trim:
     assert isinstance(target, Process)
     asked = trim(heap, options.pad)
     refuse_damaged(heap)
+    mutexes = _mutexes(heap)
     libc, caller = _proven(heap, tracer, options, TRIM, TRIM_LIMIT)
-    with errno_kept(libc, caller):
-        released = caller.call_to_end(libc.address(TRIM.function), options.pad) & 0xFFFFFFFF != 0
+    kept, freed = [errno_of(libc, caller)], [(mutex, FREE_MUTEX) for mutex in mutexes]
+    released = caller.call_to_end(libc.address(TRIM.function), options.pad, kept=kept, freed=freed) & 0xFFFFFFFF != 0
     return compared(asked, heap, target.again(), released)
 
 
 def refuse_damaged(heap: Heap) -> None:
-    """Raise when malloc_trim() might find damage and abort the process."""
+    """Raise when malloc_trim() might meet damage: it follows the bins without a check, and releases what it finds."""
+    _followed, _found = heap.bins, heap.mapped
+    heap.glibc.check_mapped()
     if heap.damage:
         first = heap.damage[0]
         raise TRIM.error(
-            f"the heap is damaged ({first.what} at {first.address:#x}), and malloc_trim() aborts a process when it "
-            "finds that ('heap check' lists the damage)"
+            f"the heap is damaged ({first.what} at {first.address:#x}), and malloc_trim() may end a process, or "
+            "release what is in use, when it meets that ('heap check' lists the damage)"
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdbheap import __version__
-from gdbheap.commands.answering import Told, ask, present, status_of, told
+from gdbheap.commands.answering import Told, ask, present, status_of, told, with_warnings
 from gdbheap.commands.called import native_stats, native_trim
 from gdbheap.commands.declaration import GDB, Command, Option, Options, help_text, parse, wants_help
 from gdbheap.commands.install import install, remove
@@ -181,6 +181,9 @@ def _of_process(command: Command[Any], options: Options, pid: int, extra: dict[s
         heap = Heap(process)
         with shown_for(heap):
             answered = _asked(command, heap, process, options)
+        known = len(process.warnings)
+    # Those that came when it was let go, or its copy ended.
+    answered = with_warnings(answered, process.warnings[known:])
     seconds = process.stopped_seconds
     if seconds is not None and (extra["verbose"] or sys.stderr.isatty()):
         print(f"gdbheap: process {pid} was stopped for {1000 * seconds:.0f} ms", file=sys.stderr)
