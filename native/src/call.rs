@@ -207,6 +207,8 @@ mod machine {
         /// A filtered thread makes its rt_sigreturn, and may be given signals right after it.
         returning: bool,
         signalled: bool,
+        /// The kernel no longer knows how much was left of the thread's own sleep.
+        forgotten: bool,
     }
 
     /// Whether, and by which state, a call may be made in a stopped thread.
@@ -279,8 +281,23 @@ mod machine {
                 ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD)?;
             }
             let (text, held) = (Vec::new(), Vec::new());
-            let (written, returning, signalled) = (None, false, false);
-            Ok(Call { tid, style, plan, memory, saved, frame: 0, result: 0, text, held, written, returning, signalled })
+            let (frame, result, written) = (0, 0, None);
+            let (returning, signalled, forgotten) = (false, false, false);
+            Ok(Call {
+                tid,
+                style,
+                plan,
+                memory,
+                saved,
+                frame,
+                result,
+                text,
+                held,
+                written,
+                returning,
+                signalled,
+                forgotten,
+            })
         }
 
         /// Writes the frame below the red zone; returns the stack pointer for the function's entry.
@@ -317,13 +334,7 @@ mod machine {
         }
 
         /// Registers before the mask: with the mask alone a death of ours would leave the signals blocked for good.
-        fn make(
-            &mut self,
-            start: u64,
-            function: u64,
-            arguments: &[u64],
-            deadline: Instant,
-        ) -> Result<End, Error> {
+        fn make(&mut self, start: u64, function: u64, arguments: &[u64], deadline: Instant) -> Result<End, Error> {
             let mut registers = self.saved.registers.clone();
             for (place, value) in ARGUMENTS.iter().zip(arguments) {
                 registers[*place] = *value;
@@ -454,6 +465,8 @@ mod machine {
                 Parked::Stuck => Ok(End::Left),
                 Parked::Inside if self.plan.leaves => Ok(End::Left),
                 Parked::Inside => {
+                    // A sleep in the function, which was interrupted just now, has taken its place.
+                    self.forgotten = self.registers()?[RAX] as i64 == RESTART_BLOCK;
                     self.restore()?;
                     Ok(End::Abandoned)
                 }
@@ -557,8 +570,8 @@ mod machine {
                 // Once more; the frame still holds it, should it not work.
                 ptrace::set_register_set(self.tid, ptrace::NT_X86_XSTATE, &self.saved.vector)?;
             }
-            // rt_sigreturn has made the kernel forget the rest of the time of an interrupted sleep.
-            let forgotten = self.returning && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
+            // rt_sigreturn makes it forget that, too.
+            let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
             let registers = if forgotten { restarted(&self.saved.registers) } else { self.saved.registers.clone() };
             set_registers(self.tid, &registers)
         }

@@ -217,7 +217,11 @@ impl Ears {
             let (is_word, has_ended) = self.wait(wait);
             if is_word {
                 let mut byte = [0];
-                return if self.from.read_exact(&mut byte).is_ok() && byte[0] == LET_GO { Heard::Word } else { Heard::End };
+                return if self.from.read_exact(&mut byte).is_ok() && byte[0] == LET_GO {
+                    Heard::Word
+                } else {
+                    Heard::End
+                };
             }
             if has_ended {
                 return Heard::End;
