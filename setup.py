@@ -46,7 +46,7 @@ setup(
     rust_extensions=[
         RustExtension(
             "gdbheap._native",
-            path="native/Cargo.toml",
+            path="native/binding/Cargo.toml",
             binding=Binding.PyO3,
             py_limited_api=True,
             debug=False,

@@ -1,4 +1,4 @@
-"""Types of the native module; the docstrings are in native/src."""
+"""Types of the native module; the docstrings are in native/binding/src."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol

@@ -1,4 +1,7 @@
-"""Python's objects and buffers in memory that nobody walks: malloc is another allocator's (native/src/claimed.rs)."""
+"""Python's objects and buffers in memory that nobody walks: malloc is another allocator's.
+
+The search is native/core/src/python/unwalked.rs.
+"""
 
 from __future__ import annotations
 
