@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers import arenas
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Option, Options, Shown
 from gdbheap.heap import Heap
 from gdbheap.report.arenas import render
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers import at
-from gdbheap.commands.declaration import Argument, Command, Option, Options, Shown, address_of
+from gdbheap.commands.surface.declaration import Argument, Command, Option, Options, Shown, address_of
 from gdbheap.heap import Heap
 from gdbheap.report.at import render
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from gdbheap.answers import ledger
-from gdbheap.commands.answering import order
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.session import order
 from gdbheap.heap import Heap
 from gdbheap.report.ledger import render
 

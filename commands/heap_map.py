@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers import heap_map
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Option, Options, Shown
 from gdbheap.errors import UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.heap_map import render

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gdbheap.answers import holes
-from gdbheap.commands.answering import listed
-from gdbheap.commands.declaration import MINIMUM, PATH, Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import MINIMUM, PATH, Command, Option, Options, Shown
+from gdbheap.commands.surface.session import listed
 from gdbheap.heap import Heap
 from gdbheap.report.holes import render
 from gdbheap.report.numbers import parse_size

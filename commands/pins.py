@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gdbheap.answers import pins
-from gdbheap.commands.answering import listed
-from gdbheap.commands.declaration import PATH, Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import PATH, Command, Option, Options, Shown
+from gdbheap.commands.surface.session import listed
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.pins import render

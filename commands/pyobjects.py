@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Union
 
 from gdbheap.answers import buffers, instances, pyobjects
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Option, Options, Shown
 from gdbheap.errors import UsageError
 from gdbheap.heap import LISTED, Heap
 from gdbheap.report.buffers import render as render_buffers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers import refs
-from gdbheap.commands.declaration import Argument, Command, Options, Shown, address_of
+from gdbheap.commands.surface.declaration import Argument, Command, Options, Shown, address_of
 from gdbheap.heap import Heap
 from gdbheap.report.why import render_refs
 

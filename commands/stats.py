@@ -1,12 +1,11 @@
 """``heap stats``: what does the process itself say?
 
-called.py calls malloc_stats() by the rules of calling.py and capturing.py, for the shell and for gdb. What is here is
-the declaration that both sides share."""
+``calls`` makes the call, for the shell and for gdb. What is here is the declaration that both sides share."""
 
 from __future__ import annotations
 
 from gdbheap.answers import stats
-from gdbheap.commands.declaration import SECCOMP, Command, Options, Shown
+from gdbheap.commands.surface.declaration import SECCOMP, Command, Options, Shown
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.stats import render

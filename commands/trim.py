@@ -1,11 +1,11 @@
 """``heap trim``: what would malloc_trim(0) give back? And, when asked, do it and compare.
 
-called.py makes the call by calling.py's rules, for the shell and for gdb."""
+``calls`` makes the call, for the shell and for gdb."""
 
 from __future__ import annotations
 
 from gdbheap.answers import trim
-from gdbheap.commands.declaration import SECCOMP, Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import SECCOMP, Command, Option, Options, Shown
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.answers import unreachable
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Options, Shown
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_unreachable
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gdbheap.commands.declaration import Command, help_text
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.surface.declaration import Command, help_text
+from gdbheap.commands.surface.registry import COMMANDS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
 INTRODUCTION = """# Commands

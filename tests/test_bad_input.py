@@ -233,7 +233,7 @@ def nobody() -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         copy_packages(Path(folder))
         script = f"import sys; sys.path.insert(0, {folder!r})\n"
-        script += "from gdbheap.commands.shell import main; sys.exit(main(sys.argv[1:]))"
+        script += "from gdbheap.commands.shell.main import main; sys.exit(main(sys.argv[1:]))"
         for python in (sys.executable, "/usr/bin/python3"):
             command = [*become, python, "-c", script]
             if run_as(command, "--version").returncode == 0:

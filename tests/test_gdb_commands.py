@@ -242,8 +242,8 @@ int main(void)
 }
 """
 KEPT = (
-    "python import json, gdbheap.commands.gdb_register as r; print('KEPT', json.dumps("
-    "[[id(heap), heap.target.space.bytes_read] for _, heap in r.KEEPER._kept.values()]))"
+    "python import json, gdbheap.commands.gdb.registration as r; print('KEPT', json.dumps("
+    "[[id(heap), heap.target.space.bytes_read] for _, heap in r.CACHE._kept.values()]))"
 )
 CHANGES = {
     "call": "print ((long (*)(void)) getpid)()",
@@ -275,7 +275,7 @@ def test_kept_for_one_stop(environment: dict[str, str], tmp_path: Path) -> None:
 
 CTRL_C = """python
 import contextlib, os, signal
-import gdbheap.commands.gdb_register as register
+import gdbheap.commands.gdb.registration as register
 
 @contextlib.contextmanager
 def pressed(heap):

@@ -30,9 +30,9 @@ from programs import (
 )
 
 from gdbheap.answers.why import why
-from gdbheap.commands.answering import ask, present
-from gdbheap.commands.declaration import parse
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.surface.declaration import parse
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import ask, present
 from gdbheap.heap import Heap
 from gdbheap.objects.disclosure import NO_TEXT, VARIABLE, without_words
 from gdbheap.report.style import Style

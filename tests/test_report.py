@@ -31,9 +31,9 @@ from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
 from gdbheap.answers.summary import Kept, Summary
 from gdbheap.answers.summary import Unknown as NotWalked
-from gdbheap.commands.answering import About, Told, present
-from gdbheap.commands.declaration import Options, help_text, parse
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.surface.declaration import Options, help_text, parse
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import Result, TargetInfo, present
 from gdbheap.errors import UsageError
 from gdbheap.layout.facts import Fact
 from gdbheap.report import (
@@ -567,9 +567,9 @@ def test_document() -> None:
 def test_present(rng: random.Random) -> None:
     """JSON is one line; a table is followed by the warnings and the first places of damage."""
     damage = [Damage(i, "size", "1", "2") for i in range(8)]
-    about = About({"kind": "core"}, ["a\nwarning"], damage, True, None)
+    about = TargetInfo({"kind": "core"}, ["a\nwarning"], damage, True, None)
     answer = made_arenas(rng)
-    told = Told(COMMANDS["arenas"], Options(), about, answer, answer)
+    told = Result(COMMANDS["arenas"], Options(), about, answer, answer)
     text = present(told, Style())
     assert "\nWarning: a warning\n" in text and text.count("Damage at") == 5 and "3 more places" in text
     line = present(dataclasses.replace(told, options=Options(json=True)), Style())

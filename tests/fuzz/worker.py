@@ -27,9 +27,9 @@ from fuzz.books import unbalanced  # noqa: E402
 from fuzz.cores import LAID_OUT  # noqa: E402
 from fuzz.mutations import OF_FILE, Base, mutant  # noqa: E402
 from gdbheap.allocators.mimalloc import Mimalloc  # noqa: E402
-from gdbheap.commands.answering import ask, present, status_of  # noqa: E402
-from gdbheap.commands.declaration import parse  # noqa: E402
-from gdbheap.commands.nouns import COMMANDS  # noqa: E402
+from gdbheap.commands.surface.declaration import parse  # noqa: E402
+from gdbheap.commands.surface.registry import COMMANDS  # noqa: E402
+from gdbheap.commands.surface.session import ask, present, status_of  # noqa: E402
 from gdbheap.errors import GdbheapError  # noqa: E402
 from gdbheap.heap import Heap  # noqa: E402
 from gdbheap.layout.facts import Facts  # noqa: E402

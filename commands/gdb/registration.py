@@ -1,5 +1,4 @@
-"""The command ``heap`` in gdb: registration, one line for every error, exit statuses, and what is kept for one stop.
-One of the two modules that import gdb."""
+"""The command ``heap`` in gdb: registration, one line for every error, exit statuses, and what is kept for one stop."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ import gdb
 from gdbheap.answers.arenas import arenas
 from gdbheap.answers.stats import Stats, compare
 from gdbheap.answers.trim import Trim, compared, trim
-from gdbheap.commands.answering import About, Told, ask, present, status_of, told
-from gdbheap.commands.called import native_stats, native_trim, refuse_damaged
-from gdbheap.commands.calling import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
-from gdbheap.commands.capturing import malloc_stats, prove_stream
-from gdbheap.commands.declaration import Command, Options, help_text, parse, wants_help
-from gdbheap.commands.gdb_target import (
+from gdbheap.commands.calls.inferior_call import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
+from gdbheap.commands.calls.malloc_stats_call import malloc_stats, prove_stream
+from gdbheap.commands.calls.native_answers import native_stats, native_trim, refuse_damaged
+from gdbheap.commands.calls.native_caller import Debugger
+from gdbheap.commands.gdb.command_line import completions, own_invocation, split
+from gdbheap.commands.gdb.inferior import (
     CORE,
     LIVE,
     GdbCaller,
@@ -36,11 +35,11 @@ from gdbheap.commands.gdb_target import (
     place,
     selection_kept,
 )
-from gdbheap.commands.gdb_words import completions, own_session, split
-from gdbheap.commands.keeping import Keeper
-from gdbheap.commands.native_calls import Debugger
-from gdbheap.commands.nouns import COMMANDS
-from gdbheap.commands.progress import shown_for
+from gdbheap.commands.surface.declaration import Command, Options, help_text, parse, wants_help
+from gdbheap.commands.surface.heap_cache import HeapCache
+from gdbheap.commands.surface.progress import shown_for
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import Result, TargetInfo, ask, present, status_of, told
 from gdbheap.commands.trim import NOT_LIVE, wants_call
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
@@ -49,7 +48,7 @@ from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target import refusal
 from gdbheap.target.core import Core
 
-__all__ = ["KEEPER", "register"]
+__all__ = ["CACHE", "register"]
 
 HEAP, OTHER_NAME = "heap", "gdbheap"
 INTERRUPTED = UNWRITTEN = 1
@@ -71,7 +70,7 @@ class Status:
     def __init__(self) -> None:
         self.worst = 0
         self.had_target = False
-        self.session = own_session()
+        self.invocation = own_invocation()
 
     def note(self, status: int) -> None:
         """A command ended with ``status``."""
@@ -79,7 +78,7 @@ class Status:
 
     def no_target(self) -> GdbheapError:
         """Why there is nothing to look at: what gdb was started with could not be had, or it was given nothing."""
-        pid, core = self.session.pid, self.session.core
+        pid, core = self.invocation.pid, self.invocation.core
         if not self.had_target and pid is not None:
             return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
         if not self.had_target and core is not None:
@@ -91,7 +90,7 @@ class Status:
 
     def refused_core(self) -> str | None:
         """The core that gdb was started with and does not take, although it is one: gdb needs its very end."""
-        core = None if self.had_target else self.session.core
+        core = None if self.had_target else self.invocation.core
         if core is not None:
             with contextlib.suppress(GdbheapError):
                 Core(core)
@@ -100,12 +99,12 @@ class Status:
 
     def _came_to_nothing(self) -> bool:
         """Whether what gdb was to look at could not be had, and no command has said so."""
-        wanted = self.session.asked and (self.session.pid is not None or self.session.core is not None)
+        wanted = self.invocation.asked and (self.invocation.pid is not None or self.invocation.core is not None)
         return wanted and not self.had_target and not self.worst and self.refused_core() is None
 
     def finish(self) -> None:
         """At gdb's end, after it has detached. Only a batch has an exit status that somebody looks at."""
-        if not self.session.batch:
+        if not self.invocation.batch:
             return
         if self._came_to_nothing():
             error = self.no_target()
@@ -140,7 +139,7 @@ def _pipe_is_closed() -> bool:
 
 
 STATUS = Status()
-KEEPER = Keeper()
+CACHE = HeapCache()
 
 
 def _write(text: str, stream: int = gdb.STDOUT) -> None:
@@ -162,7 +161,7 @@ def _one_line(words: Sequence[str] = ()) -> Iterator[None]:
     except GdbheapError as error:
         _fail(str(error), error.status)
     except KeyboardInterrupt:
-        KEEPER.drop()
+        CACHE.drop()
         _fail("interrupted; nothing in the target was changed", INTERRUPTED)
     except gdb.GdbError:
         raise
@@ -187,7 +186,7 @@ def _fail(message: str, status: int) -> None:
 
 
 def _heap(where: Place) -> Heap:
-    return KEEPER.heap(where.inferior, where, lambda: Heap(build(where)))
+    return CACHE.heap(where.inferior, where, lambda: Heap(build(where)))
 
 
 def _place() -> Place:
@@ -202,7 +201,7 @@ def _place() -> Place:
     return where
 
 
-def _ask(command: Command[Any], options: Options) -> Told:
+def _ask(command: Command[Any], options: Options) -> Result:
     """The answer about the selected inferior. A walk that was cut short leaves nothing for a later one to build on."""
     where = _place()
     heap = _heap(where)
@@ -210,16 +209,16 @@ def _ask(command: Command[Any], options: Options) -> Told:
         with shown_for(heap):
             answered = _computed(command, where, heap, options)
     except BaseException:
-        KEEPER.drop(where.inferior)
+        CACHE.drop(where.inferior)
         raise
     finally:
         if getattr(heap.target, "interrupted", False):
-            KEEPER.drop(where.inferior)
+            CACHE.drop(where.inferior)
             raise KeyboardInterrupt
     return answered
 
 
-def _computed(command: Command[Any], where: Place, heap: Heap, options: Options) -> Told:
+def _computed(command: Command[Any], where: Place, heap: Heap, options: Options) -> Result:
     """The answer; of a command that calls into the process, after the call."""
     if command.noun == "stats":
         return told(command, options, _stats(where, heap, options), heap)
@@ -262,7 +261,7 @@ def _native_calls(where: Place, purpose: Purpose) -> Iterator[None]:
     try:
         yield
     finally:
-        KEEPER.drop(where.inferior)
+        CACHE.drop(where.inferior)
         with selection_kept():
             for line in ("maintenance flush register-cache", "maintenance flush dcache"):
                 with contextlib.suppress(gdb.error):  # gdb 12 and later
@@ -298,10 +297,10 @@ def _address(text: str) -> int:
         raise UsageError(f"{text} is no address: {error}") from None
 
 
-def _style(options: Options, about: About) -> Style:
+def _style(options: Options, about: TargetInfo) -> Style:
     """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
     width = gdb.parameter("width")
-    stream = sys.__stdout__ if width or STATUS.session.batch else None
+    stream = sys.__stdout__ if width or STATUS.invocation.batch else None
     whole = style_for(stream, options.exact, about.rss, about.private, _charset())
     if not width or whole.width is None:
         return whole
@@ -376,7 +375,7 @@ def stood_still(command: Command[Any], pid: object, seconds: float) -> str:
 
 def _quiet_end(options: Options) -> None:
     """gdb's last line in a batch ("[Inferior 1 (process 1234) detached]") would follow the JSON document."""
-    if options.json and STATUS.session.batch:
+    if options.json and STATUS.invocation.batch:
         with contextlib.suppress(gdb.error):
             gdb.execute("set print inferior-events off", to_string=True)
 
@@ -402,7 +401,7 @@ def _is_taken(name: str) -> bool:
 
 
 def _drop(event: object) -> None:
-    KEEPER.drop()
+    CACHE.drop()
 
 
 def _note_target(event: object) -> None:

@@ -8,7 +8,7 @@ What must be free before the call, and what each costs when it is not:
 - every arena's mutex must be 0: malloc_stats() and malloc_trim() lock each in turn (glibc malloc/malloc.c,
   ``__malloc_stats``, ``__malloc_trim``).
 
-``errno`` is put back; the registers are put back by whoever calls: native_calls on this machine, gdb on a server.
+``errno`` is put back; the registers are put back by whoever calls: ``native_caller`` on this machine, gdb on a server.
 Nothing here imports gdb."""
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Options, Shown
 from gdbheap.errors import one_line
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["About", "Told", "ask", "listed", "order", "present", "status_of", "told"]
+__all__ = ["TargetInfo", "Result", "ask", "listed", "order", "present", "status_of", "told"]
 
 Row = TypeVar("Row")
 PARTIAL = 1
@@ -24,7 +24,7 @@ DAMAGE_LISTED = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class About:
+class TargetInfo:
     """What is said of the target beside the answer. ``target`` is the envelope's part; ``rss`` is bytes or None, of
     private memory only if ``private``."""
 
@@ -36,35 +36,35 @@ class About:
     private: bool = False
 
     @staticmethod
-    def of(heap: Heap) -> About:
+    def of(heap: Heap) -> TargetInfo:
         """Read it off ``heap``; after this nothing of the target is needed any more."""
         target = {**heap.target.describe(), **heap.versions}
         rss = heap.target.rss
-        return About(target, list(heap.warnings), list(heap.damage), heap.partial, rss.bytes, rss.private)
+        return TargetInfo(target, list(heap.warnings), list(heap.damage), heap.partial, rss.bytes, rss.private)
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class Result:
     """An answer in hand (``whole``: before --sort and --top), so that the target may run again while it is printed."""
 
     command: Command[Any]
     options: Options
-    about: About
+    about: TargetInfo
     answer: Any
     whole: Any
 
 
-def ask(command: Command[Any], heap: Heap, options: Options) -> Told:
+def ask(command: Command[Any], heap: Heap, options: Options) -> Result:
     """Compute the answer, sorted and cut as the options say. Reads the target; raises what the answer raises."""
     heap.disclosure.contents = not options.no_text
     return told(command, options, command.answer(heap, options), heap)
 
 
-def told(command: Command[Any], options: Options, whole: Any, heap: Heap) -> Told:
+def told(command: Command[Any], options: Options, whole: Any, heap: Heap) -> Result:
     """The same for an answer that was computed elsewhere."""
     heap.disclosure.contents = not options.no_text
     answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
-    return Told(command, options, About.of(heap), answer, whole)
+    return Result(command, options, TargetInfo.of(heap), answer, whole)
 
 
 def _has_rows(command: Command[Any], whole: Any) -> bool:
@@ -92,7 +92,7 @@ def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
     return place
 
 
-def present(answered: Told, style: Style) -> str:
+def present(answered: Result, style: Style) -> str:
     """The report, without a last line break: one JSON document, or tables and sentences and the warnings below them."""
     about, answer = answered.about, answered.answer
     if answered.options.json:
@@ -101,14 +101,14 @@ def present(answered: Told, style: Style) -> str:
     return join(answered.command.render(shown), _notes(answered))
 
 
-def _left_out(answered: Told) -> int:
+def _left_out(answered: Result) -> int:
     rows = answered.command.rows
     if not _has_rows(answered.command, answered.whole):
         return 0
     return len(getattr(answered.whole, rows)) - len(getattr(answered.answer, rows))
 
 
-def _notes(answered: Told) -> str:
+def _notes(answered: Result) -> str:
     """Warnings and damage, below every table but that of heap check, which is about nothing else."""
     lines = [f"Warning: {one_line(warning)}" for warning in answered.about.warnings]
     damage = [] if answered.command.noun == "check" else answered.about.damage
@@ -120,7 +120,7 @@ def _notes(answered: Told) -> str:
     return "\n".join(lines)
 
 
-def status_of(answered: Told) -> int:
+def status_of(answered: Result) -> int:
     """0 answered, 1 answered but damaged or partial."""
     about = answered.about
     whole = not about.partial and getattr(answered.answer, "ok", True)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from gdbheap.answers.arenas import arenas
 from gdbheap.answers.stats import Stats, compare
 from gdbheap.answers.trim import Trim, compared, trim
-from gdbheap.commands.calling import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
-from gdbheap.commands.capturing import written_by_stats
-from gdbheap.commands.native_calls import NativeCaller, Tracer
+from gdbheap.commands.calls.inferior_call import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
+from gdbheap.commands.calls.malloc_stats_call import written_by_stats
+from gdbheap.commands.calls.native_caller import NativeCaller, Tracer
 from gdbheap.target.process import Process
 
 if TYPE_CHECKING:
-    from gdbheap.commands.declaration import Options
+    from gdbheap.commands.surface.declaration import Options
     from gdbheap.heap import Heap
 
 __all__ = ["native_stats", "native_trim", "refuse_damaged"]

@@ -2,8 +2,7 @@
 
 Of a process on this machine and of a core only the threads' registers come from gdb; their bytes are read around it,
 because gdb shows zeros for what a core does not hold and other files' bytes for what it leaves out. Of a process behind
-a server everything comes through gdb: memory in its own calls, /proc by the remote protocol's file packets.
-One of the two modules that import gdb."""
+a server everything comes through gdb: memory in its own calls, /proc by the remote protocol's file packets."""
 
 from __future__ import annotations
 
@@ -18,9 +17,9 @@ from typing import Any
 
 import gdb
 
-from gdbheap.commands.calling import Purpose, Stack
-from gdbheap.commands.remote_files import RemoteFiles
-from gdbheap.commands.remote_target import RemoteProcess
+from gdbheap.commands.calls.inferior_call import Purpose, Stack
+from gdbheap.commands.gdb.remote_files import RemoteFiles
+from gdbheap.commands.gdb.remote_target import RemoteProcess
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
 from gdbheap.target import procfs, refusal
 from gdbheap.target.core import Core
@@ -232,8 +231,8 @@ def _version(text: str) -> int:
 
 
 class GdbCaller:
-    """What calling.Caller asks for of a server's process, by gdb, in the selected thread. Calls are made inside
-    ``ready()``."""
+    """What ``inferior_call.Caller`` asks for of a server's process, by gdb, in the selected thread. Calls are made
+    inside ``ready()``."""
 
     def __init__(self, where: Place, target: Target, purpose: Purpose) -> None:
         self._where = where

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdbheap import __version__
-from gdbheap.commands.answering import Told, ask, present, status_of, told
-from gdbheap.commands.called import native_stats, native_trim
-from gdbheap.commands.declaration import GDB, Command, Option, Options, help_text, parse, wants_help
-from gdbheap.commands.install import install, remove
-from gdbheap.commands.nouns import COMMANDS, HEAP
-from gdbheap.commands.progress import shown_for
+from gdbheap.commands.calls.native_answers import native_stats, native_trim
+from gdbheap.commands.shell.installation import install, remove
+from gdbheap.commands.surface.declaration import GDB, Command, Option, Options, help_text, parse, wants_help
+from gdbheap.commands.surface.progress import shown_for
+from gdbheap.commands.surface.registry import COMMANDS, HEAP
+from gdbheap.commands.surface.session import Result, ask, present, status_of, told
 from gdbheap.commands.trim import NOT_LIVE, wants_call
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
@@ -168,13 +168,13 @@ def _calls(command: Command[Any], options: Options) -> bool:
     return command.noun == STATS or (command.noun == TRIM and wants_call(options))
 
 
-def _of_core(command: Command[Any], options: Options, path: str, exe: str | None) -> Told:
+def _of_core(command: Command[Any], options: Options, path: str, exe: str | None) -> Result:
     heap = Heap(Core(path, exe))
     with shown_for(heap):
         return ask(command, heap, options)
 
 
-def _of_process(command: Command[Any], options: Options, pid: int, extra: dict[str, Any]) -> Told:
+def _of_process(command: Command[Any], options: Options, pid: int, extra: dict[str, Any]) -> Result:
     limit = options.max_stop or None
     standing = (cloned if extra["clone"] else stopped)(pid, limit, command.copies)
     with standing as process:
@@ -187,7 +187,7 @@ def _of_process(command: Command[Any], options: Options, pid: int, extra: dict[s
     return answered
 
 
-def _asked(command: Command[Any], heap: Heap, process: Process, options: Options) -> Told:
+def _asked(command: Command[Any], heap: Heap, process: Process, options: Options) -> Result:
     """The answer; of a command that calls into the process, after the call."""
     if not _calls(command, options) or process.tracer is None:
         return ask(command, heap, options)

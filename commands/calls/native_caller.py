@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from gdbheap import _native
 from gdbheap.allocators.inside import malloc_range
 from gdbheap.allocators.stacks import find_stacks
-from gdbheap.commands.calling import Libc, Purpose, Stack
+from gdbheap.commands.calls.inferior_call import Libc, Purpose, Stack
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.target import image, procfs
 from gdbheap.target.elf import load_bias, read_segments
@@ -88,7 +88,7 @@ class _Keeper:
 
 
 class NativeCaller:
-    """What ``calling.Caller`` asks for, by ptrace, in a thread that is chosen for it. Raises GdbheapError."""
+    """What ``inferior_call.Caller`` asks for, by ptrace, in a thread that is chosen for it. Raises GdbheapError."""
 
     def __init__(self, target: Process, tracer: Tracer, libc: Libc, allow_filters: bool, limit: float) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""All commands by their noun, in the order in which help lists them. A new command is a new line here."""
+"""All commands by their noun, in the order in which help lists them. A new command is one line here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gdbheap.commands import (
     unreachable,
     why,
 )
-from gdbheap.commands.declaration import Command
+from gdbheap.commands.surface.declaration import Command
 
 __all__ = ["COMMANDS", "HEAP"]
 
