@@ -17,7 +17,7 @@ import programs
 import pytest
 
 from gdbheap._native import Frozen
-from gdbheap.commands.surface.declaration import parse
+from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import Fault
 from gdbheap.heap import Heap

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Its notes are exit statuses.
-OTHER_NOTES = "registration.py"
+OTHER_NOTES = "exit_status.py"
 
 
 def sources() -> Iterator[Path]:

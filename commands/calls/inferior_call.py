@@ -22,19 +22,36 @@ from gdbheap.allocators.inside import malloc_range
 from gdbheap.errors import GdbheapError, one_line
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from gdbheap.heap import Heap
     from gdbheap.target.elf import LoadedObject
     from gdbheap.target.target import Target
 
-__all__ = ["STATS", "TRIM", "Caller", "Libc", "Purpose", "Stack", "bytes_kept", "errno_kept", "find_libc", "prove_safe"]
+__all__ = [
+    "STATS",
+    "TRIM",
+    "Caller",
+    "Calls",
+    "Libc",
+    "Purpose",
+    "Stack",
+    "bytes_kept",
+    "errno_kept",
+    "find_libc",
+    "mutexes",
+    "prove_safe",
+]
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """Which command calls which function, and what to do when it may not be called."""
+    """Which command calls which function, what to do when it may not be called, and for how many seconds it may run."""
 
     command: str
     function: str
     instead: str
+    limit: float
 
     def error(self, reason: str) -> GdbheapError:
         """It cannot be called at all."""
@@ -47,8 +64,9 @@ class Purpose:
         )
 
 
-STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which asks nobody")
-TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes says what it would give back")
+# malloc_stats() is taken back when its time is over, malloc_trim() finished by the process itself.
+STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which asks nobody", 5.0)
+TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes says what it would give back", 20.0)
 
 
 @dataclass(frozen=True)
@@ -69,6 +87,10 @@ class Caller(Protocol):
 
     def call(self, function: int, *arguments: int) -> int:
         """Call a function with integers; its result as a signed 64-bit number. Raises GdbheapError."""
+        ...
+
+    def call_to_end(self, function: int, *arguments: int) -> int:
+        """Call a function that must not be left in its middle, else as ``call`` does."""
         ...
 
     def write(self, address: int, data: bytes) -> None:
@@ -98,6 +120,28 @@ class Libc:
     def has(self, name: str) -> bool:
         """Whether ``name`` is there."""
         return self.loaded.symbol(name) is not None
+
+
+class Calls(Protocol):
+    """How functions of a process that stands still are called: by ourselves on this machine, by gdb on a server."""
+
+    def ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> AbstractContextManager[tuple[Libc, Caller]]:
+        """A block in which the function of ``purpose`` can be called without hanging or doing harm; ``seccomp``: also
+        where a seccomp filter may refuse the call. Raises GdbheapError."""
+        ...
+
+    def stats_text(self, heap: Heap, seccomp: bool) -> str:
+        """What malloc_stats() prints, which appears nowhere else. Raises GdbheapError."""
+        ...
+
+    def again(self) -> Target:
+        """The process as it is after a call."""
+        ...
+
+
+def mutexes(heap: Heap) -> list[int]:
+    """The addresses of the arenas, whose first word is the mutex of each."""
+    return [arena.address for arena in heap.glibc.arenas]
 
 
 def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:

@@ -7,9 +7,8 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from gdbheap.commands.surface.declaration import Command
+from gdbheap.commands.surface.declaration import AnyCommand
 
 __all__ = ["Invocation", "completions", "invocation", "own_invocation", "split"]
 
@@ -28,7 +27,7 @@ def split(line: str) -> list[str]:
         return line.split()
 
 
-def completions(command: Command[Any], text: str, word: str) -> list[str]:
+def completions(command: AnyCommand, text: str, word: str) -> list[str]:
     """What could follow ``text``: options, and values where they are known. gdb replaces only ``word``, the part of the
     last word behind the last character that it takes for a separator."""
     last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
@@ -36,7 +35,7 @@ def completions(command: Command[Any], text: str, word: str) -> list[str]:
     return [found[kept:] for found in _candidates(command) if found.startswith(last) and last.startswith("-")]
 
 
-def _candidates(command: Command[Any]) -> list[str]:
+def _candidates(command: AnyCommand) -> list[str]:
     names = [f"{option.name}=" if option.metavar else option.name for option in command.all_options]
     return [*names, *(f"--sort={key}" for key in command.sorts)]
 

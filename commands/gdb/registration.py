@@ -1,58 +1,47 @@
-"""The command ``heap`` in gdb: registration, one line for every error, exit statuses, and what is kept for one stop."""
+"""The command ``heap`` in gdb: registration, one line for every error, and what is kept for one stop."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import dataclasses
-import errno
-import locale
 import os
-import select
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import gdb
 
-from gdbheap.answers.arenas import arenas
-from gdbheap.answers.stats import Stats, compare
-from gdbheap.answers.trim import Trim, compared, trim
-from gdbheap.commands.calls.inferior_call import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
-from gdbheap.commands.calls.malloc_stats_call import malloc_stats, prove_stream
-from gdbheap.commands.calls.native_answers import native_stats, native_trim, refuse_damaged
+from gdbheap.commands.calls.inferior_call import Calls, Purpose
+from gdbheap.commands.calls.local_calls import LocalCalls
 from gdbheap.commands.calls.native_caller import Debugger
-from gdbheap.commands.gdb.command_line import completions, own_invocation, split
-from gdbheap.commands.gdb.inferior import (
-    CORE,
-    LIVE,
-    GdbCaller,
-    Place,
-    attach,
-    build,
-    core_place,
-    place,
-    selection_kept,
-)
-from gdbheap.commands.surface.declaration import Command, Options, help_text, parse, wants_help
+from gdbheap.commands.gdb.attachment import attach
+from gdbheap.commands.gdb.command_line import completions, split
+from gdbheap.commands.gdb.exit_status import Status
+from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, selection_kept
+from gdbheap.commands.gdb.output import charset, write
+from gdbheap.commands.gdb.server_calls import ServerCalls
+from gdbheap.commands.surface.declaration import ADDRESS, GDB, SHELL, AnyCommand
 from gdbheap.commands.surface.heap_cache import HeapCache
+from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.needs import PROCESS, TARGET
+from gdbheap.commands.surface.options import Addressed, Common
+from gdbheap.commands.surface.parser import parse, wants_help
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.commands.surface.session import Result, TargetInfo, ask, present, status_of, told
-from gdbheap.commands.trim import NOT_LIVE, wants_call
+from gdbheap.commands.surface.session import Result, TargetInfo, ask, present, status_of
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.objects.disclosure import is_hidden
 from gdbheap.report.style import Style, encodable, style_for
-from gdbheap.target import refusal
-from gdbheap.target.core import Core
+from gdbheap.target.process import Process
 
 __all__ = ["CACHE", "register"]
 
-HEAP, OTHER_NAME = "heap", "gdbheap"
-INTERRUPTED = UNWRITTEN = 1
+INTERRUPTED = 1
 LONG_SECONDS = 1.0
+# gdb has one target at a time, and no use for the commands of a shell about files.
+OFFERED = (TARGET, PROCESS)
 ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
@@ -64,92 +53,8 @@ Example:
   {prefix} attach 1234"""
 
 
-class Status:
-    """The exit status of a batch: the worst that a command of ours ended with. gdb alone would exit 0 or 1."""
-
-    def __init__(self) -> None:
-        self.worst = 0
-        self.had_target = False
-        self.invocation = own_invocation()
-
-    def note(self, status: int) -> None:
-        """A command ended with ``status``."""
-        self.worst = max(self.worst, status)
-
-    def no_target(self) -> GdbheapError:
-        """Why there is nothing to look at: what gdb was started with could not be had, or it was given nothing."""
-        pid, core = self.invocation.pid, self.invocation.core
-        if not self.had_target and pid is not None:
-            return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
-        if not self.had_target and core is not None:
-            try:
-                Core(core)
-            except GdbheapError as error:
-                return error
-        return NoTarget("there is no process and no core here: attach PID, or core-file FILE")
-
-    def refused_core(self) -> str | None:
-        """The core that gdb was started with and does not take, although it is one: gdb needs its very end."""
-        core = None if self.had_target else self.invocation.core
-        if core is not None:
-            with contextlib.suppress(GdbheapError):
-                Core(core)
-                return os.path.abspath(core)
-        return None
-
-    def _came_to_nothing(self) -> bool:
-        """Whether what gdb was to look at could not be had, and no command has said so."""
-        wanted = self.invocation.asked and (self.invocation.pid is not None or self.invocation.core is not None)
-        return wanted and not self.had_target and not self.worst and self.refused_core() is None
-
-    def finish(self) -> None:
-        """At gdb's end, after it has detached. Only a batch has an exit status that somebody looks at."""
-        if not self.invocation.batch:
-            return
-        if self._came_to_nothing():
-            error = self.no_target()
-            self.note(error.status)
-            _write(f"gdbheap: {error}\n", gdb.STDERR)
-        gdb.flush(gdb.STDOUT)
-        if _output_failed():
-            self.note(UNWRITTEN)
-            _write("gdbheap: the report could not be written: standard output is full or closed\n", gdb.STDERR)
-        gdb.flush(gdb.STDERR)
-        if self.worst:
-            os._exit(self.worst)
-
-
-def _output_failed() -> bool:
-    """Whether a write to the C stream behind gdb's standard output failed, which gdb ignores. False if nobody knows."""
-    try:
-        import ctypes
-
-        library = ctypes.CDLL(None)
-        failed = bool(library.ferror(ctypes.c_void_p.in_dll(library, "stdout")))
-        return failed and not _pipe_is_closed()
-    except (ImportError, OSError, ValueError, AttributeError):
-        return False
-
-
-def _pipe_is_closed() -> bool:
-    """Whether standard output is a pipe that nobody reads any more (``| head``): that is no failure."""
-    poll = select.poll()
-    poll.register(1, 0)
-    return any(state & select.POLLERR for _, state in poll.poll(0))
-
-
 STATUS = Status()
 CACHE = HeapCache()
-
-
-def _write(text: str, stream: int = gdb.STDOUT) -> None:
-    gdb.write(encodable(text, _charset()), stream)
-
-
-def _charset() -> str:
-    """What gdb turns our text into. gdb.host_charset() is in gdb 12 and later."""
-    known = getattr(gdb, "host_charset", None)
-    return known() if known else locale.getpreferredencoding(False)
 
 
 @contextlib.contextmanager
@@ -181,8 +86,8 @@ def _fault(error: Exception, words: Sequence[str]) -> str:
 
 def _fail(message: str, status: int) -> None:
     STATUS.note(status)
-    start = "" if message.startswith((HEAP, OTHER_NAME)) else "gdbheap: "
-    raise gdb.GdbError(encodable(start + one_line(message), _charset())) from None
+    start = "" if message.startswith((GDB, SHELL)) else "gdbheap: "
+    raise gdb.GdbError(encodable(start + one_line(message), charset())) from None
 
 
 def _heap(where: Place) -> Heap:
@@ -201,7 +106,7 @@ def _place() -> Place:
     return where
 
 
-def _ask(command: Command[Any], options: Options) -> Result:
+def _ask(command: AnyCommand, options: Common) -> Result:
     """The answer about the selected inferior. A walk that was cut short leaves nothing for a later one to build on."""
     where = _place()
     heap = _heap(where)
@@ -218,65 +123,45 @@ def _ask(command: Command[Any], options: Options) -> Result:
     return answered
 
 
-def _computed(command: Command[Any], where: Place, heap: Heap, options: Options) -> Result:
+def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) -> Result:
     """The answer; of a command that calls into the process, after the call."""
-    if command.noun == "stats":
-        return told(command, options, _stats(where, heap, options), heap)
-    if command.noun == "trim" and wants_call(options):
-        return told(command, options, _trim(where, heap, options), heap)
-    return ask(command, heap, options)
-
-
-def _stats(where: Place, heap: Heap, options: Options) -> Stats:
-    if where.kind == CORE:
-        raise UsageError("heap stats: a core cannot be asked: 'heap arenas' gives the same figures without asking")
-    if where.kind == LIVE:
-        with _native_calls(where, STATS):
-            return native_stats(heap, Debugger(), options)
-    ours = arenas(heap)
-    with _safe(where, heap, options, STATS) as (libc, caller):
-        prove_stream(libc, caller)
-        text = malloc_stats(libc, caller)
-    return compare(ours, text)
-
-
-def _trim(where: Place, heap: Heap, options: Options) -> Trim:
-    if where.kind == CORE:
-        raise UsageError(f"heap trim: {NOT_LIVE}")
-    if where.kind == LIVE:
-        with _native_calls(where, TRIM):
-            return native_trim(heap, Debugger(), options)
-    asked = trim(heap, options.pad)
-    refuse_damaged(heap)
-    with _safe(where, heap, options, TRIM) as (libc, caller), errno_kept(libc, caller):
-        released = caller.call(libc.address(TRIM.function), options.pad) & 0xFFFFFFFF != 0
-    return compared(asked, heap, build(where), released)
+    call = command.call_for(options)
+    if where.kind == CORE and call is not None:
+        raise UsageError(f"{command.name}: {call.on_core}")
+    if where.kind == CORE and command.needs is PROCESS:
+        raise UsageError(f"{command.name}: this is a core, and only a live process can be asked itself")
+    if call is None:
+        return ask(command, heap, options)
+    with _calls(where, heap, call.purpose) as calls:
+        return ask(command, heap, options, calls)
 
 
 @contextlib.contextmanager
-def _native_calls(where: Place, purpose: Purpose) -> Iterator[None]:
+def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
+    """How functions of the process are called in this block, after which nothing is kept that a call may change."""
+    if where.kind != LIVE:
+        yield ServerCalls(where)
+        return
+    assert isinstance(heap.target, Process)
+    with _registers_reread(purpose):
+        try:
+            yield LocalCalls(heap.target, Debugger())
+        finally:
+            CACHE.drop(where.inferior)
+
+
+@contextlib.contextmanager
+def _registers_reread(purpose: Purpose) -> Iterator[None]:
     """Inside the block calls are made by ourselves, on gdb's thread. gdb's registers stay right: all are put back."""
     if gdb.parameter("breakpoint always-inserted") is True:
         raise purpose.error("breakpoints are always inserted here, and the call might meet one")
     try:
         yield
     finally:
-        CACHE.drop(where.inferior)
         with selection_kept():
             for line in ("maintenance flush register-cache", "maintenance flush dcache"):
                 with contextlib.suppress(gdb.error):  # gdb 12 and later
                     gdb.execute(line, to_string=True)
-
-
-@contextlib.contextmanager
-def _safe(where: Place, heap: Heap, options: Options, purpose: Purpose) -> Iterator[tuple[Libc, GdbCaller]]:
-    """Inside the block gdb can call the function in a server's process without hanging or doing harm."""
-    libc = find_libc(heap.target, purpose)
-    caller = GdbCaller(where, heap.target, purpose)
-    caller.check(libc.loaded, options.seccomp)
-    with caller.ready():
-        prove_safe(libc, [arena.address for arena in heap.glibc.arenas], caller)
-        yield libc, caller
 
 
 def _address(text: str) -> int:
@@ -297,11 +182,11 @@ def _address(text: str) -> int:
         raise UsageError(f"{text} is no address: {error}") from None
 
 
-def _style(options: Options, about: TargetInfo) -> Style:
+def _style(options: Common, info: TargetInfo) -> Style:
     """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.invocation.batch else None
-    whole = style_for(stream, options.exact, about.rss, about.private, _charset())
+    whole = style_for(stream, options.exact, info.rss, info.private, charset())
     if not width or whole.width is None:
         return whole
     assert isinstance(width, int)
@@ -316,7 +201,7 @@ class _Words(gdb.Command):
         with _one_line(line.split()):
             words = split(line)
             if wants_help(words):
-                _write(f"{self.__doc__}\n")
+                write(f"{self.__doc__}\n")
             else:
                 self.run(words)
 
@@ -328,7 +213,7 @@ class _Words(gdb.Command):
 class HeapCommand(_Words):
     """One command of gdb, made from its declaration."""
 
-    def __init__(self, command: Command[Any], prefix: str) -> None:
+    def __init__(self, command: AnyCommand, prefix: str) -> None:
         self.command = command
         self.called = f"{prefix} {command.noun}".strip()
         self.__doc__ = help_text(command, self.called)
@@ -341,39 +226,42 @@ class HeapCommand(_Words):
         answered = _ask(self.command, options)
         seconds = time.monotonic() - began
         _quiet_end(options)
-        _write(present(answered, _style(options, answered.about)) + "\n")
-        live = answered.about.target.get("kind") == "process"
+        write(present(answered, _style(options, answered.info)) + "\n")
+        live = answered.info.target.get("kind") == "process"
         if seconds > LONG_SECONDS and live and not options.json:
-            _write(stood_still(self.command, answered.about.target.get("pid"), seconds), gdb.STDERR)
+            write(stood_still(self.command, answered.info.target.get("pid"), seconds), gdb.STDERR)
         STATUS.note(status_of(answered))
 
-    def _options(self, words: list[str]) -> Options:
+    def _options(self, words: list[str]) -> Common:
+        options: Common
         options, _, left = parse(self.command, words, self.called)
-        if self.command.argument is None and left:
+        if isinstance(options, Addressed):
+            options.address = self._address(left)
+        elif left:
             known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in COMMANDS if noun)})"
             raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{known}")
-        if self.command.argument is not None:
-            if not left:
-                raise UsageError(f"{self.called}: which address? {self.called} {self.command.argument.metavar}")
-            _place()
-            options.address = _address(" ".join(left))
         return options
+
+    def _address(self, words: list[str]) -> int:
+        if not words:
+            raise UsageError(f"{self.called}: which address? {self.called} {ADDRESS.metavar}")
+        _place()
+        return _address(" ".join(words))
 
     def complete(self, text: str, word: str | None) -> list[str]:
         """Options, and the values of --sort. Without ``word`` gdb only asks where words end, and ignores the answer."""
         return [] if word is None else completions(self.command, text, word)
 
 
-def stood_still(command: Command[Any], pid: object, seconds: float) -> str:
+def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
     """The line on standard error where a live process stood for long: in gdb it does so for as long as gdb."""
-    instead = f"gdbheap {command.noun}".strip()
     return (
         f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, and does until gdb lets it go;"
-        f" '{instead} {pid}' in a shell stops it only while it reads.\n"
+        f" '{command.shell_name} {pid}' in a shell stops it only while it reads.\n"
     )
 
 
-def _quiet_end(options: Options) -> None:
+def _quiet_end(options: Common) -> None:
     """gdb's last line in a batch ("[Inferior 1 (process 1234) detached]") would follow the JSON document."""
     if options.json and STATUS.invocation.batch:
         with contextlib.suppress(gdb.error):
@@ -433,13 +321,13 @@ def register() -> None:
     """Define the commands, once. Says so in one line when ``heap`` is taken and ``gdbheap`` is used instead."""
     if _registered:
         return
-    prefix = OTHER_NAME if _is_taken(HEAP) else HEAP
-    if prefix != HEAP:
-        _write(
+    prefix = SHELL if _is_taken(GDB) else GDB
+    if prefix != GDB:
+        write(
             "gdbheap: another extension has the command 'heap'; this one is 'gdbheap', with the same nouns.\n",
             gdb.STDERR,
         )
-    _registered.extend(HeapCommand(command, prefix) for command in COMMANDS.values())
+    _registered.extend(HeapCommand(command, prefix) for command in COMMANDS.values() if command.needs in OFFERED)
     AttachCommand(prefix)
     STATUS.had_target = bool(gdb.selected_inferior().threads())
     _watch()

@@ -6,17 +6,19 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gdbheap.commands.surface.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import AnyCommand, Shown
+from gdbheap.commands.surface.options import Common
 from gdbheap.errors import one_line
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style
 from gdbheap.report.tables import join
 
 if TYPE_CHECKING:
+    from gdbheap.commands.calls.inferior_call import Calls
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["TargetInfo", "Result", "ask", "listed", "order", "present", "status_of", "told"]
+__all__ = ["Result", "TargetInfo", "ask", "ask_of", "listed", "order", "present", "status_of"]
 
 Row = TypeVar("Row")
 PARTIAL = 1
@@ -36,46 +38,61 @@ class TargetInfo:
     private: bool = False
 
     @staticmethod
-    def of(heap: Heap) -> TargetInfo:
-        """Read it off ``heap``; after this nothing of the target is needed any more."""
-        target = {**heap.target.describe(), **heap.versions}
-        rss = heap.target.rss
-        return TargetInfo(target, list(heap.warnings), list(heap.damage), heap.partial, rss.bytes, rss.private)
+    def of(heaps: Sequence[Heap]) -> TargetInfo:
+        """Read it off the heaps; after this nothing of the targets is needed any more. The last one is described."""
+        if not heaps:
+            return TargetInfo({}, [], [], False, None)
+        last = heaps[-1].target
+        # Before the warnings: finding a version may add some.
+        target = {**last.describe(), **heaps[-1].versions}
+        warnings = [warning for heap in heaps for warning in heap.warnings]
+        damage = [place for heap in heaps for place in heap.damage]
+        partial = any(heap.partial for heap in heaps)
+        return TargetInfo(target, warnings, damage, partial, last.rss.bytes, last.rss.private)
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
     """An answer in hand (``whole``: before --sort and --top), so that the target may run again while it is printed."""
 
-    command: Command[Any]
-    options: Options
-    about: TargetInfo
+    command: AnyCommand
+    options: Common
+    info: TargetInfo
     answer: Any
     whole: Any
 
 
-def ask(command: Command[Any], heap: Heap, options: Options) -> Result:
-    """Compute the answer, sorted and cut as the options say. Reads the target; raises what the answer raises."""
-    heap.disclosure.contents = not options.no_text
-    return told(command, options, command.answer(heap, options), heap)
+def ask(command: AnyCommand, heap: Heap, options: Common, calls: Calls | None = None) -> Result:
+    """Answer about one target, sorted and cut as the options say. Reads the target; raises what the answer raises.
+
+    ``calls``: how functions of the process are called, if they can be."""
+    return ask_of(command, heap, [heap], options, calls)
 
 
-def told(command: Command[Any], options: Options, whole: Any, heap: Heap) -> Result:
-    """The same for an answer that was computed elsewhere."""
-    heap.disclosure.contents = not options.no_text
+def ask_of(
+    command: AnyCommand, subject: Any, heaps: Sequence[Heap], options: Common, calls: Calls | None = None
+) -> Result:
+    """Answer about whatever the command needs; ``heaps`` are the targets among it."""
+    for heap in heaps:
+        heap.disclosure.contents = not options.no_text
+    call = command.call_for(options)
+    if call is None or calls is None:
+        whole = command.answer(subject, options)
+    else:
+        whole = call.make(subject, calls, options)
     answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
-    return Result(command, options, TargetInfo.of(heap), answer, whole)
+    return Result(command, options, TargetInfo.of(heaps), answer, whole)
 
 
-def _has_rows(command: Command[Any], whole: Any) -> bool:
+def _has_rows(command: AnyCommand, whole: Any) -> bool:
     return bool(command.rows) and hasattr(whole, command.rows)
 
 
-def _cut(command: Command[Any], whole: Any, options: Options) -> Any:
+def _cut(command: AnyCommand, whole: Any, options: Common) -> Any:
     return dataclasses.replace(whole, **{command.rows: listed(getattr(whole, command.rows), command.sorts, options)})
 
 
-def listed(rows: Sequence[Row], sorts: Mapping[str, Callable[[Any], Any]], options: Options) -> list[Row]:
+def listed(rows: Sequence[Row], sorts: Mapping[str, Callable[[Any], Any]], options: Common) -> list[Row]:
     """What --sort and --top leave of a list."""
     return sorted(rows, key=order(sorts[options.sort]))[: options.top]
 
@@ -94,10 +111,10 @@ def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
 
 def present(answered: Result, style: Style) -> str:
     """The report, without a last line break: one JSON document, or tables and sentences and the warnings below them."""
-    about, answer = answered.about, answered.answer
+    info, answer = answered.info, answered.answer
     if answered.options.json:
-        return text_of(document(answered.command.name, about.target, about.warnings, about.damage, answer))
-    shown = Shown(answer, answered.whole, _left_out(answered), about.damage, answered.options, style)
+        return text_of(document(answered.command.name, info.target, info.warnings, info.damage, answer))
+    shown = Shown(answer, answered.whole, _left_out(answered), info.damage, answered.options, style)
     return join(answered.command.render(shown), _notes(answered))
 
 
@@ -109,9 +126,9 @@ def _left_out(answered: Result) -> int:
 
 
 def _notes(answered: Result) -> str:
-    """Warnings and damage, below every table but that of heap check, which is about nothing else."""
-    lines = [f"Warning: {one_line(warning)}" for warning in answered.about.warnings]
-    damage = [] if answered.command.noun == "check" else answered.about.damage
+    """Warnings, and damage unless the table itself lists it."""
+    lines = [f"Warning: {one_line(warning)}" for warning in answered.info.warnings]
+    damage = [] if answered.command.lists_damage else answered.info.damage
     for place in damage[:DAMAGE_LISTED]:
         what = f"{place.what}: expected {place.expected}, found {place.found}"
         lines.append(f"Damage at {place.address:#x}: {one_line(what)}")
@@ -122,6 +139,5 @@ def _notes(answered: Result) -> str:
 
 def status_of(answered: Result) -> int:
     """0 answered, 1 answered but damaged or partial."""
-    about = answered.about
-    whole = not about.partial and getattr(answered.answer, "ok", True)
+    whole = not answered.info.partial and getattr(answered.answer, "ok", True)
     return 0 if whole else PARTIAL
