@@ -20,11 +20,12 @@ from pathlib import Path
 
 import programs
 import pytest
+from nouns import GRAPHS, LIVE_ONLY, PLAIN
 from programs import gdbheap
 
 WRONG_USAGE, NOT_PERMITTED, NO_TARGET, UNSUPPORTED = 2, 3, 4, 5
-OF_CORES = ("", "arenas", "holes", "pins", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
-NOUNS = (*OF_CORES, "stats")
+OF_CORES = (*PLAIN, *GRAPHS)
+NOUNS = (*OF_CORES, *LIVE_ONLY)
 NOBODY = 65534
 PF_KTHREAD = 0x00200000
 TRACE = "import sys; from gdbheap._native import Stop; s = Stop(int(sys.argv[1])); print('in', flush=True); input()"
@@ -36,7 +37,7 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) ->
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert len(lines) == 1 and lines[0].isprintable(), done.stderr
-    assert re.match(r"gdbheap( [a-z]+)?: .", lines[0]), done.stderr
+    assert re.match(r"gdbheap( [a-z-]+)?: .", lines[0]), done.stderr
     for word in words:
         assert word in lines[0]
 
