@@ -1,4 +1,4 @@
-"""All commands by their noun, in the order in which help lists them. A new command is one line here."""
+"""All commands by their noun, in the order in which help lists them. A new command is imported and listed here."""
 
 from __future__ import annotations
 
