@@ -77,7 +77,8 @@ def facts() -> Iterator[str]:
 def options() -> Iterator[str]:
     """Yield the options that are not declared by one command."""
     common = "\n\n".join(map(option_text, (*LISTING, *options_of(Common))))
-    yield f"\n## Options of every command\n```\n{common}\n```\n\nIn a shell there are also these:\n"
+    yield "\n## Options of every command\nThe usage lines below have them as `[OPTION]...`.\n"
+    yield f"```\n{common}\n```\n\nIn a shell there are also these:\n"
     yield "```\n" + "\n\n".join(map(option_text, options_of(Extra))) + "\n```\n"
 
 
