@@ -40,8 +40,8 @@ __all__ = ["CACHE", "register"]
 
 INTERRUPTED = 1
 LONG_SECONDS = 1.0
-# gdb has one target at a time, and no use for the commands of a shell about files.
-OFFERED = (TARGET, PROCESS)
+# gdb has one target at a time; commands about two, about files or about nothing are a shell's.
+OFFERED = {noun: command for noun, command in COMMANDS.items() if command.needs in (TARGET, PROCESS)}
 ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
@@ -238,7 +238,7 @@ class HeapCommand(_Words):
         if isinstance(options, Addressed):
             options.address = self._address(left)
         elif left:
-            known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in COMMANDS if noun)})"
+            known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in OFFERED if noun)})"
             raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{known}")
         return options
 
@@ -327,7 +327,7 @@ def register() -> None:
             "gdbheap: another extension has the command 'heap'; this one is 'gdbheap', with the same nouns.\n",
             gdb.STDERR,
         )
-    _registered.extend(HeapCommand(command, prefix) for command in COMMANDS.values() if command.needs in OFFERED)
+    _registered.extend(HeapCommand(command, prefix) for command in OFFERED.values())
     AttachCommand(prefix)
     STATUS.had_target = bool(gdb.selected_inferior().threads())
     _watch()
