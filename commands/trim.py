@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.answers import trim
-from gdbheap.commands.calls.inferior_call import TRIM, Calls, errno_kept
+from gdbheap.commands.calls.inferior_call import TRIM, Calls
 from gdbheap.commands.surface.declaration import Call, Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch, under_seccomp, valued
@@ -54,18 +54,19 @@ def _answer(heap: Heap, options: Options) -> trim.Trim:
 def _call(heap: Heap, calls: Calls, options: Options) -> trim.Trim:
     asked = trim.trim(heap, options.pad)
     _refuse_damaged(heap)
-    with calls.ready(heap, TRIM, options.seccomp) as (libc, caller), errno_kept(libc, caller):
-        released = caller.call_to_end(libc.address(TRIM.function), options.pad) & 0xFFFFFFFF != 0
+    released = calls.call_to_end(heap, TRIM, options.seccomp, options.pad) & 0xFFFFFFFF != 0
     return trim.compared(asked, heap, calls.again(), released)
 
 
 def _refuse_damaged(heap: Heap) -> None:
-    """Raise when malloc_trim() might find damage and abort the process."""
+    """Raise when malloc_trim() might meet damage: it follows the bins without a check, and releases what it finds."""
+    _followed, _found = heap.bins, heap.mapped
+    heap.glibc.check_mapped()
     if heap.damage:
         first = heap.damage[0]
         raise TRIM.error(
-            f"the heap is damaged ({first.what} at {first.address:#x}), and malloc_trim() aborts a process when it "
-            "finds that ('heap check' lists the damage)"
+            f"the heap is damaged ({first.what} at {first.address:#x}), and malloc_trim() may end a process, or "
+            "release what is in use, when it meets that ('heap check' lists the damage)"
         )
 
 

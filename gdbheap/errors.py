@@ -12,6 +12,7 @@ from gdbheap._native import Fault
 
 __all__ = [
     "EXHAUSTED",
+    "CallEnded",
     "Fault",
     "GdbheapError",
     "NoTarget",
@@ -85,6 +86,10 @@ class Unsupported(GdbheapError):
 
 class NotAPython(Unsupported):
     """The target holds no Python interpreter; what is not about Python can still be answered."""
+
+
+class CallEnded(GdbheapError):
+    """A call into the process did not return; the message says what became of it, which nothing else may hide."""
 
 
 def exhausted(error: BaseException) -> GdbheapError:

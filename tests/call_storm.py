@@ -172,10 +172,10 @@ class Session:
 
 
 def call(storm: Storm, rng: random.Random, style: str, times: int) -> Counter[str]:
-    """That many stops with a call in each; in which threads, and how often the proof failed ("refused")."""
+    """That many stops with a call in each; in which threads, and how often the proof failed ("refused") beside that."""
     done: Counter[str] = Counter()
     names = {slot.tid: slot.name for slot in storm.slots()}
-    while sum(done.values()) < times:
+    while sum(done.values()) - done["refused"] < times:
         time.sleep(rng.random() / 200)
         try:
             with held(storm.pid, style) as (process, tracer):

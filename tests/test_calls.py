@@ -39,7 +39,7 @@ def test_calls_and_kills(style: str, storm: Storm, rng: random.Random) -> None:
     storm.check()
     done.update(kill(storm, rng, style, 10))
     storm.check()
-    assert done["killed"] == 10 and done["refused"] < 10, done
+    assert done["killed"] == 10 and sum(done.values()) - done["refused"] >= 20, done
 
 
 class Pretending(Debugger):

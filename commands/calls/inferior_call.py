@@ -22,26 +22,32 @@ from gdbheap.allocators.inside import malloc_range
 from gdbheap.errors import GdbheapError, one_line
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from gdbheap.heap import Heap
     from gdbheap.target.elf import LoadedObject
     from gdbheap.target.target import Target
 
 __all__ = [
+    "FREE_MUTEX",
     "STATS",
     "TRIM",
+    "Bytes",
     "Caller",
     "Calls",
     "Libc",
     "Purpose",
     "Stack",
+    "Writer",
     "bytes_kept",
     "errno_kept",
     "find_libc",
     "mutexes",
     "prove_safe",
 ]
+
+
+Bytes = tuple[int, bytes]
+"""A place in the process and what belongs there."""
+FREE_MUTEX = bytes(4)
 
 
 @dataclass(frozen=True)
@@ -64,18 +70,21 @@ class Purpose:
         )
 
 
-# malloc_stats() is taken back when its time is over, malloc_trim() finished by the process itself.
+# The times are limited by what --max-stop leaves, too. malloc_stats() is undone when its time is over, malloc_trim()
+# finished by the process itself.
 STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which asks nobody", 5.0)
 TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes says what it would give back", 20.0)
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The program counters of one thread, innermost first. ``broken``: why the walk ended early, "" if it did not."""
+    """The program counters of one thread, innermost first. ``broken``: why the walk ended early, "" if it did not;
+    ``interrupted``: whether more may lie beyond the frame of a signal handler, or on another stack."""
 
     name: str
     counters: list[int]
     broken: str
+    interrupted: bool = False
 
 
 class Caller(Protocol):
@@ -89,16 +98,16 @@ class Caller(Protocol):
         """Call a function with integers; its result as a signed 64-bit number. Raises GdbheapError."""
         ...
 
-    def call_to_end(self, function: int, *arguments: int) -> int:
-        """Call a function that must not be left in its middle, else as ``call`` does."""
+    def read(self, address: int, size: int) -> bytes:
+        """Memory as it is now. Raises GdbheapError."""
         ...
+
+
+class Writer(Caller, Protocol):
+    """A caller that can also write."""
 
     def write(self, address: int, data: bytes) -> None:
         """Change memory of the process. Raises GdbheapError."""
-        ...
-
-    def read(self, address: int, size: int) -> bytes:
-        """Memory as it is now. Raises GdbheapError."""
         ...
 
 
@@ -125,9 +134,10 @@ class Libc:
 class Calls(Protocol):
     """How functions of a process that stands still are called: by ourselves on this machine, by gdb on a server."""
 
-    def ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> AbstractContextManager[tuple[Libc, Caller]]:
-        """A block in which the function of ``purpose`` can be called without hanging or doing harm; ``seccomp``: also
-        where a seccomp filter may refuse the call. Raises GdbheapError."""
+    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+        """Call the function of ``purpose``, which must not be left in its middle, after the proof that it can neither
+        hang nor do harm; its result as a signed 64-bit number. ``seccomp``: also where a seccomp filter may refuse the
+        call. Raises GdbheapError."""
         ...
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
@@ -160,7 +170,7 @@ def prove_safe(libc: Libc, arenas: Sequence[int], caller: Caller) -> None:
     ``arenas``: their addresses."""
     _check_threads(libc, caller.stacks())
     for index, address in enumerate(arenas):
-        if caller.read(address, 4) != bytes(4):
+        if caller.read(address, 4) != FREE_MUTEX:
             raise libc.purpose.refusal(f"the mutex of arena {index} at {address:#x} is held")
 
 
@@ -178,22 +188,20 @@ def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
 
 
 def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
-    """Whether a stack that broke off did so before it left the C library: malloc may then be further out.
-
-    malloc calls nothing outside of the C library and the kernel, except from a signal handler; the frames below one are
-    followed through the handler's own unwind table."""
-    return not stack.counters or libc.loaded.contains(stack.counters[-1])
+    """Whether a stack broke off where malloc may be further out: before it left the C library, as malloc calls nothing
+    outside of that and the kernel, or in what may be a signal handler that interrupted malloc."""
+    return not stack.counters or stack.interrupted or libc.loaded.contains(stack.counters[-1])
 
 
 @contextlib.contextmanager
-def errno_kept(libc: Libc, caller: Caller) -> Iterator[None]:
+def errno_kept(libc: Libc, caller: Writer) -> Iterator[None]:
     """A block that leaves errno as it is: the thread may stand between a system call that failed and its look at it."""
     with bytes_kept(caller, caller.call(libc.address("__errno_location")), 4):
         yield
 
 
 @contextlib.contextmanager
-def bytes_kept(caller: Caller, address: int, size: int) -> Iterator[None]:
+def bytes_kept(caller: Writer, address: int, size: int) -> Iterator[None]:
     """A block after which these bytes are as they were."""
     before = caller.read(address, size)
     try:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gdbheap.commands.calls.inferior_call import STATS, Caller, Libc, Purpose, find_libc, mutexes, prove_safe
+from gdbheap.commands.calls.inferior_call import FREE_MUTEX, STATS, Libc, Purpose, find_libc, mutexes, prove_safe
 from gdbheap.commands.calls.malloc_stats_call import written_by_stats
-from gdbheap.commands.calls.native_caller import NativeCaller, Tracer
+from gdbheap.commands.calls.native_caller import NativeCaller, Tracer, errno_of
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
@@ -25,10 +23,11 @@ class LocalCalls:
         self._process = process
         self._tracer = tracer
 
-    @contextlib.contextmanager
-    def ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> Iterator[tuple[Libc, Caller]]:
-        """A block in which the function of ``purpose`` can be called."""
-        yield self._proven(heap, purpose, seccomp)
+    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+        """Call the function of ``purpose``. errno is put back, and the mutexes of arenas when the call was undone."""
+        libc, caller = self._proven(heap, purpose, seccomp)
+        kept, freed = [errno_of(libc, caller)], [(mutex, FREE_MUTEX) for mutex in mutexes(heap)]
+        return caller.call_to_end(libc.address(purpose.function), *arguments, kept=kept, freed=freed)
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
         """What malloc_stats() prints."""

@@ -11,13 +11,12 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
-from gdbheap.commands.calls.inferior_call import Caller, Libc, bytes_kept, errno_kept
-from gdbheap.errors import GdbheapError
+from gdbheap.commands.calls.inferior_call import FREE_MUTEX, Bytes, Caller, Libc, Writer, bytes_kept, errno_kept
+from gdbheap.commands.calls.native_caller import NativeCaller, errno_of
 from gdbheap.target.target import AT_ENTRY
 
-__all__ = ["Capturer", "malloc_stats", "prove_stream", "written_by_stats"]
+__all__ = ["malloc_stats", "prove_stream", "written_by_stats"]
 
 SYS_MEMFD_CREATE, MFD_CLOEXEC = 319, 1
 F_GETFD, F_SETFD = 1, 2
@@ -26,16 +25,10 @@ TEXT_LIMIT = 4 << 20
 
 # struct _IO_FILE of glibc on x86_64 (libio/bits/types/struct_FILE.h; the same since 2.1).
 FILE_MAGIC, FILE_MAGIC_MASK = 0xFBAD0000, 0xFFFF0000
-WRITE_BASE, WRITE_POINTER, BUFFER, BUFFER_END, FILENO, LOCK, OFFSET = 32, 40, 56, 64, 112, 136, 144
+WRITE_BASE, WRITE_POINTER, BUFFER, BUFFER_END, FILENO, FLAGS2, LOCK, OFFSET = 32, 40, 56, 64, 112, 116, 136, 144
 FILE_SIZE, LARGEST_BUFFER = 216, 64 << 20
-
-
-class Capturer(Caller, Protocol):
-    """A caller that can leave writes out."""
-
-    def captured(self, descriptor: int, function: int, *arguments: int) -> bytes:
-        """Call, and return what was to be written to a descriptor."""
-        ...
+# _IO_lock_t: {int lock, cnt; void *owner}.
+LOCK_SIZE = 16
 
 
 def _stream(libc: Libc) -> int:
@@ -73,43 +66,28 @@ def _waiting(stream: int, caller: Caller) -> bytes:
     return caller.read(base, min(pointer - base, LARGEST_BUFFER)) if base < pointer else b""
 
 
-def written_by_stats(libc: Libc, caller: Capturer, mutexes: Sequence[int]) -> str:
+def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -> str:
     """Call malloc_stats() and return what it would have printed. The process is as before afterwards.
 
     Raises GdbheapError. ``prove_safe`` must have passed on the same stop; ``mutexes`` are those of all arenas, which
-    were free then, and which are freed again when the call had to be taken back."""
+    were free then, and which are freed again when the call had to be undone."""
     stream = _free_stream(libc, caller)
     descriptor, waited = _descriptor(stream, caller), _waiting(stream, caller)
-    with errno_kept(libc, caller), _stream_kept(caller, stream):
-        try:
-            text = caller.captured(descriptor, libc.address("malloc_stats"))
-            text += caller.captured(descriptor, libc.address("fflush"), stream)
-        except GdbheapError:
-            _unlock(caller, [*mutexes, _word(caller, stream + LOCK)])
-            raise
+    calls = [(libc.address("malloc_stats"), ()), (libc.address("fflush"), (stream,))]
+    freed = [(mutex, FREE_MUTEX) for mutex in mutexes]
+    lock = _word(caller, stream + LOCK)
+    if lock:
+        freed.append((lock, caller.read(lock, LOCK_SIZE)))
+    text = caller.captured(descriptor, calls, [errno_of(libc, caller), *_of_stream(caller, stream)], freed)
     return text.removeprefix(waited).decode("utf-8", "replace")
 
 
-def _unlock(caller: Caller, locks: Sequence[int]) -> None:
-    """Free what the one thread that ran had locked; no other ran meanwhile."""
-    with contextlib.suppress(GdbheapError):
-        for lock in filter(None, locks):
-            if caller.read(lock, 4) != bytes(4):
-                caller.write(lock, bytes(4))
-
-
-@contextlib.contextmanager
-def _stream_kept(caller: Caller, stream: int) -> Iterator[None]:
-    """A block after which a stream and its buffer are as they were; a stream that got its buffer in it keeps that."""
+def _of_stream(caller: Caller, stream: int) -> list[Bytes]:
+    """A stream and its buffer as they are; a stream that gets its buffer only now keeps that."""
     start, end = _word(caller, stream + BUFFER), _word(caller, stream + BUFFER_END)
     size = min(max(end - start, 0), LARGEST_BUFFER)
-    with contextlib.ExitStack() as kept:
-        if start:
-            kept.enter_context(bytes_kept(caller, start, size))
-            kept.enter_context(bytes_kept(caller, stream, FILE_SIZE))
-        else:
-            kept.enter_context(bytes_kept(caller, stream + OFFSET, 8))
-        yield
+    places = ((start, size), (stream, FILE_SIZE)) if start else ((stream + FLAGS2, 4), (stream + OFFSET, 8))
+    return [(address, caller.read(address, length)) for address, length in places]
 
 
 def _word(caller: Caller, address: int) -> int:
@@ -120,7 +98,7 @@ def _descriptor(stream: int, caller: Caller) -> int:
     return int(struct.unpack("<i", caller.read(stream + FILENO, 4))[0])
 
 
-def malloc_stats(libc: Libc, caller: Caller) -> str:
+def malloc_stats(libc: Libc, caller: Writer) -> str:
     """Have gdb call it and return what it printed. The process is as before afterwards, also when a call fails.
 
     Raises GdbheapError. ``prove_safe`` and ``prove_stream`` must have passed on the same stop."""
@@ -138,7 +116,7 @@ def malloc_stats(libc: Libc, caller: Caller) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _memory_file(libc: Libc, caller: Caller) -> int:
+def _memory_file(libc: Libc, caller: Writer) -> int:
     """A file in memory, open in the process. Its name is "": byte 9 of any ELF header is padding, and so is byte 10."""
     name = libc.loaded.base + 9
     if libc.has("memfd_create"):
@@ -152,7 +130,7 @@ def _memory_file(libc: Libc, caller: Caller) -> int:
 
 
 @contextlib.contextmanager
-def _redirected(libc: Libc, caller: Caller, descriptor: int, file: int) -> Iterator[None]:
+def _redirected(libc: Libc, caller: Writer, descriptor: int, file: int) -> Iterator[None]:
     """Inside the block ``descriptor`` leads to ``file``, after it to where it led before (nowhere if it was closed)."""
     if descriptor == file:  # it was closed, and the new file got its number
         yield
@@ -168,7 +146,7 @@ def _redirected(libc: Libc, caller: Caller, descriptor: int, file: int) -> Itera
         _restore(libc, caller, descriptor, saved, flags)
 
 
-def _restore(libc: Libc, caller: Caller, descriptor: int, saved: int, flags: int) -> None:
+def _restore(libc: Libc, caller: Writer, descriptor: int, saved: int, flags: int) -> None:
     """dup2() leaves out the close-on-exec flag, so that it is set again."""
     if saved < 0:
         caller.call(libc.address("close"), descriptor)
@@ -179,7 +157,7 @@ def _restore(libc: Libc, caller: Caller, descriptor: int, saved: int, flags: int
         caller.call(libc.address("fcntl"), descriptor, F_SETFD, flags)
 
 
-def _contents(libc: Libc, caller: Caller, file: int) -> bytes:
+def _contents(libc: Libc, caller: Writer, file: int) -> bytes:
     """What was written, mapped into the process and read."""
     size = min(caller.call(libc.address("lseek"), file, 0, SEEK_END), TEXT_LIMIT)
     if size <= 0:

@@ -7,18 +7,18 @@ which thread, and what is said when it is not. x86-64 only."""
 from __future__ import annotations
 
 import contextlib
-import os
+import errno
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.inside import malloc_range
 from gdbheap.allocators.stacks import find_stacks
-from gdbheap.commands.calls.inferior_call import Libc, Purpose, Stack
-from gdbheap.errors import GdbheapError, NoTarget, Unsupported, one_line
+from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
+from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.target import image, procfs
 from gdbheap.target.elf import load_bias, read_segments
 from gdbheap.target.target import AT_SYSINFO_EHDR
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gdbheap.target.process import Process
     from gdbheap.target.target import Thread
 
-__all__ = ["Debugger", "NativeCaller", "Tracer"]
+__all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
 
 # struct user_regs_struct: where the registers stand that DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8 …).
 DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
@@ -50,8 +50,12 @@ KEEPER = re.compile(
 )
 STORES = {"488903": 5, "48894500": 4, "49890424": 3, "49894500": 2, "498906": 1, "498907": 0}
 LookRow = tuple[list[int], bool, bool, int, bool, int]
-PlanRow = tuple[int, list[int], int, int, int, int, int, float, bool]
-AnswerRow = tuple[str, int, bytes]
+FunctionCalls = Sequence[tuple[int, Sequence[int]]]
+"""Functions by address, each with its arguments."""
+PlanRow = tuple[
+    list[tuple[int, list[int]]], int, int, int, int, int, bool, float, bool, Sequence[Bytes], Sequence[Bytes]
+]
+AnswerRow = tuple[str, int, bytes, float]
 
 
 class Tracer(Protocol):
@@ -105,6 +109,7 @@ class NativeCaller:
         self._keeper = self._find_keeper()
         # The thread that calls; chosen when it is first needed.
         self.tid = 0
+        self._is_filtered = False
 
     def _check(self) -> None:
         """What no thread could help."""
@@ -145,14 +150,19 @@ class NativeCaller:
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
         registers = [[self._look(thread.tid)[0][index] for index in DWARF] for thread in doubtful]
         found = _native.unwind_stacks(self._target.space, self._modules(), registers)
-        followed = {thread.tid: row for thread, row in zip(doubtful, found)}
+        followed = {thread.tid: (*row, self._is_interrupted(thread, row[0])) for thread, row in zip(doubtful, found)}
         return [
-            Stack(_name(thread), *followed.get(thread.tid, ([self._look(thread.tid)[0][DWARF[16]]], "")))
+            Stack(_name(thread), *followed.get(thread.tid, ([self._look(thread.tid)[0][DWARF[16]]], "", False)))
             for thread in self._target.threads
         ]
 
+    def _is_interrupted(self, thread: Thread, counters: Sequence[int]) -> bool:
+        """Whether the frame of a signal handler may lie beyond those that were followed: the stack has the address to
+        which handlers return, and none of the frames returns there."""
+        return self._restorer not in counters and self._may_stand(thread, (self._restorer, self._restorer + 1))
+
     def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
-        """Whether the words on a thread's stack leave open that it is inside malloc."""
+        """Whether a word on a thread's stack points into ``place``; it may where the stack is not its own."""
         stack = self._stack_of(thread)
         sp = self._look(thread.tid)[0][RSP]
         if stack is None:
@@ -191,7 +201,7 @@ class NativeCaller:
                 if _waits(self._look(thread.tid)) is wanted:
                     reason = self.unfit(thread)
                     if not reason:
-                        self.tid = thread.tid
+                        self.tid, self._is_filtered = thread.tid, self._mode(thread.tid) != "0"
                         return
                     reasons.append(f"thread {_name(thread)} {reason}")
         # The first is the reason of the first thread that waits, or of the first at all.
@@ -219,7 +229,7 @@ class NativeCaller:
     def _filtered(self, tid: int) -> str:
         """Whether seccomp may kill the process for a call (proc_pid_status(5)): 1 is strict mode, 2 a filter."""
         try:
-            mode = self._folder.status(tid).get("Seccomp", "0")
+            mode = self._mode(tid)
         except OSError:
             return "has ended"
         if mode == "1":
@@ -230,6 +240,9 @@ class NativeCaller:
             "runs under a seccomp filter, which may kill the process for an unexpected call: "
             f"{self._purpose.instead}, or --seccomp to call all the same"
         )
+
+    def _mode(self, tid: int) -> str:
+        return self._folder.status(tid).get("Seccomp", "0")
 
     def _is_posix(self, thread: Thread) -> bool:
         """Whether the thread has glibc's thread-local storage: its pointer to itself (tcbhead_t) is there."""
@@ -265,49 +278,55 @@ class NativeCaller:
         return self._looks[tid]
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call by address; a signed 64-bit number. A call that takes too long is taken back."""
-        value, _ = self._call(function, arguments, -1, False)
-        return value
+        """Call by address; a signed 64-bit number. A call that takes too long is undone."""
+        return self._call([(function, arguments)])[0]
 
-    def call_to_end(self, function: int, *arguments: int) -> int:
+    def call_to_end(
+        self, function: int, *arguments: int, kept: Sequence[Bytes] = (), freed: Sequence[Bytes] = ()
+    ) -> int:
         """The same of a function that must not be left in its middle: one that takes too long is finished by the
-        process itself, and this raises GdbheapError."""
-        value, _ = self._call(function, arguments, -1, True)
-        return value
+        process itself, and this raises CallEnded. ``kept`` is put back in any other case, ``freed`` after a call that
+        was undone, because a signal ended it."""
+        return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 
-    def captured(self, descriptor: int, function: int, *arguments: int) -> bytes:
-        """Call, and return what it wrote to a descriptor: the writes are not made."""
-        _, text = self._call(function, arguments, descriptor, False)
-        return text
+    def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
+        """Call one function after the other, and return what they wrote to a descriptor: the writes are not made.
+        ``kept`` is put back when they have returned or were undone, ``freed`` when they were undone."""
+        return self._call(calls, descriptor, kept=kept, freed=freed)[1]
 
-    def _call(self, function: int, arguments: tuple[int, ...], descriptor: int, leaves: bool) -> tuple[int, bytes]:
+    def _call(
+        self,
+        calls: FunctionCalls,
+        descriptor: int = -1,
+        leaves: bool = False,
+        kept: Sequence[Bytes] = (),
+        freed: Sequence[Bytes] = (),
+    ) -> tuple[int, bytes]:
         if not self.tid:
             self.choose()
-        words = [argument & (2 * SIGN - 1) for argument in arguments]
-        keeper = self._keeper
-        row = (function, words, self._restorer, keeper.address, keeper.register, keeper.skips, descriptor)
+        rows = [(function, [word & (2 * SIGN - 1) for word in arguments]) for function, arguments in calls]
+        way = (self._restorer, self._keeper.address, self._keeper.register, self._keeper.skips)
+        row = (rows, *way, descriptor, self._is_filtered, self._limit, leaves, kept, freed)
         try:
-            end, value, text = self._tracer.call(self.tid, (*row, self._limit, leaves))
+            end, value, text, seconds = self._tracer.call(self.tid, row)
         except OSError as error:
+            if error.errno == errno.ETIME:
+                raise self._failed("the process has stood too long already: give it longer (--max-stop)") from None
             raise self._failed(f"a call into thread {self.tid} failed ({error.strerror})") from None
         if end != "returned":
-            raise self._failed(self._ending(end))
+            raise CallEnded(f"{self._purpose.command}: {self._ending(end, seconds)}")
         return value - 2 * SIGN if value & SIGN else value, text
 
-    def _ending(self, end: str) -> str:
+    def _ending(self, end: str, seconds: float) -> str:
+        function, late = f"{self._purpose.function}()", f"has not returned after {seconds:.1f} s"
         if end == "left":
-            return (
-                f"{self._purpose.function}() has not returned after {self._limit:.0f} s: the process finishes it by "
-                "itself when it runs on"
-            )
+            return f"{function} {late}: the process finishes it by itself when it runs on"
         if end == "abandoned":
-            return f"{self._purpose.function}() has not returned after {self._limit:.0f} s and was taken back"
+            return f"{function} {late} and was undone"
         if end == "gone":
             return "the process ended meanwhile"
-        number = int(end.split()[-1])
-        with contextlib.suppress(ValueError):
-            return f"{self._purpose.function}() was ended by {signal.Signals(number).name} and was taken back"
-        return f"{self._purpose.function}() was ended by signal {number} and was taken back"
+        half = "" if self._purpose is STATS else ": the heap may be half changed"
+        return f"{function} was ended by {_signal_name(int(end.split()[-1]))} and was undone{half}"
 
     def _failed(self, reason: str) -> GdbheapError:
         return GdbheapError(f"{self._purpose.command}: {reason}")
@@ -319,16 +338,17 @@ class NativeCaller:
         except _native.Fault:
             raise self._failed(f"the memory at {address:#x} cannot be read") from None
 
-    def write(self, address: int, data: bytes) -> None:
-        """Change memory of the process."""
-        try:
-            memory = os.open(self._folder.path("mem"), os.O_RDWR | os.O_CLOEXEC)
-            try:
-                os.pwrite(memory, data, address)
-            finally:
-                os.close(memory)
-        except OSError as error:
-            raise self._failed(f"the memory at {address:#x} cannot be written ({error.strerror})") from None
+
+def errno_of(libc: Libc, caller: NativeCaller) -> Bytes:
+    """errno as it is: the thread may stand between a system call that failed and its look at it."""
+    place = caller.call(libc.address("__errno_location"))
+    return place, caller.read(place, 4)
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> tuple[int, int, int, int] | None:

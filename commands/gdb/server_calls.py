@@ -12,10 +12,10 @@ import gdb
 
 from gdbheap.commands.calls.inferior_call import (
     STATS,
-    Caller,
     Libc,
     Purpose,
     Stack,
+    errno_kept,
     find_libc,
     mutexes,
     prove_safe,
@@ -43,8 +43,13 @@ class ServerCalls:
     def __init__(self, where: Place) -> None:
         self._where = where
 
+    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+        """Call the function of ``purpose``. gdb waits for the end of every call."""
+        with self._ready(heap, purpose, seccomp) as (libc, caller), errno_kept(libc, caller):
+            return caller.call(libc.address(purpose.function), *arguments)
+
     @contextlib.contextmanager
-    def ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> Iterator[tuple[Libc, Caller]]:
+    def _ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> Iterator[tuple[Libc, GdbCaller]]:
         """A block in which gdb can call the function of ``purpose`` without hanging or doing harm."""
         libc = find_libc(heap.target, purpose)
         caller = GdbCaller(heap.target, purpose)
@@ -55,7 +60,7 @@ class ServerCalls:
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
         """What malloc_stats() prints."""
-        with self.ready(heap, STATS, seccomp) as (libc, caller):
+        with self._ready(heap, STATS, seccomp) as (libc, caller):
             prove_stream(libc, caller)
             return malloc_stats(libc, caller)
 
@@ -188,10 +193,6 @@ class GdbCaller:
             return int(gdb.parse_and_eval(text))
         except gdb.error as error:
             raise GdbheapError(f"{self._purpose.command}: a call into the process failed: {one_line(error)}") from None
-
-    def call_to_end(self, function: int, *arguments: int) -> int:
-        """Call by address. gdb waits for the end of every call."""
-        return self.call(function, *arguments)
 
     def read(self, address: int, size: int) -> bytes:
         """Memory as gdb sees it now."""

@@ -16,7 +16,7 @@ from gdbheap.commands.surface.options import Addressed, Common, Option, options_
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.commands.surface.session import Result, ask, ask_of
+from gdbheap.commands.surface.session import Result, ask, ask_of, with_warnings
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_address
@@ -71,14 +71,25 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
 def _about_target(line: _Line) -> Result:
     target = _targets(line)[0]
     _refuse_call(line, target)
-    with _opened(line, target) as heap, shown_for(heap):
-        return ask(line.command, heap, line.options, _calls(heap))
+    with _opened(line, target) as heap:
+        with shown_for(heap):
+            answered = ask(line.command, heap, line.options, _calls(heap))
+        known = len(heap.target.warnings)
+    return _with_late_warnings(answered, heap, known)
 
 
 def _about_two_targets(line: _Line) -> Result:
     first, second = _targets(line)
-    with _opened(line, first) as one, _opened(line, second) as other, shown_for(one), shown_for(other):
-        return ask_of(line.command, (one, other), [one, other], line.options)
+    with _opened(line, first) as one, _opened(line, second) as other:
+        with shown_for(one), shown_for(other):
+            answered = ask_of(line.command, (one, other), [one, other], line.options)
+        known = [len(heap.target.warnings) for heap in (one, other)]
+    return _with_late_warnings(_with_late_warnings(answered, one, known[0]), other, known[1])
+
+
+def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
+    """With those that came when the process was let go, or its copy ended: all but the first ``known``."""
+    return with_warnings(answered, heap.target.warnings[known:])
 
 
 def _about_files(line: _Line) -> Result:

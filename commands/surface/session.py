@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["Result", "TargetInfo", "ask", "ask_of", "listed", "order", "present", "status_of"]
+__all__ = ["Result", "TargetInfo", "ask", "ask_of", "listed", "order", "present", "status_of", "with_warnings"]
 
 Row = TypeVar("Row")
 PARTIAL = 1
@@ -82,6 +82,12 @@ def ask_of(
         whole = call.make(subject, calls, options)
     answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
     return Result(command, options, TargetInfo.of(heaps), answer, whole)
+
+
+def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:
+    """The result with more warnings."""
+    info = dataclasses.replace(answered.info, warnings=[*answered.info.warnings, *warnings])
+    return dataclasses.replace(answered, info=info)
 
 
 def _has_rows(command: AnyCommand, whole: Any) -> bool:

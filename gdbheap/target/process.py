@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from gdbheap._native import Frozen, Pages, Room, Space, Stop
-from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, one_line
+from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
 from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
@@ -139,6 +139,11 @@ class Process(Target):
         holder = self._holder
         if holder is None or not holder.missed:
             return None
+        if isinstance(holder, Frozen):
+            return (
+                "the copy was killed while it was read, as it is when memory runs out: what had not been read by then"
+                " is missing, and damage is not listed, because it may be no more than that"
+            )
         if self.is_copied and not holder.expired:
             return "the process was let go when its own memory had been copied: what it shares is missing"
         if not holder.expired:
@@ -405,7 +410,7 @@ def _standing(pid: int, limit: float | None, preparation: Preparation, space: Ro
                 raise holding.let_go_early(pid, stop.seconds or limit or 0)
             yield process
         except Exception as error:
-            if stop is not None and stop.expired and stop.missed:
+            if stop is not None and stop.expired and stop.missed and not isinstance(error, CallEnded):
                 raise holding.let_go_early(pid, stop.seconds or 0) from error
             raise
         finally:
@@ -413,8 +418,12 @@ def _standing(pid: int, limit: float | None, preparation: Preparation, space: Ro
 
 
 def room_for(folder: ProcessFolder) -> Room | None:
-    """Room for the private memory of a process, with some for what it gets meanwhile; None where that is too much."""
-    status = folder.status()
+    """Room for the private memory of a process, with some for what it gets meanwhile; None where that is too much, or
+    the process has ended."""
+    try:
+        status = folder.status()
+    except OSError:
+        return None
     size = sum(procfs.kib(status.get(name)) or 0 for name in ("RssAnon", "RssFile", "VmSwap"))
     size += size // 16 + SPARE
     if not room.copy_fits(size):

@@ -11,7 +11,12 @@ use crate::ptrace::{self, Waited};
 use std::fs::File;
 use std::io::Error;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How long a thread may take to stop where it must: one that sleeps uninterruptibly is left to finish by itself.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How the thread became a tracee: it decides how it can be stopped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +27,14 @@ pub enum Style {
     Attached,
 }
 
+/// A place in the target's memory and the bytes that belong there.
+pub type Bytes = (u64, Vec<u8>);
+
 /// What is called and by which way it returns.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub function: u64,
-    pub arguments: Vec<u64>,
+    /// Functions with their arguments, called one after the other.
+    pub calls: Vec<(u64, Vec<u64>)>,
     /// Address of `mov $15, %rax; syscall` in the process's libc.
     pub restorer: u64,
     /// Address of code that stores rax at a register's address, moves the stack pointer up and returns: its own word
@@ -37,20 +45,35 @@ pub struct Plan {
     pub keeper_skips: u64,
     /// Writes to this descriptor are kept from the kernel and returned; -1 for none.
     pub captured: i32,
+    /// A seccomp filter looks at the thread's system calls: only those are made that the function makes anyway.
+    pub filtered: bool,
+    /// For all calls together.
     pub limit: Duration,
+    /// Whoever sets it ends the call as if the time were over.
+    pub cancelled: Arc<AtomicBool>,
     /// After the limit: true lets the thread finish the call by itself, false puts it back as it was before.
     pub leaves: bool,
+    /// What is put back however the calls end, unless the thread goes on in one.
+    pub kept: Vec<Bytes>,
+    /// What is put back beside that after a call that was undone: locks that it held.
+    pub freed: Vec<Bytes>,
+}
+
+impl Plan {
+    fn is_over(&self, deadline: Instant) -> bool {
+        self.cancelled.load(Ordering::Relaxed) || Instant::now() > deadline
+    }
 }
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Returned,
-    /// It took too long and was taken back: whatever it had locked is still locked.
+    /// It took too long and was undone.
     Abandoned,
     /// It took too long; the thread stands in it, and will finish it and restore itself when it goes on.
     Left,
-    /// A signal that the function itself caused; it was taken back.
+    /// A signal that the function itself caused; it was undone.
     Failed(i32),
     /// The thread is no more.
     Gone,
@@ -92,12 +115,12 @@ pub fn look(_: i32) -> Result<Look, Error> {
     Err(Error::from_raw_os_error(libc::ENOSYS))
 }
 
-/// Waits until the thread stops, up to `deadline`, in ever longer steps.
-fn await_stop(tid: i32, deadline: Option<Instant>) -> Waited {
+/// Waits until the thread stops or `is_over`, in ever longer steps.
+fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
     let mut pause = Duration::from_micros(5);
     loop {
         let waited = ptrace::wait(tid, false);
-        if waited != Waited::Running || deadline.is_some_and(|deadline| Instant::now() > deadline) {
+        if waited != Waited::Running || is_over() {
             return waited;
         }
         std::thread::sleep(pause);
@@ -138,7 +161,8 @@ mod machine {
     const SMALLEST_VECTOR: usize = 576;
     const AMX: u64 = 1 << 17 | 1 << 18;
     /// The kernel's own codes for "restart this system call" (include/linux/errno.h), as rax has them.
-    const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
+    const RESTARTS: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
+    const RESTART_BLOCK: i64 = -516;
     /// Signals that an instruction raises: blocked, they would make the kernel reset their handler.
     const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
     const MOST_TEXT: usize = 4 << 20;
@@ -147,13 +171,23 @@ mod machine {
     const SI_TKILL: i32 = -6;
     const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
     const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
-    const GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
 
     /// All of a thread that a call changes.
     struct Saved {
         registers: Vec<u64>,
         vector: Vec<u8>,
         mask: u64,
+    }
+
+    /// Where a thread came to stand.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Parked {
+        Inside,
+        /// At its rt_sigreturn, or after it.
+        Returned,
+        /// It does not stop: it sleeps uninterruptibly.
+        Stuck,
+        Gone,
     }
 
     struct Call<'a> {
@@ -168,6 +202,13 @@ mod machine {
         text: Vec<u8>,
         /// Signals that came meanwhile and cannot be blocked: sent again at the end.
         held: Vec<i32>,
+        /// What a write that is captured is to return, and the count that it was given.
+        written: Option<(u64, u64)>,
+        /// A filtered thread makes its rt_sigreturn, and may be given signals right after it.
+        returning: bool,
+        signalled: bool,
+        /// The kernel no longer knows how much was left of the thread's own sleep.
+        forgotten: bool,
     }
 
     /// Whether, and by which state, a call may be made in a stopped thread.
@@ -175,8 +216,7 @@ mod machine {
         let registers = registers(tid)?;
         let vector_size = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?.len();
         let shadow_stack = ptrace::register_set(tid, ptrace::NT_X86_SHSTK, 8).is_ok();
-        let dispatch = ptrace::configuration::<4>(tid, GET_SYSCALL_USER_DISPATCH_CONFIG, 32);
-        let dispatched = dispatch.is_some_and(|words| words[0] != 0);
+        let dispatched = ptrace::is_dispatched(tid);
         let entering = ptrace::configuration::<11>(tid, GET_SYSCALL_INFO, 88).is_some_and(|info| info[0] & 0xff == 1);
         let sequence = match ptrace::configuration::<3>(tid, GET_RSEQ_CONFIGURATION, 24) {
             Some([area, ..]) if area != 0 => word_at(&memory(tid)?, area.wrapping_add(8))?,
@@ -185,34 +225,81 @@ mod machine {
         Ok(Look { registers, shadow_stack, dispatched, sequence, entering, vector_size })
     }
 
-    /// Makes the call. An error means that nothing was changed, or that the thread went away.
+    /// Makes the calls. An error means that nothing was changed, or that the thread went away.
     pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
-        let registers = registers(tid)?;
-        let vector = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?;
-        let mask = ptrace::signal_mask(tid)?;
-        if vector.len() < SMALLEST_VECTOR {
-            return Err(Error::from_raw_os_error(libc::ENODATA));
+        let deadline = Instant::now() + plan.limit;
+        let mut answer = Answer { end: End::Returned, value: 0, text: Vec::new() };
+        for (function, arguments) in &plan.calls {
+            let mut call = Call::new(tid, style, plan)?;
+            let start = call.lay_frame()?;
+            let end = call.make(start, *function, arguments, deadline);
+            for signal in std::mem::take(&mut call.held) {
+                send(tid, signal);
+            }
+            answer.end = end?;
+            answer.text.append(&mut call.text);
+            if answer.end != End::Returned {
+                break;
+            }
+            answer.value = word_at(&call.memory, call.result)?;
         }
-        let saved = Saved { registers, vector, mask };
-        let memory = memory(tid)?;
-        let mut call =
-            Call { tid, style, plan, memory, saved, frame: 0, result: 0, text: Vec::new(), held: Vec::new() };
-        if style == Style::Seized {
-            // Without it a stop at a system call would become a SIGTRAP that kills the process, should we die in it.
-            // gdb always sets it.
-            ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD)?;
-        }
-        let start = call.lay_frame()?;
-        let end = call.make(start);
-        for signal in std::mem::take(&mut call.held) {
-            send(tid, signal);
-        }
-        let end = end?;
-        let value = if end == End::Returned { word_at(&call.memory, call.result)? } else { 0 };
-        Ok(Answer { end, value, text: call.text })
+        put_back(tid, plan, answer.end)?;
+        Ok(answer)
     }
 
-    impl Call<'_> {
+    /// While the thread still stands, and no other runs.
+    fn put_back(tid: i32, plan: &Plan, end: End) -> Result<(), Error> {
+        let undone = matches!(end, End::Abandoned | End::Failed(_));
+        let kept = if matches!(end, End::Left | End::Gone) { &[][..] } else { &plan.kept[..] };
+        let freed = if undone { &plan.freed[..] } else { &[] };
+        if kept.is_empty() && freed.is_empty() {
+            return Ok(());
+        }
+        let memory = memory(tid)?;
+        for (address, bytes) in kept.iter().chain(freed) {
+            let mut found = vec![0u8; bytes.len()];
+            memory.read_exact_at(&mut found, *address)?;
+            if found != *bytes {
+                memory.write_all_at(bytes, *address)?;
+            }
+        }
+        Ok(())
+    }
+
+    impl<'a> Call<'a> {
+        fn new(tid: i32, style: Style, plan: &'a Plan) -> Result<Call<'a>, Error> {
+            let registers = registers(tid)?;
+            let vector = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?;
+            let mask = ptrace::signal_mask(tid)?;
+            if vector.len() < SMALLEST_VECTOR {
+                return Err(Error::from_raw_os_error(libc::ENODATA));
+            }
+            let (saved, memory) = (Saved { registers, vector, mask }, memory(tid)?);
+            if style == Style::Seized {
+                // Without it a stop at a system call would become a SIGTRAP that kills the process, should we die in
+                // it. gdb always sets it.
+                ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD)?;
+            }
+            let (text, held) = (Vec::new(), Vec::new());
+            let (frame, result, written) = (0, 0, None);
+            let (returning, signalled, forgotten) = (false, false, false);
+            Ok(Call {
+                tid,
+                style,
+                plan,
+                memory,
+                saved,
+                frame,
+                result,
+                text,
+                held,
+                written,
+                returning,
+                signalled,
+                forgotten,
+            })
+        }
+
         /// Writes the frame below the red zone; returns the stack pointer for the function's entry.
         fn lay_frame(&mut self) -> Result<u64, Error> {
             let top = self.saved.registers[RSP].wrapping_sub(RED_ZONE) & !63;
@@ -247,13 +334,13 @@ mod machine {
         }
 
         /// Registers before the mask: with the mask alone a death of ours would leave the signals blocked for good.
-        fn make(&mut self, start: u64) -> Result<End, Error> {
+        fn make(&mut self, start: u64, function: u64, arguments: &[u64], deadline: Instant) -> Result<End, Error> {
             let mut registers = self.saved.registers.clone();
-            for (place, value) in ARGUMENTS.iter().zip(&self.plan.arguments) {
+            for (place, value) in ARGUMENTS.iter().zip(arguments) {
                 registers[*place] = *value;
             }
             registers[RSP] = start;
-            registers[RIP] = self.plan.function;
+            registers[RIP] = function;
             registers[RAX] = 0;
             registers[ORIG_RAX] = NO_CALL;
             registers[EFLAGS] &= !BAD_FLAGS;
@@ -264,15 +351,14 @@ mod machine {
                 self.restore()?;
                 return Err(error);
             }
-            self.run()
+            self.run(deadline)
         }
 
-        fn run(&mut self) -> Result<End, Error> {
-            let deadline = Instant::now() + self.plan.limit;
+        fn run(&mut self, deadline: Instant) -> Result<End, Error> {
             let mut entering = false;
             loop {
                 ptrace::go_on_to_syscall(self.tid, 0)?;
-                let (signal, event) = match await_stop(self.tid, Some(deadline)) {
+                let (signal, event) = match await_stop(self.tid, || self.plan.is_over(deadline)) {
                     Waited::Stopped { signal, event } => (signal, event),
                     Waited::Gone => return Ok(End::Gone),
                     Waited::Running => return self.late(),
@@ -285,13 +371,13 @@ mod machine {
                 let syscall = signal & 0x7f == libc::SIGTRAP && code & 0x7f == libc::SIGTRAP;
                 if syscall {
                     entering = !entering;
-                    if entering && self.enters()? {
+                    if if entering { self.enters()? } else { self.leaves()? } {
                         return Ok(End::Returned);
                     }
                 } else if code == TRAP_HWBKPT && signal == libc::SIGTRAP {
                     // A watchpoint of a debugger's; the instruction is done.
                 } else if (code > 0 && FAULTS.contains(&signal)) || signal == libc::SIGABRT {
-                    if self.park(true)? == End::Gone {
+                    if self.park(true)? == Parked::Gone {
                         return Ok(End::Gone);
                     }
                     self.restore()?;
@@ -305,23 +391,53 @@ mod machine {
         /// At the entry into a system call: the end of the call, a write that is captured, or none of our business.
         fn enters(&mut self) -> Result<bool, Error> {
             let mut registers = self.registers()?;
-            if self.skip_return(&registers)? {
-                if self.park(true)? == End::Gone {
-                    return Err(Error::from_raw_os_error(libc::ESRCH));
+            if self.is_return(&registers) {
+                // A filter would see the number of the call that is left out.
+                self.returning = self.plan.filtered;
+                if self.returning {
+                    return Ok(false);
                 }
-                self.restore()?;
-                return Ok(true);
+                self.skip_return(&registers)?;
+                return self.returned();
             }
             let number = registers[ORIG_RAX];
             let to = registers[ARGUMENTS[0]] as u32 as i32;
             if self.plan.captured >= 0 && to == self.plan.captured && (number == SYS_WRITE || number == SYS_WRITEV) {
-                if let Ok(written) = self.capture(number, registers[ARGUMENTS[1]], registers[ARGUMENTS[2]]) {
-                    registers[ORIG_RAX] = NO_CALL;
-                    registers[RAX] = written;
+                let count = registers[ARGUMENTS[2]];
+                if let Ok(written) = self.capture(number, registers[ARGUMENTS[1]], count) {
+                    if self.plan.filtered {
+                        registers[ARGUMENTS[2]] = 0;
+                        self.written = Some((written, count));
+                    } else {
+                        registers[ORIG_RAX] = NO_CALL;
+                        registers[RAX] = written;
+                    }
                     set_registers(self.tid, &registers)?;
                 }
             }
             Ok(false)
+        }
+
+        /// At the exit from a system call.
+        fn leaves(&mut self) -> Result<bool, Error> {
+            if self.returning {
+                return self.returned();
+            }
+            if let Some((written, count)) = self.written.take() {
+                let mut registers = self.registers()?;
+                registers[RAX] = written;
+                registers[ARGUMENTS[2]] = count;
+                set_registers(self.tid, &registers)?;
+            }
+            Ok(false)
+        }
+
+        /// The call has ended.
+        fn returned(&mut self) -> Result<bool, Error> {
+            match self.park(true)? {
+                Parked::Gone => Err(Error::from_raw_os_error(libc::ESRCH)),
+                _ => self.restore().map(|()| true),
+            }
         }
 
         /// Reads what the thread wants to write; its length.
@@ -343,86 +459,121 @@ mod machine {
             Ok(total)
         }
 
-        /// The time is over.
+        /// The time is over. A thread that does not stop is left in the call, too.
         fn late(&mut self) -> Result<End, Error> {
             match self.park(false)? {
-                End::Left if self.plan.leaves => Ok(End::Left),
-                End::Left => {
+                Parked::Stuck => Ok(End::Left),
+                Parked::Inside if self.plan.leaves => Ok(End::Left),
+                Parked::Inside => {
+                    // A sleep in the function, which was interrupted just now, has taken its place.
+                    self.forgotten = self.registers()?[RAX] as i64 == RESTART_BLOCK;
                     self.restore()?;
                     Ok(End::Abandoned)
                 }
-                End::Returned => {
+                Parked::Returned => {
                     self.restore()?;
                     Ok(End::Returned)
                 }
-                other => Ok(other),
+                Parked::Gone => Ok(End::Gone),
+            }
+        }
+
+        /// Asks for a stop; whatever other stop comes first takes that back.
+        fn ask_to_stop(&self) -> Result<(), Error> {
+            match self.style {
+                Style::Seized => ptrace::interrupt(self.tid),
+                Style::Attached => {
+                    send(self.tid, libc::SIGSTOP);
+                    Ok(())
+                }
             }
         }
 
         /// Brings the thread to a stop after which the kernel looks whether a system call is to be restarted. From a
-        /// stop (`standing`) it gets there without running an instruction. The end is `Returned` when it came to its
-        /// rt_sigreturn before, `Gone`, or else `Left`.
-        fn park(&mut self, mut standing: bool) -> Result<End, Error> {
-            match self.style {
-                Style::Seized => ptrace::interrupt(self.tid)?,
-                Style::Attached => send(self.tid, libc::SIGSTOP),
-            }
-            let mut end = End::Left;
+        /// stop (`standing`) it gets there without running an instruction.
+        fn park(&mut self, mut standing: bool) -> Result<Parked, Error> {
+            let deadline = Instant::now() + PATIENCE;
+            let mut parked = if self.returning { Parked::Returned } else { Parked::Inside };
+            let mut passed = 0;
+            self.ask_to_stop()?;
             loop {
                 if standing {
-                    ptrace::go_on(self.tid, 0)?;
+                    ptrace::go_on(self.tid, std::mem::take(&mut passed))?;
                 }
                 standing = true;
-                let Waited::Stopped { signal, event } = await_stop(self.tid, None) else { return Ok(End::Gone) };
+                let (signal, event) = match await_stop(self.tid, || Instant::now() > deadline) {
+                    Waited::Stopped { signal, event } => (signal, event),
+                    Waited::Running => return Ok(Parked::Stuck),
+                    Waited::Gone => return Ok(Parked::Gone),
+                };
                 if event == ptrace::EVENT_STOP && self.style == Style::Seized {
-                    return Ok(end);
+                    return Ok(parked);
+                }
+                if self.style == Style::Seized {
+                    ptrace::interrupt(self.tid)?;
                 }
                 if event != 0 {
                     continue;
                 }
                 let Ok(code) = ptrace::signal_code(self.tid) else { continue };
                 if signal & 0x7f == libc::SIGTRAP && code & 0x7f == libc::SIGTRAP {
-                    if end == End::Left && self.skip_return(&self.registers()?)? {
-                        end = End::Returned;
+                    let registers = self.registers()?;
+                    if parked == Parked::Inside && self.is_return(&registers) {
+                        parked = Parked::Returned;
+                        self.returning = self.plan.filtered;
+                        if !self.returning {
+                            self.skip_return(&registers)?;
+                        }
                     }
                 } else if self.style == Style::Attached && signal == libc::SIGSTOP {
                     // Where one was pending already, ours has merged with it.
                     if code != SI_TKILL {
                         self.held.push(signal);
                     }
-                    return Ok(end);
+                    return Ok(parked);
+                } else if self.returning {
+                    // The thread has its own mask again, and its own registers: the signal is for it.
+                    self.signalled = true;
+                    passed = signal;
                 } else if code <= 0 || !FAULTS.contains(&signal) {
                     self.held.push(signal);
                 }
             }
         }
 
-        /// Leaves the rt_sigreturn out that ends the call, if this is the entry into it. Should we die from here on,
-        /// the thread makes it after all.
-        fn skip_return(&self, registers: &[u64]) -> Result<bool, Error> {
-            if registers[ORIG_RAX] != SYS_RT_SIGRETURN || registers[RSP] != self.frame + 8 {
-                return Ok(false);
-            }
+        /// Whether this is the entry into the rt_sigreturn that ends the call.
+        fn is_return(&self, registers: &[u64]) -> bool {
+            registers[ORIG_RAX] == SYS_RT_SIGRETURN && registers[RSP] == self.frame + 8
+        }
+
+        /// Leaves the rt_sigreturn out that ends the call. Should we die from here on, the thread makes it after all.
+        fn skip_return(&self, registers: &[u64]) -> Result<(), Error> {
             let mut registers = registers.to_vec();
             registers[ORIG_RAX] = NO_CALL;
             registers[RIP] = self.plan.restorer;
-            set_registers(self.tid, &registers)?;
-            Ok(true)
+            set_registers(self.tid, &registers)
         }
 
         fn registers(&self) -> Result<Vec<u64>, Error> {
             registers(self.tid)
         }
 
-        /// Mask, vector state, registers: the frame and the restorer would do each of them once more.
+        /// Mask, vector state, registers: the frame and the restorer would do each of them once more. A thread that
+        /// made its rt_sigreturn and was given a signal then has all of it back, and a handler's frame on top.
         fn restore(&self) -> Result<(), Error> {
+            if self.signalled {
+                return Ok(());
+            }
             ptrace::set_signal_mask(self.tid, self.saved.mask)?;
             ptrace::set_register_set(self.tid, ptrace::NT_X86_XSTATE, &self.saved.vector)?;
             if ptrace::register_set(self.tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)? != self.saved.vector {
                 // Once more; the frame still holds it, should it not work.
                 ptrace::set_register_set(self.tid, ptrace::NT_X86_XSTATE, &self.saved.vector)?;
             }
-            set_registers(self.tid, &self.saved.registers)
+            // rt_sigreturn makes it forget that, too.
+            let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
+            let registers = if forgotten { restarted(&self.saved.registers) } else { self.saved.registers.clone() };
+            set_registers(self.tid, &registers)
         }
     }
 

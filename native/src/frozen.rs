@@ -15,12 +15,16 @@ use pyo3::prelude::*;
 use std::fs::File;
 use std::io::{Error, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// clone(2) with no flags: of its own memory, and not even SIGCHLD when it ends. wait4(2) finds it by __WALL alone.
+/// clone(2): of its own memory, and not even SIGCHLD when it ends. wait4(2) finds it by __WALL alone. The table of
+/// descriptors is the target's own: with a copy of it, what the target closes would stay open, a connection, a lock, an
+/// entry of epoll(7).
 const SYS_CLONE: u64 = 56;
+const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
 const SYS_WAIT4: u64 = 61;
 const WORDS: usize = 5 + GENERAL;
 const OK: u64 = 0;
@@ -38,6 +42,12 @@ const NO_VDSO: u64 = REASON + 2;
 const CUT_SHORT: u64 = REASON + 3;
 const MOST_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
+/// How often threads are looked at that had not stopped when the target was let go, in milliseconds.
+const LEFTOVERS: i32 = 5;
+/// Of the pipe to our parent, which may be suspended: all that is written to it fits.
+const PIPE_BYTES: i32 = 1 << 20;
+/// The kernel's first choice where memory runs out (proc_pid_oom_score_adj(5)).
+const FIRST_TO_GO: &str = "1000";
 const LET_GO: u8 = b'r';
 const REAP_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -49,30 +59,33 @@ struct Copy {
 
 // ---- the guardian's side
 
-fn guard(pid: i32, limit: Option<Duration>, mut from: File, mut to: File) {
+fn guard(pid: i32, limit: Option<Duration>, from: File, mut to: File) {
     // SAFETY: no argument. Signals to our process group and hang-ups of the terminal are not for the guardian.
     unsafe { libc::setsid() };
     // SAFETY: two numbers.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-    let started = start_time(pid);
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+    let identity = Identity::of(pid);
     let mut tracer = Tracer::new(pid, limit);
     let made = copy(&mut tracer);
     let message = match &made {
         Ok(made) => hello(&tracer, made.pid),
         Err(code) => vec![*code],
     };
+    let mut ears = Ears { from, target: open_process(pid) };
     let mut expired = false;
     if send(&mut to, &message) && made.is_ok() {
         let left = limit.zip(tracer.since()).map(|(limit, since)| limit.saturating_sub(since.elapsed()));
-        expired = listen(&mut from, left) == Heard::Nothing;
+        expired = ears.listen(left, None) == Heard::Nothing;
     }
-    tracer.release();
-    let first = tracer.held();
+    let first = tracer.release();
     let Ok(made) = made else { return };
     send(&mut to, &[first.as_nanos() as u64, u64::from(expired)]);
-    listen(&mut from, None);
+    // Where the target ends, what it had open must be closed: the copy goes with it.
+    ears.listen(None, Some(&mut tracer));
     end(made.pid);
-    let reaped = reap(pid, made.inner, started);
+    let reaped = reap(&mut tracer, made.inner, &identity);
     send(&mut to, &[u64::from(reaped.is_some()), reaped.unwrap_or_default().as_nanos() as u64]);
 }
 
@@ -83,25 +96,18 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
     })?;
     let caller = injection::find_caller(tracer).ok_or(NO_CALLER)?;
     let instruction = injection::find_instruction(tracer.pid).ok_or(NO_VDSO)?;
-    match injection::make_call(caller, instruction, SYS_CLONE, [0; 6]) {
+    match injection::make_call(caller, instruction, SYS_CLONE, CLONE_ARGUMENTS) {
         Some(Made { answer, child: Some(child) }) if answer > 0 => {
-            keep(child);
+            let _ = std::fs::write(format!("/proc/{child}/oom_score_adj"), FIRST_TO_GO);
             Ok(Copy { pid: child, inner: answer })
         }
         Some(Made { child: Some(child), .. }) => {
-            keep(child);
             end(child);
             Err(CUT_SHORT)
         }
         Some(Made { answer, .. }) if answer < 0 => Err(answer.unsigned_abs().min(REASON - 1)),
         _ => Err(CUT_SHORT),
     }
-}
-
-/// The copy is traced from its first moment; once it stands it is told to die with us.
-fn keep(child: i32) {
-    ptrace::wait(child, true);
-    let _ = ptrace::set_options(child, libc::PTRACE_O_EXITKILL);
 }
 
 fn end(child: i32) {
@@ -111,19 +117,27 @@ fn end(child: i32) {
 }
 
 /// Has the target collect the copy, in a second short stop; how long that was. A process that has its id by chance, or
-/// that is another program now, is left alone: the copy is collected when it ends.
-fn reap(pid: i32, inner: i64, started: Option<u64>) -> Option<Duration> {
+/// is another program now is left alone: the copy is collected when it ends.
+fn reap(tracer: &mut Tracer, inner: i64, identity: &Identity) -> Option<Duration> {
     let deadline = Instant::now() + REAP_PATIENCE;
-    while Instant::now() < deadline && start_time(pid) == started {
+    while Instant::now() < deadline {
+        let now = Identity::of(tracer.pid);
+        if now.started != identity.started {
+            // It has ended: whoever collects orphans has collected the copy.
+            return Some(Duration::ZERO);
+        }
+        if now != *identity {
+            return None;
+        }
         // Somebody else may hold it for a moment, another guardian for one.
-        let mut tracer = Tracer::new(pid, None);
         let stopped = tracer.stop(&AtomicBool::new(false));
-        let made = stopped.ok().and_then(|()| collect(&tracer, inner));
-        tracer.release();
+        let made = stopped.ok().and_then(|()| collect(tracer, inner));
+        let stood = tracer.release();
         if made.is_some_and(|made| made.answer == inner || made.answer == -i64::from(libc::ECHILD)) {
-            return Some(tracer.held());
+            return Some(stood);
         }
         std::thread::sleep(Duration::from_millis(2));
+        tracer.let_rest_go();
     }
     None
 }
@@ -134,10 +148,31 @@ fn collect(tracer: &Tracer, inner: i64) -> Option<Made> {
     injection::make_call(caller, injection::find_instruction(tracer.pid)?, SYS_WAIT4, arguments)
 }
 
-/// Field 22 of `/proc/PID/stat`.
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+/// What a process is: when it started (field 22 of `/proc/PID/stat`), and which program it runs, which exec(2) changes.
+#[derive(PartialEq)]
+struct Identity {
+    started: Option<u64>,
+    program: Option<(u64, u64)>,
+}
+
+impl Identity {
+    fn of(pid: i32) -> Identity {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let program = std::fs::metadata(format!("/proc/{pid}/exe")).ok();
+        Identity {
+            started: fields.split_whitespace().nth(19).and_then(|field| field.parse().ok()),
+            program: program.map(|file| (file.dev(), file.ino())),
+        }
+    }
+}
+
+/// A descriptor that can be read from once the process has ended. Linux 5.3 and later.
+fn open_process(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: numbers only.
+    let found = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    // SAFETY: the kernel has just made it, and it is ours.
+    (found >= 0).then(|| unsafe { OwnedFd::from_raw_fd(found as i32) })
 }
 
 fn hello(tracer: &Tracer, copy: i32) -> Vec<u64> {
@@ -163,24 +198,54 @@ enum Heard {
     End,
 }
 
-fn listen(from: &mut File, left: Option<Duration>) -> Heard {
-    let deadline = left.map(|left| Instant::now() + left);
-    loop {
-        let wait = deadline.map_or(-1, |at| at.saturating_duration_since(Instant::now()).as_millis() as i32);
-        if is_readable(from, wait) {
-            let mut byte = [0];
-            return if from.read_exact(&mut byte).is_ok() && byte[0] == LET_GO { Heard::Word } else { Heard::End };
+/// Whom the guardian hears: its parent, and the target's end.
+struct Ears {
+    from: File,
+    target: Option<OwnedFd>,
+}
+
+impl Ears {
+    /// Waits for a word. Threads that stopped too late are let go meanwhile.
+    fn listen(&mut self, left: Option<Duration>, mut tracer: Option<&mut Tracer>) -> Heard {
+        let deadline = left.map(|left| Instant::now() + left);
+        loop {
+            let mut wait = deadline.map_or(-1, |at| at.saturating_duration_since(Instant::now()).as_millis() as i32);
+            if let Some(tracer) = tracer.as_deref_mut().filter(|tracer| !tracer.threads.is_empty()) {
+                tracer.let_rest_go();
+                wait = LEFTOVERS;
+            }
+            let (is_word, has_ended) = self.wait(wait);
+            if is_word {
+                let mut byte = [0];
+                return if self.from.read_exact(&mut byte).is_ok() && byte[0] == LET_GO {
+                    Heard::Word
+                } else {
+                    Heard::End
+                };
+            }
+            if has_ended {
+                return Heard::End;
+            }
+            if deadline.is_some_and(|at| Instant::now() >= at) {
+                return Heard::Nothing;
+            }
         }
-        if deadline.is_some_and(|at| Instant::now() >= at) {
-            return Heard::Nothing;
-        }
+    }
+
+    fn wait(&self, wait: i32) -> (bool, bool) {
+        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let target = self.target.as_ref().map_or(-1, |target| target.as_raw_fd());
+        let mut entries = [entry(self.from.as_raw_fd()), entry(target)];
+        // SAFETY: two entries, ours; one with descriptor -1 is left out.
+        unsafe { libc::poll(entries.as_mut_ptr(), 2, wait) };
+        (entries[0].revents != 0, entries[1].revents != 0)
     }
 }
 
-fn is_readable(file: &File, wait: i32) -> bool {
+fn is_readable(file: &File) -> bool {
     let mut entry = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, ours.
-    unsafe { libc::poll(&mut entry, 1, wait) > 0 }
+    unsafe { libc::poll(&mut entry, 1, WAKE) > 0 }
 }
 
 // ---- this process's side
@@ -209,7 +274,7 @@ impl Line {
         let mut bytes = vec![0u8; 8 * count];
         let mut done = 0;
         while done < bytes.len() {
-            if !py.detach(|| is_readable(&self.from, WAKE)) {
+            if !py.detach(|| is_readable(&self.from)) {
                 py.check_signals()?;
                 continue;
             }
@@ -260,7 +325,15 @@ pub struct Frozen {
     pid: i32,
     mended: u64,
     rows: Vec<Vec<u64>>,
-    state: Mutex<(Option<f64>, bool)>,
+    state: Mutex<State>,
+}
+
+/// `seconds`: for how long the target stood, once it was let go; `killed`: whether the copy was gone before its `end`.
+#[derive(Clone, Copy, Default)]
+struct State {
+    seconds: Option<f64>,
+    expired: bool,
+    killed: Option<bool>,
 }
 
 impl Frozen {
@@ -268,8 +341,14 @@ impl Frozen {
         self.line.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, (Option<f64>, bool)> {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn is_gone(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
+        state.is_none_or(|state| matches!(state, 'X' | 'x' | 'Z'))
     }
 }
 
@@ -302,7 +381,7 @@ impl Frozen {
         let [copy, mended, count] = line.words(py, 3)?[..] else { unreachable!("three words were asked for") };
         let words = line.words(py, WORDS * count.min(MOST_THREADS) as usize)?;
         let rows = words.chunks(WORDS).map(<[u64]>::to_vec).collect();
-        Ok(Frozen { line: Mutex::new(Some(line)), pid: copy as i32, mended, rows, state: Mutex::new((None, false)) })
+        Ok(Frozen { line: Mutex::new(Some(line)), pid: copy as i32, mended, rows, state: Mutex::default() })
     }
 
     /// The id of the copy.
@@ -331,19 +410,20 @@ impl Frozen {
     /// For how long the target stood still, in seconds; None while it does.
     #[getter]
     fn seconds(&self) -> Option<f64> {
-        self.state().0
+        self.state().seconds
     }
 
     /// Whether it was let go because its time was up, before `let_go`.
     #[getter]
     fn expired(&self) -> bool {
-        self.state().1
+        self.state().expired
     }
 
-    /// Reads of a copy are never too late.
+    /// Reads of a copy are never too late, but it may have been killed: 1 then.
     #[getter]
     fn missed(&self) -> u64 {
-        0
+        let killed = self.state().killed;
+        u64::from(killed.unwrap_or_else(|| self.is_gone()))
     }
 
     /// Lets the target run; the copy stays.
@@ -354,16 +434,22 @@ impl Frozen {
             let _ = to.write_all(&[LET_GO]);
         }
         let words = line.words(py, 2)?;
-        *self.state() = (Some(words[0] as f64 / 1e9), words[1] != 0);
+        let mut state = self.state();
+        (state.seconds, state.expired) = (Some(words[0] as f64 / 1e9), words[1] != 0);
         Ok(())
     }
 
-    /// Ends the copy and has the target collect it; whether that went well. A second call says True.
+    /// Ends the copy and has the target collect it; whether that went well. ``seconds`` has that stop too then. A second
+    /// call says True.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
         let Some(mut line) = self.line().take() else { return Ok(true) };
+        let State { seconds: first, killed, .. } = *self.state();
+        self.state().killed = killed.or(Some(self.is_gone()));
         line.to = None;
-        let words = line.words(py, if self.state().0.is_none() { 4 } else { 2 });
+        let words = line.words(py, if first.is_none() { 4 } else { 2 });
         py.detach(|| drop(line));
-        Ok(words.is_ok_and(|words| words[words.len() - 2] == 1))
+        let Ok(words) = words else { return Ok(false) };
+        self.state().seconds = first.map(|first| first + words[words.len() - 1] as f64 / 1e9);
+        Ok(words[words.len() - 2] == 1)
     }
 }

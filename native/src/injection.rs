@@ -36,17 +36,27 @@ fn put(bytes: &mut [u8], index: usize, value: u64) {
     bytes[8 * index..8 * index + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// A thread that can make a call: it stands by our doing, in 64-bit code, and outside of a restartable sequence
-/// (rseq(2)), as one that is in a system call always does.
+/// A thread that can make a call: it stands by our doing, in 64-bit code, no filter or handler looks at its system calls,
+/// and it is outside of a restartable sequence (rseq(2)), as one that is in a system call always is.
 pub fn find_caller(tracer: &Tracer) -> Option<i32> {
     let candidates: Vec<i32> =
         tracer.threads.iter().filter(|(_, t)| t.stopped && t.group_stop == 0).map(|(tid, _)| *tid).collect();
     let word = |tid: i32, index: usize| {
         ptrace::register_set(tid, ptrace::NT_PRSTATUS, REGISTERS).map(|bytes| u64_at(&bytes, 8 * index)).unwrap_or(0)
     };
-    let usable: Vec<i32> = candidates.into_iter().filter(|tid| word(*tid, CS) == LONG_MODE).collect();
+    let usable: Vec<i32> = candidates
+        .into_iter()
+        .filter(|tid| word(*tid, CS) == LONG_MODE && !is_filtered(tracer.pid, *tid) && !ptrace::is_dispatched(*tid))
+        .collect();
     let asleep = usable.iter().find(|tid| (word(**tid, ORIG_RAX) as i64) >= 0);
     asleep.or_else(|| usable.iter().find(|tid| is_outside_rseq(tracer.pid, **tid))).copied()
+}
+
+/// By seccomp; also where that cannot be told. A process may set that up for itself at any time.
+fn is_filtered(pid: i32, tid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    let mut modes = status.lines().filter_map(|line| line.strip_prefix("Seccomp:"));
+    modes.next().is_none_or(|mode| mode.trim() != "0")
 }
 
 fn is_outside_rseq(pid: i32, tid: i32) -> bool {
@@ -77,7 +87,7 @@ fn read_memory(pid: i32, address: u64, size: usize) -> Option<Vec<u8>> {
 }
 
 /// Makes the thread `tid` of a stopped process do system call `number`; None when that went otherwise than it should:
-/// then the thread has its registers back, if it still lives.
+/// then the thread has its registers back, if it still lives. A new process is told to die with this one.
 pub fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
     let saved = ptrace::register_set(tid, ptrace::NT_PRSTATUS, REGISTERS).ok()?;
     let mask = ptrace::signal_mask(tid).ok()?;
@@ -95,46 +105,87 @@ pub fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -
     let ready = ptrace::set_signal_mask(tid, !0)
         .and_then(|()| ptrace::set_register_set(tid, ptrace::NT_PRSTATUS, &registers))
         .and_then(|()| ptrace::go_on_to_syscall(tid, 0));
-    let made = if ready.is_ok() { follow(tid) } else { None };
+    let mut call = Injection { tid, child: None, answer: None, held: Vec::new() };
+    if ready.is_ok() {
+        call.follow();
+        call.stand();
+    }
     // Registers first: with its own mask a handler could run at the wrong place.
     let _ = ptrace::set_register_set(tid, ptrace::NT_PRSTATUS, &saved);
     let _ = ptrace::set_signal_mask(tid, mask);
     let _ = ptrace::set_options(tid, 0);
-    made
+    for signal in call.held {
+        // SAFETY: two numbers.
+        unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
+    }
+    (call.answer.is_some() || call.child.is_some())
+        .then(|| Made { answer: call.answer.unwrap_or(-i64::from(libc::EIO)), child: call.child })
 }
 
-/// From the entry to the stop after the exit, in which the kernel looks what is to be restarted.
-fn follow(tid: i32) -> Option<Made> {
-    let mut child = None;
-    let mut answer = None;
-    let mut entered = false;
-    for _ in 0..MOST_STOPS {
-        let Waited::Stopped { signal, event } = ptrace::wait(tid, true) else { return None };
-        match (signal, event) {
-            (SYSCALL_STOP, 0) if !entered => {
-                entered = true;
-                ptrace::go_on_to_syscall(tid, 0).ok()?;
+/// One call on its way.
+struct Injection {
+    tid: i32,
+    child: Option<i32>,
+    answer: Option<i64>,
+    /// Stop signals cannot be masked: they are held back, and come again when the thread has its registers back.
+    held: Vec<i32>,
+}
+
+impl Injection {
+    /// From the entry to the exit; None where it goes otherwise.
+    fn follow(&mut self) -> Option<()> {
+        let mut entered = false;
+        for _ in 0..MOST_STOPS {
+            match self.wait()? {
+                (SYSCALL_STOP, 0) if entered => {
+                    let registers = ptrace::register_set(self.tid, ptrace::NT_PRSTATUS, REGISTERS).ok()?;
+                    self.answer = Some(u64_at(&registers, 8 * RAX) as i64);
+                    return Some(());
+                }
+                (SYSCALL_STOP, 0) => entered = true,
+                (libc::SIGTRAP, ptrace::EVENT_CLONE) if entered => self.keep_child(),
+                (libc::SIGTRAP, _) | (_, ptrace::EVENT_STOP) => {}
+                (signal, _) => self.held.push(signal),
             }
-            (libc::SIGTRAP, ptrace::EVENT_CLONE) if entered && child.is_none() => {
-                child = ptrace::event_message(tid).ok().map(|pid| pid as i32);
-                ptrace::go_on_to_syscall(tid, 0).ok()?;
-            }
-            (SYSCALL_STOP, 0) if answer.is_none() => {
-                let registers = ptrace::register_set(tid, ptrace::NT_PRSTATUS, REGISTERS).ok()?;
-                answer = Some(u64_at(&registers, 8 * RAX) as i64);
-                ptrace::interrupt(tid).ok()?;
-                ptrace::go_on(tid, 0).ok()?;
-            }
-            (_, ptrace::EVENT_STOP) if answer.is_some() => return Some(Made { answer: answer?, child }),
-            // A stop signal cannot be held back; it comes again when the thread has its registers back.
-            (signal, 0) if answer.is_some() && signal != libc::SIGTRAP => {
-                // SAFETY: two numbers.
-                unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
-                ptrace::interrupt(tid).ok()?;
-                ptrace::go_on(tid, 0).ok()?;
-            }
-            _ => return Some(Made { answer: answer.unwrap_or(-i64::from(libc::EIO)), child }),
+            ptrace::go_on_to_syscall(self.tid, 0).ok()?;
+        }
+        None
+    }
+
+    /// Before its parent goes on: should that one be killed now, the child is known, and dies with us.
+    fn keep_child(&mut self) {
+        self.child = ptrace::event_message(self.tid).ok().map(|pid| pid as i32);
+        if let Some(child) = self.child {
+            ptrace::wait(child, true);
+            let _ = ptrace::set_options(child, libc::PTRACE_O_EXITKILL);
         }
     }
-    Some(Made { answer: answer.unwrap_or(-i64::from(libc::EIO)), child })
+
+    /// Brings the thread to the stop in which the kernel looks what is to be restarted, without running an instruction.
+    /// At the entry into a call that call is left out.
+    fn stand(&mut self) -> Option<()> {
+        if self.answer.is_none() {
+            let mut registers = ptrace::register_set(self.tid, ptrace::NT_PRSTATUS, REGISTERS).ok()?;
+            put(&mut registers, ORIG_RAX, u64::MAX);
+            ptrace::set_register_set(self.tid, ptrace::NT_PRSTATUS, &registers).ok()?;
+        }
+        for _ in 0..MOST_STOPS {
+            // Whatever other stop comes first takes an interrupt back.
+            ptrace::interrupt(self.tid).ok()?;
+            ptrace::go_on(self.tid, 0).ok()?;
+            match self.wait()? {
+                (_, ptrace::EVENT_STOP) => return Some(()),
+                (libc::SIGTRAP | SYSCALL_STOP, _) => {}
+                (signal, _) => self.held.push(signal),
+            }
+        }
+        None
+    }
+
+    fn wait(&self) -> Option<(i32, i32)> {
+        match ptrace::wait(self.tid, true) {
+            Waited::Stopped { signal, event } => Some((signal, event)),
+            _ => None,
+        }
+    }
 }

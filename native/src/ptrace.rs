@@ -122,6 +122,12 @@ pub fn configuration<const N: usize>(tid: i32, kind: libc::c_uint, size: usize) 
     Some(words)
 }
 
+/// Whether a handler in the process takes the thread's system calls (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
+pub fn is_dispatched(tid: i32) -> bool {
+    const GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
+    configuration::<4>(tid, GET_SYSCALL_USER_DISPATCH_CONFIG, 32).is_some_and(|words| words[0] != 0)
+}
+
 /// Looks what a thread has done; waits for it if `patiently`.
 pub fn wait(tid: i32, patiently: bool) -> Waited {
     let mut status = 0;

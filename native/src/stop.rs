@@ -13,12 +13,15 @@ use pyo3::prelude::*;
 use std::io::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(20);
 const LONGEST: f64 = 1e9;
+/// A call is not begun for less than this, and the rest is for what comes after it.
+const SHORTEST_CALL: Duration = Duration::from_millis(500);
+const TO_PUT_BACK: Duration = Duration::from_millis(200);
 
 type Row = (i32, bool, Registers);
 type Job = Box<dyn FnOnce(&mut Tracer) + Send>;
@@ -60,6 +63,8 @@ struct Shared {
     mended: AtomicU64,
     /// Nanoseconds, once the target was let go.
     held: AtomicU64,
+    /// When it will be let go, if it has a limit.
+    deadline: OnceLock<Instant>,
 }
 
 #[pyclass(frozen)]
@@ -81,6 +86,9 @@ fn hold(pid: i32, limit: Option<Duration>, shared: &Shared, answer: Sender<Stopp
     let mut tracer = Tracer::new(pid, limit);
     let stopped = tracer.stop(&shared.cancelled).map(|()| tracer.rows());
     shared.mended.store(tracer.mended, Ordering::Relaxed);
+    if let Some((limit, since)) = limit.zip(tracer.since()) {
+        let _ = shared.deadline.set(since + limit);
+    }
     let failed = stopped.is_err();
     if answer.send(stopped).is_ok() && !failed {
         serve(&mut tracer, limit, shared, &jobs);
@@ -131,13 +139,20 @@ impl Stop {
         &self,
         work: impl FnOnce(&mut Tracer) -> R + Send + 'static,
     ) -> Result<R, LetGo> {
+        self.begin(work)?.recv().map_err(|_| LetGo)
+    }
+
+    fn begin<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tracer) -> R + Send + 'static,
+    ) -> Result<Receiver<R>, LetGo> {
         let (answer, answered) = channel();
         let job: Job = Box::new(move |tracer| {
             let _ = answer.send(work(tracer));
         });
         let sender = self.jobs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         sender.ok_or(LetGo)?.send(job).map_err(|_| LetGo)?;
-        answered.recv().map_err(|_| LetGo)
+        Ok(answered)
     }
 
     fn end(&self) {
@@ -167,18 +182,22 @@ fn failed(failure: Failure) -> PyErr {
     }
 }
 
-/// Waits for the tracer's answer with the GIL given away; Ctrl-C ends it.
-fn await_answer(py: Python<'_>, shared: &Shared, answered: Receiver<Stopped>) -> PyResult<Stopped> {
-    let answered = Mutex::new(answered);
+/// Waits for the tracer's answer with the GIL given away; Ctrl-C sets `cancelled`, and the answer is waited for all the
+/// same: what the tracer does then ends soon.
+fn await_or_cancel<R: Send>(
+    py: Python<'_>,
+    answered: &Mutex<Receiver<R>>,
+    cancelled: &AtomicBool,
+) -> PyResult<Result<R, LetGo>> {
     let mut interrupted = None;
     loop {
         let look = || answered.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv_timeout(WAKE);
         match py.detach(look) {
-            Ok(answer) => return interrupted.map_or(Ok(answer), Err),
-            Err(RecvTimeoutError::Disconnected) => return Ok(Err(Failure::Cancelled)),
+            Ok(answer) => return interrupted.map_or(Ok(Ok(answer)), Err),
+            Err(RecvTimeoutError::Disconnected) => return interrupted.map_or(Ok(Err(LetGo)), Err),
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(error) = py.check_signals() {
-                    shared.cancelled.store(true, Ordering::Relaxed);
+                    cancelled.store(true, Ordering::Relaxed);
                     interrupted = Some(error);
                 }
             }
@@ -206,7 +225,8 @@ impl Stop {
         let thread = thread.map_err(os_error)?;
         let mut stop =
             Stop { shared, jobs: Mutex::new(Some(jobs)), thread: Mutex::new(Some(thread)), rows: Vec::new(), limit };
-        stop.rows = await_answer(py, &stop.shared, answered)?.map_err(failed)?;
+        let answer = await_or_cancel(py, &Mutex::new(answered), &stop.shared.cancelled)?;
+        stop.rows = answer.unwrap_or(Err(Failure::Cancelled)).map_err(failed)?;
         Ok(stop)
     }
 
@@ -234,19 +254,25 @@ impl Stop {
         Ok(look_row(look.map_err(too_late)?.map_err(os_error)?))
     }
 
-    /// Calls a function in a thread that stands still, for no longer than the process may stand. Raises OSError,
-    /// ValueError.
+    /// Makes calls in a thread that stands still, for no longer than the process may stand. Raises OSError (ETIME where
+    /// the time that is left is too short to begin), ValueError, KeyboardInterrupt once they have ended.
     fn call(&self, py: Python<'_>, tid: i32, row: PlanRow) -> PyResult<AnswerRow> {
         self.callable(tid)?;
         let mut plan = plan(row)?;
-        let may_stand = self.limit;
+        let (may_stand, cancelled) = (self.limit, plan.cancelled.clone());
         let made = move |tracer: &mut Tracer| {
             let stood = tracer.since().map_or(Duration::ZERO, |since| since.elapsed());
-            plan.limit = may_stand.map_or(plan.limit, |limit| plan.limit.min(limit.saturating_sub(stood)));
-            call::call(tid, Style::Seized, &plan)
+            let left = may_stand.map(|limit| limit.saturating_sub(stood + TO_PUT_BACK));
+            if left.is_some_and(|left| left < SHORTEST_CALL) {
+                return Err(Error::from_raw_os_error(libc::ETIME));
+            }
+            plan.limit = left.map_or(plan.limit, |left| plan.limit.min(left));
+            Ok((call::call(tid, Style::Seized, &plan)?, plan.limit))
         };
-        let answer = py.detach(|| self.on_tracer(made));
-        Ok(answer_row(answer.map_err(too_late)?.map_err(os_error)?))
+        let answered = Mutex::new(self.begin(made).map_err(too_late)?);
+        let answer = await_or_cancel(py, &answered, &cancelled)?.map_err(too_late)?;
+        let (answer, limit) = answer.map_err(os_error)?;
+        Ok(answer_row(answer, limit))
     }
 
     /// Lets every thread go on as it was. A second call does nothing.
@@ -264,7 +290,11 @@ impl Stop {
     /// Whether the process was let go because its time was up.
     #[getter]
     fn expired(&self) -> bool {
-        self.shared.expired.load(Ordering::SeqCst)
+        let shared = &self.shared;
+        let stands = shared.held.load(Ordering::SeqCst) == 0;
+        // The tracer's thread may not have had a processor since.
+        let is_over = stands && shared.deadline.get().is_some_and(|at| Instant::now() >= *at);
+        is_over || shared.expired.load(Ordering::SeqCst)
     }
 
     /// How many reads came after the process was let go, and were refused.

@@ -63,6 +63,7 @@ impl From<Error> for Failure {
 
 pub struct Tracer {
     pub pid: i32,
+    /// Those that are ours: of a process that was let go the ones that had not stopped by then.
     pub threads: BTreeMap<i32, Thread>,
     /// How many system calls were told to start again.
     pub mended: u64,
@@ -130,7 +131,8 @@ impl Tracer {
             }
         }
         let living = self.tasks()?;
-        self.threads.retain(|tid, _| living.contains(tid));
+        let ended: Vec<i32> = self.threads.keys().copied().filter(|tid| !living.contains(tid)).collect();
+        ended.into_iter().for_each(|tid| self.forget(tid));
         Ok(true)
     }
 
@@ -183,13 +185,7 @@ impl Tracer {
     fn poll(&mut self, tid: i32) {
         match ptrace::peek(tid) {
             Waited::Running => {}
-            Waited::Gone => {
-                self.threads.remove(&tid);
-                // The first thread's end is for its parent to see, who may be this process.
-                if tid != self.pid {
-                    ptrace::wait(tid, false);
-                }
-            }
+            Waited::Gone => self.forget(tid),
             Waited::Stopped { signal, event: ptrace::EVENT_STOP } => {
                 ptrace::wait(tid, false);
                 let group_stop = if signal == libc::SIGTRAP { 0 } else { signal };
@@ -237,34 +233,59 @@ impl Tracer {
         }
     }
 
-    /// Lets every thread go on as it was. A second call does nothing.
-    pub fn release(&mut self) {
-        let running = self.running();
-        for (tid, thread) in &self.threads {
-            if thread.stopped {
-                let _ = ptrace::detach(*tid, 0);
-            }
+    /// Lets every thread go on as it was; for how long it stood. A second call does nothing.
+    pub fn release(&mut self) -> Duration {
+        let stood = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        for tid in self.threads.keys().copied().collect::<Vec<i32>>() {
+            self.let_go(tid);
         }
         self.longest = self.held();
         self.since = None;
-        self.threads.retain(|_, thread| !thread.stopped);
-        self.let_run(running);
+        let began = Instant::now();
+        while !self.threads.is_empty() && began.elapsed() < STUCK {
+            self.let_rest_go();
+            std::thread::yield_now();
+        }
+        stood
     }
 
-    /// Only a thread that stands can be let go: those that have not stopped yet are waited for, briefly. The rest stay
-    /// ours; the kernel lets them go when this thread of ours ends.
-    fn let_run(&mut self, running: Vec<i32>) {
-        let began = Instant::now();
-        for tid in running {
-            while self.threads.get(&tid).is_some_and(|thread| !thread.stopped) && began.elapsed() < STUCK {
-                self.poll(tid);
-                std::thread::yield_now();
-            }
-            if self.threads.get(&tid).is_some_and(|thread| thread.stopped) {
-                let _ = ptrace::detach(tid, 0);
-                self.threads.remove(&tid);
-            }
+    /// Only a thread that stands can be let go. Those that had not stopped yet stay ours: whoever lives on after
+    /// `release` has to call this until there is none. The kernel lets them go when this thread of ours ends.
+    pub fn let_rest_go(&mut self) {
+        for tid in self.running() {
+            self.poll(tid);
+            self.let_go(tid);
         }
+    }
+
+    fn let_go(&mut self, tid: i32) {
+        if !self.threads.get(&tid).is_some_and(|thread| thread.stopped) {
+            return;
+        }
+        if ptrace::detach(tid, 0).is_ok() {
+            self.threads.remove(&tid);
+        } else if matches!(self.state(tid), 'X' | 'x' | 'Z') {
+            self.forget(tid);
+        } else {
+            // Another thread has called exec(2), and has its id now.
+            self.threads.insert(tid, Thread::default());
+        }
+    }
+
+    /// An ended thread is there until its tracer has seen its end. The first thread's is for the parent to see, who may
+    /// be this process.
+    fn forget(&mut self, tid: i32) {
+        self.threads.remove(&tid);
+        if tid != self.pid || self.parent() != std::process::id() {
+            ptrace::wait(tid, false);
+        }
+    }
+
+    /// Field 4 of `/proc/PID/stat`.
+    fn parent(&self) -> u32 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        fields.split_whitespace().nth(1).and_then(|parent| parent.parse().ok()).unwrap_or_default()
     }
 
     /// Each thread with its registers; of one that was not stopped, what the kernel says without: sp and pc.
