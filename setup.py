@@ -58,7 +58,7 @@ setup(
     extras_require={
         "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
     },
-    entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell:main"]},
+    entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell.main:main"]},
     classifiers=[
         "Environment :: Console",
         "License :: OSI Approved :: Apache Software License",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from gdbheap.answers import check_advice
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common
 from gdbheap.heap import Heap
 from gdbheap.report.check_advice import render
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, options: Options) -> check_advice.CheckAdvice:
+def _answer(heap: Heap, options: Common) -> check_advice.CheckAdvice:
     return check_advice.check_advice(heap)
 
 
-def _render(shown: Shown[check_advice.CheckAdvice]) -> str:
+def _render(shown: Shown[check_advice.CheckAdvice, Common]) -> str:
     return render(shown.answer, shown.style)
 
 
@@ -33,6 +35,8 @@ COMMAND = Command(
     a list of {name, value, whose}. findings are those of heap that advise a setting; environment is false where what
     the program was started with is not known.""",
     example="heap check-advice",
+    needs=TARGET,
+    options=Common,
     answer=_answer,
     render=_render,
     listed="",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 from gdbheap.answers import ledger
-from gdbheap.commands.answering import order
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, switch
+from gdbheap.commands.surface.session import order
 from gdbheap.heap import Heap
 from gdbheap.report.ledger import render
 
@@ -18,6 +21,17 @@ SORTS = {
     "swapped": lambda line: line.swapped,
     "name": lambda line: line.name,
 }
+
+
+@dataclass
+class Options(Common):
+    """The options of heap."""
+
+    detail: bool = switch(
+        "--detail",
+        "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory; and "
+        "findings that take longer in a large process",
+    )
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
@@ -38,15 +52,9 @@ def _sorted(lines: list[ledger.Line], key: str) -> list[ledger.Line]:
     return below(None)
 
 
-def _render(shown: Shown[ledger.Ledger]) -> str:
+def _render(shown: Shown[ledger.Ledger, Options]) -> str:
     return render(shown.answer, shown.style)
 
-
-ABOUT = (
-    "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory; and findings "
-    "that take longer in a large process"
-)
-DETAIL = Option("--detail", "detail", "", ABOUT)
 
 COMMAND = Command(
     noun="",
@@ -72,9 +80,10 @@ COMMAND = Command(
     it rests on, commands lines to paste, environment the settings that the advice names, within the id of another
     finding in whose bytes some of these may lie; what is doubtful (it may be as it is meant to be) stands last.""",
     example="heap --sort=virtual",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=(DETAIL,),
     listed="findings",
     sorts=SORTS,
 )

@@ -29,9 +29,9 @@ from pathlib import Path
 
 from programs import build
 
-from gdbheap.commands.calling import STATS, TRIM, find_libc, prove_safe
-from gdbheap.commands.capturing import written_by_stats
-from gdbheap.commands.native_calls import Debugger, NativeCaller, Tracer
+from gdbheap.commands.calls.inferior_call import STATS, TRIM, find_libc, prove_safe
+from gdbheap.commands.calls.malloc_stats_call import written_by_stats
+from gdbheap.commands.calls.native_caller import Debugger, NativeCaller, Tracer
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.process import Process, stopped

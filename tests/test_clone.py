@@ -17,8 +17,8 @@ import programs
 import pytest
 
 from gdbheap._native import Frozen
-from gdbheap.commands.declaration import parse
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import Fault
 from gdbheap.heap import Heap
 from gdbheap.target.cloning import cloned

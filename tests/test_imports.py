@@ -16,8 +16,18 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
 BEFORE_HEAP = ["_native", "errors", "words", "target", "layout", "allocators", "objects"]
 ORDER = [*BEFORE_HEAP, "heap", "answers", "report", "loader", "commands"]
-# The only two files that know that gdb exists.
-KNOW_GDB = {"gdb_register", "gdb_target"}
+# The only folder that knows that gdb exists.
+KNOWS_GDB = "commands.gdb."
+# Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is
+# a part of its own: it imports them, and they know nothing of it.
+WITHIN = {
+    "calls": {"calls"},
+    "surface": {"surface", "calls"},
+    "command": {"surface", "calls"},
+    "list": {"command", "surface"},
+    "gdb": {"gdb", "list", "surface", "calls"},
+    "shell": {"shell", "list", "surface", "calls"},
+}
 
 
 def modules() -> dict[str, Path]:
@@ -64,11 +74,27 @@ def test_imports_point_left(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
-def test_only_two_files_import_gdb(name: str) -> None:
-    """Nothing but registration and gdb's side of the target knows that gdb exists."""
+def test_one_folder_imports_gdb(name: str) -> None:
+    """Nothing outside commands/gdb/ knows that gdb exists."""
     found = set(imports(name, modules()[name].read_text(encoding="utf-8")))
     knows = any(dotted == "gdb" or dotted.startswith("gdb.") for dotted in found)
-    assert not knows or name in {f"commands.{file}" for file in KNOW_GDB}
+    assert not knows or name.startswith(KNOWS_GDB)
+
+
+def within(dotted: str) -> str:
+    """Return the key of WITHIN for the absolute name of something in gdbheap.commands."""
+    parts = dotted.split(".")[2:]
+    if parts[:2] == ["surface", "registry"]:
+        return "list"
+    return parts[0] if parts[0] in WITHIN else "command"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in modules() if name.startswith("commands.")))
+def test_imports_within_commands(name: str) -> None:
+    """No command knows another one, and neither place where they are typed knows the other."""
+    found = imports(name, modules()[name].read_text(encoding="utf-8"))
+    ours = [dotted for dotted in found if dotted.startswith("gdbheap.commands.")]
+    assert [dotted for dotted in ours if within(dotted) not in WITHIN[within(f"gdbheap.{name}")]] == []
 
 
 def test_every_part_is_there() -> None:

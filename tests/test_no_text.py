@@ -30,9 +30,9 @@ from programs import (
 )
 
 from gdbheap.answers.why import why
-from gdbheap.commands.answering import ask, present
-from gdbheap.commands.declaration import parse
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import ask, present
 from gdbheap.heap import Heap
 from gdbheap.objects.disclosure import NO_TEXT, VARIABLE, without_words
 from gdbheap.report.style import Style
@@ -95,7 +95,7 @@ def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
         options.address = int(left[0], 16)
     picture = folder / "picture.svg"
     said = present(ask(COMMANDS[noun], heap, options), Style(rss=heap.target.rss.bytes))
-    return said + (picture.read_text() if options.svg else "")
+    return said + (picture.read_text() if getattr(options, "svg", None) else "")
 
 
 def readable(text: str) -> str:
@@ -119,7 +119,7 @@ def test_every_command_and_option_is_tried() -> None:
     assert set(LINES) | CALLING == set(COMMANDS)
     for noun, lines in LINES.items():
         tried = " ".join(lines)
-        own = [option.name for option in COMMANDS[noun].options if option.name not in ("--yes", "--seccomp")]
+        own = [option.name for option in COMMANDS[noun].own_options if option.name not in ("--yes", "--seccomp")]
         missing = [name for name in own if name not in tried]
         assert not missing, (noun, missing)
 

@@ -31,9 +31,14 @@ from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
 from gdbheap.answers.summary import Kept, Summary
 from gdbheap.answers.summary import Unknown as NotWalked
-from gdbheap.commands.answering import About, Told, present
-from gdbheap.commands.declaration import Options, help_text, parse
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands import arenas as arenas_command
+from gdbheap.commands import chunks as chunks_command
+from gdbheap.commands import holes as holes_command
+from gdbheap.commands import pyobjects as pyobjects_command
+from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import Result, TargetInfo, present
 from gdbheap.errors import UsageError
 from gdbheap.layout.facts import Fact
 from gdbheap.report import (
@@ -567,12 +572,12 @@ def test_document() -> None:
 def test_present(rng: random.Random) -> None:
     """JSON is one line; a table is followed by the warnings and the first places of damage."""
     damage = [Damage(i, "size", "1", "2") for i in range(8)]
-    about = About({"kind": "core"}, ["a\nwarning"], damage, True, None)
+    about = TargetInfo({"kind": "core"}, ["a\nwarning"], damage, True, None)
     answer = made_arenas(rng)
-    told = Told(COMMANDS["arenas"], Options(), about, answer, answer)
+    told = Result(COMMANDS["arenas"], arenas_command.Options(), about, answer, answer)
     text = present(told, Style())
     assert "\nWarning: a warning\n" in text and text.count("Damage at") == 5 and "3 more places" in text
-    line = present(dataclasses.replace(told, options=Options(json=True)), Style())
+    line = present(dataclasses.replace(told, options=arenas_command.Options(json=True)), Style())
     assert "\n" not in line and json.loads(line)["total"] == dataclasses.asdict(answer.total)
 
 
@@ -612,13 +617,13 @@ def test_wrong_options(words: list[str]) -> None:
 
 def test_defaults() -> None:
     """The documented ones: --min=1M for holes, --top=20 for pyobjects; 0 lists all, and so does a document."""
-    assert parse(COMMANDS["holes"], [])[0] == Options(minimum=1 << 20, sort="size")
+    assert parse(COMMANDS["holes"], [])[0] == holes_command.Options(minimum=1 << 20, sort="size")
     assert parse(COMMANDS["holes"], ["--fit=8M"])[0].fit == 8 << 20
-    assert parse(COMMANDS["chunks"], [])[0] == Options(top=20, sort="size")
-    assert parse(COMMANDS["chunks"], ["--arena=main", "--state=free,top"])[0] == Options(
+    assert parse(COMMANDS["chunks"], [])[0] == chunks_command.Options(top=20, sort="size")
+    assert parse(COMMANDS["chunks"], ["--arena=main", "--state=free,top"])[0] == chunks_command.Options(
         top=20, sort="size", arena=0, states=("free", "top")
     )
-    assert parse(COMMANDS["pyobjects"], [])[0] == Options(top=20, sort="together")
+    assert parse(COMMANDS["pyobjects"], [])[0] == pyobjects_command.Options(top=20, sort="together")
     assert parse(COMMANDS["pyobjects"], ["--json"])[0].top is None
     assert parse(COMMANDS["pyobjects"], ["--json", "--top=3"])[0].top == 3
     assert parse(COMMANDS["pyobjects"], ["--top=all"])[0].top is None

@@ -16,8 +16,8 @@ from call_storm import ATTACHED, SEIZED, held
 from gdb_side import runs
 from programs import Running, ask, c_program, gdbheap, running
 
-from gdbheap.commands.calling import TRIM, find_libc
-from gdbheap.commands.native_calls import NativeCaller
+from gdbheap.commands.calls.inferior_call import TRIM, find_libc
+from gdbheap.commands.calls.native_caller import NativeCaller
 from gdbheap.errors import CallEnded, GdbheapError
 from gdbheap.target.process import Process, stopped
 

@@ -1,8 +1,6 @@
-"""All commands by their noun, in the order in which help lists them. A new command is a new line here."""
+"""All commands by their noun, in the order in which help lists them. A new command is imported and listed here."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from gdbheap.commands import (
     arenas,
@@ -27,14 +25,14 @@ from gdbheap.commands import (
     unreachable,
     why,
 )
-from gdbheap.commands.declaration import Command
+from gdbheap.commands.surface.declaration import AnyCommand
 
 __all__ = ["COMMANDS", "HEAP"]
 
-HEAP: Command[Any] = heap.COMMAND
+HEAP: AnyCommand = heap.COMMAND
 """The command without a noun."""
 
-_NOUNS: tuple[Command[Any], ...] = (
+_NOUNS: tuple[AnyCommand, ...] = (
     arenas.COMMAND,
     stats.COMMAND,
     holes.COMMAND,
@@ -57,4 +55,4 @@ _NOUNS: tuple[Command[Any], ...] = (
     info.COMMAND,
 )
 
-COMMANDS: dict[str, Command[Any]] = {command.noun: command for command in (HEAP, *_NOUNS)}
+COMMANDS: dict[str, AnyCommand] = {command.noun: command for command in (HEAP, *_NOUNS)}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from gdbheap import _native
 from gdbheap.allocators.inside import malloc_range
 from gdbheap.allocators.stacks import find_stacks
-from gdbheap.commands.calling import STATS, Bytes, Libc, Purpose, Stack
+from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.target import image, procfs
 from gdbheap.target.elf import load_bias, read_segments
@@ -50,7 +50,7 @@ KEEPER = re.compile(
 )
 STORES = {"488903": 5, "48894500": 4, "49890424": 3, "49894500": 2, "498906": 1, "498907": 0}
 LookRow = tuple[list[int], bool, bool, int, bool, int]
-Calls = Sequence[tuple[int, Sequence[int]]]
+FunctionCalls = Sequence[tuple[int, Sequence[int]]]
 """Functions by address, each with its arguments."""
 PlanRow = tuple[
     list[tuple[int, list[int]]], int, int, int, int, int, bool, float, bool, Sequence[Bytes], Sequence[Bytes]
@@ -92,7 +92,7 @@ class _Keeper:
 
 
 class NativeCaller:
-    """What ``calling.Caller`` asks for, by ptrace, in a thread that is chosen for it. Raises GdbheapError."""
+    """What ``inferior_call.Caller`` asks for, by ptrace, in a thread that is chosen for it. Raises GdbheapError."""
 
     def __init__(self, target: Process, tracer: Tracer, libc: Libc, allow_filters: bool, limit: float) -> None:
         self._target = target
@@ -289,14 +289,14 @@ class NativeCaller:
         was undone, because a signal ended it."""
         return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 
-    def captured(self, descriptor: int, calls: Calls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
+    def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
         """Call one function after the other, and return what they wrote to a descriptor: the writes are not made.
         ``kept`` is put back when they have returned or were undone, ``freed`` when they were undone."""
         return self._call(calls, descriptor, kept=kept, freed=freed)[1]
 
     def _call(
         self,
-        calls: Calls,
+        calls: FunctionCalls,
         descriptor: int = -1,
         leaves: bool = False,
         kept: Sequence[Bytes] = (),

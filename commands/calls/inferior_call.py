@@ -8,7 +8,7 @@ What must be free before the call, and what each costs when it is not:
 - every arena's mutex must be 0: malloc_stats() and malloc_trim() lock each in turn (glibc malloc/malloc.c,
   ``__malloc_stats``, ``__malloc_trim``).
 
-``errno`` is put back; the registers are put back by whoever calls: native_calls on this machine, gdb on a server.
+``errno`` is put back; the registers are put back by whoever calls: ``native_caller`` on this machine, gdb on a server.
 Nothing here imports gdb."""
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gdbheap.allocators.inside import malloc_range
 from gdbheap.errors import GdbheapError, one_line
 
 if TYPE_CHECKING:
+    from gdbheap.heap import Heap
     from gdbheap.target.elf import LoadedObject
     from gdbheap.target.target import Target
 
@@ -31,6 +32,7 @@ __all__ = [
     "TRIM",
     "Bytes",
     "Caller",
+    "Calls",
     "Libc",
     "Purpose",
     "Stack",
@@ -38,6 +40,7 @@ __all__ = [
     "bytes_kept",
     "errno_kept",
     "find_libc",
+    "mutexes",
     "prove_safe",
 ]
 
@@ -49,11 +52,12 @@ FREE_MUTEX = bytes(4)
 
 @dataclass(frozen=True)
 class Purpose:
-    """Which command calls which function, and what to do when it may not be called."""
+    """Which command calls which function, what to do when it may not be called, and for how many seconds it may run."""
 
     command: str
     function: str
     instead: str
+    limit: float
 
     def error(self, reason: str) -> GdbheapError:
         """It cannot be called at all."""
@@ -66,8 +70,10 @@ class Purpose:
         )
 
 
-STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which asks nobody")
-TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes says what it would give back")
+# The times are limited by what --max-stop leaves, too. malloc_stats() is undone when its time is over, malloc_trim()
+# finished by the process itself.
+STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which asks nobody", 5.0)
+TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes says what it would give back", 20.0)
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,29 @@ class Libc:
     def has(self, name: str) -> bool:
         """Whether ``name`` is there."""
         return self.loaded.symbol(name) is not None
+
+
+class Calls(Protocol):
+    """How functions of a process that stands still are called: by ourselves on this machine, by gdb on a server."""
+
+    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+        """Call the function of ``purpose``, which must not be left in its middle, after the proof that it can neither
+        hang nor do harm; its result as a signed 64-bit number. ``seccomp``: also where a seccomp filter may refuse the
+        call. Raises GdbheapError."""
+        ...
+
+    def stats_text(self, heap: Heap, seccomp: bool) -> str:
+        """What malloc_stats() prints, which appears nowhere else. Raises GdbheapError."""
+        ...
+
+    def again(self) -> Target:
+        """The process as it is after a call."""
+        ...
+
+
+def mutexes(heap: Heap) -> list[int]:
+    """The addresses of the arenas, whose first word is the mutex of each."""
+    return [arena.address for arena in heap.glibc.arenas]
 
 
 def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:

@@ -44,7 +44,7 @@ def _end(number: int, _frame: object) -> None:
 
 
 def _run(words: list[str]) -> int:
-    from gdbheap.commands.shell_commands import run
+    from gdbheap.commands.shell.commands import run
     from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
     from gdbheap.objects.disclosure import is_hidden
 

@@ -1,5 +1,5 @@
-"""Calling malloc_stats() and catching what it prints. ``calling`` says what must be free before; beyond that the lock
-of ``stderr`` must be 0: malloc_stats() holds it while it prints.
+"""Calling malloc_stats() and catching what it prints. ``inferior_call`` says what must be free before; beyond that the
+lock of ``stderr`` must be 0: malloc_stats() holds it while it prints.
 
 On this machine (``written_by_stats``) the writes that it makes are read and left out as they are made: no descriptor
 changes, and what waited in the stream's buffer waits there afterwards. Should gdbheap be killed in the middle, the rest
@@ -12,8 +12,8 @@ import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 
-from gdbheap.commands.calling import FREE_MUTEX, Bytes, Caller, Libc, Writer, bytes_kept, errno_kept
-from gdbheap.commands.native_calls import NativeCaller, errno_of
+from gdbheap.commands.calls.inferior_call import FREE_MUTEX, Bytes, Caller, Libc, Writer, bytes_kept, errno_kept
+from gdbheap.commands.calls.native_caller import NativeCaller, errno_of
 from gdbheap.target.target import AT_ENTRY
 
 __all__ = ["malloc_stats", "prove_stream", "written_by_stats"]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
 
-__all__ = ["Keeper"]
+__all__ = ["HeapCache"]
 
 
-class Keeper:
+class HeapCache:
     """One Heap for each inferior. ``key`` says what the inferior is (its process or its core's file)."""
 
     def __init__(self) -> None:

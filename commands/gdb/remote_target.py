@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from gdbheap._native import PRESENT, SWAPPED, Pages, Space
-from gdbheap.commands.remote_files import RemoteFiles
+from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.target import procfs
 from gdbheap.target.elf import ElfFiles, find_objects

@@ -7,11 +7,10 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from gdbheap.commands.declaration import Command
+from gdbheap.commands.surface.declaration import AnyCommand
 
-__all__ = ["Session", "completions", "own_session", "session", "split"]
+__all__ = ["Invocation", "completions", "invocation", "own_invocation", "split"]
 
 VALUED = frozenset(
     "args b baud c cd command core d D data-directory directory e early-init-command early-init-eval-command eiex eix "
@@ -28,7 +27,7 @@ def split(line: str) -> list[str]:
         return line.split()
 
 
-def completions(command: Command[Any], text: str, word: str) -> list[str]:
+def completions(command: AnyCommand, text: str, word: str) -> list[str]:
     """What could follow ``text``: options, and values where they are known. gdb replaces only ``word``, the part of the
     last word behind the last character that it takes for a separator."""
     last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
@@ -36,13 +35,13 @@ def completions(command: Command[Any], text: str, word: str) -> list[str]:
     return [found[kept:] for found in _candidates(command) if found.startswith(last) and last.startswith("-")]
 
 
-def _candidates(command: Command[Any]) -> list[str]:
+def _candidates(command: AnyCommand) -> list[str]:
     names = [f"{option.name}=" if option.metavar else option.name for option in command.all_options]
     return [*names, *(f"--sort={key}" for key in command.sorts)]
 
 
 @dataclass(frozen=True)
-class Session:
+class Invocation:
     """gdb's own command line: whether it is a batch, and the process or core that it was given."""
 
     batch: bool = False
@@ -52,7 +51,7 @@ class Session:
     """Whether a script of the name gdbheap was asked for there."""
 
 
-def session(arguments: Sequence[str]) -> Session:
+def invocation(arguments: Sequence[str]) -> Invocation:
     """What gdb was started with. Its options may have one hyphen or two, and their value behind "=" or as a word."""
     batch = asked = False
     pids, cores, others = [], [], []
@@ -72,15 +71,15 @@ def session(arguments: Sequence[str]) -> Session:
         cores += [value] if name in ("c", "core") else []
     given_second = others[1] if len(others) > 1 else ""
     (pids if given_second.isdecimal() else cores).append(given_second)
-    return Session(
+    return Invocation(
         batch, next((int(pid) for pid in pids if pid.isdecimal()), None), next(filter(None, cores), None), asked
     )
 
 
-def own_session() -> Session:
-    """The session that this Python is embedded in."""
+def own_invocation() -> Invocation:
+    """How the gdb that this Python is embedded in was started."""
     try:
         with open("/proc/self/cmdline", "rb") as stream:
-            return session([os.fsdecode(word) for word in stream.read().split(b"\0")[:-1]])
+            return invocation([os.fsdecode(word) for word in stream.read().split(b"\0")[:-1]])
     except OSError:
-        return Session()
+        return Invocation()
