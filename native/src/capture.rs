@@ -50,11 +50,6 @@ impl Room {
         });
         Ok(room)
     }
-
-    #[getter]
-    fn size(&self) -> usize {
-        self.size
-    }
 }
 
 fn start_of(room: &Room) -> *mut libc::c_void {

@@ -437,13 +437,9 @@ impl Space {
         self.covers(address.0, size)
     }
 
-    /// How many bytes of `ranges` (ascending, disjoint) would have to come from the process.
-    fn live_size(&self, ranges: Vec<(u64, u64)>) -> u64 {
-        self.live_parts(&ranges).iter().map(|(start, end)| end - start).sum()
-    }
-
-    /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. False, with
-    /// nothing changed, where the room is too small or the process was let go meanwhile.
+    /// Copies the bytes of `ranges` (ascending, disjoint) that would have to come from the process into `room`, from where
+    /// they are read afterwards: the process may be let go. False, with nothing changed, where the room is too small or
+    /// the process was let go meanwhile.
     fn capture(&self, py: Python<'_>, ranges: Vec<(u64, u64)>, room: Py<Room>) -> PyResult<bool> {
         let Some(copy) = Capture::take(py, self, &self.live_parts(&ranges), room)? else { return Ok(false) };
         Ok(self.was_in_time() && self.copy.set(copy).is_ok())
