@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.commands.declaration import Command, Options, Shown
-from gdbheap.errors import one_line
+from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style
 from gdbheap.report.tables import join
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["About", "Told", "ask", "listed", "order", "present", "status_of", "told"]
+__all__ = ["About", "Told", "ask", "disclosing", "listed", "order", "present", "status_of", "told"]
 
 Row = TypeVar("Row")
 PARTIAL = 1
@@ -56,13 +57,26 @@ class Told:
 
 def ask(command: Command[Any], heap: Heap, options: Options) -> Told:
     """Compute the answer, sorted and cut as the options say. Reads the target; raises what the answer raises."""
+    with disclosing(heap, options):
+        return told(command, options, command.answer(heap, options), heap)
+
+
+@contextmanager
+def disclosing(heap: Heap, options: Options) -> Iterator[None]:
+    """Inside the block texts show what the options allow, and so do the errors that end it."""
     heap.disclosure.contents = not options.no_text
-    return told(command, options, command.answer(heap, options), heap)
+    try:
+        yield
+    except UsageError:
+        raise
+    except GdbheapError as error:
+        if heap.disclosure.contents:
+            raise
+        raise type(error)(heap.disclosure.numbers(str(error))) from error
 
 
 def told(command: Command[Any], options: Options, whole: Any, heap: Heap) -> Told:
-    """The same for an answer that was computed elsewhere."""
-    heap.disclosure.contents = not options.no_text
+    """The same for an answer that was computed elsewhere, inside of ``disclosing``."""
     answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
     return Told(command, options, About.of(heap), answer, whole)
 

@@ -20,7 +20,7 @@ import gdb
 from gdbheap.answers.arenas import arenas
 from gdbheap.answers.stats import Stats, compare
 from gdbheap.answers.trim import Trim, compared, trim
-from gdbheap.commands.answering import About, Told, ask, present, status_of, told
+from gdbheap.commands.answering import About, Told, ask, disclosing, present, status_of, told
 from gdbheap.commands.called import native_stats, native_trim, refuse_damaged
 from gdbheap.commands.calling import STATS, TRIM, Libc, Purpose, errno_kept, find_libc, prove_safe
 from gdbheap.commands.capturing import malloc_stats, prove_stream
@@ -221,11 +221,11 @@ def _ask(command: Command[Any], options: Options) -> Told:
 
 def _computed(command: Command[Any], where: Place, heap: Heap, options: Options) -> Told:
     """The answer; of a command that calls into the process, after the call."""
-    if command.noun == "stats":
-        return told(command, options, _stats(where, heap, options), heap)
-    if command.noun == "trim" and wants_call(options):
-        return told(command, options, _trim(where, heap, options), heap)
-    return ask(command, heap, options)
+    call = _stats if command.noun == "stats" else _trim if command.noun == "trim" and wants_call(options) else None
+    if call is None:
+        return ask(command, heap, options)
+    with disclosing(heap, options):
+        return told(command, options, call(where, heap, options), heap)
 
 
 def _stats(where: Place, heap: Heap, options: Options) -> Stats:
@@ -368,8 +368,9 @@ class HeapCommand(_Words):
 def stood_still(command: Command[Any], pid: object, seconds: float) -> str:
     """The line on standard error where a live process stood for long: in gdb it does so for as long as gdb."""
     instead = f"gdbheap {command.noun}".strip()
+    until = "and stands still until gdb releases it"
     return (
-        f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, and does until gdb lets it go;"
+        f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, {until};"
         f" '{instead} {pid}' in a shell stops it only while it reads.\n"
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gdbheap import __version__
-from gdbheap.commands.answering import Told, ask, present, status_of, told
+from gdbheap.commands.answering import Told, ask, disclosing, present, status_of, told
 from gdbheap.commands.called import native_stats, native_trim
 from gdbheap.commands.declaration import GDB, Command, Option, Options, help_text, parse, wants_help
 from gdbheap.commands.install import install, remove
@@ -32,8 +32,9 @@ EXTRA = (
     Option("--exe", "exe", "FILE", "the program that left the core, when it is not where the core says"),
     Option(
         "--clone", "clone", "",
-        "answer from a copy of the process, which stands still only while the kernel copies its page tables, and pays"
-        " for the pages that it writes while the copy lives; refused where there is no room for a copy",
+        "answer from a copy of the process, which stands still only while the kernel copies its page tables and its"
+        " mappings and residency are read, and pays for the pages that it writes while the copy lives; refused where"
+        " there is no room for a copy",
     ),
     Option("--verbose", "verbose", "", "say for how long the process was stopped, also if that is no terminal"),
 )  # fmt: skip
@@ -191,5 +192,6 @@ def _asked(command: Command[Any], heap: Heap, process: Process, options: Options
     """The answer; of a command that calls into the process, after the call."""
     if not _calls(command, options) or process.tracer is None:
         return ask(command, heap, options)
-    answer = (native_stats if command.noun == STATS else native_trim)(heap, process.tracer, options)
-    return told(command, options, answer, heap)
+    with disclosing(heap, options):
+        answer = (native_stats if command.noun == STATS else native_trim)(heap, process.tracer, options)
+        return told(command, options, answer, heap)
