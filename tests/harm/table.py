@@ -1,8 +1,8 @@
 """The table that a target or its client keeps in a file that is mapped shared: read without stopping anybody.
 
-A line is ``char name[32]; uint64_t rounds, interrupted, wrong, longest, error, lasted`` (tests/programs/checking.c): how
-often it was done, ended with EINTR or went wrong, the longest time of one in nanoseconds, and of the last call with a
-time limit that went wrong its errno and how long it lasted.
+A line is ``char name[32]; uint64_t rounds, interrupted, wrong, longest, error, lasted`` (tests/programs/checking.c):
+how often it was done, ended with EINTR or went wrong, the longest time of one in nanoseconds, and of the last call with
+a time limit that went wrong its errno and how long it lasted.
 """
 
 from __future__ import annotations
