@@ -18,7 +18,8 @@ import pytest
 from conftest import SEED
 from library import heap_of
 from nouns import GRAPHS, PLAIN
-from programs import KINDS, c_program, gdbheap, interpreter_of, interpreters, python_program, running
+from programs import KINDS, ask, c_program, gdbheap, interpreter_of, interpreters, python_program, running
+from test_other_allocators import library
 
 ADDRESS_SPACE = 3 << 30
 SECONDS = 60
@@ -185,6 +186,16 @@ for one in own:
     second = word(word(id(one) + 24).value + 65 * 8).value
     word(second + 65 * 8).value = second
 """
+# Of each the third block leads back to the second, and none is the last.
+LOOPED_CHAINS = """
+import collections
+own = [collections.deque(range(1000)) for _ in range(20)]
+for one in own:
+    second = word(word(id(one) + 24).value + 65 * 8).value
+    third = word(second + 65 * 8).value
+    word(third + 65 * 8).value = second
+    word(id(one) + 32).value = 0
+"""
 ODD = "import ctypes, os\nword = ctypes.c_size_t.from_address\n%s\nos.read(0, 1)\nos._exit(0)\n"
 
 
@@ -195,6 +206,16 @@ def test_odd_objects(damage: str, tmp_path: Path) -> None:
         core = target.kernel_core()
     for noun in (*PLAIN, *GRAPHS):
         check(noun, core, (0, 1))
+
+
+def test_looped_chains_elsewhere(tmp_path: Path) -> None:
+    """Nor is a chain in memory that nobody walks followed round and round: the blocks are counted, each once."""
+    preload = {"LD_PRELOAD": library("jemalloc")}
+    with running([interpreter_of("stripped"), "-I", "-c", ODD % LOOPED_CHAINS], tmp_path, preload) as target:
+        core = target.kernel_core()
+    check("pyobjects", core, (0, 1), "--type=collections.deque")
+    (row,) = ask("pyobjects", str(core), "--type=collections.deque")["types"]
+    assert row["count"] == 20 and row["buffers"] == 20 * 3 * 66 * 8
 
 
 @pytest.mark.parametrize("size", [1 << 46, (1 << 63) + (1 << 20)], ids=["terabytes", "everything"])

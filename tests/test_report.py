@@ -467,6 +467,15 @@ def test_ledger_of_a_core_does_not_say_rss(rng: random.Random) -> None:
     assert len(column(text, "%private")) == 5 and "% of private memory" in text
 
 
+@pytest.mark.parametrize(("doubtful", "heading"), [(False, ""), (True, ", doubtful ones last")])
+def test_the_order_of_findings_is_said(doubtful: bool, heading: str, rng: random.Random) -> None:
+    """The largest stands first, but for one that may be intended."""
+    answer = made_ledger(rng, True)
+    findings = [Finding("small", 1, "little", "do it"), Finding("leak-like", 2, "much", "do it", doubtful=doubtful)]
+    text = ledger.render(dataclasses.replace(answer, findings=findings), EXACT)
+    assert f"\nFindings, largest first{heading}\n" in text
+
+
 def made_summary(**changes: Any) -> Summary:
     """Return one of glibc's malloc alone, of which half is free."""
     kept = [Kept("glibc.fragments", 300), Kept("glibc.tcache", 100), Kept("glibc.top", 1)]
@@ -485,8 +494,13 @@ def made_summary(**changes: Any) -> Summary:
         ({"used_resident": None, "free_resident": None, "returnable": None, "kept": []}, "is free; how much"),
         ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
         ({"unknown": NotWalked("other.x", "x", 7)}, "In glibc malloc, 1,000 bytes is in use, and 800 bytes is free"),
-        ({"unknown": NotWalked("other.x", "x", 7)}, "x's blocks are not walked: of 7 bytes that is resident in"),
-        ({"unknown": NotWalked("other.x", "x", None)}, "what of its memory is used and what is free is not known"),
+        ({"unknown": NotWalked("other.x", "x", 7)}, "The blocks of x are not walked: of 7 bytes that is "
+             "resident in its own and other anonymous memory it is not known what is used and what is free."),
+        ({"unknown": NotWalked("other.x", "x", 7, own=True)}, "of 7 bytes that is resident in its own memory it is"),
+        ({"unknown": NotWalked("other.x", "x", None)}, "not walked: of its own and other anonymous memory it is not"),
+        ({"unknown": NotWalked("other.rest", "", 7)}, "Of 7 bytes that is resident in other anonymous memory it is"),
+        ({"unknown": NotWalked("other.rest", "a or b", 0)}, "In glibc malloc, 1,000 bytes is in use, and"),
+        ({"kept": [Kept("glibc.hugetlb", 401)]}, "stays in free pages of hugetlbfs"),
     ],
 )  # fmt: skip
 def test_summary(changes: dict[str, Any], words: str) -> None:
@@ -500,7 +514,7 @@ def test_no_summary() -> None:
     nothing = Summary(0, 0, 0, 0, None, [], [], None)
     assert summary.render(nothing, {}, EXACT) == ""
     told = summary.render(dataclasses.replace(nothing, unknown=NotWalked("other.x", "x", 7)), {}, EXACT)
-    assert told.startswith("x's blocks are not walked") and "in use" not in told
+    assert told.startswith("The blocks of x are not walked") and "in use" not in told
 
 
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.inside import malloc_range
-from gdbheap.allocators.stacks import find_stacks
+from gdbheap.allocators.stacks import RED_ZONE, find_stacks
 from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.target import image, procfs
@@ -34,7 +34,6 @@ __all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
 DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
 RAX, ORIG_RAX, RSP = 10, 15, 19
 SIGN = 1 << 63
-RED_ZONE = 128
 # The frame takes up to 12 KiB, a lazy binding 3, printing 10.
 ROOM = 64 << 10
 GUARD_GAP = 1 << 20

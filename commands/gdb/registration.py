@@ -255,8 +255,9 @@ class HeapCommand(_Words):
 
 def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
     """The line on standard error where a live process stood for long: in gdb it does so for as long as gdb."""
+    until = "and stands still until gdb releases it"
     return (
-        f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, and does until gdb lets it go;"
+        f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, {until};"
         f" '{command.shell_name} {pid}' in a shell stops it only while it reads.\n"
     )
 

@@ -37,8 +37,9 @@ class Extra:
     )
     clone: bool = switch(
         "--clone",
-        "answer from a copy of the process, which stands still only while the kernel copies its page tables, and pays "
-        "for the pages that it writes while the copy lives; refused where there is no room for a copy",
+        "answer from a copy of the process, which stands still only while the kernel copies its page tables and its "
+        "mappings and residency are read, and pays for the pages that it writes while the copy lives; refused where "
+        "there is no room for a copy",
     )
     verbose: bool = switch("--verbose", "say for how long the process was stopped, also if that is no terminal")
 

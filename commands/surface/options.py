@@ -81,7 +81,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1
     if not 0 <= seconds < MAX_SECONDS:
-        raise ValueError(f"{text!r} is no number of seconds")
+        raise ValueError(f"{text!r} is not a number of seconds")
     return seconds
 
 

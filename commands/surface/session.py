@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.commands.surface.declaration import AnyCommand, Shown
 from gdbheap.commands.surface.options import Common
-from gdbheap.errors import one_line
+from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style
 from gdbheap.report.tables import join
@@ -73,15 +74,29 @@ def ask_of(
     command: AnyCommand, subject: Any, heaps: Sequence[Heap], options: Common, calls: Calls | None = None
 ) -> Result:
     """Answer about whatever the command needs; ``heaps`` are the targets among it."""
+    with _disclosing(heaps, options):
+        call = command.call_for(options)
+        if call is None or calls is None:
+            whole = command.answer(subject, options)
+        else:
+            whole = call.make(subject, calls, options)
+        answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
+        return Result(command, options, TargetInfo.of(heaps), answer, whole)
+
+
+@contextmanager
+def _disclosing(heaps: Sequence[Heap], options: Common) -> Iterator[None]:
+    """Inside the block texts show what the options allow, and so do the errors that end it."""
     for heap in heaps:
         heap.disclosure.contents = not options.no_text
-    call = command.call_for(options)
-    if call is None or calls is None:
-        whole = command.answer(subject, options)
-    else:
-        whole = call.make(subject, calls, options)
-    answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
-    return Result(command, options, TargetInfo.of(heaps), answer, whole)
+    try:
+        yield
+    except UsageError:
+        raise
+    except GdbheapError as error:
+        for heap in heaps if options.no_text else ():
+            error = type(error)(heap.disclosure.numbers(str(error)))
+        raise error
 
 
 def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:

@@ -197,7 +197,7 @@ class Objects:
         head = max(counts, key=lambda head: counts[head])
         if counts[head] < LEAST_VOTES:
             raise Unsupported(
-                f"the objects of Python {self.release.text} lie where nothing is walked, and nothing points to them"
+                f"the objects of Python {self.release.text} lie in memory that is not walked, and nothing points there"
             )
         facts.add("PyGC_Head", head, f"{counts[head]} blocks that references lead to")
         return replace(layout, gc_head=head)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import Fault
-from gdbheap.layout.cpython import FLAG_BYTES, FLAG_HEAP_TYPE, FLAG_INT, FLAG_UNICODE, Release
+from gdbheap.layout.cpython import FLAG_HEAP_TYPE, FLAGS_PLAIN, Release
 from gdbheap.objects.roots import Roots
 from gdbheap.objects.sizing import Sizing, sizing
 from gdbheap.objects.tables import TableHead, tables_of
@@ -26,7 +26,7 @@ class Measures:
 
     sizing: Sizing
     keys: TableHead | None
-    plain: int = FLAG_BYTES | FLAG_INT | FLAG_UNICODE
+    plain: int = FLAGS_PLAIN
     flag_heap_type: int = FLAG_HEAP_TYPE
 
 

@@ -175,7 +175,7 @@ def _set_claims(release: Release) -> list[Claim]:
 
 
 def _bytearray_extent(release: Release) -> Extent:
-    """ob_alloc; the bytes object of 3.15 and later says its size itself, less its head and the byte behind the last."""
+    """ob_alloc; the bytes object of 3.15 and later says its size itself, less its head and the byte after the last."""
     if (release.major, release.minor) >= (3, 15):
         return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
     return Extent(COUNT, release.at(24) if release.get("bytearray_start") is not None else 32, 1)

@@ -13,6 +13,7 @@ import resource
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from gdbheap._native import Frozen, Pages, Room, Space, Stop
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
@@ -75,9 +76,10 @@ class Process(Target):
 
     ``threads`` are (tid, thread pointer, sp, pc) from whoever stopped it. With ``memory_refused`` (the reason why)
     no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
-    stop nothing is read any more. ``memory_of``: whose memory is read instead, that of a copy. ``books_read`` is
-    called when ``/proc`` was read and nothing else yet; the ranges that it returns are not there. ``room``: its private
-    memory is copied into that, if it fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
+    stop nothing is read any more. ``memory_of``: whose memory is read instead, that of a copy, which shares all pages,
+    so that it is unknown with whom else the process shares them. ``books_read`` is called when ``/proc`` was read and
+    nothing else yet; the ranges that it returns are not there. ``room``: its private memory is copied into that, if it
+    fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Process(Target):
     ) -> None:
         super().__init__("process", pid=pid)
         self._holder = holder
+        self._has_copy = memory_of is not None
         self.is_copied = False
         self._ready = preparation or Preparation(pid)
         self._standing = list(threads)
@@ -100,7 +103,7 @@ class Process(Target):
         self.exe = self._ready.exe
         self.refusal = memory_refused
         self._read_books()
-        self._open_space(pid if memory_of is None else memory_of, books_read(self), memory_of is not None)
+        self._open_space(pid if memory_of is None else memory_of, books_read(self))
         self._capture(room)
         self.objects = find_objects(self.mappings, self.space, self._ready.files, self._candidates)
         if self.rss.swap and self.refusal is None:
@@ -177,7 +180,7 @@ class Process(Target):
         with suppress(OSError):
             found = procfs.parse_rollup(self._folder.read("smaps_rollup"))
             if found is not None:
-                return found
+                return replace(found, proportional=None) if self._has_copy else found
         self._read_smaps()
         sizes = [(mapping.rss, mapping.swap) for mapping in self.mappings if mapping.rss is not None]
         if sizes:
@@ -243,7 +246,7 @@ class Process(Target):
                 f" by {sum(differing):+,} bytes in all: pages are counted by pagemap"
             )
 
-    def _open_space(self, pid: int, missing: Ranges, is_copy: bool) -> None:
+    def _open_space(self, pid: int, missing: Ranges) -> None:
         if self.refusal is not None:
             self.partial = True
             self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
@@ -252,7 +255,7 @@ class Process(Target):
         rows = [row for mapping in self.mappings if is_readable(mapping) for row in self._rows(mapping, files, missing)]
         stop = self._holder if isinstance(self._holder, Stop) else None
         # A copy has all its pages together with the process.
-        self.space = Space.for_process(pid, rows, self.pages, files.paths, self.rss.shared or is_copy, stop)
+        self.space = Space.for_process(pid, rows, self.pages, files.paths, self.rss.shared or self._has_copy, stop)
 
     def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[tuple[int, int, int, int, int]]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
@@ -272,7 +275,9 @@ class Process(Target):
         return Thread(tid, fs_base, sp, pc, known, registers=general)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """By ``pagemap``; of a long range the first MOST_SHARING bytes."""
+        """By ``pagemap``; of a long range the first MOST_SHARING bytes. None beside a copy, which shares them all."""
+        if self._has_copy:
+            return None
         first, last = -(-start // PAGE_SIZE), min(end, start + MOST_SHARING) // PAGE_SIZE
         try:
             entries = procfs.pagemap(self._folder.path("pagemap"), first, max(last - first, 0))

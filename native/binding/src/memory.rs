@@ -80,11 +80,6 @@ impl Room {
         let room = py.detach(|| memory::Room::new(size)).map_err(raised)?;
         Ok(Room(Arc::new(room)))
     }
-
-    #[getter]
-    fn size(&self) -> usize {
-        self.0.size()
-    }
 }
 
 /// The readable bytes of a target.
@@ -222,11 +217,6 @@ impl Space {
     /// Whether every byte of [address, address + size) can be read.
     fn contains(&self, address: Address, size: u64) -> bool {
         self.0.covers(address.0, size)
-    }
-
-    /// How many bytes of `ranges` (ascending, disjoint) would have to come from the process.
-    fn live_size(&self, ranges: Vec<(u64, u64)>) -> u64 {
-        self.0.live_size(&ranges)
     }
 
     /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. False, with

@@ -44,10 +44,6 @@ impl Room {
         }
         Ok(room)
     }
-
-    pub fn size(&self) -> usize {
-        self.size
-    }
 }
 
 fn start_of(room: &Room) -> *mut libc::c_void {

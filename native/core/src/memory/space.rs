@@ -375,13 +375,9 @@ impl Space {
         Space::build(ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
     }
 
-    /// How many bytes of `ranges` (ascending, disjoint) would have to come from the process.
-    pub fn live_size(&self, ranges: &[(u64, u64)]) -> u64 {
-        self.live_parts(ranges).iter().map(|(start, end)| end - start).sum()
-    }
-
-    /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. False, with
-    /// nothing changed, where the room is too small or the process was let go meanwhile.
+    /// Copies the bytes of `ranges` (ascending, disjoint) that would have to come from the process into `room`, from where
+    /// they are read afterwards: the process may be let go. False, with nothing changed, where the room is too small or
+    /// the process was let go meanwhile.
     pub fn capture(&self, watcher: &dyn Watcher, ranges: &[(u64, u64)], room: Arc<Room>) -> Result<bool> {
         let read = |address: u64, buffer: &mut [u8]| self.live_bytes(address, buffer);
         let copy = Capture::take(&self.task(watcher, None), &self.live_parts(ranges), room, read)?;

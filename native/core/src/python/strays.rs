@@ -21,7 +21,7 @@ const SMALL: u64 = 1 << 16;
 const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 /// The largest header that a program puts before what it asked malloc for.
 const MOST_HEADER: u64 = 8;
-/// A chunk is up to so much larger than what was asked for.
+/// A chunk is up to this much larger than what was asked for.
 const MOST_SLACK: u64 = 24;
 /// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
 const PLAIN_WORDS: u64 = 3;
@@ -46,7 +46,7 @@ enum Beside {
 }
 
 /// Whether something begins at `pointer`, inside a block: after a header that says how large it is, as SQLite's blocks
-/// have, or with the address of the block itself, as what stands behind a page of SQLite.
+/// have, or with the address of the block itself, as what follows a page of SQLite.
 pub(crate) fn begins_inside(space: &Space, place: Place, block: u64, size: u64, pointer: u64) -> bool {
     if pointer % WORD != 0 {
         return false;
@@ -83,12 +83,12 @@ pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, point
 /// Whether a static object has a count, a size, flags or another plain number at `address`.
 fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
     let layout = types.layout;
-    let behind = |word: u64| address.wrapping_sub(layout.head() + word * WORD);
+    let after = |word: u64| address.wrapping_sub(layout.head() + word * WORD);
     type_of(types, address.wrapping_sub(layout.ob_refcnt)).is_some()
         || types.lookup(address.wrapping_sub(layout.tp_flags)).is_some()
-        || type_of(types, behind(0)).is_some_and(|(_, item)| item != 0)
+        || type_of(types, after(0)).is_some_and(|(_, item)| item != 0)
         || (0..PLAIN_WORDS)
-            .any(|word| type_of(types, behind(word)).is_some_and(|(flags, _)| flags & layout.flags_plain != 0))
+            .any(|word| type_of(types, after(word)).is_some_and(|(flags, _)| flags & layout.flags_plain != 0))
 }
 
 /// `tp_flags` and `tp_itemsize` of the type of what begins at `object`, if it looks like an object.

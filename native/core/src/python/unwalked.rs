@@ -43,13 +43,12 @@ const CHARACTERS: u8 = 10;
 /// `unit` of the type points, have entries, counted at `more`, and room for, counted before that.
 const PREFIXED: u8 = 11;
 
-/// So much of an object is looked at to tell its size.
+/// This much of an object is read to tell its size.
 const HEAD: usize = 4096;
 /// dictobject.c: SHARED_KEYS_MAX_SIZE is 30; sizes are kept in bytes.
 const MOST_VALUES: u64 = 254;
 const MOST_DIMENSIONS: u32 = 64;
 const LONGEST_TEXT: usize = 1 << 20;
-const LONGEST_CHAIN: usize = 1 << 24;
 const WINDOW: usize = 64 << 10;
 const TAGS: u64 = 7;
 
@@ -61,12 +60,24 @@ pub struct Measures {
     pub flag_heap_type: u64,
 }
 
-/// A buffer before it is known whether it is free of others, and whether its words may lead on.
+/// A buffer before it is known whether it is free of others, and whether its words may lead on; `chain`: it is a block of
+/// one.
 #[derive(Clone, Copy)]
 struct Buffer {
     start: u64,
     end: u64,
     follow: bool,
+    chain: Option<Chain>,
+}
+
+/// Where a block of a chain is, and what leads on from it: all blocks have `size` bytes and their link at `link`; the one
+/// at `last` is the last.
+#[derive(Clone, Copy)]
+struct Chain {
+    at: u64,
+    size: u64,
+    link: u64,
+    last: u64,
 }
 
 /// What both the walk and what follows it look at objects with.
@@ -97,27 +108,30 @@ impl Look<'_> {
         kind.flags & self.measures.plain != 0 && kind.flags & self.measures.flag_heap_type == 0
     }
 
-    /// The buffers in unwalked memory of the object in a block that begins with `head`.
+    /// The buffers in unwalked memory of the object in a block that begins with `head`, of a chain the first block.
     fn buffers(&self, kind: &Kind, address: u64, size: u64, head: &[u8], found: &mut Vec<Buffer>) {
         for claim in &kind.claims {
-            let Some(pointer) = claimed_pointer(self.space, claim, address, size, head) else { continue };
-            let mut at = pointer;
-            for _ in 0..LONGEST_CHAIN {
-                let Some((low, high)) = self.holds(at) else { break };
-                let Some(length) = self.length((kind, address + kind.pre), claim, at, high) else { break };
-                let before = if claim.extent.rule == PREFIXED { self.prefix(at) } else { 0 };
-                let start = at.saturating_sub(before).saturating_sub(self.layout.hook).max(low);
-                let Some(end) = at.checked_add(length).filter(|end| length > 0 && *end <= high) else { break };
-                let follow =
-                    claim.contents > LEAF && (claim.extent.rule != STRIDES || self.holds_objects(address, kind));
-                found.push(Buffer { start, end, follow });
-                let last = if claim.last_at == usize::MAX { 0 } else { u64_at(head, claim.last_at) };
-                match u64::try_from(claim.follow).ok().and_then(|link| self.space.word(at.wrapping_add(link)).ok()) {
-                    Some(next) if at != last && next != pointer => at = next,
-                    _ => break,
-                }
-            }
+            let Some(at) = claimed_pointer(self.space, claim, address, size, head) else { continue };
+            let Some((low, high)) = self.holds(at) else { continue };
+            let Some(length) = self.length((kind, address + kind.pre), claim, at, high) else { continue };
+            let before = if claim.extent.rule == PREFIXED { self.prefix(at) } else { 0 };
+            let start = at.saturating_sub(before).saturating_sub(self.layout.hook).max(low);
+            let Some(end) = at.checked_add(length).filter(|end| length > 0 && *end <= high) else { continue };
+            let follow = claim.contents > LEAF && (claim.extent.rule != STRIDES || self.holds_objects(address, kind));
+            let last = if claim.last_at == usize::MAX { 0 } else { u64_at(head, claim.last_at) };
+            let chain = u64::try_from(claim.follow).ok().map(|link| Chain { at, size: length, link, last });
+            found.push(Buffer { start, end, follow, chain });
         }
+    }
+
+    /// The block that follows this one in its chain.
+    fn after(&self, buffer: &Buffer) -> Option<Buffer> {
+        let chain = buffer.chain.filter(|chain| chain.at != chain.last)?;
+        let at = self.space.word(chain.at.wrapping_add(chain.link)).ok()?;
+        let (low, high) = self.holds(at)?;
+        let end = at.checked_add(chain.size).filter(|end| *end <= high)?;
+        let start = at.saturating_sub(self.layout.hook).max(low);
+        Some(Buffer { start, end, chain: Some(Chain { at, ..chain }), ..*buffer })
     }
 
     /// Bytes of the buffer at `pointer`, by what its owner says of it.
@@ -247,12 +261,20 @@ impl Finder<'_> {
         true
     }
 
-    fn take_buffers(&mut self, buffers: Vec<Buffer>) {
-        for Buffer { start, end, follow } in buffers {
-            if self.take(start, end) && follow {
-                self.next.push(Lead { start, end, object: None });
+    /// Takes them, and of chains all blocks up to one of which somebody has a part already: so a chain that leads back into
+    /// itself or into another one ends, and all of them together have no more blocks than there is room for.
+    fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancelled> {
+        for buffer in buffers {
+            let mut next = Some(*buffer);
+            while let Some(buffer) = next.filter(|buffer| self.take(buffer.start, buffer.end)) {
+                if buffer.follow {
+                    self.next.push(Lead { start: buffer.start, end: buffer.end, object: None });
+                }
+                control.advance(0)?;
+                next = self.look.after(&buffer);
             }
         }
+        Ok(())
     }
 
     /// What a word leads to: an object, or the links of its collector's list.
@@ -287,7 +309,7 @@ impl Finder<'_> {
         Some(())
     }
 
-    fn follow(&mut self, lead: Lead) {
+    fn follow(&mut self, lead: Lead, control: &Control) -> Result<(), Cancelled> {
         let Lead { start, end, object } = lead;
         if let Some(number) = object {
             let kind = self.types.kinds[number as usize].clone();
@@ -296,12 +318,13 @@ impl Finder<'_> {
             let got = self.look.space.fill(start, &mut head[..wanted]);
             let mut buffers = Vec::new();
             self.look.buffers(&kind, start, end - start, &head[..got], &mut buffers);
-            self.take_buffers(buffers);
+            self.take_buffers(&buffers, control)?;
             if self.look.is_plain(&kind) {
-                return;
+                return Ok(());
             }
         }
         self.scan(start, end);
+        Ok(())
     }
 
     fn scan(&mut self, start: u64, end: u64) {
@@ -314,7 +337,7 @@ impl Finder<'_> {
 
     fn run(&mut self, control: &Control) -> Result<(), Cancelled> {
         while let Some(lead) = self.next.pop() {
-            self.follow(lead);
+            self.follow(lead, control)?;
             control.advance(0)?;
         }
         Ok(())
@@ -360,7 +383,7 @@ pub fn find_claimed(
             next: Vec::new(),
             bytes: vec![0; WINDOW],
         };
-        finder.take_buffers(buffers.clone());
+        finder.take_buffers(&buffers, control)?;
         words.iter().for_each(|word| finder.point(*word));
         finder.run(control)?;
         for group in roots {
