@@ -87,7 +87,7 @@ def _resident(evidence: Evidence, ranges: Ranges) -> int:
 
 def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
     """The first of the ranges that have so many resident bytes together."""
-    found = []
+    found: Ranges = []
     for start, end in ranges:
         there = _resident(evidence, [(start, end)])
         if there > size:
