@@ -187,3 +187,89 @@ impl Dominators {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::Rows;
+    use super::super::tree::PHASES;
+    use super::*;
+    use crate::work::{Progress, Task, Watcher};
+    use std::collections::BTreeSet;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    struct Unwatched;
+
+    impl Watcher for Unwatched {
+        fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+            Ok(())
+        }
+    }
+
+    /// Edges of every node.
+    type Plain = Vec<BTreeSet<u32>>;
+
+    fn rows(plain: &Plain) -> Edges {
+        let mut rows = Rows::default();
+        for targets in plain {
+            rows.targets.extend(targets);
+            rows.ends.push(rows.targets.len() as u32);
+            rows.kinds.push(0);
+        }
+        Edges::join(vec![rows], plain.len()).expect("few edges").0
+    }
+
+    /// What the roots lead to without passing `without`.
+    fn reached(plain: &Plain, roots: &[u32], without: Option<u32>) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<u32> = roots.to_vec();
+        while let Some(node) = open.pop() {
+            if Some(node) != without && found.insert(node) {
+                open.extend(&plain[node as usize]);
+            }
+        }
+        found
+    }
+
+    fn next(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    }
+
+    /// What a node dominates is what nobody reaches without it.
+    #[test]
+    fn dominators_are_those_without_which_nothing_is_reached() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
+        let mut state = std::env::var("GDBHEAP_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(now);
+        println!("GDBHEAP_SEED={state}");
+        for _ in 0..60 {
+            let nodes = 2 + next(&mut state) % 40;
+            let mut plain: Plain = vec![BTreeSet::new(); nodes as usize];
+            for _ in 0..next(&mut state) % (3 * nodes) {
+                let (from, to) = (next(&mut state) % nodes, next(&mut state) % nodes);
+                plain[from as usize].insert(to as u32);
+            }
+            let roots: Vec<u32> = (0..1 + next(&mut state) % 3).map(|root| root as u32 % nodes as u32).collect();
+            let roots: Vec<u32> = roots.into_iter().collect::<BTreeSet<u32>>().into_iter().collect();
+            let sizes: Vec<u64> = (0..nodes).map(|_| next(&mut state) % 1000).collect();
+            let (edges, mut phases): (Edges, [Vec<u32>; PHASES]) = (rows(&plain), Default::default());
+            phases[0] = roots.clone();
+            let task = Task { watcher: &Unwatched, total: None, inline: true };
+            let found = task.alone(|control| {
+                let tree = Tree::grow(&edges, &phases, control)?;
+                Dominators::find(&edges, &tree, &roots, || sizes.clone(), control)
+            });
+            let found = found.expect("nobody cancels it");
+            let all = reached(&plain, &roots, None);
+            for node in 0..nodes as u32 {
+                let lost: BTreeSet<u32> = all.difference(&reached(&plain, &roots, Some(node))).copied().collect();
+                let dominated: BTreeSet<u32> =
+                    all.iter().copied().filter(|other| found.chain(*other).contains(&node)).collect();
+                assert_eq!(dominated, lost, "{node} of {plain:?} from {roots:?}");
+                if all.contains(&node) {
+                    let own: u64 = lost.iter().map(|node| sizes[*node as usize]).sum();
+                    assert_eq!(found.retained[node as usize], own, "{node}");
+                }
+            }
+        }
+    }
+}

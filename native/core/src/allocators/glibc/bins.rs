@@ -190,13 +190,15 @@ impl Rings<'_> {
     /// Goes round one ring, forward by `fd` and, where that leads astray, back by `bk`.
     fn follow(&self, ring: Ring, control: &Control) -> Result<Vec<Damage>, Cancelled> {
         let mut found = Vec::new();
-        let (Ok(first), Ok(last)) = (self.space.word(ring.head + 16), self.space.word(ring.head + 24)) else {
+        let (Ok(first), Ok(last)) =
+            (self.space.word(ring.head.wrapping_add(16)), self.space.word(ring.head.wrapping_add(24)))
+        else {
             return Ok(vec![Damage::new(ring.head, "head of a bin", "bytes that can be read", "absent bytes")]);
         };
         let end = self.go(ring, first, FORWARD, &mut found, control)?;
         if let Some(end) = end {
             if last != end {
-                found.push(Damage::new(ring.head + 24, "bk of a bin", hex(end), hex(last)));
+                found.push(Damage::new(ring.head.wrapping_add(24), "bk of a bin", hex(end), hex(last)));
             }
             return Ok(found);
         }
@@ -218,7 +220,12 @@ impl Rings<'_> {
         let mut steps = 0u64;
         while at != ring.head {
             let Some(chunk) = self.find(ring.arena, at) else {
-                found.push(Damage::new(before + way.offset, way.leads_astray, "a free chunk of this arena", hex(at)));
+                found.push(Damage::new(
+                    before.wrapping_add(way.offset),
+                    way.leads_astray,
+                    "a free chunk of this arena",
+                    hex(at),
+                ));
                 return Ok(None);
             };
             if chunk.bin.swap(ring.bin as u8, Ordering::Relaxed) != NO_BIN {

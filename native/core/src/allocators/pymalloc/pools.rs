@@ -9,7 +9,7 @@ use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
 use crate::bits;
 use crate::bytes::{u32_at, u64_at};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
 
@@ -308,7 +308,8 @@ pub struct ArenaRow {
     pub size: u64,
 }
 
-/// Reads the headers of every pool. `arenas`: in any order.
+/// Reads the headers of every pool. `arenas`: in any order. An error for a size of pools, or of units of blocks, that no
+/// pymalloc has had.
 pub fn read_pools(
     watcher: &dyn Watcher,
     space: &Space,
@@ -316,6 +317,10 @@ pub fn read_pools(
     pool_size: u64,
     alignment: u64,
 ) -> Result<Pools> {
+    let is_possible = pool_size.is_power_of_two() && matches!(alignment, 8 | 16) && pool_size > HEADER;
+    if !is_possible || (pool_size - HEADER) / alignment > MOST_BLOCKS as u64 {
+        return Err(Error::invalid("there are no such pools"));
+    }
     arenas.sort_by_key(|arena| arena.address);
     let groups: Vec<(usize, &[ArenaRow])> = arenas.chunks(64).enumerate().collect();
     let work = |parts: &mut Vec<(usize, Pools)>, (place, group): &(usize, &[ArenaRow]), control: &Control| {
@@ -366,7 +371,7 @@ impl Pools {
                 self.report_overlap(*address);
                 continue;
             }
-            if !space.covers(*address, *size) {
+            if !space.covers(*address, (*size).max(1)) {
                 let found = format!("{address:#x}, where nothing is");
                 self.report(*address, "address of an arena", "memory that is mapped".into(), found);
                 continue;
@@ -376,7 +381,7 @@ impl Pools {
             let mut arena = Arena { address: *address, carved, end, number: *number, first_pool };
             let first = self.first_pool_address(&arena);
             let count = carved.saturating_sub(first) / self.pool_size;
-            if count > 0 && carved != first + count * self.pool_size {
+            if carved > first && carved != first + count * self.pool_size {
                 let expected = format!("{first:#x} and a multiple of {:#x}", self.pool_size);
                 self.report(*address, "pool_address of an arena", expected, format!("{carved:#x}"));
                 arena.carved = first + count * self.pool_size;
