@@ -102,7 +102,6 @@ def made_up(needs: Needs[Any], names: Any) -> AnyCommand:
 def register(monkeypatch: pytest.MonkeyPatch, command: AnyCommand) -> None:
     """Have the shell know one more command."""
     monkeypatch.setitem(COMMANDS, command.noun, command)
-    monkeypatch.setitem(shell.NOUNS, command.noun, command)
 
 
 def answered(*words: str) -> dict[str, Any]:

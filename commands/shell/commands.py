@@ -11,16 +11,13 @@ from gdbheap.commands.shell.subjects import answer, extra_options
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.parser import wants_help
-from gdbheap.commands.surface.registry import COMMANDS, HEAP
+from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
 from gdbheap.errors import UsageError
 from gdbheap.loader import SCRIPT
 from gdbheap.report.style import style_for
 
 __all__ = ["run"]
-
-# In gdb the command without a noun is called heap, and so it is understood here.
-NOUNS = {**COMMANDS, GDB: HEAP}
 
 
 def run(words: Sequence[str]) -> tuple[str, int]:
@@ -31,10 +28,15 @@ def run(words: Sequence[str]) -> tuple[str, int]:
     if noun in VERBS:
         return VERBS[noun](rest), 0
     if wants_help(words):
-        return (_help(NOUNS[noun]) if noun else _overview()), 0
+        return (_help(_command(noun)) if noun else _overview()), 0
     if rest in (["--version"], ["--gdb-script"]) and not noun:
         return (f"gdbheap {__version__}" if rest == ["--version"] else str(SCRIPT)), 0
-    return _answer(NOUNS[noun], rest)
+    return _answer(_command(noun), rest)
+
+
+def _command(noun: str) -> AnyCommand:
+    """In gdb the command without a noun is called heap, and so it is understood here."""
+    return COMMANDS[HEAP_NOUN if noun == GDB else noun]
 
 
 def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
@@ -45,15 +47,12 @@ def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
 
 def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
     """The noun, "" when there is none, and the other words. It is the first that is no option and no option's value."""
-    commands = COMMANDS.values()
-    options = (option for command in commands for option in (*command.all_options, *extra_options(command)))
-    valued = {option.name for option in options if option.metavar}
     skip = False
     for place, word in enumerate(words):
         if skip or word.startswith("--"):
-            skip = word in valued and not skip
+            skip = not skip and _takes_value(word)
             continue
-        if word in NOUNS or word in VERBS:
+        if word in COMMANDS or word == GDB or word in VERBS:
             rest = [*words[:place], *words[place + 1 :]]
             # As in gdb another noun may follow: "heap holes".
             after = _noun(rest) if word == GDB else ("", rest)
@@ -62,13 +61,20 @@ def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
     return "", list(words)
 
 
+def _takes_value(word: str) -> bool:
+    """Whether a word is an option of any command whose value is the next word."""
+    commands = COMMANDS.values()
+    options = (option for command in commands for option in (*command.all_options, *extra_options(command)))
+    return any(option.metavar and option.name == word for option in options)
+
+
 def _help(command: AnyCommand) -> str:
     return help_text(command, command.shell_name, command.needs, extra_options(command))
 
 
 def _overview() -> str:
     """``gdbheap --help``: what there is, then the help of the command without a noun."""
-    lines = [f"  {'':<12} {HEAP.question}"]
+    lines = [f"  {'':<12} {COMMANDS[HEAP_NOUN].question}"]
     lines += [f"  {noun:<12} {command.question}" for noun, command in COMMANDS.items() if noun]
     return "\n".join([
         "Where a process's memory went, down to the last page, and what to do about it.",

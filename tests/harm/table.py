@@ -48,7 +48,8 @@ class Table:
         """Write a line. ``line.longest`` is that of this round; what is kept is the longest since it was reset."""
         kept = struct.unpack_from("<Q", self._bytes, number * LINE.size + LONGEST)[0]
         line = replace(line, longest=max(line.longest, kept))
-        LINE.pack_into(self._bytes, number * LINE.size, name.encode(), *astuple(line))
+        # Not pack_into(), which writes zeros first: others read at any moment.
+        self._bytes[number * LINE.size : (number + 1) * LINE.size] = LINE.pack(name.encode(), *astuple(line))
 
     def reset_longest(self) -> None:
         """Forget the longest times so far."""
