@@ -29,13 +29,16 @@ pub struct Totals {
 /// The groups that keep the most, first the most, and the sums over all.
 pub type Pins = (Vec<Row>, Totals);
 
-/// What is looked for: `least`: bytes that a group must free; `most`: how many groups are listed; `kept`: ranges that the
-/// kernel does not take back; `pages`: None where it is unknown which pages are there.
+/// What counts as freed, and which groups are listed.
 #[derive(Clone, Copy)]
 pub struct Kept<'a> {
+    /// None where it is unknown which pages are there.
     pub pages: Option<&'a Pages>,
+    /// Ascending ranges that the kernel does not take back.
     pub ranges: &'a [(u64, u64)],
+    /// Bytes that a group must free.
     pub least: u64,
+    /// How many groups are listed at most.
     pub most: usize,
 }
 
