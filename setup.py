@@ -46,7 +46,7 @@ setup(
     rust_extensions=[
         RustExtension(
             "gdbheap._native",
-            path="native/Cargo.toml",
+            path="native/binding/Cargo.toml",
             binding=Binding.PyO3,
             py_limited_api=True,
             debug=False,
@@ -58,7 +58,7 @@ setup(
     extras_require={
         "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
     },
-    entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell:main"]},
+    entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell.main:main"]},
     classifiers=[
         "Environment :: Console",
         "License :: OSI Approved :: Apache Software License",

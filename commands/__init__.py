@@ -1,3 +1,4 @@
 """The commands, one file each, for gdb and for the shell; installed as gdbheap.commands.
 
-Only gdb_register and gdb_target import gdb."""
+What they share is in ``surface``, what calls functions of the process in ``calls``; ``gdb`` and ``shell`` are the two
+places where a user types them. Only ``gdb`` imports gdb."""

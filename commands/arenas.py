@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import arenas
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, switch
 from gdbheap.heap import Heap
 from gdbheap.report.arenas import render
 
 __all__ = ["COMMAND"]
 
 
+@dataclass
+class Options(Common):
+    """The options of heap arenas."""
+
+    detail: bool = switch("--detail", "also list each arena's heaps, its free lists by kind, and the threads' caches")
+
+
 def _answer(heap: Heap, options: Options) -> arenas.Arenas:
     return arenas.arenas(heap, options.detail)
 
 
-def _render(shown: Shown[arenas.Arenas]) -> str:
+def _render(shown: Shown[arenas.Arenas, Options]) -> str:
     return render(shown.answer, shown.style, shown.left_out, shown.options.detail)
 
-
-ABOUT = "also list each arena's heaps, its free lists by kind, and the threads' caches"
-DETAIL = Option("--detail", "detail", "", ABOUT)
 
 COMMAND = Command(
     noun="arenas",
@@ -33,9 +41,10 @@ COMMAND = Command(
     {tid, name, address, arena, chunks, bytes}: the caches of threads, in which arena they lie, and what waits in them,
     from whatever arena.""",
     example="heap arenas --sort=free",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=(DETAIL,),
     rows="arenas",
     listed="arenas",
     sorts={

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import at
-from gdbheap.commands.declaration import Argument, Command, Option, Options, Shown, address_of
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Addressed, switch
 from gdbheap.heap import Heap
 from gdbheap.report.at import render
 
 __all__ = ["COMMAND"]
 
 
+@dataclass
+class Options(Addressed):
+    """The options of heap at."""
+
+    path: bool = switch("--path", "also say how a root leads there (reads all references)")
+
+
 def _answer(heap: Heap, options: Options) -> at.At:
-    return at.at(heap, address_of("at", options), options.path)
+    return at.at(heap, options.address, options.path)
 
 
-def _render(shown: Shown[at.At]) -> str:
-    return render(shown.answer, shown.style, address_of("at", shown.options))
+def _render(shown: Shown[at.At, Options]) -> str:
+    return render(shown.answer, shown.style, shown.options.address)
 
 
 COMMAND = Command(
@@ -24,9 +35,9 @@ COMMAND = Command(
     text="""The mapping, the allocator's block, the Python object in it, and the object that owns it when it is a
     buffer. An address inside a block is as good as its first byte.""",
     example="heap at 0x7f31c0de1230",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
-    options=(Option("--path", "path", "", "also say how a root leads there (reads all references)"),),
     listed="",
 )

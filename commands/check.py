@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from gdbheap.answers import check
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common
 from gdbheap.heap import Heap
 from gdbheap.report.check import render
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, options: Options) -> check.Check:
+def _answer(heap: Heap, options: Common) -> check.Check:
     return check.check(heap)
 
 
-def _render(shown: Shown[check.Check]) -> str:
+def _render(shown: Shown[check.Check, Common]) -> str:
     return render(shown.answer, shown.style, shown.damage[: shown.options.top], len(shown.damage))
 
 
@@ -30,7 +32,10 @@ COMMAND = Command(
     A process may be stopped while a thread is inside malloc, and a list half changed: such places are named "caught
     inside malloc" and do not count as damage. The exit status is 1 when there is damage.""",
     example="heap check",
+    needs=TARGET,
+    options=Common,
     answer=_answer,
     render=_render,
+    lists_damage=True,
     listed="places",
 )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from gdbheap.answers import check_advice
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common
 from gdbheap.heap import Heap
 from gdbheap.report.check_advice import render
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, options: Options) -> check_advice.CheckAdvice:
+def _answer(heap: Heap, options: Common) -> check_advice.CheckAdvice:
     return check_advice.check_advice(heap)
 
 
-def _render(shown: Shown[check_advice.CheckAdvice]) -> str:
+def _render(shown: Shown[check_advice.CheckAdvice, Common]) -> str:
     return render(shown.answer, shown.style)
 
 
@@ -24,15 +26,19 @@ COMMAND = Command(
     text="""For a program that was started again with a setting that a finding of heap names: whether it was really
     started with it (its initial environment, as the kernel keeps it on its stack), whether malloc has the value in
     force, by its own mp_, and how much of the memory is there that the setting is for. Then the settings that heap
-    advises now. What malloc_trim(0) would give back, and did, is said by heap trim and heap trim --yes.
+    advises now. What malloc_trim(0) would give back, and what it did: see heap trim.
 
     In JSON settings are a list of {name, value, by, field, in_force, how, took, about, bytes}: value is what the
-    program was started with (null: it was not), by which variable, in_force what malloc has in that field of mp_ now,
-    how is "set", "default" or "risen", took is whether they are equal, bytes the resident bytes of what the setting is
-    about: "large-holes" (of 128 KiB or more), "tops" of all arenas or "thread-tops". others are settings of runtimes,
-    a list of {name, value, whose}. findings are those of heap that advise a setting; environment is false where what
-    the program was started with is not known.""",
+    program was started with (null: it was not, or nobody knows), by which variable, in_force what malloc has in that
+    field of mp_ now (of hugetlb 0, 1 for transparent huge pages, 2 for those of hugetlbfs), how is "set", "default" or
+    "risen", took is whether they are equal, bytes the resident bytes of what the setting is about: "large-holes" (of
+    128 KiB or more), "tops" of all arenas, "thread-tops" or "huge-pages". others are settings of runtimes, a list of
+    {name, value, whose}. findings are those of heap that advise a setting; environment is false where what the program
+    was started with is not known, as where it wrote its title over that. With --no-text values that are no numbers are
+    shown by their lengths.""",
     example="heap check-advice",
+    needs=TARGET,
+    options=Common,
     answer=_answer,
     render=_render,
     listed="",

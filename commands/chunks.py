@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import chunks
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, valued
 from gdbheap.heap import Heap
 from gdbheap.report.chunks import render
 from gdbheap.report.numbers import parse_size
 
 __all__ = ["COMMAND"]
-
-
-def _answer(heap: Heap, options: Options) -> chunks.Chunks:
-    states = options.states or chunks.STATES
-    selection = chunks.Selection(states, options.minimum, options.maximum, options.arena, options.type)
-    return chunks.chunks(heap, selection, options.sort, options.top)
-
-
-def _render(shown: Shown[chunks.Chunks]) -> str:
-    return render(shown.answer, shown.style)
 
 
 def _states(text: str) -> tuple[str, ...]:
@@ -37,19 +31,35 @@ def _arena(text: str) -> int:
     return int(text)
 
 
-OPTIONS = (
-    Option(
-        "--state", "states", "STATES",
-        f"only chunks in these states, with commas between them: {', '.join(chunks.STATES)} (free: in a bin)", _states,
-    ),
-    Option("--min", "minimum", "SIZE", "leave out chunks that are smaller, headers included", parse_size),
-    Option("--max", "maximum", "SIZE", "leave out chunks that are larger", parse_size),
-    Option("--arena", "arena", "INDEX", "only chunks of this arena: main, or an index of 'heap arenas'", _arena),
-    Option(
-        "--type", "type", "GLOB",
+@dataclass
+class Options(Common):
+    """The options of heap chunks."""
+
+    states: tuple[str, ...] = valued(
+        "--state", "STATES",
+        f"only chunks in these states, with commas between them: {', '.join(chunks.STATES)} (free: in a bin)",
+        chunks.STATES, _states,
+    )  # fmt: skip
+    minimum: int = valued("--min", "SIZE", "leave out chunks that are smaller, headers included", 0, parse_size)
+    maximum: int | None = valued("--max", "SIZE", "leave out chunks that are larger", None, parse_size)
+    arena: int | None = valued(
+        "--arena", "INDEX", "only chunks of this arena: main, or an index of 'heap arenas'", None, _arena
+    )
+    type: str | None = valued(
+        "--type", "GLOB",
         "only chunks that hold a live Python object of a type whose whole name matches, with *, ? and [...]",
-    ),
-)  # fmt: skip
+        None, str,
+    )  # fmt: skip
+
+
+def _answer(heap: Heap, options: Options) -> chunks.Chunks:
+    selection = chunks.Selection(options.states, options.minimum, options.maximum, options.arena, options.type)
+    return chunks.chunks(heap, selection, options.sort, options.top)
+
+
+def _render(shown: Shown[chunks.Chunks, Options]) -> str:
+    return render(shown.answer, shown.style)
+
 
 COMMAND = Command(
     noun="chunks",
@@ -62,9 +72,10 @@ COMMAND = Command(
     Python objects of up to 512 bytes lie in pymalloc's pools and not in chunks of their own, unless pymalloc is
     switched off. A chunk with a mapping of its own is mmapped and in no arena.""",
     example="heap chunks --state=used --min=1M",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=OPTIONS,
     listed="chunks",
     sorts={key: lambda row: row for key in chunks.ORDERS},
     top=20,

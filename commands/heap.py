@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 from gdbheap.answers import ledger
-from gdbheap.commands.answering import order
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, switch
+from gdbheap.commands.surface.session import order
 from gdbheap.heap import Heap
 from gdbheap.report.ledger import render
 
@@ -18,6 +21,17 @@ SORTS = {
     "swapped": lambda line: line.swapped,
     "name": lambda line: line.name,
 }
+
+
+@dataclass
+class Options(Common):
+    """The options of heap."""
+
+    detail: bool = switch(
+        "--detail",
+        "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory; and "
+        "findings that take longer in a large process",
+    )
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
@@ -38,15 +52,9 @@ def _sorted(lines: list[ledger.Line], key: str) -> list[ledger.Line]:
     return below(None)
 
 
-def _render(shown: Shown[ledger.Ledger]) -> str:
+def _render(shown: Shown[ledger.Ledger, Options]) -> str:
     return render(shown.answer, shown.style)
 
-
-ABOUT = (
-    "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory; and findings "
-    "that take longer in a large process"
-)
-DETAIL = Option("--detail", "detail", "", ABOUT)
 
 COMMAND = Command(
     noun="",
@@ -55,8 +63,8 @@ COMMAND = Command(
     roots to what the kernel says. A resident page that several touch counts once: for the blocks in use on it before
     anything else, so that what is resident under "free" are whole pages that nobody holds, and blocks in use may keep
     more than their own bytes. What cannot be explained is a line of its own. Below it stand the findings: what could be
-    given back or avoided, largest first, each with advice that was tried (docs/findings.md). --sort orders lines that
-    have the same parent.
+    given back or avoided, largest first and doubtful ones last, each with advice that was tried (docs/findings.md).
+    --sort orders lines that have the same parent.
 
     In JSON each line also has pages, the bytes of the whole pages that belong to it, resident or not: of free memory
     the most that could go back; zero, for how many of these the kernel's zero page stands in (they are not resident);
@@ -65,16 +73,19 @@ COMMAND = Command(
     and free are the bytes of their blocks in use and of their free blocks and tops, headers included; used_resident and
     free_resident what of both is resident (pieces of a page that something in use shares count as that); returnable
     what malloc_trim(0) would give back of it (null without glibc's malloc); kept a list of {id, bytes}, why the rest of
-    free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache, glibc.locked,
-    glibc.top, or an allocator's free blocks; allocators the ledger's lines that this is about; unknown {id, name,
-    bytes}, the line of an allocator that is not walked, or null. findings are a list of {id, bytes, text, advice,
-    figures, commands, environment, within, doubtful}: bytes is what the advice is worth, figures are the numbers that
-    it rests on, commands lines to paste, environment the settings that the advice names, within the id of another
-    finding in whose bytes some of these may lie; what is doubtful (it may be as it is meant to be) stands last.""",
+    free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache, glibc.locked
+    (by mlock), glibc.hugetlb (pages of hugetlbfs), glibc.top, or an allocator's free blocks; allocators the
+    ledger's lines that this is about; unknown {id, name, bytes, own}, the line of what nobody walks: of an
+    allocator or a runtime (own: it is certainly its own) or of other memory, null where there is next to none.
+    findings are a list of {id, bytes, text, advice, figures, commands, environment, within, doubtful}: bytes is
+    what the advice is worth, figures are the numbers that it rests on, commands lines to paste, environment the
+    settings that the advice names, within the id of another finding in whose bytes some of these may lie; what is
+    doubtful (it may be intended) stands last.""",
     example="heap --sort=virtual",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=(DETAIL,),
     listed="findings",
     sorts=SORTS,
 )

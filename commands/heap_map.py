@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import heap_map
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, valued
 from gdbheap.errors import UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.heap_map import render
@@ -13,6 +17,18 @@ from gdbheap.report.svg import picture
 __all__ = ["COMMAND"]
 
 CELLS_OF_PICTURE = 8000
+
+
+@dataclass
+class Options(Common):
+    """The options of heap map."""
+
+    svg: str | None = valued(
+        "--svg", "FILE", "write a scalable picture (SVG) to FILE, with more and smaller cells", None, str
+    )
+    cell: int = valued(
+        "--cell", "SIZE", "bytes of a cell; the default is what makes about 1,200 of them", 0, parse_size
+    )
 
 
 def _answer(heap: Heap, options: Options) -> heap_map.HeapMap:
@@ -38,14 +54,11 @@ def _write(path: str, text: str) -> None:
         raise UsageError(f"heap map: {one_line(path)} cannot be written: {reason}") from None
 
 
-def _render(shown: Shown[heap_map.HeapMap]) -> str:
+def _render(shown: Shown[heap_map.HeapMap, Options]) -> str:
     if shown.options.svg is not None:
         return f"The picture is in {one_line(shown.options.svg)}."
     return render(shown.answer, shown.style, shown.left_out)
 
-
-SVG = Option("--svg", "svg", "FILE", "write a scalable picture (SVG) to FILE, with more and smaller cells")
-CELL = Option("--cell", "cell", "SIZE", "bytes of a cell; the default is what makes about 1,200 of them", parse_size)
 
 COMMAND = Command(
     noun="map",
@@ -59,9 +72,10 @@ COMMAND = Command(
     of {start, end, parts}, parts one of {id, virtual, pages, resident} with the ids of heap's ledger. rest are the
     parts of what is in no group: together they are the ledger's lines.""",
     example="heap map --svg=heap.svg",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=(SVG, CELL),
     rows="groups",
     listed="groups",
     sorts={
@@ -70,4 +84,5 @@ COMMAND = Command(
         "address": lambda group: -group.start,
     },
     top=40,
+    writes=True,
 )

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from gdbheap.answers import holes
-from gdbheap.commands.answering import listed
-from gdbheap.commands.declaration import MINIMUM, PATH, Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, minimum_size, root_paths, valued
+from gdbheap.commands.surface.session import listed
 from gdbheap.heap import Heap
 from gdbheap.report.holes import render
 from gdbheap.report.numbers import parse_size
 
 __all__ = ["COMMAND"]
+
+
+@dataclass
+class Options(Common):
+    """The options of heap holes."""
+
+    minimum: int = minimum_size()
+    fit: int | None = valued(
+        "--fit", "SIZE",
+        "also say whether malloc(SIZE) would be served from what malloc has, by which chunk, and what it would take if"
+        " not",
+        None, parse_size,
+    )  # fmt: skip
+    path: bool = root_paths()
 
 
 def _answer(heap: Heap, options: Options) -> holes.Holes:
@@ -21,15 +38,9 @@ def _answer(heap: Heap, options: Options) -> holes.Holes:
     return holes.with_paths(heap, found, listed(found.holes, SORTS, options)) if options.path else found
 
 
-def _render(shown: Shown[holes.Holes]) -> str:
+def _render(shown: Shown[holes.Holes, Options]) -> str:
     return render(shown.answer, shown.style, shown.options.minimum)
 
-
-FIT = Option(
-    "--fit", "fit", "SIZE",
-    "also say whether malloc(SIZE) would be served from what malloc has, by which chunk, and what it would take if not",
-    parse_size,
-)  # fmt: skip
 
 SORTS: dict[str, Callable[[holes.Hole], Any]] = {
     "size": lambda hole: hole.size,
@@ -61,10 +72,10 @@ COMMAND = Command(
     cached one of {tid, address}, nearest (the largest chunks of arenas where none suffices) one of {address, size,
     arena, short_by}.""",
     example="heap holes --min=1M",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=(MINIMUM, FIT, PATH),
-    defaults={"minimum": 1 << 20},
     rows="holes",
     listed="holes",
     sorts=SORTS,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from gdbheap.answers import info
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common
 from gdbheap.heap import Heap
 from gdbheap.report.info import render
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, options: Options) -> info.Info:
+def _answer(heap: Heap, options: Common) -> info.Info:
     return info.info(heap)
 
 
-def _render(shown: Shown[info.Info]) -> str:
+def _render(shown: Shown[info.Info, Common]) -> str:
     return render(shown.answer, shown.style)
 
 
@@ -24,6 +26,8 @@ COMMAND = Command(
     text="""A row a fact: versions, addresses and layouts, the source that said so, and whether a second source or the
     bytes themselves confirm it.""",
     example="heap info",
+    needs=TARGET,
+    options=Common,
     answer=_answer,
     render=_render,
     rows="facts",

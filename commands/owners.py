@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import owners
-from gdbheap.commands.declaration import MINIMUM, Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, minimum_size
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_owners
 
 __all__ = ["COMMAND"]
 
-MIB = 1 << 20
+
+@dataclass
+class Options(Common):
+    """The options of heap owners."""
+
+    minimum: int = minimum_size()
 
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
     return owners.owners(heap, options.minimum, options.top)
 
 
-def _render(shown: Shown[owners.Owners]) -> str:
+def _render(shown: Shown[owners.Owners, Options]) -> str:
     return render_owners(shown.answer, shown.style)
 
 
@@ -26,11 +35,11 @@ COMMAND = Command(
     text="""A row for each large block of pymalloc and glibc: its size, the Python object that it is or belongs to, and
     the way from a root to that object: as Python where there is an expression, else in words.""",
     example="heap owners --min=1M --top=10",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
     copies=True,
-    options=(MINIMUM,),
-    defaults={"minimum": MIB},
     listed="blocks",
     top=20,
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from gdbheap.answers import pins
-from gdbheap.commands.answering import listed
-from gdbheap.commands.declaration import PATH, Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, one_of, root_paths, valued
+from gdbheap.commands.surface.session import listed
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.pins import render
@@ -15,10 +18,19 @@ from gdbheap.report.pins import render
 __all__ = ["COMMAND"]
 
 
-def _allocator(text: str) -> str:
-    if text not in pins.ALLOCATORS:
-        raise ValueError(f"{text!r} is none of {', '.join(pins.ALLOCATORS)}")
-    return text
+@dataclass
+class Options(Common):
+    """The options of heap pins."""
+
+    minimum: int = valued(
+        "--min", "SIZE",
+        "leave out what would free less (the default is a page, 4K; K, M, G and T are powers of 1024)",
+        4096, parse_size,
+    )  # fmt: skip
+    allocator: str | None = valued(
+        "--allocator", "NAME", "only the pins of glibc, pymalloc or mimalloc", None, one_of(pins.ALLOCATORS)
+    )
+    path: bool = root_paths()
 
 
 def _answer(heap: Heap, options: Options) -> pins.Pins:
@@ -26,18 +38,9 @@ def _answer(heap: Heap, options: Options) -> pins.Pins:
     return pins.with_paths(heap, found, listed(found.pins, SORTS, options)) if options.path else found
 
 
-def _render(shown: Shown[pins.Pins]) -> str:
+def _render(shown: Shown[pins.Pins, Options]) -> str:
     return render(shown.answer, shown.style)
 
-
-OPTIONS = (
-    Option(
-        "--min", "minimum", "SIZE",
-        "leave out what would free less (the default is a page, 4K; K, M, G and T are powers of 1024)", parse_size,
-    ),
-    Option("--allocator", "allocator", "NAME", "only the pins of glibc, pymalloc or mimalloc", _allocator),
-    PATH,
-)  # fmt: skip
 
 SORTS: dict[str, Callable[[pins.Pin], Any]] = {
     "kept": lambda pin: pin.would_free - pin.size,
@@ -80,10 +83,10 @@ COMMAND = Command(
     groups that hold nothing else, and would_free is what those would free. resident_known is false where
     would_free counts pages that may not be there.""",
     example="heap pins --top=20",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=OPTIONS,
-    defaults={"minimum": 4096},
     rows="pins",
     listed="groups",
     sorts=SORTS,

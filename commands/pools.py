@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import pools
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, switch
 from gdbheap.heap import Heap
 from gdbheap.report.pools import render
 
 __all__ = ["COMMAND"]
 
 
+@dataclass
+class Options(Common):
+    """The options of heap pools."""
+
+    detail: bool = switch(
+        "--detail", "also list what objects asked for, how full the arenas are, and what lies in the emptiest"
+    )
+
+
 def _answer(heap: Heap, options: Options) -> pools.Pools:
     return pools.pools(heap, options.detail)
 
 
-def _render(shown: Shown[pools.Pools]) -> str:
+def _render(shown: Shown[pools.Pools, Options]) -> str:
     return render(shown.answer, shown.whole, shown.style, shown.options.detail)
 
-
-ABOUT = "also list what objects asked for, how full the arenas are, and what lies in the emptiest"
-DETAIL = Option("--detail", "detail", "", ABOUT)
 
 COMMAND = Command(
     noun="pools",
@@ -45,9 +55,10 @@ COMMAND = Command(
     {usedpools, arenas, blocks, bytes}, the main one first; it is empty, and arena_size and pool_size are null, where
     pymalloc is not in use. mimalloc is null, or {segments, reserved, free_spans, heaps}.""",
     example="heap pools --sort=free",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=(DETAIL,),
     rows="classes",
     listed="size classes",
     sorts={

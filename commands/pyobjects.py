@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Union
 
 from gdbheap.answers import buffers, instances, pyobjects
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, switch, valued
 from gdbheap.errors import UsageError
 from gdbheap.heap import LISTED, Heap
 from gdbheap.report.buffers import render as render_buffers
@@ -21,6 +24,19 @@ SHOWN = 5
 Answer = Union[pyobjects.PyObjects, instances.Instances, buffers.Buffers]
 # The orders of a table of types and the same of a table of buffers, where it is another.
 OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
+
+
+@dataclass
+class Options(Common):
+    """The options of heap pyobjects."""
+
+    type: str | None = valued(
+        "--type", "GLOB",
+        "only types whose whole name matches, with *, ? and [...]; the totals are theirs then",
+        None, str,
+    )  # fmt: skip
+    listing: bool = switch("--list", "a row an object, not a row a type")
+    buffers: bool = switch("--buffers", "a row for each kind of buffer of each type: a dict's keys, an ndarray's data")
 
 
 def _answer(heap: Heap, options: Options) -> Answer:
@@ -42,21 +58,13 @@ def _check_order(order: str, what: str, orders: tuple[str, ...]) -> None:
         raise UsageError(f"heap pyobjects: {what} cannot be sorted by {order}, but by {', '.join(orders)}")
 
 
-def _render(shown: Shown[Answer]) -> str:
+def _render(shown: Shown[Answer, Options]) -> str:
     if isinstance(shown.answer, instances.Instances):
         return render_list(shown.answer, shown.style)
     if isinstance(shown.answer, buffers.Buffers):
         return render_buffers(shown.answer, shown.style)
     return render(shown.answer, shown.style, shown.left_out, shown.options.type is not None)
 
-
-OPTIONS = (
-    Option(
-        "--type", "type", "GLOB", "only types whose whole name matches, with *, ? and [...]; the totals are theirs then"
-    ),
-    Option("--list", "listing", "", "a row an object, not a row a type"),
-    Option("--buffers", "buffers", "", "a row for each kind of buffer of each type: a dict's keys, an ndarray's data"),
-)
 
 COMMAND = Command(
     noun="pyobjects",
@@ -80,9 +88,10 @@ COMMAND = Command(
     read from memory, of the first 10,000. A block that several objects share counts for each there. In JSON that is
     objects, a list of {address, type, size, buffers, text}, with count, bytes and buffers over all that match.""",
     example="heap pyobjects --top=20 --sort=bytes",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=OPTIONS,
     rows="types",
     listed="types, objects or kinds of buffers",
     sorts={

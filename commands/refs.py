@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from gdbheap.answers import refs
-from gdbheap.commands.declaration import Argument, Command, Options, Shown, address_of
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Addressed
 from gdbheap.heap import Heap
 from gdbheap.report.why import render_refs
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, options: Options) -> refs.Refs:
-    return refs.refs(heap, address_of("refs", options), options.top)
+def _answer(heap: Heap, options: Addressed) -> refs.Refs:
+    return refs.refs(heap, options.address, options.top)
 
 
-def _render(shown: Shown[refs.Refs]) -> str:
+def _render(shown: Shown[refs.Refs, Addressed]) -> str:
     return render_refs(shown.answer, shown.style)
 
 
@@ -26,10 +28,11 @@ COMMAND = Command(
     list's items) counts as the object that owns it. References that the layout of a type tells are certain; a word of
     C's that is the address of the object may be left over.""",
     example="heap refs 0x7f31c0de1230",
+    needs=TARGET,
+    options=Addressed,
     answer=_answer,
     render=_render,
     copies=True,
-    argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
     listed="referrers",
     top=20,
 )

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import retained
-from gdbheap.commands.declaration import Command, Option, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, one_of, valued
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_retained
 
 __all__ = ["COMMAND"]
 
 
-def _group(text: str) -> str:
-    if text not in retained.GROUPS:
-        raise ValueError(f"{text!r} is none of {', '.join(retained.GROUPS)}")
-    return text
+@dataclass
+class Options(Common):
+    """The options of heap retained."""
+
+    by: str = valued(
+        "--by", "GROUP", "object, type or module; the default is object", "object", one_of(retained.GROUPS)
+    )
 
 
 def _answer(heap: Heap, options: Options) -> retained.Retained:
     return retained.retained(heap, options.by, options.top)
 
 
-def _render(shown: Shown[retained.Retained]) -> str:
+def _render(shown: Shown[retained.Retained, Options]) -> str:
     return render_retained(shown.answer, shown.style, shown.options.by)
 
 
@@ -36,10 +43,11 @@ COMMAND = Command(
     module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own data,
     counts only where nothing better leads.""",
     example="heap retained --top=20 --by=type",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
     copies=True,
-    options=(Option("--by", "by", "GROUP", "object, type or module; the default is object", _group),),
     listed="rows",
     top=20,
 )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from gdbheap.answers import sizes
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common
 from gdbheap.heap import Heap
 from gdbheap.report.sizes import render
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, options: Options) -> sizes.Sizes:
+def _answer(heap: Heap, options: Common) -> sizes.Sizes:
     return sizes.sizes(heap)
 
 
-def _render(shown: Shown[sizes.Sizes]) -> str:
+def _render(shown: Shown[sizes.Sizes, Common]) -> str:
     return render(shown.answer, shown.whole, shown.style)
 
 
@@ -29,6 +31,8 @@ COMMAND = Command(
     free_bytes, top and overhead (fenceposts, headers of heaps, what others got from sbrk) add up to the total.system
     of heap arenas; mapped is how many of the used chunks have a mapping of their own.""",
     example="heap sizes --sort=free_bytes",
+    needs=TARGET,
+    options=Common,
     answer=_answer,
     render=_render,
     rows="sizes",

@@ -1,12 +1,15 @@
-"""``heap stats``: what does the process itself say?
-
-called.py calls malloc_stats() by the rules of calling.py and capturing.py, for the shell and for gdb. What is here is
-the declaration that both sides share."""
+"""``heap stats``: what does the process itself say?"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import stats
-from gdbheap.commands.declaration import SECCOMP, Command, Options, Shown
+from gdbheap.answers.arenas import arenas
+from gdbheap.commands.calls.inferior_call import STATS, Calls
+from gdbheap.commands.surface.declaration import Call, Command, Shown
+from gdbheap.commands.surface.needs import PROCESS
+from gdbheap.commands.surface.options import Common, under_seccomp
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.stats import render
@@ -14,11 +17,23 @@ from gdbheap.report.stats import render
 __all__ = ["COMMAND"]
 
 
+@dataclass
+class Options(Common):
+    """The options of heap stats."""
+
+    seccomp: bool = under_seccomp()
+
+
 def _answer(heap: Heap, options: Options) -> stats.Stats:
     raise UsageError("heap stats calls malloc_stats() in the process: it needs a live one that may be stopped")
 
 
-def _render(shown: Shown[stats.Stats]) -> str:
+def _call(heap: Heap, calls: Calls, options: Options) -> stats.Stats:
+    ours = arenas(heap)
+    return stats.compare(ours, calls.stats_text(heap, options.seccomp))
+
+
+def _render(shown: Shown[stats.Stats, Options]) -> str:
     return render(shown.answer, shown.style)
 
 
@@ -30,9 +45,11 @@ COMMAND = Command(
     wherever the process's standard error leads, and the process is left as it was. Refused in one line when the proof
     fails: try again.""",
     example="heap stats",
+    needs=PROCESS,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=(SECCOMP,),
+    call=Call(STATS, _call, "a core cannot be asked: 'heap arenas' gives the same figures without asking"),
     rows="rows",
     sorts={
         "order": lambda row: 0,

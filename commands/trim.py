@@ -1,36 +1,22 @@
-"""``heap trim``: what would malloc_trim(0) give back? And, when asked, do it and compare.
-
-called.py makes the call by calling.py's rules, for the shell and for gdb."""
+"""``heap trim``: what would malloc_trim(0) give back? And, when asked, do it and compare."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import trim
-from gdbheap.commands.declaration import SECCOMP, Command, Option, Options, Shown
+from gdbheap.commands.calls.inferior_call import TRIM, Calls
+from gdbheap.commands.surface.declaration import Call, Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, switch, under_seccomp, valued
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.trim import render
 
-__all__ = ["COMMAND", "NOT_LIVE", "wants_call"]
+__all__ = ["COMMAND"]
 
 NOT_LIVE = "malloc_trim() can be called in a live process only: without --yes the same is predicted for a core"
-
-
-def wants_call(options: Options) -> bool:
-    """Whether malloc_trim() is to be called. Raises UsageError when both were asked for."""
-    if options.yes and options.dry_run:
-        raise UsageError("heap trim: --yes and --dry-run exclude each other")
-    return options.yes
-
-
-def _answer(heap: Heap, options: Options) -> trim.Trim:
-    if wants_call(options):
-        raise UsageError(f"heap trim: {NOT_LIVE}")
-    return trim.trim(heap, options.pad)
-
-
-def _render(shown: Shown[trim.Trim]) -> str:
-    return render(shown.answer, shown.whole, shown.style)
 
 
 def _pad(text: str) -> int:
@@ -40,9 +26,53 @@ def _pad(text: str) -> int:
     return size
 
 
-YES = Option("--yes", "yes", "", "call malloc_trim() in the process (live only), and compare")
-DRY_RUN = Option("--dry-run", "dry_run", "", "only say what it would give back, which is the default")
-PAD = Option("--pad", "pad", "SIZE", "malloc_trim's argument: what it leaves at the top of the main arena (0)", _pad)
+@dataclass
+class Options(Common):
+    """The options of heap trim."""
+
+    yes: bool = switch("--yes", "call malloc_trim() in the process (live only), and compare")
+    dry_run: bool = switch("--dry-run", "only say what it would give back, which is the default")
+    pad: int = valued(
+        "--pad", "SIZE", "malloc_trim's argument: what it leaves at the top of the main arena (0)", 0, _pad
+    )
+    seccomp: bool = under_seccomp()
+
+
+def _wants_call(options: Options) -> bool:
+    """Whether malloc_trim() is to be called. Raises UsageError when both were asked for."""
+    if options.yes and options.dry_run:
+        raise UsageError("heap trim: --yes and --dry-run exclude each other")
+    return options.yes
+
+
+def _answer(heap: Heap, options: Options) -> trim.Trim:
+    if _wants_call(options):
+        raise UsageError(f"heap trim: {NOT_LIVE}")
+    return trim.trim(heap, options.pad)
+
+
+def _call(heap: Heap, calls: Calls, options: Options) -> trim.Trim:
+    asked = trim.trim(heap, options.pad)
+    _refuse_damaged(heap)
+    released = calls.call_to_end(heap, TRIM, options.seccomp, options.pad) & 0xFFFFFFFF != 0
+    return trim.compared(asked, heap, calls.again(), released)
+
+
+def _refuse_damaged(heap: Heap) -> None:
+    """Raise when malloc_trim() might meet damage: it follows the bins without a check, and releases what it finds."""
+    _followed, _found = heap.bins, heap.mapped
+    heap.glibc.check_mapped()
+    if heap.damage:
+        first = heap.damage[0]
+        raise TRIM.error(
+            f"the heap is damaged ({first.what} at {first.address:#x}), and malloc_trim() may end a process, or "
+            "release what is in use, when it meets that ('heap check' lists the damage)"
+        )
+
+
+def _render(shown: Shown[trim.Trim, Options]) -> str:
+    return render(shown.answer, shown.whole, shown.style)
+
 
 COMMAND = Command(
     noun="trim",
@@ -63,9 +93,11 @@ COMMAND = Command(
     {index, address, chunks, whole, predicted, swapped, top, top_kept, actual}: how many free chunks have whole pages,
     what of predicted is at the end of the top chunk, and what of the top is resident and stays.""",
     example="heap trim --yes",
+    needs=TARGET,
+    options=Options,
     answer=_answer,
     render=_render,
-    options=(YES, DRY_RUN, PAD, SECCOMP),
+    call=Call(TRIM, _call, NOT_LIVE, _wants_call),
     rows="arenas",
     listed="arenas",
     sorts={

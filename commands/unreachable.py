@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from gdbheap.answers import unreachable
-from gdbheap.commands.declaration import Command, Options, Shown
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_unreachable
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, _options: Options) -> unreachable.Unreachable:
+def _answer(heap: Heap, _options: Common) -> unreachable.Unreachable:
     return unreachable.unreachable(heap)
 
 
-def _render(shown: Shown[unreachable.Unreachable]) -> str:
+def _render(shown: Shown[unreachable.Unreachable, Common]) -> str:
     return render_unreachable(shown.answer, shown.style, shown.left_out)
 
 
@@ -29,6 +31,8 @@ COMMAND = Command(
     or into the middle) have rows of their own: a function that runs has them, or something that counts from the middle,
     or the word is left over, or a number, and they are lost as well.""",
     example="heap unreachable",
+    needs=TARGET,
+    options=Common,
     answer=_answer,
     render=_render,
     copies=True,

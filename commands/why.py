@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from gdbheap.answers import why
-from gdbheap.commands.declaration import Argument, Command, Options, Shown, address_of
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Addressed
 from gdbheap.heap import Heap
 from gdbheap.report.why import render
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, options: Options) -> why.Why:
-    return why.why(heap, address_of("why", options))
+def _answer(heap: Heap, options: Addressed) -> why.Why:
+    return why.why(heap, options.address)
 
 
-def _render(shown: Shown[why.Why]) -> str:
+def _render(shown: Shown[why.Why, Addressed]) -> str:
     return render(shown.answer, shown.style)
 
 
@@ -29,9 +31,10 @@ COMMAND = Command(
     The objects without any one of which it would be free (its dominators) are listed below, with the bytes that would
     be free with each of them.""",
     example="heap why 0x7f31c0de1230",
+    needs=TARGET,
+    options=Addressed,
     answer=_answer,
     render=_render,
     copies=True,
-    argument=Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal"),
     listed="",
 )

@@ -12,6 +12,7 @@ from gdbheap._native import Fault
 
 __all__ = [
     "EXHAUSTED",
+    "CallEnded",
     "Fault",
     "GdbheapError",
     "NoTarget",
@@ -24,12 +25,12 @@ __all__ = [
 ]
 
 EXHAUSTED = {
-    errno.ENOMEM: "there is not enough memory: raise the limit (ulimit -v, the container's), or end something",
+    errno.ENOMEM: "there is not enough memory: raise the limit (ulimit -v, the container's), or stop other programs",
     errno.EAGAIN: "no further thread could be started: raise the limit (ulimit -u, the container's pids)",
-    errno.EMFILE: "too few files may be open: raise the limit (ulimit -n)",
+    errno.EMFILE: "the limit on open files is too low: raise the limit (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine (fs.file-max)",
-    errno.ENOSPC: "there is no space left on the device: make some, or give another folder (TMPDIR)",
-    errno.EDQUOT: "the disk quota is used up: make some space, or give another folder (TMPDIR)",
+    errno.ENOSPC: "the disk is full: free some space, or give another folder (TMPDIR)",
+    errno.EDQUOT: "the disk quota is used up: free some space, or give another folder (TMPDIR)",
 }
 """What the system ran out of, by the number of the error, and the next step."""
 
@@ -85,6 +86,10 @@ class Unsupported(GdbheapError):
 
 class NotAPython(Unsupported):
     """The target holds no Python interpreter; what is not about Python can still be answered."""
+
+
+class CallEnded(GdbheapError):
+    """A call into the process did not return; the message says what became of it, which nothing else may hide."""
 
 
 def exhausted(error: BaseException) -> GdbheapError:

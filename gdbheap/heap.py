@@ -8,15 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from gdbheap import _native
-from gdbheap.allocators.glibc.bins import Bins, list_names
 from gdbheap.allocators.glibc.arenas import Glibc, MappedChunk
-from gdbheap.allocators.library_memory import Held, find_held
+from gdbheap.allocators.glibc.bins import Bins, list_names
 from gdbheap.allocators.glibc.mutation import Changes
+from gdbheap.allocators.library_memory import Held, find_held
 from gdbheap.allocators.mimalloc.segments import Mimalloc
-from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.pymalloc.pools import Pymalloc
+from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
-from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
@@ -28,6 +27,7 @@ from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
 from gdbheap.python.threads import Threads
 from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
@@ -48,7 +48,7 @@ class Heap:
         self.target = target
         self.progress = progress
         self.facts = Facts()
-        self.disclosure = Disclosure()
+        self.disclosure = Disclosure(is_place=self._is_place)
         self._parts: dict[str, Any] = {}
         self._failures: dict[str, GdbheapError] = {}
         self._notes: list[str] = []
@@ -73,6 +73,11 @@ class Heap:
     def _shown(self, error: GdbheapError) -> GdbheapError:
         """The error without words of memory, where these are not shown."""
         return error if self.disclosure.contents else type(error)(self.disclosure.numbers(str(error)))
+
+    def _is_place(self, number: int) -> bool:
+        """Whether it is an address in a mapping, or the end of one."""
+        find = self.target.mappings.find
+        return find(number) is not None or find(number - 1) is not None
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
         """What is missing from a truncated core is no proof that it never was there."""
@@ -157,10 +162,10 @@ class Heap:
     def _note_other(self) -> None:
         other, idle = self.other_allocator, self.glibc.idle
         if other is None and idle:
-            cause = (
-                "glibc's malloc holds nothing, because nobody has called it, or another allocator that does not show"
+            cause = "nobody has called it, or because another allocator is used that cannot be recognised"
+            self.note(
+                f"glibc's malloc holds nothing, because {cause}: the memory of such an allocator counts as other memory"
             )
-            self.note(f"{cause}: what such a one has counts as other memory")
         elif other is not None:
             name, where = other.kind.name, f"{one_line(other.path)}, {other.evidence}"
             empty = f"malloc here is {name}'s ({where}) and glibc's own arenas are empty"
@@ -332,7 +337,7 @@ class Heap:
 
     @property
     def held(self) -> list[Held]:
-        """Memory that is no heap, by the library whose static data lead there; none where another allocator is known,
+        """Memory that is no heap, by the library whose static data points there; none where another allocator is known,
         or glibc's is not."""
         found: list[Held] = self._part("held", self._find_held)
         return found
@@ -365,7 +370,8 @@ class Heap:
         """What a reader of the answer must know: from the target, the allocators and the answers."""
         glibc = self._parts.get("glibc")
         cut = self.target.cut_short
-        return self.target.warnings + (glibc.warnings if glibc else []) + self._notes + ([cut] if cut else [])
+        found = self.target.warnings + (glibc.warnings if glibc else []) + self._notes + ([cut] if cut else [])
+        return [self.disclosure.numbers(warning) for warning in found]
 
     @property
     def damage(self) -> list[Damage]:

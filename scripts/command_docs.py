@@ -1,20 +1,29 @@
-"""Print docs/commands.md, or write it with --write: every command's help, from the declarations that the parsers use.
+"""Print docs/commands.md, or with --write put it and README.md's table of commands in place, from the declarations that
+the parsers use.
 
 Run it with the Python that gdbheap is installed in.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from gdbheap.commands.declaration import Command, help_text
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.shell.subjects import Extra
+from gdbheap.commands.surface.declaration import AnyCommand
+from gdbheap.commands.surface.help import help_of_its_own, option_text
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common, Option, options_of
+from gdbheap.commands.surface.registry import COMMANDS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
-INTRODUCTION = """# Commands
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, README = ROOT / "docs" / "commands.md", ROOT / "README.md"
+HEAD = "| command | the question it answers |\n| --- | --- |\n"
+README_HEAD = "| command | the question it answers | its own options |\n| --- | --- | --- |\n"
+README_TABLE = re.compile(r"\| command \| the question.*\n(?:\|.*\n)*")
+INTRODUCTION = f"""# Commands
 
 The same words in gdb and in a shell: `heap holes --min=1M` in gdb is `gdbheap holes TARGET --min=1M` in a shell, where
 TARGET is a process id or a core. In gdb, `help heap` lists the commands and `help heap holes` explains one; in a shell
@@ -23,31 +32,78 @@ expression in gdb, hex or decimal in a shell.
 
 This page is written by `scripts/command_docs.py --write` from the commands' own declarations.
 
-| command | the question it answers |
-| --- | --- |
-"""
+{HEAD}"""
+# Accepted by every command; what they mean is said by those that list something.
+LISTING = (
+    Option("--top", "N", "how many rows to list; 0 or 'all' lists all"),
+    Option("--sort", "KEY", "what to order the rows by"),
+)
+FACTS: tuple[tuple[str, Callable[[AnyCommand], bool]], ...] = (
+    ("call a function of the process, after the proof that the call cannot hang", lambda command: bool(command.call)),
+    ("can write a file", lambda command: command.writes),
+    ("let a process run on as soon as its memory is copied, and compute from the copy", lambda command: command.copies),
+)
 
 
 def rows() -> Iterator[str]:
-    """Yield the table's rows: name and question."""
+    """Yield the page's table: name and question."""
     for command in COMMANDS.values():
-        yield f"| [`{command.name}`](#{command.name.replace(' ', '-')}) | {command.question} |"
+        yield f"| [`{command.name}`](#{anchor(command)}) | {command.question} |\n"
 
 
-def section(command: Command[Any]) -> str:
+def readme_rows() -> Iterator[str]:
+    """Yield README.md's table: how it is typed, the question, and the command's own options."""
+    for command in COMMANDS.values():
+        typed = f"{command.name} {command.argument.metavar}" if command.argument else command.name
+        own = ", ".join(f"`{option.spelling}`" for option in command.own_options)
+        yield f"| [`{typed}`](docs/commands.md#{anchor(command)}) | {command.question} | {own} |\n"
+
+
+def anchor(command: AnyCommand) -> str:
+    """Return what a link to the command's section ends with."""
+    return command.name.replace(" ", "-")
+
+
+def facts() -> Iterator[str]:
+    """Yield what commands need and do beyond reading a target."""
+    others = [command for command in COMMANDS.values() if command.needs is not TARGET]
+    named = ", ".join(f"`{command.name}` ({command.needs.what})" for command in others)
+    yield f"- All take {TARGET.what}, except {named}.\n"
+    for what, is_so in FACTS:
+        found = [f"`{command.name}`" for command in COMMANDS.values() if is_so(command)]
+        yield f"- These {what}: {', '.join(found)}.\n"
+
+
+def options() -> Iterator[str]:
+    """Yield the options that are not declared by one command."""
+    common = "\n\n".join(map(option_text, (*LISTING, *options_of(Common))))
+    yield "\n## Options of every command\nThe usage lines below have them as `[OPTION]...`.\n"
+    yield f"```\n{common}\n```\n\nIn a shell there are also these:\n"
+    yield "```\n" + "\n\n".join(map(option_text, options_of(Extra))) + "\n```\n"
+
+
+def section(command: AnyCommand) -> str:
     """Return one command's section."""
-    return f"\n## {command.name}\n```\n{help_text(command)}\n```\n"
+    return f"\n## {command.name}\n```\n{help_of_its_own(command)}\n```\n"
 
 
 def page() -> str:
     """Return the whole page."""
-    return INTRODUCTION + "\n".join(rows()) + "\n" + "".join(section(command) for command in COMMANDS.values())
+    sections = (section(command) for command in COMMANDS.values())
+    return "".join([INTRODUCTION, *rows(), "\n", *facts(), *options(), *sections])
+
+
+def readme() -> str:
+    """Return README.md with its table of commands as it should be."""
+    before, after = README_TABLE.split(README.read_text(encoding="utf-8"), maxsplit=1)
+    return "".join([before, README_HEAD, *readme_rows(), after])
 
 
 def main() -> None:
-    """Print the page, or write it."""
+    """Print the page, or write it and the table."""
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(page(), encoding="utf-8")
+        README.write_text(readme(), encoding="utf-8")
     elif sys.argv[1:]:
         raise SystemExit("usage: command_docs.py [--write]")
     else:

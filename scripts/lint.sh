@@ -1,5 +1,5 @@
 #!/bin/sh
-# The checks that run no target: ruff (check and format), mypy --strict, cargo fmt, cargo clippy, the crate's own tests.
+# The checks that run no target: ruff (check and format), mypy --strict, cargo fmt, cargo clippy, the core's own tests.
 #
 # A tool that this machine cannot offer (Debian's rustc-web has neither rustfmt nor clippy) is skipped by name and counted.
 set -eu
@@ -39,38 +39,21 @@ check_types() {
         MYPYPATH=build/lint "$BIN/mypy" --strict scripts examples benchmarks
 }
 
-# The crate's tests are a program of their own, which needs libpython: gdb brings it, but not the name that the linker
-# looks for, which python3-dev would add.
-link_to_python() {
-    library=$("$BIN/python" -c 'import sysconfig as s; print(s.get_config_var("LIBDIR"), s.get_config_var("INSTSONAME"))')
-    library=${library% *}/${library#* }
-    mkdir -p build/libpython
-    [ -e "$library" ] || return 1
-    ln -sf "$library" build/libpython/
-    case $library in *.so*) ln -sf "$library" "build/libpython/$(basename "${library%.so*}").so" ;; esac
-}
-
 PYO3_PYTHON=$BIN/python
-LIBRARY_PATH=$PWD/build/libpython
-LD_LIBRARY_PATH=$LIBRARY_PATH${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export PYO3_PYTHON LIBRARY_PATH LD_LIBRARY_PATH
+export PYO3_PYTHON
 
 check "ruff check" "$BIN/ruff" check -q .
 check "ruff format" "$BIN/ruff" format -q --check .
 check "mypy --strict" check_types
 if cargo fmt --version >/dev/null 2>&1; then
-    check "cargo fmt" cargo fmt --manifest-path native/Cargo.toml --check
+    check "cargo fmt" cargo fmt --manifest-path native/Cargo.toml --all --check
 else
     skip "cargo fmt" "this cargo has no rustfmt"
 fi
 if cargo clippy --version >/dev/null 2>&1; then
-    check "cargo clippy" cargo clippy -q --manifest-path native/Cargo.toml --all-targets -- -D warnings
+    check "cargo clippy" cargo clippy -q --manifest-path native/Cargo.toml --workspace --all-targets -- -D warnings
 else
     skip "cargo clippy" "this cargo has no clippy"
 fi
-if link_to_python; then
-    check "cargo test" cargo test -q --manifest-path native/Cargo.toml --no-default-features
-else
-    skip "cargo test" "this Python has no library that a test program can be linked with"
-fi
+check "cargo test" cargo test -q --manifest-path native/Cargo.toml
 say "checks: $passed passed, $skipped skipped"

@@ -29,9 +29,9 @@ from pathlib import Path
 
 from programs import build
 
-from gdbheap.commands.calling import STATS, TRIM, find_libc, prove_safe
-from gdbheap.commands.capturing import written_by_stats
-from gdbheap.commands.native_calls import Debugger, NativeCaller, Tracer
+from gdbheap.commands.calls.inferior_call import STATS, TRIM, find_libc, prove_safe
+from gdbheap.commands.calls.malloc_stats_call import written_by_stats
+from gdbheap.commands.calls.native_caller import Debugger, NativeCaller, Tracer
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.target.process import Process, stopped
@@ -172,10 +172,10 @@ class Session:
 
 
 def call(storm: Storm, rng: random.Random, style: str, times: int) -> Counter[str]:
-    """That many stops with a call in each; in which threads, and how often the proof failed ("refused")."""
+    """That many stops with a call in each; in which threads, and how often the proof failed ("refused") beside that."""
     done: Counter[str] = Counter()
     names = {slot.tid: slot.name for slot in storm.slots()}
-    while sum(done.values()) < times:
+    while sum(done.values()) - done["refused"] < times:
         time.sleep(rng.random() / 200)
         try:
             with held(storm.pid, style) as (process, tracer):

@@ -20,11 +20,12 @@ from pathlib import Path
 
 import programs
 import pytest
+from nouns import GRAPHS, LIVE_ONLY, PLAIN
 from programs import gdbheap
 
 WRONG_USAGE, NOT_PERMITTED, NO_TARGET, UNSUPPORTED = 2, 3, 4, 5
-OF_CORES = ("", "arenas", "holes", "pins", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
-NOUNS = (*OF_CORES, "stats")
+OF_CORES = (*PLAIN, *GRAPHS)
+NOUNS = (*OF_CORES, *LIVE_ONLY)
 NOBODY = 65534
 PF_KTHREAD = 0x00200000
 TRACE = "import sys; from gdbheap._native import Stop; s = Stop(int(sys.argv[1])); print('in', flush=True); input()"
@@ -36,7 +37,7 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) ->
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert len(lines) == 1 and lines[0].isprintable(), done.stderr
-    assert re.match(r"gdbheap( [a-z]+)?: .", lines[0]), done.stderr
+    assert re.match(r"gdbheap( [a-z-]+)?: .", lines[0]), done.stderr
     for word in words:
         assert word in lines[0]
 
@@ -233,7 +234,7 @@ def nobody() -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         copy_packages(Path(folder))
         script = f"import sys; sys.path.insert(0, {folder!r})\n"
-        script += "from gdbheap.commands.shell import main; sys.exit(main(sys.argv[1:]))"
+        script += "from gdbheap.commands.shell.main import main; sys.exit(main(sys.argv[1:]))"
         for python in (sys.executable, "/usr/bin/python3"):
             command = [*become, python, "-c", script]
             if run_as(command, "--version").returncode == 0:

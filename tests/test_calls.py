@@ -17,9 +17,9 @@ from gdb_side import batch, compiled, home, needs_gdb, own_lines, runs
 from programs import ask, c_program, gdbheap, python_program, running
 
 from gdbheap import _native
-from gdbheap.commands.calling import TRIM, find_libc
-from gdbheap.commands.native_calls import DWARF, Debugger, LookRow, NativeCaller
-from gdbheap.commands.remote_target import unrestorable
+from gdbheap.commands.calls.inferior_call import TRIM, find_libc
+from gdbheap.commands.calls.native_caller import DWARF, Debugger, LookRow, NativeCaller
+from gdbheap.commands.gdb.remote_target import unrestorable
 from gdbheap.errors import GdbheapError
 from gdbheap.target.process import stopped
 
@@ -39,7 +39,7 @@ def test_calls_and_kills(style: str, storm: Storm, rng: random.Random) -> None:
     storm.check()
     done.update(kill(storm, rng, style, 10))
     storm.check()
-    assert done["killed"] == 10 and done["refused"] < 10, done
+    assert done["killed"] == 10 and sum(done.values()) - done["refused"] >= 20, done
 
 
 class Pretending(Debugger):

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import KERNEL_CORE, PROCESS, ask, c_program, gdbheap, running
+from programs import KERNEL_CORE, PROCESS, ask, c_program, gdbheap, interpreter_of, running
+
+from gdbheap.answers.check_advice import _number
 
 NAMES = {
     "MALLOC_MMAP_THRESHOLD_": "mmap_threshold",
     "MALLOC_TRIM_THRESHOLD_": "trim_threshold",
     "MALLOC_ARENA_MAX": "arena_max",
 }
+# As setproctitle does: the title where the arguments were, zeros over the rest and the environment.
+TITLE = """
+import ctypes, sys
+fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+start, end = int(fields[45]), int(fields[48])
+ctypes.memset(start, 0, end - start)
+ctypes.memmove(start, b"a title", 7)
+sys.stdin.readline()
+"""
 
 
 def by_name(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -71,3 +83,66 @@ def test_tunables(rng: random.Random, tmp_path: Path) -> None:
     arenas, threshold = rows["MALLOC_ARENA_MAX"], rows["MALLOC_MMAP_THRESHOLD_"]
     assert (arenas["by"], arenas["in_force"], arenas["took"]) == ("GLIBC_TUNABLES", 3, True)
     assert (threshold["by"], threshold["in_force"], threshold["took"]) == ("GLIBC_TUNABLES", 0x50000, True)
+
+
+def test_hugetlb(tmp_path: Path) -> None:
+    """The setting that huge-pages names is a tunable alone; what is in force is what was asked for."""
+    rows = []
+    for value in ("0", "1"):
+        tunables = {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb={value}"}
+        with running(c_program("faults", 1, "healthy", tmp_path / "none"), tmp_path, tunables) as target:
+            rows.append(by_name(ask("check-advice", str(target.pid)))["glibc.malloc.hugetlb"])
+            words = gdbheap("check-advice", str(target.pid)).stdout
+    assert [(row["value"], row["by"], row["about"]) for row in rows] == [
+        ("0", "GLIBC_TUNABLES", "huge-pages"), ("1", "GLIBC_TUNABLES", "huge-pages")
+    ]  # fmt: skip
+    assert rows[0]["took"] and rows[0]["in_force"] == 0
+    # Where the kernel gives huge pages unasked, malloc need not ask.
+    assert rows[1]["took"] == (rows[1]["in_force"] == 1)
+    assert "GLIBC_TUNABLES for glibc.malloc.hugetlb=1 is set" in words
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+def test_a_title_over_the_environment(form: str, tmp_path: Path) -> None:
+    """Where the program wrote its title there, nobody says that a setting was not given."""
+    command = [interpreter_of("stripped"), "-I", "-c", TITLE]
+    with running(command, tmp_path, {"MALLOC_ARENA_MAX": "3"}) as target:
+        assert not Path(f"/proc/{target.pid}/environ").read_bytes().strip(b"\0")
+        where = target.as_form(form)
+        answer, words = ask("check-advice", where), gdbheap("check-advice", where).stdout
+    assert not answer["environment"] and {row["value"] for row in answer["settings"]} == {None}
+    assert "Whether MALLOC_ARENA_MAX was set is not known: at most 3 arenas may be made" in words
+    assert "is not set:" not in words
+
+
+def test_an_empty_environment(tmp_path: Path) -> None:
+    """A program that was started without any has none: that is known."""
+    program, *arguments = c_program("faults", 1, "healthy", tmp_path / "none")
+    with running(["/usr/bin/env", "-i", program, *arguments], tmp_path) as target:
+        assert not Path(f"/proc/{target.pid}/environ").read_bytes()
+        answer = ask("check-advice", str(target.pid))
+    assert answer["environment"] and {row["value"] for row in answer["settings"]} == {None}
+
+
+def test_values_are_shown_in_one_line(tmp_path: Path) -> None:
+    """Control characters of a value do not reach the terminal, and with --no-text nothing of it but a number does."""
+    secret = "4096hunter2\n\x1b[31mred"
+    given = {"MALLOC_TRIM_THRESHOLD_": secret, "MALLOC_ARENA_MAX": "3"}
+    with running(c_program("faults", 1, "healthy", tmp_path / "none"), tmp_path, given) as target:
+        shown, hidden = (gdbheap("check-advice", str(target.pid), *more).stdout for more in ([], ["--no-text"]))
+        answer = ask("check-advice", str(target.pid), "--no-text")
+    assert "\x1b" not in shown and "MALLOC_TRIM_THRESHOLD_=4096hunter2 ?[31mred is set" in shown
+    assert "hunter2" not in hidden and "MALLOC_ARENA_MAX=3 is set and in force" in hidden
+    assert by_name(answer)["MALLOC_TRIM_THRESHOLD_"]["value"] == f"<str of {len(secret)}>"
+
+
+def test_numbers_as_the_c_library_reads_them(rng: random.Random) -> None:
+    """Leading digits count, in the base that their beginning tells; the oracle is strtoul itself."""
+    strtoul = ctypes.CDLL(None).strtoul
+    strtoul.argtypes, strtoul.restype = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int], ctypes.c_ulong
+    digits = "0|00|0x|0X1f|017|089|128k|131072|4 5|1_000|+7|-1| \t12|-0x10|99999999999999999999".split("|")
+    digits += ["".join(rng.choice("0123456789abxXk ") for _ in range(6)) for _ in range(2000)]
+    for text in digits:
+        number = _number(text)
+        assert (number or 0) == strtoul(text.encode(), None, 0), text
+        assert (number is None) == (not text.strip(" \t+-")[:1].isdigit()), text

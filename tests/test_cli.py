@@ -20,7 +20,9 @@ import pytest
 from gdb_side import runs
 from programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
 
-NOUNS = ("arenas", "stats", "holes", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "at", "check", "info")
+from gdbheap.commands.surface.registry import COMMANDS
+
+NOUNS = [noun for noun in COMMANDS if noun]
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ import programs
 import pytest
 
 from gdbheap._native import Frozen
-from gdbheap.commands.declaration import parse
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import Fault
 from gdbheap.heap import Heap
 from gdbheap.target.cloning import cloned
@@ -97,6 +97,15 @@ def test_answers_are_those_of_a_stop(rng: random.Random, tmp_path: Path) -> None
         for noun in NOUNS:
             assert programs.ask(noun, str(target.pid), "--clone") == programs.ask(noun, str(target.pid))
         assert busy.children_of(target.pid) == []
+
+
+def test_findings_are_those_of_a_stop(rng: random.Random, tmp_path: Path) -> None:
+    """The copy shares every page with the process: that is no sharing of the process's, and says nothing of its age."""
+    command = programs.python_program("stripped", "faults", rng.getrandbits(30), "cache")
+    with programs.running(command, tmp_path) as target:
+        assert kernel.anonymous(target.pid) > 10 << 20
+        copied, stood = (programs.ask("", str(target.pid), *how)["findings"] for how in (["--clone"], []))
+    assert [row["id"] for row in stood] == ["leak-like"] and copied == stood
 
 
 def test_residency_is_the_targets(rng: random.Random, tmp_path: Path) -> None:

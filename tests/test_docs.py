@@ -67,6 +67,12 @@ def test_commands_page_is_what_the_declarations_say() -> None:
     assert found == script("command_docs").page(), "run scripts/command_docs.py --write"
 
 
+def test_readme_names_every_command() -> None:
+    """README.md's table of commands was written by scripts/command_docs.py after the last change of a command."""
+    found = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert found == script("command_docs").readme(), "run scripts/command_docs.py --write"
+
+
 @pytest.mark.parametrize("page", doc_sessions.pages(), ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every link to another file of the repository names one that exists."""

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from gdb_side import batch, compiled, documents, executed, gdb, home, needs_gdb, own_lines, runs
+from nouns import GRAPHS, PLAIN
 from programs import FORMS, GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask, c_program, python_program, running
 
 pytestmark = needs_gdb
 ASKED = (
-    "", "arenas", "arenas --detail", "holes --min=64K", "pools", "pyobjects --top=50", "check", "info",
-    "holes --min=1K --sort=arena", "holes --fit=8880819", "sizes", "sizes --sort=used --top=3",
+    *PLAIN, *GRAPHS, "arenas --detail", "holes --min=64K", "pyobjects --top=50",
+    "holes --min=1K --sort=arena", "holes --fit=8880819", "sizes --sort=used --top=3",
     "chunks --state=used,tcache --min=600 --top=200", "chunks --type=byte* --sort=address", "chunks --state=free",
     "pools --detail", "pyobjects --list --type=*o* --sort=type --top=50", "pyobjects --type=[a-f]*",
 )  # fmt: skip
@@ -242,8 +243,8 @@ int main(void)
 }
 """
 KEPT = (
-    "python import json, gdbheap.commands.gdb_register as r; print('KEPT', json.dumps("
-    "[[id(heap), heap.target.space.bytes_read] for _, heap in r.KEEPER._kept.values()]))"
+    "python import json, gdbheap.commands.gdb.registration as r; print('KEPT', json.dumps("
+    "[[id(heap), heap.target.space.bytes_read] for _, heap in r.CACHE._kept.values()]))"
 )
 CHANGES = {
     "call": "print ((long (*)(void)) getpid)()",
@@ -275,7 +276,7 @@ def test_kept_for_one_stop(environment: dict[str, str], tmp_path: Path) -> None:
 
 CTRL_C = """python
 import contextlib, os, signal
-import gdbheap.commands.gdb_register as register
+import gdbheap.commands.gdb.registration as register
 
 @contextlib.contextmanager
 def pressed(heap):

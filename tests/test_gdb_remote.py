@@ -15,8 +15,8 @@ from gdb_side import batch, documents, executed, gdb, home, needs_gdb, own_lines
 from programs import Running, ask, c_program, python_program, running
 
 from gdbheap._native import PRESENT, SWAPPED, ZERO, Pages
-from gdbheap.commands.remote_files import RemoteFiles
-from gdbheap.commands.remote_target import _filled
+from gdbheap.commands.gdb.remote_files import RemoteFiles
+from gdbheap.commands.gdb.remote_target import _filled
 
 needs_server = pytest.mark.skipif(shutil.which("gdbserver") is None, reason="no gdbserver")
 ASKED = ("arenas", "holes --min=64K", "pools", "pyobjects --top=50", "trim", "map", "check", "")

@@ -196,9 +196,9 @@ STATIC = (
 OUTSIDE = ("pause", "read", "poll", "nanosleep", "memcpy", "printf", "pthread_cond_wait", "sem_wait", "abort", "sbrk")
 LOOK = """python
 import gdb
-import gdbheap.commands.gdb_register as register
+import gdbheap.commands.gdb.registration as register
 from gdbheap.allocators.glibc.mutation import malloc_range
-from gdbheap.commands.calling import find_libc
+from gdbheap.commands.calls.inferior_call import find_libc
 start, end = malloc_range(find_libc(register._heap(register._place()).target).loaded)
 for name in {names!r}:
     try:

@@ -17,10 +17,10 @@ import kernel
 import pytest
 from conftest import SEED
 from library import heap_of
-from programs import KINDS, c_program, gdbheap, interpreter_of, interpreters, python_program, running
+from nouns import GRAPHS, PLAIN
+from programs import KINDS, ask, c_program, gdbheap, interpreter_of, interpreters, python_program, running
+from test_other_allocators import library
 
-COMMANDS = ("", "arenas", "holes", "pins", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
-GRAPHS = ("owners", "retained", "threads", "unreachable")
 ADDRESS_SPACE = 3 << 30
 SECONDS = 60
 POOL = 16 * 1024
@@ -186,6 +186,16 @@ for one in own:
     second = word(word(id(one) + 24).value + 65 * 8).value
     word(second + 65 * 8).value = second
 """
+# Of each the third block leads back to the second, and none is the last.
+LOOPED_CHAINS = """
+import collections
+own = [collections.deque(range(1000)) for _ in range(20)]
+for one in own:
+    second = word(word(id(one) + 24).value + 65 * 8).value
+    third = word(second + 65 * 8).value
+    word(third + 65 * 8).value = second
+    word(id(one) + 32).value = 0
+"""
 ODD = "import ctypes, os\nword = ctypes.c_size_t.from_address\n%s\nos.read(0, 1)\nos._exit(0)\n"
 
 
@@ -194,8 +204,18 @@ def test_odd_objects(damage: str, tmp_path: Path) -> None:
     """What an object says of sizes and of what follows is believed no further than its blocks, and once."""
     with running([interpreter_of("stripped"), "-I", "-c", ODD % damage], tmp_path) as target:
         core = target.kernel_core()
-    for noun in (*COMMANDS, *GRAPHS):
+    for noun in (*PLAIN, *GRAPHS):
         check(noun, core, (0, 1))
+
+
+def test_looped_chains_elsewhere(tmp_path: Path) -> None:
+    """Nor is a chain in memory that nobody walks followed round and round: the blocks are counted, each once."""
+    preload = {"LD_PRELOAD": library("jemalloc")}
+    with running([interpreter_of("stripped"), "-I", "-c", ODD % LOOPED_CHAINS], tmp_path, preload) as target:
+        core = target.kernel_core()
+    check("pyobjects", core, (0, 1), "--type=collections.deque")
+    (row,) = ask("pyobjects", str(core), "--type=collections.deque")["types"]
+    assert row["count"] == 20 and row["buffers"] == 20 * 3 * 66 * 8
 
 
 @pytest.mark.parametrize("size", [1 << 46, (1 << 63) + (1 << 20)], ids=["terabytes", "everything"])
@@ -209,7 +229,7 @@ def test_endless_stack(size: int, cores: dict[str, Path], tmp_path: Path) -> Non
     stack = next(at for at in reversed(places) if struct.unpack_from("<Q", data, at + 16)[0] < 1 << 47)
     struct.pack_into("<Q", data, stack + 40, size)
     path.write_bytes(data)
-    for noun in (*COMMANDS, *GRAPHS):
+    for noun in (*PLAIN, *GRAPHS):
         check(noun, path, (0, 1, 5))
 
 
@@ -230,7 +250,7 @@ def test_arena_that_ends_within_a_pool(name: str, cores: dict[str, Path], rng: r
         offset = offset_of(segments, entry + 8)
         struct.pack_into("<Q", data, offset, carved - rng.randrange(16, POOL - 16, 16))
         path.write_bytes(data)
-        for noun in COMMANDS:
+        for noun in PLAIN:
             check(noun, path, (0, 1, 5))
 
 
@@ -244,7 +264,7 @@ def test_damaged_core(name: str, damage: Damage, cores: dict[str, Path], rng: ra
     segments = damaged(cores[name], damage, rng, path)
     # A file whose headers are damaged may no longer be a core.
     allowed = (0, 1, 5, 4) if damage in (headers, truncated) else (0, 1, 5)
-    for noun in (*COMMANDS, *GRAPHS):
+    for noun in (*PLAIN, *GRAPHS):
         check(noun, path, allowed)
     for segment in rng.sample(writable(segments), 2):
         check("at", path, (*allowed, 2), hex(segment.start + 16 * rng.randrange(segment.size // 16)))

@@ -1,8 +1,12 @@
-"""The import directions of docs/architecture.md, kept by reading the imports: nothing is run or needs to be built."""
+"""The import directions of docs/architecture.md, kept by reading the imports: nothing is run or needs to be built.
+
+The native half's rules are kept the same way, by the paths that its sources name.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +14,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
-BEFORE_HEAP = ["_native", "errors", "words", "target", "layout", "allocators", "objects"]
+BEFORE_HEAP = ["_native", "errors", "words", "target", "layout", "allocators", "python"]
 ORDER = [*BEFORE_HEAP, "heap", "answers", "report", "loader", "commands"]
-# The only two files that know that gdb exists.
-KNOW_GDB = {"gdb_register", "gdb_target"}
+# The only folder that knows that gdb exists.
+KNOWS_GDB = "commands.gdb."
+# Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is
+# a part of its own: it imports them, and they know nothing of it.
+WITHIN = {
+    "calls": {"calls"},
+    "surface": {"surface", "calls"},
+    "command": {"surface", "calls"},
+    "list": {"command", "surface"},
+    "gdb": {"gdb", "list", "surface", "calls"},
+    "shell": {"shell", "list", "surface", "calls"},
+}
 
 
 def modules() -> dict[str, Path]:
@@ -60,11 +74,27 @@ def test_imports_point_left(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(modules()))
-def test_only_two_files_import_gdb(name: str) -> None:
-    """Nothing but registration and gdb's side of the target knows that gdb exists."""
+def test_one_folder_imports_gdb(name: str) -> None:
+    """Nothing outside commands/gdb/ knows that gdb exists."""
     found = set(imports(name, modules()[name].read_text(encoding="utf-8")))
     knows = any(dotted == "gdb" or dotted.startswith("gdb.") for dotted in found)
-    assert not knows or name in {f"commands.{file}" for file in KNOW_GDB}
+    assert not knows or name.startswith(KNOWS_GDB)
+
+
+def within(dotted: str) -> str:
+    """Return the key of WITHIN for the absolute name of something in gdbheap.commands."""
+    parts = dotted.split(".")[2:]
+    if parts[:2] == ["surface", "registry"]:
+        return "list"
+    return parts[0] if parts[0] in WITHIN else "command"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in modules() if name.startswith("commands.")))
+def test_imports_within_commands(name: str) -> None:
+    """No command knows another one, and neither place where they are typed knows the other."""
+    found = imports(name, modules()[name].read_text(encoding="utf-8"))
+    ours = [dotted for dotted in found if dotted.startswith("gdbheap.commands.")]
+    assert [dotted for dotted in ours if within(dotted) not in WITHIN[within(f"gdbheap.{name}")]] == []
 
 
 def test_every_part_is_there() -> None:
@@ -87,3 +117,157 @@ def test_every_part_is_there() -> None:
 def test_the_rule_itself(name: str, text: str, wrong: list[str]) -> None:
     """The check finds each form of an import that points right, and lets the others be."""
     assert wrong_directions(name, text) == wrong
+
+
+CORE = ROOT / "native" / "core" / "src"
+BINDING = ROOT / "native" / "binding" / "src"
+# Parts of the core; each may name itself and those before it, but for its neighbours in a line.
+CORE_ORDER = [
+    ["error", "bytes", "bits", "by_address", "signals"],
+    ["work"],
+    ["memory"],
+    ["process"],
+    ["allocators"],
+    ["python"],
+    ["graph", "memory_use"],
+]
+# Where system calls are made.
+UNSAFE = {"signals", "memory", "process"}
+# A path from a `use`, up to its semicolon, or in an expression.
+USE = re.compile(r"^([ ]*)(?:pub(?:\([a-z]+\))? )?use ([^;]+);", re.MULTILINE)
+PATH = re.compile(r"\bcrate(?:::\w+)+")
+CHILD = re.compile(r"^(?:pub(?:\([a-z]+\))? )?mod (\w+);", re.MULTILINE)
+
+
+def rust_modules(root: Path) -> dict[str, str]:
+    """Return {path of the module, joined with ::: its text}; the crate's own is ""."""
+    found = {}
+    for path in root.rglob("*.rs"):
+        parts = path.relative_to(root).with_suffix("").parts
+        found["::".join(parts[:-1] if parts[-1] in ("mod", "lib") else parts)] = path.read_text(encoding="utf-8")
+    return found
+
+
+def paths(tree: str) -> Iterator[str]:
+    """Yield the paths of ``a::{b, c::{d, e}}`` one by one: a::b, a::c::d, a::c::e."""
+    prefix, brace, rest = tree.partition("{")
+    if not brace:
+        yield prefix.split(" as ")[0].strip()
+        return
+    depth, start, inner = 0, 0, rest[: rest.rindex("}")]
+    for place, letter in enumerate(inner + ","):
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            if inner[start:place].strip():
+                yield from (prefix.strip() + path for path in paths(inner[start:place].strip()))
+            start = place + 1
+
+
+def rust_imports(name: str, text: str, known: set[str]) -> set[str]:
+    """Return the modules of the crate that the module `name` names, without itself and its own ``mod`` lines."""
+    code = re.sub(r"//.*", "", text)
+    children = set(CHILD.findall(code))
+    wanted = set(PATH.findall(code))
+    for indent, tree in USE.findall(code):
+        for path in paths(tree):
+            first, _, rest = path.partition("::")
+            if first == "super":
+                # Inside of a module that stands in the file itself, `super` is the file.
+                above = name if indent else name.rpartition("::")[0]
+                wanted.add("::".join(part for part in ("crate", above, rest) if part))
+            elif first == "self" or first in children:
+                wanted.add("::".join(part for part in ("crate", name, rest if first == "self" else path) if part))
+            else:
+                wanted.add(path)
+    found = set()
+    for path in wanted:
+        parts = path.split("::")
+        if parts[0] != "crate":
+            continue
+        while parts and "::".join(parts[1:]) not in known:
+            parts.pop()
+        found.add("::".join(parts[1:]))
+    return found - {name}
+
+
+def circles(arrows: dict[str, set[str]]) -> list[str]:
+    """Return the names from which arrows lead back to where they began."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        left = [start]
+        while left:
+            for name in arrows.get(left.pop(), set()) - seen:
+                seen.add(name)
+                left.append(name)
+        return seen
+
+    return sorted(name for name in arrows if name in reached(name))
+
+
+def rust_arrows(root: Path) -> dict[str, set[str]]:
+    """Return {module: modules that it names}."""
+    known = rust_modules(root)
+    return {name: rust_imports(name, text, set(known)) for name, text in known.items()}
+
+
+@pytest.mark.parametrize("root", [CORE, BINDING], ids=["core", "binding"])
+def test_no_rust_modules_import_each_other(root: Path) -> None:
+    """Arrows between the modules of a crate never lead back."""
+    assert circles(rust_arrows(root)) == []
+
+
+def test_folders_of_the_core_point_left() -> None:
+    """No part of the core names one to its right, nor a neighbour in its line but in the first."""
+    rank = {part: place for place, line in enumerate(CORE_ORDER) for part in line}
+    wrong = []
+    for name, targets in rust_arrows(CORE).items():
+        part = name.split("::")[0]
+        if not part:
+            continue
+        for target in {target.split("::")[0] for target in targets} - {part}:
+            beside = rank[target] == rank[part] and rank[part] > 0
+            if rank[target] > rank[part] or beside:
+                wrong.append(f"{name} -> {target}")
+    assert wrong == []
+
+
+def test_every_part_of_the_core_has_a_place() -> None:
+    """The order names what exists, so that a renamed folder cannot escape the rule."""
+    parts = {name.split("::")[0] for name in rust_modules(CORE)} - {""}
+    assert parts == {part for line in CORE_ORDER for part in line}
+
+
+def test_the_core_knows_no_pyo3() -> None:
+    """Neither a source of the core nor its manifest names it."""
+    files = [*CORE.rglob("*.rs"), CORE.parent / "Cargo.toml"]
+    assert [str(path) for path in files if "pyo3" in path.read_text(encoding="utf-8")] == []
+
+
+def test_only_system_calls_are_unsafe() -> None:
+    """Each part of the core but those that make system calls forbids it to itself and to all below."""
+    found = rust_modules(CORE)
+    forbidden = {name for name, text in found.items() if "#![forbid(unsafe_code)]" in text}
+    tops = {name.split("::")[0] for name in found} - {""}
+    assert tops - UNSAFE <= forbidden
+    assert [name for name in forbidden if re.search(r"\bunsafe\s*(\{|fn|impl)", found[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("a::b", "use crate::a::c::{X, Y};\nuse std::io;", {"a::c"}),
+        ("a::b", "use super::c::X;\nfn f() { crate::d::g() }", {"a::c", "d"}),
+        ("a", "pub mod b;\npub(crate) mod c;\npub use b::X;\nuse self::c::{Y};", {"a::b", "a::c"}),
+        ("a::b", "mod tests {\n    use super::*;\n}\n// use crate::d;", set()),
+        ("d", "use crate::{a::{b::X, c}, d::Z};", {"a::b", "a::c"}),
+    ],
+)
+def test_the_rust_rule_itself(name: str, text: str, named: set[str]) -> None:
+    """The check finds each form in which one module names another."""
+    assert rust_imports(name, text, {"", "a", "a::b", "a::c", "d"}) == named
+
+
+def test_a_circle_is_found() -> None:
+    """What leads back is named, what only leads there is not."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]

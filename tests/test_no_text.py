@@ -4,12 +4,16 @@ them. The same commands without the option show it, so that these tests can fail
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import gdb_side
 import pytest
@@ -30,12 +34,15 @@ from programs import (
 )
 
 from gdbheap.answers.why import why
-from gdbheap.commands.answering import ask, present
-from gdbheap.commands.declaration import parse
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands.calls.inferior_call import Calls
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import ask, present
+from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.python.disclosure import NO_TEXT, VARIABLE, without_words
+from gdbheap.python.disclosure import NO_TEXT, VARIABLE, Disclosure, without_words
 from gdbheap.report.style import Style
+from gdbheap.target.target import Damage, Target
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason=f"no CPython {RELEASE}")
 
@@ -95,7 +102,7 @@ def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
         options.address = int(left[0], 16)
     picture = folder / "picture.svg"
     said = present(ask(COMMANDS[noun], heap, options), Style(rss=heap.target.rss.bytes))
-    return said + (picture.read_text() if options.svg else "")
+    return said + (picture.read_text() if getattr(options, "svg", None) else "")
 
 
 def readable(text: str) -> str:
@@ -119,7 +126,7 @@ def test_every_command_and_option_is_tried() -> None:
     assert set(LINES) | CALLING == set(COMMANDS)
     for noun, lines in LINES.items():
         tried = " ".join(lines)
-        own = [option.name for option in COMMANDS[noun].options if option.name not in ("--yes", "--seccomp")]
+        own = [option.name for option in COMMANDS[noun].own_options if option.name not in ("--yes", "--seccomp")]
         missing = [name for name in own if name not in tried]
         assert not missing, (noun, missing)
 
@@ -155,6 +162,7 @@ def test_lengths_and_names_stay(token: str, tmp_path: Path) -> None:
             assert "<bytes of 10>" in text("at", "bytes") and "<bytearray of 10>" in text("at", "bytearray")
             assert "ValueError(<str of 19>, <str of 11>)" in text("at", "error")
             assert "Point(name=<str of 16>, x=1)" in text("at", "point")
+            assert "Row(<str of 15>=1, x=2)" in text("at", "row")
             assert "login=<str of 18>, number=7" in text("at", "account")
             assert re.search(r"\{\(<str of 10>, <int>\): .*, <int>: ", text("at", "tuples"))
             assert "held" in text("why", "reached") and "[<str of 10>]" in text("why", "reached")
@@ -203,7 +211,79 @@ def test_damage_shows_no_characters(token: str, tmp_path: Path) -> None:
         assert all(done.returncode == 1 for done in shown)
 
 
-@pytest.mark.parametrize("number", [0x6E6F6973736573, 1 << 47, (1 << 64) - 1, 0x64636261])
+def spoilt(target: Running, words: Callable[[Heap], dict[int, bytes]]) -> None:
+    """Write words into the memory of the program, which does nothing any more."""
+    with heap_of(str(target.pid)) as heap:
+        places = words(heap)
+    with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+        for place, word in places.items():
+            os.pwrite(memory.fileno(), word, place)
+
+
+def secret_top(heap: Heap, token: bytes) -> dict[int, bytes]:
+    """Return words that make the token the address of the top chunk, and what tells where it is else useless."""
+    arena = heap.glibc.arenas[0]
+    return {arena.address + arena.layout["top"]: token, arena.address + arena.layout["system_mem"]: token}
+
+
+def secret_sizes(heap: Heap, token: bytes) -> dict[int, bytes]:
+    """Return words that make the token the size of the one chunk that has a mapping of its own."""
+    par = heap.walked.par
+    return {par.address + par.layout["n_mmaps"]: b"\1\0\0\0", par.address + par.layout["mmapped_mem"]: token}
+
+
+@pytest.mark.parametrize(("words", "noun"), [(secret_top, "check"), (secret_sizes, "")])
+def test_words_of_memory_in_damage_and_warnings(
+    words: Callable[[Heap, bytes], dict[int, bytes]], noun: str, token: str, tmp_path: Path
+) -> None:
+    """Characters where malloc keeps an address or a size do not come out as the place of damage, nor in warnings."""
+    # Below 1 << 47, with a byte that is no character, and of whole pages, as malloc's books have it.
+    secret = f"\0p{token[:4]}\0\0".encode()
+    numbers = {int.from_bytes(secret, "little") + more for more in (0, 8)}
+    with started(token, tmp_path, "few") as target:
+        spoilt(target, lambda heap: words(heap, secret))
+        for form in ([], ["--json"]):
+            shown = gdbheap(*filter(None, [noun]), str(target.pid), *form)
+            hidden = gdbheap(*filter(None, [noun]), str(target.pid), *form, NO_TEXT)
+            assert numbers & numbers_of(shown.stdout), shown
+            assert not numbers & numbers_of(hidden.stdout + hidden.stderr), hidden
+
+
+def numbers_of(text: str) -> set[int]:
+    """Return the numbers in it, however they are written."""
+    found = re.findall(r"\b(?:0x[0-9a-f]+|[1-9][\d,]*)\b", text)
+    return {int(number.replace(",", ""), 0) for number in found}
+
+
+@pytest.mark.parametrize("noun", ["stats", "trim"])
+def test_errors_of_calls(noun: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may be shown is known before anything is computed, and the error that ends a call shows no words."""
+    shown = []
+
+    def fails(heap: Heap, calls: object, options: object) -> None:
+        shown.append(heap.disclosure.contents)
+        raise GdbheapError("an odd lock: 0x6e6f6973736573")
+
+    monkeypatch.setattr(type(COMMANDS[noun]), "call_for", lambda command, options: SimpleNamespace(make=fails))
+    words = ["--yes", NO_TEXT] if noun == "trim" else [NO_TEXT]
+    options, _extra, _left = parse(COMMANDS[noun], words)
+    with pytest.raises(GdbheapError, match="an odd lock: <word of 7 bytes>"):
+        ask(COMMANDS[noun], Heap(Target("process")), options, cast(Calls, object()))
+    assert shown == [False]
+
+
+def test_places_are_shown() -> None:
+    """An address in a mapping is no secret, whatever its bytes are; one that lies in none may be text."""
+    place = 0x556A_6B6C_6D6E
+    disclosure = Disclosure(False, lambda number: place <= number < place + 4096)
+    damage = disclosure.damage(Damage(place + 16, "size", f"{place:#x}", "0x6e6f69737365"))
+    assert damage == Damage(place + 16, "size", f"{place:#x}", "<word of 6 bytes>")
+    assert disclosure.damage(Damage(0x6E6F69737365, "top", "", "")).address == 0
+
+
+@pytest.mark.parametrize(
+    "number", [0x6E6F6973736573, 1 << 47, (1 << 64) - 1, 0x64636261, 0x0A6465636261, 0x6162070A6465]
+)
 def test_numbers_that_may_be_characters(number: int) -> None:
     """As they are printed: in hexadecimal, in decimal, with separators; sizes and addresses of heaps stay."""
     plain = "at most 4,096 and 0x7f31c0de1230, not 1048576"

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shlex
 import struct
 import sys
 from collections.abc import Callable
@@ -16,7 +17,20 @@ from typing import Any
 import kernel
 import pytest
 from library import heap_of
-from programs import FORMS, RELEASE, RELEASES, Running, ask, c_program, python_program, release_program, running, since
+from programs import (
+    FORMS,
+    KERNEL_CORE,
+    RELEASE,
+    RELEASES,
+    Running,
+    ask,
+    c_program,
+    gdbheap,
+    python_program,
+    release_program,
+    running,
+    since,
+)
 
 from gdbheap.answers import ledger
 from gdbheap.answers.findings import Finding, one_container
@@ -118,6 +132,20 @@ def test_done_from_within(fault: str, name: str, rng: random.Random, tmp_path: P
         follow_advice(target, name)
 
 
+@pytest.mark.parametrize(("fault", "name"), [("chunks", "free-chunks"), ("lowered", "main-top")])
+def test_lines_to_paste(fault: str, name: str, rng: random.Random, tmp_path: Path) -> None:
+    """The lines do what is advised, as they stand there; a core has none that needs a process."""
+    with running(program(rng, tmp_path, fault), tmp_path) as target:
+        found, before = finding(ask("", str(target.pid)), name), rss(target)
+        done = [gdbheap(*shlex.split(line)[1:]) for line in found["commands"] if line.startswith("gdbheap ")]
+        check_gone(before - rss(target), found, ask("", str(target.pid))["findings"])
+        assert done and all(each.returncode == 0 for each in done), [each.stderr for each in done]
+    with running(program(rng, tmp_path, fault), tmp_path) as target:
+        core = target.as_form(KERNEL_CORE)
+    lines = finding(ask("", core), name)["commands"]
+    assert not [line for line in lines if "--yes" in line] and all(core in line for line in lines if "gdbheap" in line)
+
+
 @pytest.mark.parametrize(
     ("fault", "name", "faulty", "advised", "trimmed"),
     [
@@ -164,6 +192,7 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path) as target:
         pins = ask("pins", str(target.pid), "--allocator=pymalloc", "--min=4K")["pins"]
         found = follow_advice(target, "pymalloc-arenas", line=str(truth))
+        assert found["commands"] == [f"gdbheap pins {target.pid} --allocator=pymalloc"]
     named = {member["address"] for pin in pins for member in pin["members"]}
     others = [address for address in json.loads(truth.read_text()) if address - GC_HEAD not in named]
     assert found["figures"]["blocks"] == len(named)
@@ -266,6 +295,7 @@ def test_leak_like(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     assert "sys.modules['__main__'].Cache" in found["text"] and "['kept']" in found["text"]
     assert found["figures"]["kept"] == least.figures["kept"] == count
     assert "heap why" in least.advice
+    assert least.commands == [f"gdbheap why {target.pid} {found['figures']['address']:#x}"]
     assert least.bytes <= found["bytes"] and freed >= least.bytes * 0.8
 
 
@@ -320,6 +350,7 @@ def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
     command = c_program("pins", rng.getrandbits(30), 2, 30_000, 12, 30_000, 0, tmp_path / "table")
     with running(command, tmp_path, {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}) as target:
         found = finding(ask("", str(target.pid)), "pinned-pages")
+        assert found["commands"] == [f"gdbheap pins {target.pid} --allocator=glibc"]
         pins = ask("pins", str(target.pid), "--allocator=glibc")["pins"]
         held = (tmp_path / "table").read_bytes()
         (target.directory / "none").write_bytes(b"")

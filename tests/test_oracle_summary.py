@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import random
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import kernel
 import pytest
 from library import heap_of
-from programs import GCORE, KERNEL_CORE, ask, c_program, gdbheap, release_program, running
+from programs import GCORE, KERNEL_CORE, ask, c_program, gdbheap, interpreter_of, release_program, running
 
+from gdbheap.answers import ledger
+from gdbheap.target.mappings import HUGE_PAGES, Mappings
+
+MAPPED = """
+import mmap, sys
+memory = mmap.mmap(-1, 48 << 20, flags=mmap.MAP_PRIVATE)
+memory.write(b"x" * (48 << 20))
+sys.stdin.readline()
+"""
 NO_CACHES = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
 
 
@@ -59,6 +69,34 @@ def test_to_the_byte(threads: int, rng: random.Random, tmp_path: Path) -> None:
     assert (core["used"], core["free"]) == (told["used"], told["free"])
     assert f"{told['free_resident']:,} bytes is free and resident" in text and "(fragmentation)" in text
     assert f"{told['used']:,} bytes is in use by the program" in text
+
+
+def test_memory_beside_every_malloc(tmp_path: Path) -> None:
+    """Of a program that maps most of its memory itself nobody says what "the program" uses."""
+    with running([interpreter_of("stripped"), "-I", "-c", MAPPED], tmp_path) as target:
+        answer, text = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
+    (rest,) = [line["resident"] for line in answer["ledger"] if line["id"] == "other"]
+    unknown = answer["summary"]["unknown"]
+    assert unknown["id"] == "other.rest" and 48 << 20 <= unknown["bytes"] <= rest
+    assert "In glibc malloc and Python's pymalloc, " in text and "in use by the program" not in text
+    assert "resident in other anonymous memory it is not known what is used and what is free." in text
+
+
+@pytest.mark.parametrize(("path", "expected"), [(None, "glibc.locked"), (HUGE_PAGES, "glibc.hugetlb")])
+def test_why_whole_free_pages_stay(path: str | None, expected: str, rng: random.Random, tmp_path: Path) -> None:
+    """Locked pages stay for another reason than those of hugetlbfs, of which this machine may have none: the same
+    arenas, as locked memory and as mappings that the kernel names so."""
+    with running(c_program("faults", rng.getrandbits(30), "chunks", tmp_path / "none"), tmp_path) as target:
+        with heap_of(str(target.pid)) as heap:
+            if path is None:
+                heap.target.locked = [(row.start, row.end) for row in heap.walked.stretches]
+            else:
+                rows = [m if m.path != "[heap]" else replace(m, path=path) for m in heap.target.mappings]
+                heap.target.mappings = Mappings(rows)
+            found = ledger.ledger(heap).summary
+    assert found is not None
+    kept = {row.id: row.bytes for row in found.kept}
+    assert set(kept) & {"glibc.locked", "glibc.hugetlb"} == {expected} and kept[expected] > 30 << 20
 
 
 def test_resident_part(rng: random.Random, tmp_path: Path) -> None:

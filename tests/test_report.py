@@ -31,9 +31,14 @@ from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
 from gdbheap.answers.summary import Kept, Summary
 from gdbheap.answers.summary import Unknown as NotWalked
-from gdbheap.commands.answering import About, Told, present
-from gdbheap.commands.declaration import Options, help_text, parse
-from gdbheap.commands.nouns import COMMANDS
+from gdbheap.commands import arenas as arenas_command
+from gdbheap.commands import chunks as chunks_command
+from gdbheap.commands import holes as holes_command
+from gdbheap.commands import pyobjects as pyobjects_command
+from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import Result, TargetInfo, present
 from gdbheap.errors import UsageError
 from gdbheap.layout.facts import Fact
 from gdbheap.report import (
@@ -462,6 +467,15 @@ def test_ledger_of_a_core_does_not_say_rss(rng: random.Random) -> None:
     assert len(column(text, "%private")) == 5 and "% of private memory" in text
 
 
+@pytest.mark.parametrize(("doubtful", "heading"), [(False, ""), (True, ", doubtful ones last")])
+def test_the_order_of_findings_is_said(doubtful: bool, heading: str, rng: random.Random) -> None:
+    """The largest stands first, but for one that may be intended."""
+    answer = made_ledger(rng, True)
+    findings = [Finding("small", 1, "little", "do it"), Finding("leak-like", 2, "much", "do it", doubtful=doubtful)]
+    text = ledger.render(dataclasses.replace(answer, findings=findings), EXACT)
+    assert f"\nFindings, largest first{heading}\n" in text
+
+
 def made_summary(**changes: Any) -> Summary:
     """Return one of glibc's malloc alone, of which half is free."""
     kept = [Kept("glibc.fragments", 300), Kept("glibc.tcache", 100), Kept("glibc.top", 1)]
@@ -480,8 +494,13 @@ def made_summary(**changes: Any) -> Summary:
         ({"used_resident": None, "free_resident": None, "returnable": None, "kept": []}, "is free; how much"),
         ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
         ({"unknown": NotWalked("other.x", "x", 7)}, "In glibc malloc, 1,000 bytes is in use, and 800 bytes is free"),
-        ({"unknown": NotWalked("other.x", "x", 7)}, "x's blocks are not walked: of 7 bytes that is resident in"),
-        ({"unknown": NotWalked("other.x", "x", None)}, "what of its memory is used and what is free is not known"),
+        ({"unknown": NotWalked("other.x", "x", 7)}, "The blocks of x are not walked: of 7 bytes that is "
+             "resident in its own and other anonymous memory it is not known what is used and what is free."),
+        ({"unknown": NotWalked("other.x", "x", 7, own=True)}, "of 7 bytes that is resident in its own memory it is"),
+        ({"unknown": NotWalked("other.x", "x", None)}, "not walked: of its own and other anonymous memory it is not"),
+        ({"unknown": NotWalked("other.rest", "", 7)}, "Of 7 bytes that is resident in other anonymous memory it is"),
+        ({"unknown": NotWalked("other.rest", "a or b", 0)}, "In glibc malloc, 1,000 bytes is in use, and"),
+        ({"kept": [Kept("glibc.hugetlb", 401)]}, "stays in free pages of hugetlbfs"),
     ],
 )  # fmt: skip
 def test_summary(changes: dict[str, Any], words: str) -> None:
@@ -495,7 +514,7 @@ def test_no_summary() -> None:
     nothing = Summary(0, 0, 0, 0, None, [], [], None)
     assert summary.render(nothing, {}, EXACT) == ""
     told = summary.render(dataclasses.replace(nothing, unknown=NotWalked("other.x", "x", 7)), {}, EXACT)
-    assert told.startswith("x's blocks are not walked") and "in use" not in told
+    assert told.startswith("The blocks of x are not walked") and "in use" not in told
 
 
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:
@@ -567,12 +586,12 @@ def test_document() -> None:
 def test_present(rng: random.Random) -> None:
     """JSON is one line; a table is followed by the warnings and the first places of damage."""
     damage = [Damage(i, "size", "1", "2") for i in range(8)]
-    about = About({"kind": "core"}, ["a\nwarning"], damage, True, None)
+    about = TargetInfo({"kind": "core"}, ["a\nwarning"], damage, True, None)
     answer = made_arenas(rng)
-    told = Told(COMMANDS["arenas"], Options(), about, answer, answer)
+    told = Result(COMMANDS["arenas"], arenas_command.Options(), about, answer, answer)
     text = present(told, Style())
     assert "\nWarning: a warning\n" in text and text.count("Damage at") == 5 and "3 more places" in text
-    line = present(dataclasses.replace(told, options=Options(json=True)), Style())
+    line = present(dataclasses.replace(told, options=arenas_command.Options(json=True)), Style())
     assert "\n" not in line and json.loads(line)["total"] == dataclasses.asdict(answer.total)
 
 
@@ -612,13 +631,13 @@ def test_wrong_options(words: list[str]) -> None:
 
 def test_defaults() -> None:
     """The documented ones: --min=1M for holes, --top=20 for pyobjects; 0 lists all, and so does a document."""
-    assert parse(COMMANDS["holes"], [])[0] == Options(minimum=1 << 20, sort="size")
+    assert parse(COMMANDS["holes"], [])[0] == holes_command.Options(minimum=1 << 20, sort="size")
     assert parse(COMMANDS["holes"], ["--fit=8M"])[0].fit == 8 << 20
-    assert parse(COMMANDS["chunks"], [])[0] == Options(top=20, sort="size")
-    assert parse(COMMANDS["chunks"], ["--arena=main", "--state=free,top"])[0] == Options(
+    assert parse(COMMANDS["chunks"], [])[0] == chunks_command.Options(top=20, sort="size")
+    assert parse(COMMANDS["chunks"], ["--arena=main", "--state=free,top"])[0] == chunks_command.Options(
         top=20, sort="size", arena=0, states=("free", "top")
     )
-    assert parse(COMMANDS["pyobjects"], [])[0] == Options(top=20, sort="together")
+    assert parse(COMMANDS["pyobjects"], [])[0] == pyobjects_command.Options(top=20, sort="together")
     assert parse(COMMANDS["pyobjects"], ["--json"])[0].top is None
     assert parse(COMMANDS["pyobjects"], ["--json", "--top=3"])[0].top == 3
     assert parse(COMMANDS["pyobjects"], ["--top=all"])[0].top is None

@@ -16,7 +16,7 @@ from typing import Any
 
 import kernel
 import pytest
-from programs import SOURCES, ask, gdbheap, running
+from programs import SOURCES, ask, c_program, gdbheap, interpreter_of, running
 
 from gdbheap.allocators.runtimes import KINDS, kinds
 
@@ -155,6 +155,52 @@ def test_go(flags: list[str], rng: random.Random, tmp_path: Path) -> None:
     found = finding(answer, "runtime-go")
     (line,) = (line for line in answer["ledger"] if line["id"] == "other.go")
     assert line["resident"] == found["bytes"] and heap * 0.9 <= found["bytes"]
+
+
+def renamed(name: str, rng: random.Random, folder: Path) -> list[str]:
+    """Return a command that maps 48 MiB itself, of a program with that name."""
+    program, *arguments = c_program("faults", rng.getrandbits(30), "mapped", folder / "none")
+    shutil.copy(program, folder / name)
+    return [str(folder / name), *arguments]
+
+
+@pytest.mark.parametrize(("name", "id"), [("node", "v8"), ("deno", "v8"), ("libnode.so.108", "v8"), ("bun", "bun")])
+def test_a_signal_is_advised_for_node_alone(name: str, id: str, rng: random.Random, tmp_path: Path) -> None:
+    """'node inspect -p' sends SIGUSR1, which ends most programs: a line to paste only where the program is Node.js."""
+    with running(renamed(name, rng, tmp_path), tmp_path) as target:
+        found = finding(ask("", str(target.pid)), f"runtime-{id}")
+    assert found["commands"] == ([f"node inspect -p {target.pid}"] if name == "node" else [])
+    assert ("SIGUSR1" in found["advice"]) == (id == "v8") and ("V8" in found["text"]) == (id == "v8")
+
+
+def test_valkey_is_not_redis() -> None:
+    """Each has its own name and its own client."""
+    for name in ("redis", "valkey"):
+        (kind,) = (kind for kind in kinds() if kind.has_file(f"/usr/bin/{name}-server"))
+        assert kind.name.lower() == name and all(line.startswith(f"{name}-cli ") for line in kind.commands)
+
+
+# PR_SET_VMA, PR_SET_VMA_ANON_NAME.
+NAMED = """
+import ctypes, mmap, sys
+memory = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.write(b"x" * (32 << 20))
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+ctypes.CDLL(None).prctl(0x53564D41, 0, ctypes.c_ulong(address), ctypes.c_ulong(32 << 20), b" Go: heap"[1:])
+sys.stdin.readline()
+"""
+
+
+def test_memory_that_the_kernel_names(tmp_path: Path) -> None:
+    """Where the kernel knows a runtime's mappings by name nothing else is among them, and none of it is said to be."""
+    with running([interpreter_of("stripped"), "-I", "-c", NAMED], tmp_path) as target:
+        if "[anon:Go: heap]" not in Path(f"/proc/{target.pid}/maps").read_text():
+            pytest.skip("this kernel has no names for mappings (CONFIG_ANON_VMA_NAME)")
+        answer, text = ask("", str(target.pid)), gdbheap("", str(target.pid)).stdout
+    assert finding(answer, "runtime-go")["bytes"] == 32 << 20
+    assert "without a file" not in text and "other anonymous memory" not in text
+    assert answer["summary"]["unknown"] == {"id": "other.go", "name": "Go", "bytes": 32 << 20, "own": True}
+    assert "The blocks of Go are not walked: of 32.0 MiB that is resident in its own memory" in text
 
 
 def test_the_table() -> None:

@@ -17,8 +17,9 @@ from pathlib import Path
 import kernel
 import programs
 import pytest
+from nouns import GRAPHS, PLAIN
 
-NOUNS = ("", "arenas", "holes", "pins", "pools", "pyobjects", "trim", "map", "check")
+NOUNS = (*PLAIN, *GRAPHS)
 LIBRARY = """
 import sys
 from gdbheap.target.process import stopped

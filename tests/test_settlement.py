@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from programs import ask, c_program, running
 
 from gdbheap.answers.findings import Evidence
@@ -86,6 +87,57 @@ def test_what_lies_in_another() -> None:
     assert found["leak-like"].within is None
 
 
+def test_each_is_named_with_its_own_bytes() -> None:
+    """Of a finding that shares bytes with several each is named with those that are its own."""
+    large = Claim(Finding("large-chunks", 30 * PAGE, "holes", "set it"), lambda: [(0, 30 * PAGE)])
+    tops = Claim(Finding("thread-tops", 20 * PAGE, "tops", "set it"), lambda: [(50 * PAGE, 70 * PAGE)])
+    free = Claim(Finding("free-chunks", 100 * PAGE, "chunks", "trim"), lambda: [(0, 100 * PAGE)])
+    (found,) = [row for row in settled([free, large, tops], PAGE) if row.id == "free-chunks"]
+    text = "chunks; 120.0 KiB more of it is what large-chunks is about, 80.0 KiB what thread-tops is about"
+    assert (found.bytes, found.text) == (50 * PAGE, text)
+
+
+def test_bytes_are_taken_once() -> None:
+    """A finding about a few pages somewhere in two places takes them from one of both, not from both."""
+    places = [(0, 50 * PAGE), (60 * PAGE, 110 * PAGE)]
+    some = Claim(Finding("large-chunks", 10 * PAGE, "holes", "set it"), lambda: places)
+    first = Claim(Finding("free-chunks", 50 * PAGE, "chunks", "trim"), lambda: places[:1])
+    second = Claim(Finding("mapped-memory", 50 * PAGE, "mapped", "unmap"), lambda: places[1:])
+    found = settled([some, first, second], PAGE)
+    assert sum(row.bytes for row in found) == 100 * PAGE and min(row.bytes for row in found) == 10 * PAGE
+
+
+def test_what_two_have_in_common_is_taken_once() -> None:
+    """Two findings that speak of the same pages take from a third no more than those pages."""
+    one = Claim(Finding("huge-pages", 30 * PAGE, "huge", "avoid"), lambda: [(0, 60 * PAGE)])
+    two = Claim(Finding("free-chunks", 60 * PAGE, "chunks", "trim"), lambda: [(0, 60 * PAGE)])
+    three = Claim(Finding("mapped-memory", 50 * PAGE, "mapped", "unmap"), lambda: [(40 * PAGE, 90 * PAGE)])
+    found = {row.id: row.bytes for row in settled([one, two, three], PAGE)}
+    assert found == {"huge-pages": 30 * PAGE, "free-chunks": 30 * PAGE, "mapped-memory": 30 * PAGE}
+
+
+@pytest.mark.parametrize("name", ["slack", "free-lists", "cycles", "leak-like"])
+@pytest.mark.parametrize("pinned", ["pymalloc-arenas", "pinned-pages"])
+def test_what_lies_in_pages_that_few_blocks_keep(name: str, pinned: str) -> None:
+    """The blocks that keep an arena count with it, and may be those of which another finding speaks."""
+    objects, arenas = Finding(name, 5 << 20, "objects", "drop"), Finding(pinned, 9 << 20, "arenas", "drop")
+    found = {row.id: row for row in settled([Claim(arenas, lambda: [(0, 9 << 20)]), Claim(objects, list)], 1)}
+    assert found[name].within == pinned and pinned in found[name].text and found[pinned].within is None
+
+
+def test_no_remedy_twice() -> None:
+    """What a finding advises already is not its alternative too; other commands stand beside its own."""
+    advice = "allocate it once, or start it with MALLOC_MMAP_THRESHOLD_=131072"
+    setting = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+    growing = Finding("growing-buffers", 9 * PAGE, "copies", advice, environment=setting)
+    large = Finding("large-chunks", 9 * PAGE, "holes", advice, environment=setting)
+    free = Finding("free-chunks", 9 * PAGE, "chunks", "trim", commands=["gdbheap trim 7 --yes"])
+    remedies = [(growing, ""), (large, "start it with MALLOC_MMAP_THRESHOLD_=131072"), (free, "trim it")]
+    (found,) = settled([Claim(one, lambda: [(0, 9 * PAGE)], remedy) for one, remedy in remedies], PAGE)
+    assert found.advice == f"{advice}; or trim it"
+    assert found.commands == ["gdbheap trim 7 --yes", *lines_to_paste(setting)]
+
+
 def test_holes_make_one_finding(rng: random.Random, tmp_path: Path) -> None:
     """Holes of large buffers are free chunks too: one finding, both remedies, and lines to paste."""
     with running(c_program("faults", rng.getrandbits(30), "large", tmp_path / "none"), tmp_path) as target:
@@ -94,7 +146,8 @@ def test_holes_make_one_finding(rng: random.Random, tmp_path: Path) -> None:
     assert [row["id"] for row in answer["findings"]] == ["large-chunks"]
     (finding,) = answer["findings"]
     assert finding["bytes"] <= trim and "malloc_trim(0)" in finding["advice"]
-    assert finding["commands"] == lines_to_paste(finding["environment"])
+    trimming = [f"gdbheap trim {target.pid} --yes", f"gdbheap holes {target.pid}"]
+    assert finding["commands"] == [*trimming, *lines_to_paste(finding["environment"])]
     assert "Environment=MALLOC_MMAP_THRESHOLD_=131072" in finding["commands"]
 
 

@@ -11,7 +11,13 @@ from typing import Any
 
 import kernel
 import pytest
+from library import heap_of
 from programs import GCORE, KERNEL_CORE, PROCESS, SOURCES, Running, ask, c_program, running
+
+from gdbheap.answers.findings import Evidence, stacks
+from gdbheap.heap import Heap
+from gdbheap.target.stacks import Stack, live_parts
+from gdbheap.target.target import Target, Thread
 
 # What belongs to the stacks beside the first thread's: nothing, the stack, or the stack and its guard page.
 NOTHING, STACK, GUARDED = 0, 1, 2
@@ -110,3 +116,44 @@ def test_goroutines(form: str, go_program: Path, rng: random.Random, tmp_path: P
         answer = ask("", target.as_form(form))
     assert line_of(answer, "stacks")["virtual"] - (first.end - first.start) <= stacks < 8 << 20
     assert line_of(answer, "other")["resident"] >= heap * 0.9
+
+
+class Counted(Thread):
+    """A thread that counts how often somebody looks at its stack pointer."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return the attribute."""
+        Counted.looks += name == "sp"
+        return super().__getattribute__(name)
+
+
+def test_many_threads(rng: random.Random) -> None:
+    """Which threads are on a stack is found without asking each for each; compared with doing just that."""
+    starts = sorted(rng.sample(range(1, 4000), 500))
+    found = [Stack(number, start << 20, (start << 20) + (1 << 18)) for number, start in enumerate(starts)]
+    pointers = [(start << 20) + rng.randrange(1 << 19) for start in rng.choices(starts, k=500)]
+    threads: list[Thread] = [Counted(number, 0, sp, 0) for number, sp in enumerate(pointers)]
+    parts = live_parts(Target("process", threads=threads), found)
+    assert Counted.looks <= 2 * len(threads)
+    for stack, part in zip(found, parts):
+        lowest = min((sp for sp in pointers if stack.start <= sp < stack.end), default=stack.start + 128)
+        assert part == (max(stack.start, lowest - 128), stack.end)
+
+
+def test_stacks_are_found_once(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of the stacks lie in blocks of malloc is not found out once more for each of them."""
+    asked = []
+    whole = Heap.stack_ranges.fget  # type: ignore[attr-defined]
+
+    def counted(heap: Heap) -> Any:
+        asked.append(heap)
+        return whole(heap)
+
+    with running(c_program("faults", rng.getrandbits(30), "stacks", tmp_path / "none"), tmp_path) as target:
+        with heap_of(str(target.pid)) as heap:
+            evidence = Evidence(heap, {})
+            monkeypatch.setattr(Heap, "stack_ranges", property(counted))
+            (claim,) = stacks.find(evidence)
+    assert claim.finding.figures["threads"] == 32 and len(asked) == 1

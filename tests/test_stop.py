@@ -101,6 +101,11 @@ def test_several_at_once() -> None:
             target.kill()
 
 
+def _hear_hangups() -> None:
+    """As nohup(1) leaves it, the signal would be ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_told_to_end(number: signal.Signals, tmp_path: Path) -> None:
     """A signal that asks gdbheap to end gets one line and the status of an interrupted command."""
@@ -108,7 +113,9 @@ def test_told_to_end(number: signal.Signals, tmp_path: Path) -> None:
         try:
             time.sleep(0.2)
             command = [str(programs.GDBHEAP), "retained", str(target.pid)]
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_hangups
+            )
             while process.poll() is None and programs.tracer(target.pid) != process.pid:
                 pass
             process.send_signal(number)

@@ -11,12 +11,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Its notes are exit statuses.
-OTHER_NOTES = "gdb_register.py"
+OTHER_NOTES = "exit_status.py"
 
 
 def sources() -> Iterator[Path]:
     """Yield the files that give warnings."""
-    for path in sorted([*(ROOT / "gdbheap").rglob("*.py"), *(ROOT / "commands").glob("*.py")]):
+    for path in sorted([*(ROOT / "gdbheap").rglob("*.py"), *(ROOT / "commands").rglob("*.py")]):
         if path.name != OTHER_NOTES and any(warnings_in(path.read_text(encoding="utf-8"))):
             yield path
 

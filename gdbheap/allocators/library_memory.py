@@ -1,5 +1,5 @@
-"""Anonymous memory that is nobody's heap, by the library whose static data lead there: its own allocator's, as Arrow's,
-or its working space, as OpenBLAS's.
+"""Anonymous memory that is nobody's heap, by the library whose static data points there: its own allocator's, as
+Arrow's, or its working space, as OpenBLAS's.
 
 No more is said than that: most of the pointers into the memory that lie in static data are this library's.
 """
@@ -19,7 +19,7 @@ LEAST = 64 << 10
 
 @dataclass(frozen=True)
 class Held:
-    """Ranges of memory to which the static data of the library in the file ``path`` lead."""
+    """Ranges of memory to which the static data of the library in the file ``path`` points."""
 
     path: str
     ranges: Ranges
@@ -31,7 +31,7 @@ class Held:
 
 
 def find_held(target: Target, ranges: Ranges) -> list[Held]:
-    """Those of the ``ranges`` (ascending) of at least LEAST bytes to which one library leads more than all others."""
+    """Those of the ``ranges`` (ascending) of LEAST bytes or more to which one library points more than all others."""
     large = [(start, end) for start, end in joined(ranges) if end - start >= LEAST]
     sources = [(*pair, number) for number, loaded in enumerate(target.objects) for pair in loaded.writable_ranges()]
     counts = _native.count_pointers(target.space, sources, large) if large else {}

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gdbheap.allocators.runtimes import file_name, title
 from gdbheap.errors import Fault, one_line
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping
@@ -69,7 +70,7 @@ class OtherAllocator:
     @property
     def title(self) -> str:
         """The line of the ledger that holds its memory; without the kernel's word for it, others' memory too."""
-        return self.kind.name if self.named else f"{self.kind.name} and other anonymous memory"
+        return title(self.kind.name, self.named)
 
     def owns(self, mapping: Mapping) -> bool:
         """Whether a mapping that nobody else owns counts as its memory."""
@@ -136,7 +137,7 @@ def _told(function: str | None) -> str:
 
 
 def _file_name(loaded: LoadedObject) -> str:
-    return one_line(loaded.path.removesuffix(" (deleted)").rsplit("/", 1)[-1], NAME_LIMIT)
+    return one_line(file_name(loaded.path), NAME_LIMIT)
 
 
 # musl.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -27,7 +27,8 @@ ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "m
 
 @dataclass(frozen=True)
 class Kind:
-    """One row of the table; ``memory`` is one of KINDS, ``environment`` settings that the advice names."""
+    """One row of the table; ``memory`` is one of KINDS, ``environment`` settings that the advice names, ``programs``
+    those that the commands are for, where that is not every program of the kind."""
 
     id: str
     name: str
@@ -39,10 +40,15 @@ class Kind:
     advice: str
     commands: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
 
     def has_file(self, path: str) -> bool:
         """Whether a file of that path is one of it."""
-        return any(re.fullmatch(pattern, file_name(path)) for pattern in self.files)
+        return _matches(self.files, path)
+
+    def is_asked(self, program: str) -> bool:
+        """Whether the commands are for a program of that path."""
+        return not self.programs or _matches(self.programs, program)
 
     def names(self, mapping: Mapping) -> bool:
         """Whether the kernel knows a mapping by one of its names."""
@@ -51,19 +57,20 @@ class Kind:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime that a target has: of which kind, in which file, and what tells so. ``named``: it has the kernel name
-    its mappings; ``alone``: no other runtime or allocator may own anonymous memory."""
+    """A runtime that a target has: of which kind, in which file, what tells so, and in which ``program``. ``named``: it
+    has the kernel name its mappings; ``alone``: no other runtime or allocator may own anonymous memory."""
 
     kind: Kind
     path: str
     evidence: str
+    program: str = ""
     named: bool = False
     alone: bool = True
 
     @property
     def title(self) -> str:
-        """The line of the ledger that holds its memory; without the kernel's word for it, others' memory too."""
-        return self.kind.name if self.named else f"{self.kind.name} and other anonymous memory"
+        """The line of the ledger that holds its memory."""
+        return title(self.kind.name, self.named)
 
     def owns(self, mapping: Mapping) -> bool:
         """Whether a mapping that nobody else owns counts as its memory."""
@@ -74,8 +81,15 @@ class Runtime:
 
     def commands(self, pid: int | None) -> list[str]:
         """Lines to paste that ask it; those that need a process's id only where there is one."""
-        lines = [line for line in self.kind.commands if pid is not None or "{pid}" not in line]
+        asked = self.kind.commands if self.kind.is_asked(self.program) else ()
+        lines = [line for line in asked if pid is not None or "{pid}" not in line]
         return [line.replace("{pid}", str(pid)) for line in lines]
+
+
+def title(name: str, named: bool) -> str:
+    """The line of the ledger that holds the memory of a runtime or an allocator; without the kernel's word for it
+    others' memory too."""
+    return name if named else f"{name} and other anonymous memory"
 
 
 @cache
@@ -94,13 +108,17 @@ def file_name(path: str) -> str:
     return path.removesuffix(" (deleted)").rsplit("/", 1)[-1]
 
 
+def _matches(patterns: tuple[str, ...], path: str) -> bool:
+    return any(re.fullmatch(pattern, file_name(path)) for pattern in patterns)
+
+
 def find_runtimes(target: Target, other: bool) -> list[Runtime]:
     """The runtimes that show in a target, each kind once, in the order of the table. ``other``: whether another
     allocator than glibc's was recognised, which may then own any anonymous memory."""
     found = [runtime for kind in kinds() if (runtime := _find(target, kind)) is not None]
     large = [runtime for runtime in found if runtime.kind.memory == ANONYMOUS]
     alone = len(large) == 1 and not other
-    return [Runtime(each.kind, each.path, each.evidence, each.named, alone) for each in found]
+    return [replace(each, alone=alone) for each in found]
 
 
 def _find(target: Target, kind: Kind) -> Runtime | None:
@@ -111,7 +129,7 @@ def _find(target: Target, kind: Kind) -> Runtime | None:
         return None
     if not evidence:
         path, evidence = target.exe or "", f"its mappings are named {one_line(named.path if named else '', NAME_LIMIT)}"
-    return Runtime(kind, path, evidence, named is not None)
+    return Runtime(kind, path, evidence, target.exe or "", named is not None)
 
 
 def _evidence(target: Target, kind: Kind) -> Iterator[tuple[str, str]]:

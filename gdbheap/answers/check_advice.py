@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,21 +10,24 @@ from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.answers.findings import Evidence, Finding
 from gdbheap.answers.findings.thresholds import DEFAULT, how
 from gdbheap.answers.ledger import judged
+from gdbheap.answers.partition import total
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
+from gdbheap.python.disclosure import Disclosure
 from gdbheap.target.environment import initial_environment
 
 TUNABLES = "GLIBC_TUNABLES"
+HUGETLB = "hugetlb"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of malloc. ``value``: what the program was started with, None where it was not; ``by``: the variable
-    that said so (a tunable in GLIBC_TUNABLES too). ``in_force``: what malloc's own ``mp_`` has in ``field`` now;
-    ``how``: "set", "default" or "risen". ``took``: whether they are the same, None where nothing was set.
+    """One setting of malloc. ``value``: what the program was started with, None where it was not, or nobody knows;
+    ``by``: the variable that said so (a tunable in GLIBC_TUNABLES too). ``in_force``: what malloc's own ``mp_`` has in
+    ``field`` now; ``how``: "set", "default" or "risen". ``took``: whether they are the same, None where none was set.
 
-    ``about``: the memory that the setting is for, "large-holes" (of 128 KiB or more), "tops" or "thread-tops";
-    ``bytes``: its resident bytes now, None where residency is not known."""
+    ``about``: the memory that the setting is for, "large-holes" (of 128 KiB or more), "tops", "thread-tops" or
+    "huge-pages" (malloc's memory in them); ``bytes``: its resident bytes now, None where that is not known."""
 
     name: str
     value: str | None
@@ -38,7 +42,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Other:
-    """A setting that is no malloc's: what the program was started with (None: it was not), and whose it is."""
+    """A setting that is no malloc's: what the program was started with (None: it was not, or nobody knows), and whose
+    it is."""
 
     name: str
     value: str | None
@@ -62,25 +67,25 @@ class _Kind:
     tunable: str
     field: str
     about: str
-    default: int
 
 
 KINDS = (
-    _Kind("MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold", "mmap_threshold", "large-holes", DEFAULT),
-    _Kind("MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold", "trim_threshold", "tops", DEFAULT),
-    _Kind("MALLOC_ARENA_MAX", "glibc.malloc.arena_max", "arena_max", "thread-tops", 0),
+    _Kind("MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold", "mmap_threshold", "large-holes"),
+    _Kind("MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold", "trim_threshold", "tops"),
+    _Kind("MALLOC_ARENA_MAX", "glibc.malloc.arena_max", "arena_max", "thread-tops"),
+    # A tunable alone, since 2.35; mp_ has what came of it in two fields.
+    _Kind("glibc.malloc.hugetlb", "glibc.malloc.hugetlb", HUGETLB, "huge-pages"),
 )
+MOST = (1 << 64) - 1
+# What strtoul takes for a number.
+NUMBER = re.compile(r"[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
 
 def check_advice(heap: Heap) -> CheckAdvice:
     """Each setting, as it was given and as it is in force. Raises Unsupported where neither glibc's malloc nor a
     runtime that has settings is here."""
     given = initial_environment(heap.target)
-    others = [
-        Other(name, (given or {}).get(name), runtime.kind.name)
-        for runtime in heap.runtimes
-        for name in runtime.kind.environment
-    ]
+    others = _others(heap, given or {})
     evidence, findings = judged(heap)
     advising = [finding for finding in findings if finding.environment]
     try:
@@ -89,17 +94,41 @@ def check_advice(heap: Heap) -> CheckAdvice:
         if not others:
             raise
         return CheckAdvice([], others, advising, given is not None)
-    settings = [_setting(kind, par, given or {}, evidence) for kind in KINDS]
+    known = [kind for kind in KINDS if kind.field != HUGETLB or par.layout["hp_pagesize"] is not None]
+    settings = [_setting(kind, par, given or {}, evidence) for kind in known]
     return CheckAdvice(settings, others, advising, given is not None)
+
+
+def _others(heap: Heap, given: dict[str, str]) -> list[Other]:
+    names = [(name, runtime.kind.name) for runtime in heap.runtimes for name in runtime.kind.environment]
+    return [Other(name, _shown(heap.disclosure, given.get(name)), whose) for name, whose in names]
+
+
+def _shown(disclosure: Disclosure, value: str | None) -> str | None:
+    return None if value is None else disclosure.setting(value)
 
 
 def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evidence) -> Setting:
     value, by = _given(kind, given)
-    in_force: int = getattr(par, kind.field)
-    took = None if value is None else _number(value) == in_force
+    in_force = _in_force(kind, par)
+    took = None if value is None else _is_in_force(kind, _number(value), in_force)
+    shown = _shown(evidence.heap.disclosure, value)
     return Setting(
-        kind.name, value, by, kind.field, in_force, _how(kind, par), took, kind.about, _bytes(kind, evidence)
+        kind.name, shown, by, kind.field, in_force, _how(kind, par), took, kind.about, _bytes(kind, evidence)
     )
+
+
+def _in_force(kind: _Kind, par: MallocPar) -> int:
+    """Of hugetlb 0, 1 (malloc asks for transparent ones) or 2 (it takes them of hugetlbfs)."""
+    if kind.field == HUGETLB:
+        return 2 if par.hp_pagesize else int(par.thp_pagesize > 0)
+    found: int = getattr(par, kind.field)
+    return found
+
+
+def _is_in_force(kind: _Kind, number: int | None, in_force: int) -> bool:
+    """From 2 on hugetlb is the size of the pages."""
+    return (min(number, 2) if number is not None and kind.field == HUGETLB else number) == in_force
 
 
 def _given(kind: _Kind, given: dict[str, str]) -> tuple[str | None, str | None]:
@@ -115,28 +144,31 @@ def _given(kind: _Kind, given: dict[str, str]) -> tuple[str | None, str | None]:
 
 
 def _number(value: str) -> int | None:
-    """As strtoul reads it, base 0; None for what is no number."""
-    digits = value.strip()
-    base = 16 if digits.lower().startswith("0x") else 8 if digits.startswith("0") else 10
-    try:
-        return int(digits, base)
-    except ValueError:
+    """The number that the value begins with, as strtoul reads it, base 0, and glibc its settings; None without one."""
+    found = NUMBER.match(value)
+    if found is None:
         return None
+    sign, digits = found.groups()
+    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
+    number = min(int(digits, base), MOST)
+    return -number & MOST if sign == "-" else number
 
 
 def _how(kind: _Kind, par: MallocPar) -> str:
-    if kind.field == "arena_max":
-        return "set" if par.arena_max else "default"
+    if kind.field in ("arena_max", HUGETLB):
+        return "set" if _in_force(kind, par) else "default"
     return {"set": "set", "the default": "default"}.get(how(par, getattr(par, kind.field)), "risen")
 
 
 def _bytes(kind: _Kind, evidence: Evidence) -> int | None:
     heap = evidence.heap
-    if heap.target.pages is None:
+    pages = heap.target.pages
+    if pages is None or (kind.field == HUGETLB and not pages.knows_huge):
         return None
     measures: dict[str, Callable[[], int]] = {
         "large-holes": lambda: evidence.released((row[0], row[1]) for row in heap.chunks.holes(DEFAULT)),
         "tops": lambda: evidence.resident("glibc.top"),
         "thread-tops": lambda: evidence.resident("glibc.top") - evidence.resident("glibc.top.0"),
+        "huge-pages": lambda: total(evidence.sums, "glibc").huge,
     }
     return measures[kind.about]()

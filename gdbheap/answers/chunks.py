@@ -52,7 +52,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the native listing is told; see native/src/listing.rs."""
+    """What the native listing is told; see native/core/src/allocators/glibc/listing.rs."""
 
     states: int
     minimum: int

@@ -8,22 +8,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.runtimes import MMAPPED, SHARED, Runtime
 from gdbheap.answers.findings import Evidence
 from gdbheap.answers.partition import Sum, Sums, main_runtime, other_allocator, total
 from gdbheap.heap import Heap
+from gdbheap.target.mappings import HUGE_PAGES
+from gdbheap.target.ranges import Ranges, joined, subtract
 
 USED, FREE = ("used", "mmapped"), ("free", "top")
 # Address space that no block was ever in.
 RESERVE = ".reserve"
 GLIBC = "glibc"
-FRAGMENTS, CACHED, LOCKED, TOPS = "glibc.fragments", "glibc.tcache", "glibc.locked", "glibc.top"
+FRAGMENTS, CACHED, LOCKED, HUGE, TOPS = (
+    f"{GLIBC}.{name}" for name in ("fragments", "tcache", "locked", "hugetlb", "top")
+)
+# Where the memory of runtimes lies that is no line of their own in the ledger.
+PLACES = {MMAPPED: f"{GLIBC}.mmapped", SHARED: "shared"}
+REST = "other.rest"
+# Of all that is resident so little other memory says nothing against the rest.
+SMALL_SHARE = 20
 
 
 @dataclass(frozen=True)
 class Kept:
     """Free resident bytes that stay, by why: ``glibc.fragments`` (free chunks on pages that chunks in use share),
-    ``glibc.tcache`` (in threads' caches), ``glibc.locked`` (whole pages that ``mlock`` keeps), ``glibc.top`` (tops that
-    malloc_trim(0) leaves), or the allocator's ``X.free``."""
+    ``glibc.tcache`` (in threads' caches), ``glibc.locked`` (whole pages that ``mlock`` keeps), ``glibc.hugetlb`` (whole
+    pages of hugetlbfs), ``glibc.top`` (tops that malloc_trim(0) leaves), or the allocator's ``X.free``."""
 
     id: str
     bytes: int
@@ -31,12 +41,14 @@ class Kept:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Resident bytes of an allocator or runtime that is not walked, and whatever else may be its memory; ``id``: of the
-    ledger's line, ``name`` the allocator's or the runtime's. ``bytes`` is None where residency is not known."""
+    """Resident bytes that nothing walks: of an allocator or a runtime with whatever else may be its memory, or other
+    anonymous memory. ``id``: of the ledger's line; ``name``: of the allocator, the runtime or the runtimes, "" where
+    none is known; ``own``: whether the memory is certainly its own. ``bytes`` is None where residency is not known."""
 
     id: str
     name: str
     bytes: int | None
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,7 @@ def summary(heap: Heap, evidence: Evidence) -> Summary:
         evidence.trim.predicted if evidence.trim and GLIBC in held else None,
         sorted((row for row in kept if row.bytes > 0), key=lambda row: -row.bytes),
         held,
-        _unknown(heap, sums, known),
+        _unknown(evidence),
     )
 
 
@@ -110,16 +122,55 @@ def _kept(evidence: Evidence, allocator: str) -> list[Kept]:
     whole = total(evidence.sums, f"{GLIBC}.free").resident - sum(
         (arena.predicted or 0) - (arena.top or 0) for arena in trim.arenas
     )
-    locked = min(rest - cached, whole) if evidence.kept else 0
-    return [Kept(FRAGMENTS, rest - cached - locked), Kept(CACHED, cached), Kept(LOCKED, locked), Kept(TOPS, tops)]
+    stays = min(rest - cached, whole) if evidence.kept else 0
+    huge = min(stays, evidence.resident_of(_huge_pages(evidence)))
+    return [
+        Kept(FRAGMENTS, rest - cached - stays),
+        Kept(CACHED, cached),
+        Kept(LOCKED, stays - huge),
+        Kept(HUGE, huge),
+        Kept(TOPS, tops),
+    ]
 
 
-def _unknown(heap: Heap, sums: Sums, known: bool) -> Unknown | None:
+def _huge_pages(evidence: Evidence) -> Ranges:
+    """glibc's arenas as far as they lie in pages of hugetlbfs."""
+    target = evidence.heap.target
+    huge = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.path == HUGE_PAGES]
+    arenas = joined(sorted((row.start, row.end) for row in evidence.heap.glibc.stretches))
+    return subtract(arenas, subtract(arenas, huge)) if huge else []
+
+
+def _unknown(evidence: Evidence) -> Unknown | None:
+    """The largest of what nothing walks, None where it is certain that there is next to nothing."""
+    heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
     if other is not None:
-        id, name, owner = other.id, other.kind.name, "other.allocator"
-    elif runtime is not None:
-        id, name, owner = runtime.kind.id, runtime.kind.name, "other.runtime"
-    else:
-        return None
-    return Unknown(f"other.{id}", name, total(sums, owner).resident if known else None)
+        return Unknown(f"other.{other.id}", other.kind.name, _resident(evidence, "other.allocator"), other.named)
+    if runtime is not None:
+        bytes = _resident(evidence, "other.runtime")
+        return Unknown(f"other.{runtime.kind.id}", runtime.kind.name, bytes, runtime.named)
+    places = list(dict.fromkeys(_place(runtime) for runtime in heap.runtimes))
+    places += [REST] if REST not in places and _is_much(evidence, REST) else []
+    return max((_of(evidence, place) for place in places), key=lambda one: one.bytes or 0, default=None)
+
+
+def _place(runtime: Runtime) -> str:
+    return PLACES.get(runtime.kind.memory, REST)
+
+
+def _of(evidence: Evidence, place: str) -> Unknown:
+    names = [runtime.kind.name for runtime in evidence.heap.runtimes if _place(runtime) == place]
+    return Unknown(place, " or ".join(names), _resident(evidence, place))
+
+
+def _resident(evidence: Evidence, owner: str) -> int | None:
+    return evidence.resident(owner) if evidence.heap.target.pages is not None else None
+
+
+def _is_much(evidence: Evidence, owner: str) -> bool:
+    """By what is resident; where that is not known, by the address space."""
+    part, whole = total(evidence.sums, owner), total(evidence.sums)
+    if evidence.heap.target.pages is None:
+        return part.virtual * SMALL_SHARE > whole.virtual
+    return part.resident * SMALL_SHARE > whole.resident

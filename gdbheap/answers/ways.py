@@ -27,7 +27,8 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
         heap.note(f"no paths are shown: {error}")
         return {}
     if len(wanted) > MOST_WAYS:
-        heap.note(f"paths are shown for the first {MOST_WAYS:,} of {len(wanted):,} blocks: the others have none here")
+        first = f"the first {MOST_WAYS:,} of {len(wanted):,} blocks"
+        heap.note(f"paths are shown for {first}: no path is shown for the others")
     found = {}
     for address in wanted[:MOST_WAYS]:
         number = graph.find(address)

@@ -42,7 +42,7 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class TypeLayout:
-    """What the native classifier is told; see native/src/types.rs."""
+    """What the native classifier is told; see native/core/src/python/layout.rs."""
 
     data: list[tuple[int, int]]
     smallest_heap_type: int
@@ -100,7 +100,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Question:
-    """What a census is told beside the heaps; see native/src/census.rs."""
+    """What a census is told beside the heaps; see native/core/src/python/census.rs."""
 
     roots: list[tuple[int, int, int]]
     registers: list[tuple[int, int]]
@@ -197,7 +197,7 @@ class Objects:
         head = max(counts, key=lambda head: counts[head])
         if counts[head] < LEAST_VOTES:
             raise Unsupported(
-                f"the objects of Python {self.release.text} lie where nothing is walked, and nothing points to them"
+                f"the objects of Python {self.release.text} lie in memory that is not walked, and nothing points there"
             )
         facts.add("PyGC_Head", head, f"{counts[head]} blocks that references lead to")
         return replace(layout, gc_head=head)

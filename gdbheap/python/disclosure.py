@@ -8,7 +8,7 @@ types, modules, files, functions, variables, and of attributes that are identifi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gdbheap.target.target import Damage
@@ -16,30 +16,39 @@ from gdbheap.target.target import Damage
 NO_TEXT, VARIABLE = "--no-text", "GDBHEAP_NO_TEXT"
 # Addresses of x86-64 processes are below; a word of eight characters is above.
 FIRST_NON_ADDRESS = 1 << 47
+# So many readable bytes of a number, in whatever order, may be characters.
 LEAST_TEXT = 4
 _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d[\d,]*)\b")
 
 
 class Disclosure:
-    """``contents``: whether contents of strings, bytes and keys are shown. It changes between the commands of gdb."""
+    """``contents``: whether contents of strings, bytes and keys are shown. It changes between the commands of gdb.
+    ``is_place``: whether a number is an address that lies in a mapping, or the end of one, and so no secret."""
 
-    def __init__(self, contents: bool = True) -> None:
+    def __init__(self, contents: bool = True, is_place: Callable[[int], bool] = lambda number: False) -> None:
         self.contents = contents
+        self._is_place = is_place
 
     def name(self, text: str) -> str:
         """An attribute's name as it is where it is an identifier or contents are shown, else its length."""
         return text if self.contents or text.isidentifier() else hidden("str", len(text))
 
+    def setting(self, value: str) -> str:
+        """The value of a setting as it is where it is a number or contents are shown, else its length."""
+        is_number = _NUMBER.fullmatch(value) and self.numbers(value) == value
+        return value if self.contents or is_number else hidden("str", len(value))
+
     def numbers(self, text: str) -> str:
         """``text`` without numbers that are no address or size but may be characters of the target's."""
-        return text if self.contents else without_words(text)
+        return text if self.contents else without_words(text, self._is_place)
 
     def damage(self, found: Damage) -> Damage:
-        """The same damage, without numbers that may be characters."""
+        """The same damage, without numbers that may be characters; its address is 0 where it is none."""
         if self.contents:
             return found
-        expected, met = without_words(found.expected), without_words(found.found)
-        return replace(found, what=without_words(found.what), expected=expected, found=met)
+        address = found.address if self._is_place(found.address) else 0
+        what, expected, met = map(self.numbers, (found.what, found.expected, found.found))
+        return replace(found, address=address, what=what, expected=expected, found=met)
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
@@ -57,14 +66,22 @@ def hidden(kind: str, length: int) -> str:
     return f"<{kind} of {length:,}>"
 
 
-def without_words(text: str) -> str:
-    """``text`` with a length in the place of each number whose bytes may be characters."""
-    return _NUMBER.sub(_masked, text)
+def without_words(text: str, is_place: Callable[[int], bool] = lambda number: False) -> str:
+    """``text`` with a length in place of each number that is no place and whose bytes may be characters."""
+
+    def masked(found: re.Match[str]) -> str:
+        digits = found[0].replace(",", "")
+        value = int(digits, 16 if digits.startswith("0x") else 10)
+        return f"<word of {_length(value)} bytes>" if _may_be_text(value) and not is_place(value) else found[0]
+
+    return _NUMBER.sub(masked, text)
 
 
-def _masked(found: re.Match[str]) -> str:
-    digits = found[0].replace(",", "")
-    value = int(digits, 16 if digits.startswith("0x") else 10)
-    raw = value.to_bytes(max((value.bit_length() + 7) // 8, 1), "little")
-    readable = len(raw) >= LEAST_TEXT and all(0x20 <= byte < 0x7F for byte in raw)
-    return f"<word of {len(raw)} bytes>" if readable or value >= FIRST_NON_ADDRESS else found[0]
+def _length(value: int) -> int:
+    return max((value.bit_length() + 7) // 8, 1)
+
+
+def _may_be_text(value: int) -> bool:
+    """A few characters beside bytes that are none, as the 0 at the end of a text, are a part of one too."""
+    readable = sum(0x20 <= byte < 0x7F for byte in value.to_bytes(_length(value), "little"))
+    return readable >= LEAST_TEXT or value >= FIRST_NON_ADDRESS

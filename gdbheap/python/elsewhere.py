@@ -1,4 +1,7 @@
-"""Python's objects and buffers in memory that nobody walks: malloc is another allocator's (native/src/claimed.rs)."""
+"""Python's objects and buffers in memory that nobody walks: malloc is another allocator's.
+
+The search is native/core/src/python/unwalked.rs.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import Fault
-from gdbheap.layout.cpython import FLAG_BYTES, FLAG_HEAP_TYPE, FLAG_INT, FLAG_UNICODE, Release
+from gdbheap.layout.cpython import FLAG_HEAP_TYPE, FLAGS_PLAIN, Release
 from gdbheap.python.roots import Roots
 from gdbheap.python.sizing import Sizing, sizing
 from gdbheap.python.tables import TableHead, tables_of
@@ -23,7 +26,7 @@ class Measures:
 
     sizing: Sizing
     keys: TableHead | None
-    plain: int = FLAG_BYTES | FLAG_INT | FLAG_UNICODE
+    plain: int = FLAGS_PLAIN
     flag_heap_type: int = FLAG_HEAP_TYPE
 
 

@@ -47,12 +47,12 @@ KIND_AT = 2
 # struct PyModuleDef, all releases since 3.0.
 M_SIZE = 56
 TP_DOC = 176
-# What leads on from a claimed block; see native/src/types.rs.
+# What leads on from a claimed block; see native/core/src/python/layout.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
-# What references a claimed block holds; see native/src/graph/shapes.rs.
+# What references a claimed block holds; see native/core/src/graph/shapes.rs.
 LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED = range(1, 13)
 
-# What says how large a claimed block is; see native/src/claimed.rs.
+# What says how large a claimed block is; see native/core/src/python/unwalked.rs.
 (UNKNOWN_SIZE, COUNT, OF_KEYS, TEXT, OF_ITEMS, STRIDES, VARIABLE, OF_SPLIT, OF_HEADED, STATE, CHARACTERS,
  OF_PREFIXED) = range(12)  # fmt: skip
 NOWHERE = -1
@@ -93,7 +93,7 @@ class Claim:
 
     ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
     in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
-    chain, 0 when its link is 0. ``contents``: which references the block holds (native/src/graph/shapes.rs);
+    chain, 0 when its link is 0. ``contents``: which references the block holds (native/core/src/graph/shapes.rs);
     ``count_at``: the offset from the object of the word that says how many, -1 where none does. ``extent``: what says
     how large the block is where no allocator does.
     """
@@ -175,7 +175,7 @@ def _set_claims(release: Release) -> list[Claim]:
 
 
 def _bytearray_extent(release: Release) -> Extent:
-    """ob_alloc; the bytes object of 3.15 and later says its size itself, less its head and the byte behind the last."""
+    """ob_alloc; the bytes object of 3.15 and later says its size itself, less its head and the byte after the last."""
     if (release.major, release.minor) >= (3, 15):
         return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
     return Extent(COUNT, release.at(24) if release.get("bytearray_start") is not None else 32, 1)

@@ -12,7 +12,7 @@ from gdbheap.python.roots import INTERPRETER, THREADS
 from gdbheap.python.shapes import graph_layout
 from gdbheap.python.threads import Frame, Threads
 
-# In which order roots are followed; see native/src/graph/tree.rs.
+# In which order roots are followed; see native/core/src/graph/tree.rs.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED = range(6)
 EXACT, LIKELY, DOUBTFUL, STRAY = range(4)
 MOST_KNOWN = 1 << 16

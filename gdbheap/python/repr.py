@@ -388,9 +388,12 @@ class _Text:
             return None
         names = [read_str(self.memory, self.release, name) for name in self._pointers(fields + items, count)]
         values = self._pointers(address + items, count)
+        if None in names:
+            return None
+        pairs = [(self._attribute(name or ""), value) for name, value in zip(names, values)]
         self.depth += 1
         try:
-            shown = self._some(lambda: (f"{name}={self.value(value)}" for name, value in zip(names, values)), count)
+            shown = self._some(lambda: (f"{name}={self.value(value)}" for name, value in pairs), count)
         finally:
             self.depth -= 1
         return f"{kind.short_name}({shown})"

@@ -1,4 +1,4 @@
-"""Where references lie in objects, as data for the native graph (native/src/graph/shapes.rs).
+"""Where references lie in objects, as data for the native graph (native/core/src/graph/shapes.rs).
 
 What is not said here follows from the type: a word of an object that is the address of an object is a reference to it,
 but for the lists of weak references.
@@ -48,7 +48,7 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class Form:
-    """Types with a base called one of ``names``; see native/src/graph/shapes.rs."""
+    """Types with a base called one of ``names``; see native/core/src/graph/shapes.rs."""
 
     names: list[str]
     opaque: int = ALL_OF_BASE

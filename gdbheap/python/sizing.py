@@ -9,7 +9,7 @@ from gdbheap.layout.cpython import FLAG_INT, FLAG_UNICODE, OB_SIZE, Release
 
 @dataclass(frozen=True)
 class Sizing:
-    """What the native count is told; see native/src/instances.rs."""
+    """What the native count is told; see native/core/src/python/sizing.rs."""
 
     ob_size: int
     tagged: bool

@@ -9,7 +9,10 @@ from gdbheap.layout.cpython import Release
 
 @dataclass(frozen=True)
 class Slab:
-    """Blocks of ``block`` bytes: ``header`` bytes, then objects of ``item`` bytes each; see native/src/slabs.rs."""
+    """Blocks of ``block`` bytes: ``header`` bytes, then objects of ``item`` bytes each.
+
+    See native/core/src/python/slabs.rs.
+    """
 
     block: int
     header: int

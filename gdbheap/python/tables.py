@@ -49,7 +49,7 @@ class TableEntries:
 class Table:
     """Offsets from an object: the entries it holds, its table, and (or -1) the slots of that less one, and the word
     that is not 0 where others share the table; bytes of a slot with its part of the entries at most, and, where the
-    slots are the entries, where in one the key is. See native/src/tables.rs."""
+    slots are the entries, where in one the key is. See native/core/src/python/containers/tables.rs."""
 
     name: str
     used_at: int

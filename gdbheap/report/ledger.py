@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
+FIRST, LAST = "Findings, largest first", ", doubtful ones last"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("swapped"), Column("virtual"),
 )  # fmt: skip
@@ -103,7 +104,7 @@ def _findings(answer: Ledger, style: Style) -> str:
         return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
     if not findings:
         return "Findings: none. Nothing here stands out as memory that could be given back."
-    lines = [style.heading("Findings, largest first")]
+    lines = [style.heading(FIRST + LAST * any(finding.doubtful for finding in findings))]
     for number, finding in enumerate(findings, 1):
         text = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {finding.text}."
         lines.append(style.filled(text))

@@ -1,4 +1,5 @@
-"""What ``heap`` says in at most three sentences: what is used and free, what can go back, why the rest stays."""
+"""What ``heap`` says in a few sentences: what is used and free, what can go back, why the rest stays, and of what that
+is not known."""
 
 from __future__ import annotations
 
@@ -16,19 +17,23 @@ WHY = {
     "glibc.fragments": "in free chunks on pages that chunks in use share (fragmentation)",
     "glibc.tcache": "in threads' caches",
     "glibc.locked": "in free pages that mlock keeps",
+    "glibc.hugetlb": "in free pages of hugetlbfs, which malloc_trim() does not give back",
     "glibc.top": "in top chunks that malloc_trim() leaves",
     "pymalloc.free": "in pymalloc's arenas, which go back only as a whole",
     "mimalloc.free": "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later",
+}
+# What holds other memory than that of what is named, by the ledger's line.
+PLACES = {
+    "glibc.mmapped": "malloc's chunks with mappings of their own",
+    "shared": "shared memory",
+    "other.rest": "other anonymous memory",
 }
 
 
 def render(answer: Summary, names: dict[str, str], style: Style) -> str:
     """``names``: what the ledger's lines are called, by id. Nothing where no block was found."""
     told = [_books(answer, names, style), _given_back(answer, style), _stays(answer, names, style)]
-    if answer.unknown is not None:
-        # The allocator's line stands in the ledger: at most three sentences here too.
-        told = [told[0], " ".join(filter(None, told[1:])), _not_walked(answer.unknown, style)]
-    return " ".join(filter(None, told))
+    return " ".join(filter(None, [*told, _not_walked(answer.unknown, style)]))
 
 
 def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
@@ -68,11 +73,11 @@ def _why(name: str, names: dict[str, str]) -> str:
     return WHY.get(name) or f"in free blocks of {names.get(allocator, allocator)}"
 
 
-def _not_walked(unknown: Unknown, style: Style) -> str:
-    start = f"{unknown.name}'s blocks are not walked"
-    if unknown.bytes is None:
-        return f"{start}: what of its memory is used and what is free is not known."
-    return (
-        f"{start}: of {style.bytes(unknown.bytes)} that is resident in its own and other anonymous memory it is not "
-        "known what is used and what is free."
-    )
+def _not_walked(unknown: Unknown | None, style: Style) -> str:
+    """Nothing where nothing is left, and nothing that is resident."""
+    if unknown is None or unknown.bytes == 0:
+        return ""
+    where = PLACES.get(unknown.id) or ("its own memory" if unknown.own else "its own and other anonymous memory")
+    start = f"The blocks of {unknown.name} are not walked: of" if unknown.name else "Of"
+    part = where if unknown.bytes is None else f"{style.bytes(unknown.bytes)} that is resident in {where}"
+    return f"{start} {part} it is not known what is used and what is free."

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 from gdbheap.report.heap_map import LOOKS, shares
 from gdbheap.report.style import Style
@@ -34,7 +34,7 @@ def picture(answer: HeapMap, title: str) -> str:
 
 
 def _text(x: int, y: int, text: str) -> str:
-    return f'<text x="{x}" y="{y}">{escape(text)}</text>'
+    return f'<text x="{x}" y="{y}">{escape(text, quote=False)}</text>'
 
 
 def _legend(answer: HeapMap, y: int) -> Iterator[str]:

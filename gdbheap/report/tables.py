@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tabulate import tabulate
-
 from gdbheap.errors import one_line
 from gdbheap.report.style import Style
 
@@ -46,6 +44,9 @@ def table(columns: Sequence[Column], rows: Sequence[Row], style: Style, total: R
 def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
     """The title, the rule and one line a row. Without rows tabulate ignores the alignment it is given."""
     align = ["left" if column.left else "right" for column in columns]
+    # Imported here: it takes as long to load as all of gdbheap, and JSON has no tables.
+    from tabulate import tabulate
+
     text = tabulate(
         body,
         headers=[column.title for column in columns],

@@ -43,7 +43,10 @@ def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | No
 
 
 def _filtered(folder: ProcessFolder) -> str | None:
-    modes = {folder.status(tid).get("Seccomp", "0") for tid in folder.tasks()}
+    modes = set()
+    for tid in folder.tasks():
+        with suppress(OSError):  # it has ended meanwhile
+            modes.add(folder.status(tid).get("Seccomp", "0"))
     if modes - {"0"}:
         return f"process {folder.pid} runs under seccomp, which may refuse the call or kill it"
     return None
@@ -109,8 +112,11 @@ def cloned(pid: int, limit: float | None = None, copies: bool = False) -> Iterat
     holding.without_tracer(folder)
     preparation = Preparation(pid)
     preparation.load_files()
-    refuse(folder)
-    space = room_for(folder) if copies else None
+    try:
+        refuse(folder)
+        space = room_for(folder) if copies else None
+    except OSError as error:
+        raise refusal.explain(pid, error) from None
     with holding.undisturbed():
         copy = _copy(folder, limit)
         try:
@@ -122,6 +128,7 @@ def cloned(pid: int, limit: float | None = None, copies: bool = False) -> Iterat
         yield process
     finally:
         collected = copy.end()
+        process.stopped_seconds = copy.seconds
         if not collected:
             process.warnings.append(UNCOLLECTED)
 
@@ -152,6 +159,8 @@ def _process(pid: int, copy: Frozen, preparation: Preparation, space: Room | Non
         return Process(pid, threads, preparation, holder=copy, memory_of=memory, books_read=books_read, room=space)
     except OSError as error:
         raise refusal.explain(pid, error) from None
+    except RuntimeError as error:
+        raise Unsupported(f"--clone: {error}; {INSTEAD}") from None
 
 
 def _missing(process: Process, copy: Frozen) -> Ranges:

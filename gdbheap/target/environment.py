@@ -19,11 +19,13 @@ MOST_TEXT = 2 << 20
 
 
 def initial_environment(target: Target) -> dict[str, str] | None:
-    """Name to value; None where the place of it is not found. What cannot be read, or is no ``NAME=VALUE``, is left
-    out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES: each tunable is then a name of its own."""
-    stack, last = target.main_stack, _last_argument(target)
-    if stack is None or last is None:
+    """Name to value; None where the place of it is not found, or nothing of it is left: programs write their title over
+    it (setproctitle, PostgreSQL, nginx). What cannot be read, or is no ``NAME=VALUE``, is left out. Up to 2.37 glibc
+    writes zeros over the colons of GLIBC_TUNABLES: each tunable is then a name of its own."""
+    stack, place = target.main_stack, _last_argument(target)
+    if stack is None or place is None:
         return None
+    last, count = place
     end = target.auxv.get(AT_EXECFN, 0)
     end = end if last < end < stack.end else stack.end
     texts = target.space.read_available(last, min(end - last, MOST_TEXT)).split(b"\0")
@@ -32,12 +34,13 @@ def initial_environment(target: Target) -> dict[str, str] | None:
         name, equals, value = text.decode("utf-8", "replace").partition("=")
         if equals and name:
             found.setdefault(name, value)
-    return found
+    return found if found or not count else None
 
 
-def _last_argument(target: Target) -> int | None:
-    """The address of the last argument's text, after which those of the environment follow: its pointer stands before
-    the null, the pointers to the environment and another null, which the auxiliary vector follows."""
+def _last_argument(target: Target) -> tuple[int, int] | None:
+    """The address of the last argument's text, after which those of the environment follow, and how many these are: its
+    pointer stands before the null, the pointers to the environment and another null, which the auxiliary vector
+    follows."""
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
         return None
@@ -51,7 +54,7 @@ def _last_argument(target: Target) -> int | None:
     while first and words[first - 1]:
         first -= 1
     last = words[first - 2] if first >= 2 else 0
-    return last if last in stack else None
+    return (last, vector - 1 - first) if last in stack else None
 
 
 def _vector(target: Target, words: tuple[int, ...], place: int) -> int | None:

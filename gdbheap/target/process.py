@@ -13,9 +13,10 @@ import resource
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from gdbheap._native import Frozen, Pages, Room, Space, Stop
-from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, one_line
+from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
 from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
@@ -75,9 +76,10 @@ class Process(Target):
 
     ``threads`` are (tid, thread pointer, sp, pc) from whoever stopped it. With ``memory_refused`` (the reason why)
     no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
-    stop nothing is read any more. ``memory_of``: whose memory is read instead, that of a copy. ``books_read`` is
-    called when ``/proc`` was read and nothing else yet; the ranges that it returns are not there. ``room``: its private
-    memory is copied into that, if it fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
+    stop nothing is read any more. ``memory_of``: whose memory is read instead, that of a copy, which shares all pages,
+    so that it is unknown with whom else the process shares them. ``books_read`` is called when ``/proc`` was read and
+    nothing else yet; the ranges that it returns are not there. ``room``: its private memory is copied into that, if it
+    fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Process(Target):
     ) -> None:
         super().__init__("process", pid=pid)
         self._holder = holder
+        self._has_copy = memory_of is not None
         self.is_copied = False
         self._ready = preparation or Preparation(pid)
         self._standing = list(threads)
@@ -100,7 +103,7 @@ class Process(Target):
         self.exe = self._ready.exe
         self.refusal = memory_refused
         self._read_books()
-        self._open_space(pid if memory_of is None else memory_of, books_read(self), memory_of is not None)
+        self._open_space(pid if memory_of is None else memory_of, books_read(self))
         self._capture(room)
         self.objects = find_objects(self.mappings, self.space, self._ready.files, self._candidates)
         if self.rss.swap and self.refusal is None:
@@ -139,6 +142,11 @@ class Process(Target):
         holder = self._holder
         if holder is None or not holder.missed:
             return None
+        if isinstance(holder, Frozen):
+            return (
+                "the copy was killed while it was read, as it is when memory runs out: what had not been read by then"
+                " is missing, and damage is not listed, because it may be no more than that"
+            )
         if self.is_copied and not holder.expired:
             return "the process was let go when its own memory had been copied: what it shares is missing"
         if not holder.expired:
@@ -172,7 +180,7 @@ class Process(Target):
         with suppress(OSError):
             found = procfs.parse_rollup(self._folder.read("smaps_rollup"))
             if found is not None:
-                return found
+                return replace(found, proportional=None) if self._has_copy else found
         self._read_smaps()
         sizes = [(mapping.rss, mapping.swap) for mapping in self.mappings if mapping.rss is not None]
         if sizes:
@@ -238,7 +246,7 @@ class Process(Target):
                 f" by {sum(differing):+,} bytes in all: pages are counted by pagemap"
             )
 
-    def _open_space(self, pid: int, missing: Ranges, is_copy: bool) -> None:
+    def _open_space(self, pid: int, missing: Ranges) -> None:
         if self.refusal is not None:
             self.partial = True
             self.warnings.append(f"no memory could be read, only mappings and their pages: {self.refusal}")
@@ -247,7 +255,7 @@ class Process(Target):
         rows = [row for mapping in self.mappings if is_readable(mapping) for row in self._rows(mapping, files, missing)]
         stop = self._holder if isinstance(self._holder, Stop) else None
         # A copy has all its pages together with the process.
-        self.space = Space.for_process(pid, rows, self.pages, files.paths, self.rss.shared or is_copy, stop)
+        self.space = Space.for_process(pid, rows, self.pages, files.paths, self.rss.shared or self._has_copy, stop)
 
     def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[tuple[int, int, int, int, int]]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
@@ -267,7 +275,9 @@ class Process(Target):
         return Thread(tid, fs_base, sp, pc, known, registers=general)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """By ``pagemap``; of a long range the first MOST_SHARING bytes."""
+        """By ``pagemap``; of a long range the first MOST_SHARING bytes. None beside a copy, which shares them all."""
+        if self._has_copy:
+            return None
         first, last = -(-start // PAGE_SIZE), min(end, start + MOST_SHARING) // PAGE_SIZE
         try:
             entries = procfs.pagemap(self._folder.path("pagemap"), first, max(last - first, 0))
@@ -405,7 +415,7 @@ def _standing(pid: int, limit: float | None, preparation: Preparation, space: Ro
                 raise holding.let_go_early(pid, stop.seconds or limit or 0)
             yield process
         except Exception as error:
-            if stop is not None and stop.expired and stop.missed:
+            if stop is not None and stop.expired and stop.missed and not isinstance(error, CallEnded):
                 raise holding.let_go_early(pid, stop.seconds or 0) from error
             raise
         finally:
@@ -413,8 +423,12 @@ def _standing(pid: int, limit: float | None, preparation: Preparation, space: Ro
 
 
 def room_for(folder: ProcessFolder) -> Room | None:
-    """Room for the private memory of a process, with some for what it gets meanwhile; None where that is too much."""
-    status = folder.status()
+    """Room for the private memory of a process, with some for what it gets meanwhile; None where that is too much, or
+    the process has ended."""
+    try:
+        status = folder.status()
+    except OSError:
+        return None
     size = sum(procfs.kib(status.get(name)) or 0 for name in ("RssAnon", "RssFile", "VmSwap"))
     size += size // 16 + SPARE
     if not room.copy_fits(size):

@@ -12,6 +12,7 @@ stack: a stack pointer that leads into one proves nothing about the rest of it.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ LARGEST_STACK = 1 << 40
 # The largest guard, and the largest stack above one, where no record says how large they are. Larger memory that may
 # not be read is a reserve (of a thread's arena, of a runtime), and bounds nothing.
 LARGEST_GUARD, LARGEST_GUARDED = 1 << 20, 16 << 20
-# Below the stack pointer a function that calls no other may use so much (System V ABI, x86-64).
+# Below the stack pointer a function that calls no other may use this much (System V ABI, x86-64).
 RED_ZONE = 128
 # Of a stack without bounds this much above its pointer is taken for live.
 LIVE_WITHOUT_BOUNDS = 256 << 10
@@ -57,10 +58,12 @@ def find_stacks(target: Target) -> list[Stack]:
 def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
     """What may be in use of the stacks: from the lowest stack pointer in each, less the red zone, to its end; all of
     one that no stack pointer points to, because its thread runs on another one (a coroutine's, a signal's)."""
+    pointers = sorted(thread.sp for thread in target.threads)
     found = []
     for stack in stacks:
-        pointers = [thread.sp for thread in target.threads if stack.start <= thread.sp < stack.end]
-        low = min(pointers) - RED_ZONE if pointers else stack.start
+        place = bisect_left(pointers, stack.start)
+        is_here = place < len(pointers) and pointers[place] < stack.end
+        low = pointers[place] - RED_ZONE if is_here else stack.start
         found.append((max(stack.start, low), stack.end))
     return found
 

@@ -51,9 +51,9 @@ class Rss:
 
     ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
     ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``proportional``: its
-    share of these, each page divided by the number of processes that have it (Pss_Anon). ``shared``: whether other
-    processes may have some of its changed pages too, as after fork(). ``huge``: of the resident bytes those in huge
-    pages that the kernel made of ordinary memory (AnonHugePages).
+    share of these, each page divided by the number of processes that have it (Pss_Anon), None beside a copy of ours,
+    which counts as one. ``shared``: whether other processes may have some of its changed pages too, as after fork().
+    ``huge``: of the resident bytes those in huge pages that the kernel made of ordinary memory (AnonHugePages).
     """
 
     bytes: int | None

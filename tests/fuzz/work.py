@@ -82,7 +82,10 @@ class Worker:
             process.stdin.flush()
         except BrokenPipeError:
             return None
-        if not select.select([process.stdout], [], [], PATIENCE)[0]:
+        # Not select.select(): it takes no descriptor above 1023.
+        waiting = select.poll()
+        waiting.register(process.stdout, select.POLLIN)
+        if not waiting.poll(1000 * PATIENCE):
             return None
         line = process.stdout.readline()
         return json.loads(line) if line else None

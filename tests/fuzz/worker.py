@@ -23,13 +23,15 @@ HERE = Path(__file__).resolve().parent
 # The installed package is the one tested: not the folder that this file is in, nor the one above the tests.
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
+from nouns import ADDRESSED, LIVE_ONLY  # noqa: E402
+
 from fuzz.books import unbalanced  # noqa: E402
 from fuzz.cores import LAID_OUT  # noqa: E402
 from fuzz.mutations import OF_FILE, Base, mutant  # noqa: E402
 from gdbheap.allocators.mimalloc.segments import Mimalloc  # noqa: E402
-from gdbheap.commands.answering import ask, present, status_of  # noqa: E402
-from gdbheap.commands.declaration import parse  # noqa: E402
-from gdbheap.commands.nouns import COMMANDS  # noqa: E402
+from gdbheap.commands.surface.parser import parse  # noqa: E402
+from gdbheap.commands.surface.registry import COMMANDS  # noqa: E402
+from gdbheap.commands.surface.session import ask, present, status_of  # noqa: E402
 from gdbheap.errors import GdbheapError  # noqa: E402
 from gdbheap.heap import Heap  # noqa: E402
 from gdbheap.layout.facts import Facts  # noqa: E402
@@ -42,7 +44,6 @@ KERNEL = 1 << 63
 ANSWERED = (0, 1)
 # What a walk of a damaged core may end with, and what a file may whose headers are damaged.
 REFUSED, NO_CORE = (1, 5), (1, 2, 4, 5)
-LIVE_ONLY = ("stats",)
 # Options beyond none, of each noun that has more to do with some.
 WORDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "": ((), ("--detail",)),
@@ -57,7 +58,6 @@ WORDS: dict[str, tuple[tuple[str, ...], ...]] = {
     # A way from a root is described for each row.
     "retained": (("--top=10",), ("--by=type", "--top=10")),
 }
-ADDRESSED = ("at", "refs", "why")
 # At most this many commands are asked of one mutant.
 ASKED = 10
 

@@ -24,9 +24,10 @@ HERE = Path(__file__).resolve().parent
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
 import programs  # noqa: E402
+from nouns import GRAPHS, PLAIN  # noqa: E402
 
 from harm.busy import Busy  # noqa: E402
-from harm.kills import GRAPHS, PLAIN, Killer  # noqa: E402
+from harm.kills import Killer  # noqa: E402
 from harm.rounds import Rounds, begin, load_since  # noqa: E402
 from harm.targets import STARTERS, started  # noqa: E402
 from harm.verdict import Watch, line_of  # noqa: E402
@@ -57,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--targets", default=",".join(STARTERS), help="some of them, with commas between")
     parser.add_argument("--calls", action="store_true", help="also commands that call into the process")
     parser.add_argument("--programs", type=int, default=20, help="busy: how many programs compute")
-    parser.add_argument("--commands", default=",".join(("heap", *PLAIN[1:], *GRAPHS)), help="busy: some of them")
+    everything = ",".join(noun or "heap" for noun in (*PLAIN, *GRAPHS))
+    parser.add_argument("--commands", default=everything, help="busy: some of them")
     parser.add_argument("--size", type=int, default=1024, help="busy: MiB of Python objects in the target")
     return parser
 

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import programs
+from nouns import GRAPHS, PLAIN
 from tabulate import tabulate
 
 from harm.targets import Target
 from harm.verdict import Watch, line_of
 
-PLAIN = ("", "arenas", "holes", "pins", "sizes", "chunks", "pools", "pyobjects", "trim", "map", "check", "info")
-GRAPHS = ("owners", "retained", "threads", "unreachable")
 # These call into the process.
 CALLS = (("stats",), ("trim", "--yes"))
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)

@@ -1,8 +1,8 @@
 """The table that a target or its client keeps in a file that is mapped shared: read without stopping anybody.
 
-A line is ``char name[32]; uint64_t rounds, interrupted, wrong, longest, error, lasted`` (tests/programs/checking.c): how
-often it was done, ended with EINTR or went wrong, the longest time of one in nanoseconds, and of the last call with a
-time limit that went wrong its errno and how long it lasted.
+A line is ``char name[32]; uint64_t rounds, interrupted, wrong, longest, error, lasted`` (tests/programs/checking.c):
+how often it was done, ended with EINTR or went wrong, the longest time of one in nanoseconds, and of the last call with
+a time limit that went wrong its errno and how long it lasted.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Table:
         """Write a line. ``line.longest`` is that of this round; what is kept is the longest since it was reset."""
         kept = struct.unpack_from("<Q", self._bytes, number * LINE.size + LONGEST)[0]
         line = replace(line, longest=max(line.longest, kept))
-        LINE.pack_into(self._bytes, number * LINE.size, name.encode(), *astuple(line))
+        # Not pack_into(), which writes zeros first: others read at any moment.
+        self._bytes[number * LINE.size : (number + 1) * LINE.size] = LINE.pack(name.encode(), *astuple(line))
 
     def reset_longest(self) -> None:
         """Forget the longest times so far."""

@@ -1,5 +1,5 @@
 """Rests with secrets in memory, as every kind of string, of bytes and of key. argv: one token, how many pairs the vault
-has, and anything for a damaged chunk; the environment's TOKEN is one too. Each secret starts with the token. Prints
+has, and "damaged" for a damaged chunk; the environment's TOKEN is one too. Each secret starts with the token. Prints
 nothing; the file "places" says where some of them lie."""
 
 import collections
@@ -36,6 +36,12 @@ class Linked:
 
 
 Point = collections.namedtuple("Point", "name x")
+
+
+class Row(tuple):
+    """Rows of a table, whose columns somebody named as he liked."""
+
+    _fields = (token + " column", "x")
 
 
 def made(name, suffix=""):
@@ -79,6 +85,7 @@ held.members = {made("member"), made("member", "/2")}
 held.frozen = frozenset([made("frozen")])
 held.queue = collections.deque([made("one", "/queue")])
 held.point = Point(made("one", "/point"), 1)
+held.row = Row((1, 2))
 held.account = Account(made("one", "/account"))
 held.error = failure()
 held.nested = [{made("key", "/nested"): [{made("key", "/deep"): Linked(bytearray(200 << 10))}]}]
@@ -111,6 +118,7 @@ more = (
     "frozen",
     "queue",
     "point",
+    "row",
     "account",
     "error",
     "nested",
@@ -133,7 +141,7 @@ with open("places", "w") as file:
 del file
 
 # Where a neighbour wrote beyond its end, the size of a chunk is eight characters.
-if len(sys.argv) > 3:
+if sys.argv[3:] == ["damaged"]:
     blocks = [library.malloc(5000) for _number in range(50)]
     before = next(block for block in blocks if block + 5008 in blocks)
     ctypes.memmove(before + 5000, token.encode(), 8)

@@ -444,7 +444,7 @@ class Glibc:
             if any(self._missing(found)):
                 self.warnings.append(
                     f"mp_ counts {self.par.n_mmaps} mmapped chunks of {self.par.mmapped_mem} bytes, "
-                    f"found were {len(found)} of {sum(size for _, _, size in found)}: the difference is in other memory"
+                    f"{len(found)} of {sum(size for _, _, size in found)} were found: the difference is in other memory"
                 )
         return self._mapped
 

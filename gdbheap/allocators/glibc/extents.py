@@ -46,8 +46,9 @@ class MainExtents:
             return [(start, by_books)]
         try:
             end = self._main.top + (self._target.space.u64(self._main.top + 8) & ~7)
-        except Fault as fault:
-            self._report(fault.args[0], "top chunk of the main arena", "bytes that can be read", "absent bytes")
+        except Fault:
+            found = f"none at {self._main.top:#x}"
+            self._report(self._main.address, "top chunk of the main arena", "bytes that can be read", found)
             return []
         end = by_books if self._main.top < by_books <= limit else end
         if not start <= self._main.top < end <= limit:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.locate import confirm
-from gdbheap.allocators.runtimes import not_python
 from gdbheap.allocators.pymalloc.usedpools import LEAST_CLASSES, MOST_CLASSES, ListHeads, PoolState
+from gdbheap.allocators.runtimes import not_python
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject

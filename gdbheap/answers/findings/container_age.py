@@ -15,11 +15,11 @@ from gdbheap.errors import Fault, GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.census import Objects
 
-# The latest change of any dict is looked for among so many.
+# The latest change of any dict is looked for among at most this many.
 MOST_DICTS = 200_000
 OUTLIERS = 3
-# A container has stopped growing when it has not changed for as long as it took, on the average, for so many entries,
-# and for so many changes of other dicts.
+# A container has stopped growing when it has not changed for as long as it took, on average, to gain this many entries,
+# and for this many changes of other dicts.
 ENTRIES, CHANGES = 20, 1000
 
 

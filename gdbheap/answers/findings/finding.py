@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +34,8 @@ class Finding:
     """Something worth knowing, with the bytes that the advice would free, what to do, and the figures it rests on.
 
     ``commands``: lines to paste; ``environment``: settings that the advice names, which ``commands`` has too;
-    ``within``: the id of another finding in whose bytes some of these may lie; ``doubtful``: it may be as it is meant
-    to be, so that it stands below all others."""
+    ``within``: the id of another finding in whose bytes some of these may lie; ``doubtful``: it may be intended,
+    so that it stands below all others."""
 
     id: str
     bytes: int
@@ -78,6 +79,15 @@ class Evidence:
     def worth(self, size: int) -> bool:
         """Whether so many bytes are worth a finding: 4 MiB, and a twentieth of RSS where that is known."""
         return size >= LEAST and size * LEAST_SHARE >= (self.heap.target.rss.bytes or 0)
+
+    def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
+        """The command of ours about this target, as a line to paste; none of one that ``calls`` into a process where
+        there is only a core, nor where the process runs on another machine."""
+        target = self.heap.target
+        where = shlex.quote(target.core) if target.core else str(target.pid or "")
+        if target.remote or not where or (calls and target.kind != "process"):
+            return []
+        return [" ".join(["gdbheap", noun, where, *options])]
 
     @cached_property
     def glibc(self) -> Glibc | None:

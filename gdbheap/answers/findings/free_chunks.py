@@ -28,7 +28,8 @@ def find(evidence: Evidence) -> list[Claim]:
         "'heap holes' shows what stands between them, 'heap pins' what keeps more"
     )
     figures = {"chunks": chunks, "main": given[0], "threads": sum(threads), "arenas": len(threads)}
-    finding = Finding("free-chunks", sum(given), text, advice, figures)
+    commands = evidence.line("trim", "--yes", calls=True) + evidence.line("holes")
+    finding = Finding("free-chunks", sum(given), text, advice, figures, commands)
     return [Claim(finding, evidence.between_tops, REMEDY)]
 
 

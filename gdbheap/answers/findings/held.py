@@ -1,4 +1,4 @@
-"""Other memory by the library whose static data lead there: its own allocator, or its working space."""
+"""Other memory by the library whose static data points there: its own allocator, or its working space."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find(evidence: Evidence) -> list[Claim]:
         size = sum(pages.count(start, end)[0] for start, end in held.ranges)
         if evidence.worth(size):
             name = one_line(held.name)
-            text = f"other memory to which static data of {name} point: its own allocator or working space"
-            finding = Finding("other-held", size, text, f"{NO_ADVICE} {name} itself knows what of it is in use")
+            text = f"other memory to which static data of {name} points: its own allocator or working space"
+            finding = Finding("other-held", size, text, f"{NO_ADVICE} {name} itself knows how much of it is in use")
             found.append(Claim(finding, partial(list, held.ranges)))
     return found

@@ -39,7 +39,8 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 ADVICE = (
-    "start the program without huge pages: with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 where malloc asks for them, else "
-    "below prctl(PR_SET_THP_DISABLE), which children inherit; malloc_trim(0) gives back now what lies between chunks "
-    "in use, but khugepaged may make huge pages of them again"
+    "start the program without huge pages: with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 where malloc asks for them (this "
+    "replaces its other tunables: those that are to stay belong into the same value, separated by colons), else below "
+    "prctl(PR_SET_THP_DISABLE), which children inherit; malloc_trim(0) gives back now what lies between chunks in use, "
+    "but khugepaged may make huge pages of them again"
 )

@@ -21,7 +21,8 @@ def find(evidence: Evidence) -> list[Claim]:
     text += f": {BELOW} {trim_threshold(glibc.par)}" if risen else f", beyond trim_threshold: {BEYOND}"
     advice = CALL + START if risen else CALL
     figures = {"top": top, "trim_threshold": glibc.par.trim_threshold}
-    finding = Finding("main-top", top, text, advice, figures, environment=TRIM_THRESHOLD if risen else {})
+    commands = evidence.line("trim", "--yes", calls=True)
+    finding = Finding("main-top", top, text, advice, figures, commands, TRIM_THRESHOLD if risen else {})
     return [Claim(finding, lambda: evidence.tops(main=True), CALL)]
 
 

@@ -68,7 +68,7 @@ def _by_whom(evidence: Evidence, advice: str) -> tuple[str, list[str]]:
     if pid is None:
         return advice, []
     command = f"strace -f -k -e trace=mmap,mremap,munmap -p {pid}"
-    return f"{advice}; the command shows which code maps more, while it does", [command]
+    return f"{advice}; the command shows which code maps more memory, while it happens", [command]
 
 
 def _pieces(evidence: Evidence, owner: str) -> list[tuple[int, int, int]]:

@@ -70,23 +70,25 @@ def find(evidence: Evidence) -> list[Finding]:
     if most is None or not evidence.worth(most.bytes) or most.bytes < MOST * used:
         return []
     age = age_of(evidence.heap, evidence.objects, most.owner.address, str(most.owner.type))
-    return [] if age.has_stopped(most.kept) else [_finding(most, used, age)]
+    return [] if age.has_stopped(most.kept) else [_finding(evidence, most, used, age)]
 
 
-def _finding(most: Container, used: int, age: Age) -> Finding:
+def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Finding:
     """Where it is not known that it has changed of late the finding says so, and stands below all others."""
     owner = most.owner
     known = "" if age.is_known else "; nothing tells when it was filled: it may have been full from the start"
     text = (
         f"one {owner.type} at {owner.address:#x}{f' ({most.path})' if most.path else ''} keeps {most.kept:,} of "
         f"{most.count:,} objects of type {most.type}, and {100 * most.bytes // max(used, 1)} % of all bytes in use: "
-        f"leak-like, if it was meant to stay small; whether it grows only a second look tells{known}"
+        f"leak-like, if it was meant to stay small; only a second measurement can tell whether it "
+        f"grows{known}"
     )
     advice = "bound it, or drop from it what nobody needs any more" + (
         "" if most.path else f"; 'heap why {owner.address:#x}' says how it is reached"
     )
     figures = {"address": owner.address, "kept": most.kept, "count": most.count, "used": used}
-    return Finding("leak-like", most.bytes, text, advice, figures, doubtful=not age.is_known)
+    commands = [] if most.path else evidence.line("why", f"{owner.address:#x}")
+    return Finding("leak-like", most.bytes, text, advice, figures, commands, doubtful=not age.is_known)
 
 
 def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:

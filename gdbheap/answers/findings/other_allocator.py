@@ -12,7 +12,7 @@ def find(evidence: Evidence) -> list[Claim]:
     other = other_allocator(evidence.heap)
     if other is None or "other.allocator" not in evidence.sums:
         return []
-    text = f"{other.title}: what {other.kind.name} holds free in there is not known here"
-    unknown = f"there is no advice: nothing here knows how to ask {other.kind.name} what of it is free"
+    text = f"{other.title}: how much of it {other.kind.name} holds free is not known here"
+    unknown = f"there is no advice: nothing here knows how to ask {other.kind.name} how much of it is free"
     finding = Finding("other-allocator", evidence.resident("other.allocator"), text, other.kind.advice or unknown)
     return [Claim(finding, lambda: allocator_ranges(evidence.heap), other.kind.advice)]

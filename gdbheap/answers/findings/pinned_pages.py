@@ -28,7 +28,8 @@ def find(evidence: Evidence) -> list[Finding]:
         "'heap pins --allocator=glibc' names the blocks: without them malloc_trim(0) gives all of this back too. Drop "
         "them, or allocate what lives long before what does not, or apart from it"
     )
-    return [Finding("pinned-pages", freed, text, advice, {"groups": groups, "blocks": blocks, "held": size})]
+    figures = {"groups": groups, "blocks": blocks, "held": size}
+    return [Finding("pinned-pages", freed, text, advice, figures, evidence.line("pins", "--allocator=glibc"))]
 
 
 def at_most(evidence: Evidence) -> int:

@@ -26,4 +26,5 @@ def find(evidence: Evidence) -> list[Claim]:
         "what lives long before the load that filled these arenas"
     )
     figures = {"arenas": arenas, "blocks": blocks, "held": size}
-    return [Claim(Finding("pymalloc-arenas", freed, text, advice, figures), python.ranges)]
+    commands = evidence.line("pins", "--allocator=pymalloc")
+    return [Claim(Finding("pymalloc-arenas", freed, text, advice, figures, commands), python.ranges)]

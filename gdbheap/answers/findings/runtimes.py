@@ -14,10 +14,11 @@ from gdbheap.target.ranges import Ranges, subtract
 WHAT = {
     ANONYMOUS: "memory of {name}, with what else is mapped without a file",
     SHARED: "shared memory of {name}, which is in the RSS of each of its processes",
-    MMAPPED: "in malloc's chunks with mappings of their own lies the heap of {name}",
+    MMAPPED: "the heap of {name} lies in malloc chunks with their own mappings",
     ALLOCATOR: "{name} keeps its data in the memory of {other}",
     HELD: "memory beside every malloc is {name}, by the static data that points to it",
 }
+NAMED = "memory of {name}, by the names that the kernel knows its mappings by"
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -36,8 +37,9 @@ def find(evidence: Evidence) -> list[Claim]:
 def _finding(heap: Heap, runtime: Runtime, size: int) -> Finding:
     kind = runtime.kind
     other = other_allocator(heap)
-    what = WHAT[kind.memory].format(name=kind.name, other=other.kind.name if other else "malloc")
-    text = f"{what} ({one_line(runtime.path)}, {runtime.evidence}): what of it is in use is not known here"
+    pattern = NAMED if runtime.named else WHAT[kind.memory]
+    what = pattern.format(name=kind.name, other=other.kind.name if other else "malloc")
+    text = f"{what} ({one_line(runtime.path)}, {runtime.evidence}): how much of it is in use is not known here"
     pid = heap.target.pid if heap.target.kind == "process" else None
     return Finding(
         f"runtime-{kind.id}", size, text, kind.advice, commands=runtime.commands(pid), environment=kind.environment

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.findings.settings import lines_to_paste
-from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined, subtract
 from gdbheap.words import size_text
 
 # The most specific first: what says why the memory is there before what only says that it is. A finding that is not
@@ -17,20 +17,31 @@ ORDER = (
     "huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks", "pymalloc-arenas",
     "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory", "shared-memory", "mapped-files",
 )  # fmt: skip
-# What a container keeps may have room of its own, and what nobody reaches too.
-MAY_LIE_IN = {"slack": ("leak-like", "cycles"), "free-lists": (), "cycles": ()}
+# What a container keeps may have room of its own, and what nobody reaches too; objects and buffers of each kind may be
+# among the few blocks that keep pages and arenas. These pages are none that malloc_trim(0) gives back, so that no other
+# finding counts them.
+PINNED = ("pymalloc-arenas", "pinned-pages")
+MAY_LIE_IN = {
+    "slack": ("leak-like", "cycles", *PINNED), "free-lists": PINNED, "cycles": PINNED, "leak-like": PINNED,
+}  # fmt: skip
 
 
-@dataclass
 class _Settled:
-    """A finding that stays, and its memory."""
+    """A finding that stays. ``memory``: where its bytes may lie; ``own``: where they are taken to lie, in none that are
+    another's ``before`` it."""
 
-    finding: Finding
-    _memory: Callable[[], Ranges]
+    def __init__(self, evidence: Evidence, claim: Claim, before: list[_Settled]) -> None:
+        self.finding = claim.finding
+        self._evidence, self._memory, self._before = evidence, claim.memory, before
 
     @cached_property
     def memory(self) -> Ranges:
         return joined(sorted(self._memory()))
+
+    @cached_property
+    def own(self) -> Ranges:
+        taken = sorted(pair for other in self._before for pair in other.own)
+        return _first(self._evidence, subtract(self.memory, taken), self.finding.bytes)
 
 
 def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
@@ -51,34 +62,71 @@ def _rank(each: Finding | Claim) -> int:
 
 
 def _add(evidence: Evidence, kept: list[_Settled], claim: Claim) -> None:
-    row = _Settled(claim.finding, claim.memory)
-    shared = [(min(other.finding.bytes, _common(evidence, row, other)), other) for other in kept]
-    taken = sum(size for size, _other in shared)
-    if not taken:
+    row = _Settled(evidence, claim, list(kept))
+    shared = [(size, other) for other in kept if (size := _resident(evidence, _both(row.memory, other.own)))]
+    if not shared:
         kept.append(row)
         return
-    most = max(shared, key=lambda pair: pair[0])[1]
-    left = claim.finding.bytes - taken
+    shared.sort(key=lambda pair: -pair[0])
+    left = claim.finding.bytes - sum(size for size, _other in shared)
     if evidence.worth(left):
-        text = f"{claim.finding.text}; {size_text(taken)} more of it is what {most.finding.id} is about"
-        row.finding = replace(claim.finding, bytes=left, text=text)
+        row.finding = replace(claim.finding, bytes=left, text=f"{claim.finding.text}; {_of_others(shared)}")
         kept.append(row)
-    elif claim.remedy:
-        most.finding = replace(most.finding, advice=f"{most.finding.advice}; or {claim.remedy}")
+    else:
+        _give_remedy(shared[0][1], claim)
 
 
-def _common(evidence: Evidence, one: _Settled, two: _Settled) -> int:
-    """The resident bytes of which both speak."""
+def _both(one: Ranges, two: Ranges) -> Ranges:
+    return subtract(one, subtract(one, two))
+
+
+def _resident(evidence: Evidence, ranges: Ranges) -> int:
     pages = evidence.heap.target.pages
-    if pages is None or not two.memory or not one.memory:
-        return 0
-    both = subtract(one.memory, subtract(one.memory, two.memory))
-    return sum(pages.count(start, end)[0] for start, end in both)
+    return 0 if pages is None else sum(pages.count(start, end)[0] for start, end in ranges)
+
+
+def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
+    """The first of the ranges that have so many resident bytes together."""
+    found: Ranges = []
+    for start, end in ranges:
+        there = _resident(evidence, [(start, end)])
+        if there > size:
+            return [*found, (start, _cut(evidence, start, end, size))]
+        found.append((start, end))
+        size -= there
+    return found
+
+
+def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
+    """Where so many resident bytes end, to the page."""
+    low, high = 0, (end - start) // PAGE_SIZE
+    while low < high:
+        middle = (low + high + 1) // 2
+        is_more = _resident(evidence, [(start, start + middle * PAGE_SIZE)]) > size
+        low, high = (low, middle - 1) if is_more else (middle, high)
+    return start + low * PAGE_SIZE
+
+
+def _of_others(shared: list[tuple[int, _Settled]]) -> str:
+    """Each of the other findings with the bytes that are its own."""
+    (size, most), *more = shared
+    first = f"{size_text(size)} more of it is what {most.finding.id} is about"
+    return ", ".join([first, *(f"{size_text(size)} what {other.finding.id} is about" for size, other in more)])
+
+
+def _give_remedy(other: _Settled, claim: Claim) -> None:
+    """What a finding that goes would have one do is said by the one that has its bytes, unless it says that already."""
+    finding = other.finding
+    is_said = any(f"{name}={value}" in claim.remedy for name, value in finding.environment.items())
+    if claim.remedy and not is_said:
+        commands = [*finding.commands, *(line for line in claim.finding.commands if line not in finding.commands)]
+        other.finding = replace(finding, advice=f"{finding.advice}; or {claim.remedy}", commands=commands)
 
 
 def _finished(finding: Finding, names: set[str]) -> Finding:
-    """With its settings as lines to paste, and with the finding in whose bytes some of its own may lie."""
-    within = next((name for name in MAY_LIE_IN.get(finding.id, ()) if name in names), None)
-    text = f"{finding.text}; some of it may be what {within} is about" if within else finding.text
+    """With its settings as lines to paste, and with the findings in whose bytes some of its own may lie."""
+    others = [name for name in MAY_LIE_IN.get(finding.id, ()) if name in names]
+    about = f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} about"
+    text = f"{finding.text}; some of it may be what {about}" if others else finding.text
     commands = [*finding.commands, *lines_to_paste(finding.environment)]
-    return replace(finding, text=text, commands=commands, within=within)
+    return replace(finding, text=text, commands=commands, within=others[0] if others else None)

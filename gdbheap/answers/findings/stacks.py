@@ -17,7 +17,8 @@ def find(evidence: Evidence) -> list[Claim]:
         return []
     others = [stack for stack in heap.stacks if main is None or stack.start not in main]
     # One that lies in a block of malloc is that block's memory.
-    stacks = [stack for stack in others if holds(heap.stack_ranges, stack.start)]
+    ranges = heap.stack_ranges
+    stacks = [stack for stack in others if holds(ranges, stack.start)]
     sizes = [pages.count(stack.start, stack.end)[0] for stack in stacks]
     if len(stacks) < LEAST_THREADS or not evidence.worth(sum(sizes)):
         return []

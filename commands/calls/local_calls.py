@@ -1,0 +1,47 @@
+"""Calls into a process on this machine, by whoever holds its threads: our tracer in a shell, gdb's thread in gdb."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.calls.inferior_call import FREE_MUTEX, STATS, Libc, Purpose, find_libc, mutexes, prove_safe
+from gdbheap.commands.calls.malloc_stats_call import written_by_stats
+from gdbheap.commands.calls.native_caller import NativeCaller, Tracer, errno_of
+
+if TYPE_CHECKING:
+    from gdbheap.heap import Heap
+    from gdbheap.target.process import Process
+    from gdbheap.target.target import Target
+
+__all__ = ["LocalCalls"]
+
+
+class LocalCalls:
+    """``inferior_call.Calls`` of a process here, in which ``tracer`` can call."""
+
+    def __init__(self, process: Process, tracer: Tracer) -> None:
+        self._process = process
+        self._tracer = tracer
+
+    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+        """Call the function of ``purpose``. errno is put back, and the mutexes of arenas when the call was undone."""
+        libc, caller = self._proven(heap, purpose, seccomp)
+        kept, freed = [errno_of(libc, caller)], [(mutex, FREE_MUTEX) for mutex in mutexes(heap)]
+        return caller.call_to_end(libc.address(purpose.function), *arguments, kept=kept, freed=freed)
+
+    def stats_text(self, heap: Heap, seccomp: bool) -> str:
+        """What malloc_stats() prints."""
+        libc, caller = self._proven(heap, STATS, seccomp)
+        return written_by_stats(libc, caller, mutexes(heap))
+
+    def again(self) -> Target:
+        """The process as it is now."""
+        return self._process.again()
+
+    def _proven(self, heap: Heap, purpose: Purpose, seccomp: bool) -> tuple[Libc, NativeCaller]:
+        """What calls, after the proof that the function can be called without hanging."""
+        libc = find_libc(self._process, purpose)
+        caller = NativeCaller(self._process, self._tracer, libc, seccomp, purpose.limit)
+        caller.choose()
+        prove_safe(libc, mutexes(heap), caller)
+        return libc, caller

@@ -1,0 +1,376 @@
+"""Calls into a process on this machine, made by ourselves: in the shell by the tracer that holds the process, inside
+gdb by its own main thread, never by gdb's ``call``.
+
+The mechanics are native (``call.rs``, ``unwind.rs``); what is decided here is whether a call may be made at all, in
+which thread, and what is said when it is not. x86-64 only."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from gdbheap import _native
+from gdbheap.allocators.glibc.mutation import malloc_range
+from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
+from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
+from gdbheap.target import image, procfs
+from gdbheap.target.elf import load_bias, read_segments
+from gdbheap.target.stacks import RED_ZONE, find_stacks
+from gdbheap.target.target import AT_SYSINFO_EHDR
+
+if TYPE_CHECKING:
+    from gdbheap.target.process import Process
+    from gdbheap.target.stacks import Stack as StackRange
+    from gdbheap.target.target import Thread
+
+__all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
+
+# struct user_regs_struct: where the registers stand that DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8 …).
+DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
+RAX, ORIG_RAX, RSP = 10, 15, 19
+SIGN = 1 << 63
+# The frame takes up to 12 KiB, a lazy binding 3, printing 10.
+ROOM = 64 << 10
+GUARD_GAP = 1 << 20
+CODE_LIMIT = 64 << 20
+PT_GNU_EH_FRAME = 0x6474E550
+RESTORER = bytes.fromhex("48c7c00f0000000f05")
+# Stores rax where a register points that functions keep, then only moves the stack pointer up, and returns.
+KEEPER = re.compile(
+    rb"(?P<store>\x48\x89\x03|\x48\x89\x45\x00|\x49\x89\x04\x24|\x49\x89\x45\x00|\x49\x89\x06|\x49\x89\x07)"
+    rb"(?P<add>\x48\x83\xc4[\x08\x10\x18\x20\x28\x30\x38\x40\x48\x50\x58\x60\x68\x70\x78])?"
+    rb"(?P<pops>(?:\x41[\x58-\x5f]|[\x58-\x5b\x5d-\x5f])*)\xc3",
+    re.DOTALL,
+)
+STORES = {"488903": 5, "48894500": 4, "49890424": 3, "49894500": 2, "498906": 1, "498907": 0}
+LookRow = tuple[list[int], bool, bool, int, bool, int]
+FunctionCalls = Sequence[tuple[int, Sequence[int]]]
+"""Functions by address, each with its arguments."""
+PlanRow = tuple[
+    list[tuple[int, list[int]]], int, int, int, int, int, bool, float, bool, Sequence[Bytes], Sequence[Bytes]
+]
+AnswerRow = tuple[str, int, bytes, float]
+
+
+class Tracer(Protocol):
+    """Who holds the threads: the native ``Stop``, or ``Debugger``. Raises OSError."""
+
+    def look(self, tid: int) -> LookRow:
+        """What decides whether a call may be made in a thread."""
+        ...
+
+    def call(self, tid: int, row: PlanRow) -> AnswerRow:
+        """Make a call in it."""
+        ...
+
+
+class Debugger:
+    """The debugger in whose process, and on whose tracing thread, we run."""
+
+    def look(self, tid: int) -> LookRow:
+        """What decides whether a call may be made in a thread."""
+        return _native.look_at_thread(tid)
+
+    def call(self, tid: int, row: PlanRow) -> AnswerRow:
+        """Make a call in it."""
+        return _native.call_in_thread(tid, row)
+
+
+@dataclass(frozen=True)
+class _Keeper:
+    """Code that keeps a function's result: its address, the register it stores through, what it takes off the stack."""
+
+    address: int
+    register: int
+    skips: int
+
+
+class NativeCaller:
+    """What ``inferior_call.Caller`` asks for, by ptrace, in a thread that is chosen for it. Raises GdbheapError."""
+
+    def __init__(self, target: Process, tracer: Tracer, libc: Libc, allow_filters: bool, limit: float) -> None:
+        self._target = target
+        self._tracer = tracer
+        self._libc = libc
+        self._purpose: Purpose = libc.purpose
+        self._allow_filters = allow_filters
+        self._limit = limit
+        self._folder = procfs.ProcessFolder(target.pid or 0)
+        self._stacks = {stack.tid: stack for stack in find_stacks(target)}
+        self._looks: dict[int, LookRow] = {}
+        self._check()
+        self._restorer = self._find_restorer()
+        self._keeper = self._find_keeper()
+        # The thread that calls; chosen when it is first needed.
+        self.tid = 0
+        self._is_filtered = False
+
+    def _check(self) -> None:
+        """What no thread could help."""
+        if self._target.machine != "x86_64":
+            raise Unsupported(f"{self._purpose.command}: calls are made on x86-64 only")
+        try:
+            left = set(self._folder.tasks()) - {thread.tid for thread in self._target.threads}
+        except OSError:
+            raise NoTarget(f"process {self._target.pid} has ended") from None
+        if left:
+            raise self._purpose.refusal(f"thread {min(left)} does not stand still")
+
+    def _find_restorer(self) -> int:
+        for start, code in self._code(self._libc.loaded.path):
+            place = code.find(RESTORER)
+            if place >= 0:
+                return start + place
+        raise self._purpose.error(f"{self._libc.loaded.path} has no code that returns from a signal handler")
+
+    def _find_keeper(self) -> _Keeper:
+        for path in dict.fromkeys([self._libc.loaded.path, *(loaded.path for loaded in self._target.objects)]):
+            for start, code in self._code(path):
+                found = KEEPER.search(code)
+                if found:
+                    return _keeper(start, found)
+        raise self._purpose.error("the process has no code that a call could return its result by")
+
+    def _code(self, path: str) -> Iterator[tuple[int, bytes]]:
+        """(address, bytes) of each executable mapping of a file."""
+        for mapping in self._target.mappings:
+            if mapping.path == path and mapping.perms.startswith("r-x"):
+                size = min(mapping.end - mapping.start, CODE_LIMIT)
+                yield mapping.start, self._target.space.read_available(mapping.start, size)
+
+    def stacks(self) -> list[Stack]:
+        """The stack of every thread. Of one without any word that leads into malloc only the innermost frame."""
+        place = malloc_range(self._libc.loaded)
+        doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
+        registers = [[self._look(thread.tid)[0][index] for index in DWARF] for thread in doubtful]
+        found = _native.unwind_stacks(self._target.space, self._modules(), registers)
+        followed = {thread.tid: (*row, self._is_interrupted(thread, row[0])) for thread, row in zip(doubtful, found)}
+        return [
+            Stack(_name(thread), *followed.get(thread.tid, ([self._look(thread.tid)[0][DWARF[16]]], "", False)))
+            for thread in self._target.threads
+        ]
+
+    def _is_interrupted(self, thread: Thread, counters: Sequence[int]) -> bool:
+        """Whether the frame of a signal handler may lie beyond those that were followed: the stack has the address to
+        which handlers return, and none of the frames returns there."""
+        return self._restorer not in counters and self._may_stand(thread, (self._restorer, self._restorer + 1))
+
+    def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
+        """Whether a word on a thread's stack points into ``place``; it may where the stack is not its own."""
+        stack = self._stack_of(thread)
+        sp = self._look(thread.tid)[0][RSP]
+        if stack is None:
+            return True
+        return _native.mentions(self._target.space, max(sp - RED_ZONE, stack.start), stack.end, *place)
+
+    def _stack_of(self, thread: Thread) -> StackRange | None:
+        """The stack that a thread stands on, if it is its own: a handler's or a coroutine's is not."""
+        stack = self._stacks.get(thread.tid)
+        sp = self._look(thread.tid)[0][RSP]
+        if stack is None or not stack.start <= sp < stack.end:
+            return None
+        main = self._target.main_stack
+        is_main = main is not None and (stack.start, stack.end) == (main.start, main.end)
+        return stack if is_main or sp < thread.fs_base < stack.end else None
+
+    def _modules(self) -> list[tuple[int, int, int, int]]:
+        """(start, end, address of .eh_frame_hdr, end of its segment) of each loaded object and of the vDSO."""
+        objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in self._target.objects]
+        base = self._target.auxv.get(AT_SYSINFO_EHDR, 0)
+        vdso = self._target.mappings.find(base)
+        segments = read_segments(self._target.space, base) if vdso is not None else []
+        bias = load_bias(segments, base)
+        if vdso is not None and bias is not None:
+            objects.append((vdso.start, vdso.end, bias, segments))
+        rows = [_module(*loaded) for loaded in objects]
+        return [row for row in rows if row is not None and all(0 <= number < 1 << 64 for number in row)]
+
+    def choose(self) -> None:
+        """Choose the thread to call in: one that waits in a system call, if there is any.
+
+        The kernel restarts the call, its errno is not yet set, and it is in no restartable sequence."""
+        reasons: list[str] = []
+        for wanted in (True, False):
+            for thread in self._target.threads:
+                if _waits(self._look(thread.tid)) is wanted:
+                    reason = self.unfit(thread)
+                    if not reason:
+                        self.tid, self._is_filtered = thread.tid, self._mode(thread.tid) != "0"
+                        return
+                    reasons.append(f"thread {_name(thread)} {reason}")
+        # The first is the reason of the first thread that waits, or of the first at all.
+        raise self._purpose.refusal(reasons[0] if reasons else "it has no thread")
+
+    def unfit(self, thread: Thread) -> str:
+        """Why nothing can be called in a thread, "" if it can."""
+        registers, shadow_stack, dispatched, sequence, entering, _ = look = self._look(thread.tid)
+        if shadow_stack:
+            return "has a shadow stack, which no call from outside can keep right"
+        if dispatched:
+            return "has its system calls dispatched to a handler (prctl PR_SET_SYSCALL_USER_DISPATCH)"
+        if entering:
+            return "stands at the entry into a system call"
+        if sequence and not _waits(look):
+            return "is inside a restartable sequence (rseq)"
+        filtered = self._filtered(thread.tid)
+        if filtered:
+            return filtered
+        stack = self._stack_of(thread)
+        if stack is None or not self._is_posix(thread):
+            return "does not run on a stack of its own that is known"
+        return "" if self._has_room(stack, registers[RSP]) else f"has less than {ROOM >> 10} KiB of stack left"
+
+    def _filtered(self, tid: int) -> str:
+        """Whether seccomp may kill the process for a call (proc_pid_status(5)): 1 is strict mode, 2 a filter."""
+        try:
+            mode = self._mode(tid)
+        except OSError:
+            return "has ended"
+        if mode == "1":
+            return "may make no system calls (seccomp's strict mode)"
+        if mode == "0" or self._allow_filters:
+            return ""
+        return (
+            "runs under a seccomp filter, which may kill the process for an unexpected call: "
+            f"{self._purpose.instead}, or --seccomp to call all the same"
+        )
+
+    def _mode(self, tid: int) -> str:
+        return self._folder.status(tid).get("Seccomp", "0")
+
+    def _is_posix(self, thread: Thread) -> bool:
+        """Whether the thread has glibc's thread-local storage: its pointer to itself (tcbhead_t) is there."""
+        try:
+            return thread.fs_base != 0 and self._target.space.u64(thread.fs_base + 16) == thread.fs_base
+        except _native.Fault:
+            return False
+
+    def _has_room(self, stack: StackRange, sp: int) -> bool:
+        bottom = sp - RED_ZONE - ROOM
+        mapping = self._target.mappings.find(sp)
+        if mapping is None or not mapping.writable:
+            return False
+        if bottom >= mapping.start:
+            return bottom >= stack.start
+        return mapping.path == "[stack]" and self._can_grow(mapping.start, mapping.end, bottom)
+
+    def _can_grow(self, start: int, end: int, bottom: int) -> bool:
+        """Whether the first thread's stack, which grows by itself, can grow down to ``bottom``."""
+        below = max((mapping.end for mapping in self._target.mappings if mapping.end <= start), default=0)
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            lines = self._folder.read("limits").decode("ascii", "replace").splitlines()
+            soft = next(line for line in lines if line.startswith("Max stack size"))[26:].split()[0]
+            return bottom > below + GUARD_GAP and (soft == "unlimited" or end - bottom < int(soft))
+        return False
+
+    def _look(self, tid: int) -> LookRow:
+        if tid not in self._looks:
+            try:
+                self._looks[tid] = self._tracer.look(tid)
+            except OSError as error:
+                raise self._purpose.refusal(f"thread {tid} cannot be looked at ({error.strerror})") from None
+        return self._looks[tid]
+
+    def call(self, function: int, *arguments: int) -> int:
+        """Call by address; a signed 64-bit number. A call that takes too long is undone."""
+        return self._call([(function, arguments)])[0]
+
+    def call_to_end(
+        self, function: int, *arguments: int, kept: Sequence[Bytes] = (), freed: Sequence[Bytes] = ()
+    ) -> int:
+        """The same of a function that must not be left in its middle: one that takes too long is finished by the
+        process itself, and this raises CallEnded. ``kept`` is put back in any other case, ``freed`` after a call that
+        was undone, because a signal ended it."""
+        return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
+
+    def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
+        """Call one function after the other, and return what they wrote to a descriptor: the writes are not made.
+        ``kept`` is put back when they have returned or were undone, ``freed`` when they were undone."""
+        return self._call(calls, descriptor, kept=kept, freed=freed)[1]
+
+    def _call(
+        self,
+        calls: FunctionCalls,
+        descriptor: int = -1,
+        leaves: bool = False,
+        kept: Sequence[Bytes] = (),
+        freed: Sequence[Bytes] = (),
+    ) -> tuple[int, bytes]:
+        if not self.tid:
+            self.choose()
+        rows = [(function, [word & (2 * SIGN - 1) for word in arguments]) for function, arguments in calls]
+        way = (self._restorer, self._keeper.address, self._keeper.register, self._keeper.skips)
+        row = (rows, *way, descriptor, self._is_filtered, self._limit, leaves, kept, freed)
+        try:
+            end, value, text, seconds = self._tracer.call(self.tid, row)
+        except OSError as error:
+            if error.errno == errno.ETIME:
+                raise self._failed("the process has stood too long already: give it longer (--max-stop)") from None
+            raise self._failed(f"a call into thread {self.tid} failed ({error.strerror})") from None
+        if end != "returned":
+            raise CallEnded(f"{self._purpose.command}: {self._ending(end, seconds)}")
+        return value - 2 * SIGN if value & SIGN else value, text
+
+    def _ending(self, end: str, seconds: float) -> str:
+        function, late = f"{self._purpose.function}()", f"has not returned after {seconds:.1f} s"
+        if end == "left":
+            return f"{function} {late}: the process finishes it by itself when it runs on"
+        if end == "abandoned":
+            return f"{function} {late} and was undone"
+        if end == "gone":
+            return "the process ended meanwhile"
+        half = "" if self._purpose is STATS else ": the heap may be half changed"
+        return f"{function} was ended by {_signal_name(int(end.split()[-1]))} and was undone{half}"
+
+    def _failed(self, reason: str) -> GdbheapError:
+        return GdbheapError(f"{self._purpose.command}: {reason}")
+
+    def read(self, address: int, size: int) -> bytes:
+        """Memory as it is now."""
+        try:
+            return self._target.space.read(address, size)
+        except _native.Fault:
+            raise self._failed(f"the memory at {address:#x} cannot be read") from None
+
+
+def errno_of(libc: Libc, caller: NativeCaller) -> Bytes:
+    """errno as it is: the thread may stand between a system call that failed and its look at it."""
+    place = caller.call(libc.address("__errno_location"))
+    return place, caller.read(place, 4)
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
+
+
+def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> tuple[int, int, int, int] | None:
+    """A row of ``_modules``; None for an object without tables."""
+    table = next((segment.address for segment in segments if segment.type == PT_GNU_EH_FRAME), None)
+    for load in segments:
+        if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.memory_size:
+            return start, end, bias + table, bias + load.address + load.memory_size
+    return None
+
+
+def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:
+    pops = found["pops"]
+    # 41 is a prefix of the pop that follows it.
+    count = len(pops) - pops.count(b"\x41")
+    return _Keeper(start + found.start(), STORES[found["store"].hex()], 8 * count + (found["add"] or b"\0")[-1])
+
+
+def _waits(look: LookRow) -> bool:
+    """Whether a thread was interrupted inside a system call that the kernel restarts."""
+    registers = look[0]
+    return registers[ORIG_RAX] < SIGN and registers[RAX] - 2 * SIGN in (-4, -512, -513, -514, -516)
+
+
+def _name(thread: Thread) -> str:
+    return f"{thread.tid} ({one_line(thread.name or '?', 40)})"

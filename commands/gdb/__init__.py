@@ -1,0 +1,1 @@
+"""The commands inside gdb. Nothing outside of this folder imports gdb."""

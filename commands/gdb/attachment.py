@@ -1,0 +1,67 @@
+"""Attaching to a process after its symbols were read, so that it stands still for a shorter time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+
+import gdb
+
+from gdbheap.commands.gdb.inferior import program
+from gdbheap.target import procfs, refusal
+from gdbheap.target.mappings import parse_maps
+
+__all__ = ["attach"]
+
+
+def attach(pid: int) -> None:
+    """Attach to a process with the symbols of its program, libpython and libc read before it is stopped.
+
+    Raises GdbheapError that explains a refusal."""
+    folder = refusal.open_folder(pid)
+    refusal.check(folder)
+    _read_program(folder)
+    spare = [_spare_inferior(path) for path in _libraries(folder)]
+    try:
+        gdb.execute(f"attach {pid}")
+    except gdb.error as error:
+        explained = refusal.explain(pid, PermissionError(errno.EPERM, str(error)))
+        raise explained from None
+    finally:
+        for number in filter(None, spare):
+            with contextlib.suppress(gdb.error):
+                gdb.execute(f"remove-inferiors {number}", to_string=True)
+
+
+def _read_program(folder: procfs.ProcessFolder) -> None:
+    """Have gdb read the program, unless it has one already."""
+    path = folder.path("root") + folder.link("exe")
+    if program() is None:
+        with contextlib.suppress(gdb.error):
+            gdb.execute(f"file {_quoted(path)}", to_string=True)
+
+
+def _libraries(folder: procfs.ProcessFolder) -> list[str]:
+    """libpython and libc as the process has them mapped; none when it may not be looked at."""
+    with contextlib.suppress(OSError):
+        mappings = parse_maps(folder.read("maps", procfs.TABLE_LIMIT))
+        paths = {
+            mapping.path
+            for mapping in mappings
+            if os.path.basename(mapping.path).startswith(("libpython", "libc.so", "libc-"))
+        }
+        return [folder.path("root") + path for path in sorted(paths)]
+    return []
+
+
+def _spare_inferior(path: str) -> int | None:
+    """An inferior that holds the symbols of a file: gdb shares them with every other that maps the same file."""
+    before = {inferior.num for inferior in gdb.inferiors()}
+    with contextlib.suppress(gdb.error):
+        gdb.execute(f"add-inferior -no-connection -exec {_quoted(path)}", to_string=True)
+    return next((inferior.num for inferior in gdb.inferiors() if inferior.num not in before), None)
+
+
+def _quoted(path: str) -> str:
+    return "".join("\\" + letter if letter in " \t\"'\\" else letter for letter in path)

@@ -1,0 +1,85 @@
+"""Lines as they are typed in gdb: their words, what could complete them, and gdb's own command line. Imports no gdb."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gdbheap.commands.surface.declaration import AnyCommand
+
+__all__ = ["Invocation", "completions", "invocation", "own_invocation", "split"]
+
+VALUED = frozenset(
+    "args b baud c cd command core d D data-directory directory e early-init-command early-init-eval-command eiex eix "
+    "eval-command ex exec i iex init-command init-eval-command interp interpreter ix l p pid s se symbols t tty ui "
+    "x".split()
+)
+
+
+def split(line: str) -> list[str]:
+    """The words of a line. Quotes stay in their word: an expression needs them."""
+    try:
+        return shlex.split(line, posix=False)
+    except ValueError:
+        return line.split()
+
+
+def completions(command: AnyCommand, text: str, word: str) -> list[str]:
+    """What could follow ``text``: options, and values where they are known. gdb replaces only ``word``, the part of the
+    last word behind the last character that it takes for a separator."""
+    last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
+    kept = len(last) - len(word)
+    return [found[kept:] for found in _candidates(command) if found.startswith(last) and last.startswith("-")]
+
+
+def _candidates(command: AnyCommand) -> list[str]:
+    names = [f"{option.name}=" if option.metavar else option.name for option in command.all_options]
+    return [*names, *(f"--sort={key}" for key in command.sorts)]
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """gdb's own command line: whether it is a batch, and the process or core that it was given."""
+
+    batch: bool = False
+    pid: int | None = None
+    core: str | None = None
+    asked: bool = False
+    """Whether a script of the name gdbheap was asked for there."""
+
+
+def invocation(arguments: Sequence[str]) -> Invocation:
+    """What gdb was started with. Its options may have one hyphen or two, and their value behind "=" or as a word."""
+    batch = asked = False
+    pids, cores, others = [], [], []
+    words = iter(arguments[1:])
+    for word in words:
+        name, given, value = word.lstrip("-").partition("=")
+        if not word.startswith("-"):
+            others.append(word)
+            continue
+        if name == "args":
+            break
+        if name in VALUED and not given:
+            value = next(words, "")
+        batch |= name in ("batch", "batch-silent")
+        asked |= bool(re.search(r"(^|[/\s])gdbheap$", value))
+        pids += [value] if name in ("p", "pid") else []
+        cores += [value] if name in ("c", "core") else []
+    given_second = others[1] if len(others) > 1 else ""
+    (pids if given_second.isdecimal() else cores).append(given_second)
+    return Invocation(
+        batch, next((int(pid) for pid in pids if pid.isdecimal()), None), next(filter(None, cores), None), asked
+    )
+
+
+def own_invocation() -> Invocation:
+    """How the gdb that this Python is embedded in was started."""
+    try:
+        with open("/proc/self/cmdline", "rb") as stream:
+            return invocation([os.fsdecode(word) for word in stream.read().split(b"\0")[:-1]])
+    except OSError:
+        return Invocation()

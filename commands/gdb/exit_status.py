@@ -1,0 +1,74 @@
+"""The exit status of a batch, and why there is nothing to look at."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+
+import gdb
+
+from gdbheap.commands.gdb.command_line import own_invocation
+from gdbheap.commands.gdb.output import output_failed, write
+from gdbheap.errors import GdbheapError, NoTarget
+from gdbheap.target import refusal
+from gdbheap.target.core import Core
+
+__all__ = ["Status"]
+
+UNWRITTEN = 1
+
+
+class Status:
+    """The exit status of a batch: the worst that a command of ours ended with. gdb alone would exit 0 or 1."""
+
+    def __init__(self) -> None:
+        self.worst = 0
+        self.had_target = False
+        self.invocation = own_invocation()
+
+    def note(self, status: int) -> None:
+        """A command ended with ``status``."""
+        self.worst = max(self.worst, status)
+
+    def no_target(self) -> GdbheapError:
+        """Why there is nothing to look at: what gdb was started with could not be had, or it was given nothing."""
+        pid, core = self.invocation.pid, self.invocation.core
+        if not self.had_target and pid is not None:
+            return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
+        if not self.had_target and core is not None:
+            try:
+                Core(core)
+            except GdbheapError as error:
+                return error
+        return NoTarget("there is no process and no core here: attach PID, or core-file FILE")
+
+    def refused_core(self) -> str | None:
+        """The core that gdb was started with and does not take, although it is one: gdb needs its very end."""
+        core = None if self.had_target else self.invocation.core
+        if core is not None:
+            with contextlib.suppress(GdbheapError):
+                Core(core)
+                return os.path.abspath(core)
+        return None
+
+    def _came_to_nothing(self) -> bool:
+        """Whether what gdb was to look at could not be had, and no command has said so."""
+        wanted = self.invocation.asked and (self.invocation.pid is not None or self.invocation.core is not None)
+        return wanted and not self.had_target and not self.worst and self.refused_core() is None
+
+    def finish(self) -> None:
+        """At gdb's end, after it has detached. Only a batch has an exit status that somebody looks at."""
+        if not self.invocation.batch:
+            return
+        if self._came_to_nothing():
+            error = self.no_target()
+            self.note(error.status)
+            write(f"gdbheap: {error}\n", gdb.STDERR)
+        gdb.flush(gdb.STDOUT)
+        if output_failed():
+            self.note(UNWRITTEN)
+            write("gdbheap: the report could not be written: standard output is full or closed\n", gdb.STDERR)
+        gdb.flush(gdb.STDERR)
+        if self.worst:
+            os._exit(self.worst)

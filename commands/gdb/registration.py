@@ -1,0 +1,335 @@
+"""The command ``heap`` in gdb: registration, one line for every error, and what is kept for one stop."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+import gdb
+
+from gdbheap.commands.calls.inferior_call import Calls, Purpose
+from gdbheap.commands.calls.local_calls import LocalCalls
+from gdbheap.commands.calls.native_caller import Debugger
+from gdbheap.commands.gdb.attachment import attach
+from gdbheap.commands.gdb.command_line import completions, split
+from gdbheap.commands.gdb.exit_status import Status
+from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, selection_kept
+from gdbheap.commands.gdb.output import charset, write
+from gdbheap.commands.gdb.server_calls import ServerCalls
+from gdbheap.commands.surface.declaration import ADDRESS, GDB, SHELL, AnyCommand
+from gdbheap.commands.surface.heap_cache import HeapCache
+from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.needs import PROCESS, TARGET
+from gdbheap.commands.surface.options import Addressed, Common
+from gdbheap.commands.surface.parser import parse, wants_help
+from gdbheap.commands.surface.progress import shown_for
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import Result, TargetInfo, ask, present, status_of
+from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
+from gdbheap.heap import Heap
+from gdbheap.python.disclosure import is_hidden
+from gdbheap.report.style import Style, encodable, style_for
+from gdbheap.target.process import Process
+
+__all__ = ["CACHE", "register"]
+
+INTERRUPTED = 1
+LONG_SECONDS = 1.0
+# gdb has one target at a time; commands about two, about files or about nothing are a shell's.
+OFFERED = {noun: command for noun, command in COMMANDS.items() if command.needs in (TARGET, PROCESS)}
+ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
+
+Usage: {prefix} attach PID
+
+gdb reads symbols while the process stands still; of a Python that is most of the stop. This reads those of the
+program, of libpython and of libc first, and then attaches: the process stands still for a third of the time.
+
+Example:
+  {prefix} attach 1234"""
+
+
+STATUS = Status()
+CACHE = HeapCache()
+
+
+@contextlib.contextmanager
+def _one_line(words: Sequence[str] = ()) -> Iterator[None]:
+    """Every error of the block becomes gdb's own kind, with one line, and its exit status is noted. ``words``: the
+    command line."""
+    try:
+        yield
+    except GdbheapError as error:
+        _fail(str(error), error.status)
+    except KeyboardInterrupt:
+        CACHE.drop()
+        _fail("interrupted; nothing in the target was changed", INTERRUPTED)
+    except gdb.GdbError:
+        raise
+    except Exception as error:
+        if os.environ.get("GDBHEAP_DEBUG"):
+            raise
+        _fail(_fault(error, words), INTERRUPTED)
+
+
+def _fault(error: Exception, words: Sequence[str]) -> str:
+    """An error of gdb's, or one that should not be: its text may have come from memory."""
+    if isinstance(error, gdb.error):
+        return str(error)
+    said = "" if is_hidden(words, os.environ) else f": {error}"
+    return f"a fault of gdbheap ({type(error).__name__}), GDBHEAP_DEBUG=1 shows where{said}"
+
+
+def _fail(message: str, status: int) -> None:
+    STATUS.note(status)
+    start = "" if message.startswith((GDB, SHELL)) else "gdbheap: "
+    raise gdb.GdbError(encodable(start + one_line(message), charset())) from None
+
+
+def _heap(where: Place) -> Heap:
+    return CACHE.heap(where.inferior, where, lambda: Heap(build(where)))
+
+
+def _place() -> Place:
+    try:
+        where = place()
+    except NoTarget:
+        core = STATUS.refused_core()
+        if core is None:
+            raise STATUS.no_target() from None
+        return core_place(core)
+    STATUS.had_target = True
+    return where
+
+
+def _ask(command: AnyCommand, options: Common) -> Result:
+    """The answer about the selected inferior. A walk that was cut short leaves nothing for a later one to build on."""
+    where = _place()
+    heap = _heap(where)
+    try:
+        with shown_for(heap):
+            answered = _computed(command, where, heap, options)
+    except BaseException:
+        CACHE.drop(where.inferior)
+        raise
+    finally:
+        if getattr(heap.target, "interrupted", False):
+            CACHE.drop(where.inferior)
+            raise KeyboardInterrupt
+    return answered
+
+
+def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) -> Result:
+    """The answer; of a command that calls into the process, after the call."""
+    call = command.call_for(options)
+    if where.kind == CORE and call is not None:
+        raise UsageError(f"{command.name}: {call.on_core}")
+    if where.kind == CORE and command.needs is PROCESS:
+        raise UsageError(f"{command.name}: this is a core, and only a live process can be asked itself")
+    if call is None:
+        return ask(command, heap, options)
+    with _calls(where, heap, call.purpose) as calls:
+        return ask(command, heap, options, calls)
+
+
+@contextlib.contextmanager
+def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
+    """How functions of the process are called in this block, after which nothing is kept that a call may change."""
+    if where.kind != LIVE:
+        yield ServerCalls(where)
+        return
+    assert isinstance(heap.target, Process)
+    with _registers_reread(purpose):
+        try:
+            yield LocalCalls(heap.target, Debugger())
+        finally:
+            CACHE.drop(where.inferior)
+
+
+@contextlib.contextmanager
+def _registers_reread(purpose: Purpose) -> Iterator[None]:
+    """Inside the block calls are made by ourselves, on gdb's thread. gdb's registers stay right: all are put back."""
+    if gdb.parameter("breakpoint always-inserted") is True:
+        raise purpose.error("breakpoints are always inserted here, and the call might meet one")
+    try:
+        yield
+    finally:
+        with selection_kept():
+            for line in ("maintenance flush register-cache", "maintenance flush dcache"):
+                with contextlib.suppress(gdb.error):  # gdb 12 and later
+                    gdb.execute(line, to_string=True)
+
+
+def _address(text: str) -> int:
+    """Any expression of gdb; what is no number (a function, an array) stands for its address."""
+    try:
+        value = gdb.parse_and_eval(text)
+        code = value.type.strip_typedefs().code
+        if code in (
+            gdb.TYPE_CODE_FUNC,
+            gdb.TYPE_CODE_METHOD,
+            gdb.TYPE_CODE_ARRAY,
+            gdb.TYPE_CODE_STRUCT,
+            gdb.TYPE_CODE_UNION,
+        ):
+            value = value.address or value
+        return int(value) & ((1 << 64) - 1)
+    except (gdb.error, TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{text} is no address: {error}") from None
+
+
+def _style(options: Common, info: TargetInfo) -> Style:
+    """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
+    width = gdb.parameter("width")
+    stream = sys.__stdout__ if width or STATUS.invocation.batch else None
+    whole = style_for(stream, options.exact, info.rss, info.private, charset())
+    if not width or whole.width is None:
+        return whole
+    assert isinstance(width, int)
+    return dataclasses.replace(whole, width=width, bold=whole.bold and bool(gdb.parameter("style enabled")))
+
+
+class _Words(gdb.Command):
+    """A command of gdb whose line is words; asked for help it prints its own."""
+
+    def invoke(self, line: str, from_tty: bool) -> None:
+        """Do what the line says. Raises gdb.GdbError with one line."""
+        with _one_line(line.split()):
+            words = split(line)
+            if wants_help(words):
+                write(f"{self.__doc__}\n")
+            else:
+                self.run(words)
+
+    def run(self, words: list[str]) -> None:
+        """What the command does; a subclass says."""
+        raise NotImplementedError
+
+
+class HeapCommand(_Words):
+    """One command of gdb, made from its declaration."""
+
+    def __init__(self, command: AnyCommand, prefix: str) -> None:
+        self.command = command
+        self.called = f"{prefix} {command.noun}".strip()
+        self.__doc__ = help_text(command, self.called)
+        super().__init__(self.called, gdb.COMMAND_DATA, prefix=not command.noun)
+
+    def run(self, words: list[str]) -> None:
+        """Answer, print, and remember the exit status."""
+        options = self._options(words)
+        began = time.monotonic()
+        answered = _ask(self.command, options)
+        seconds = time.monotonic() - began
+        _quiet_end(options)
+        write(present(answered, _style(options, answered.info)) + "\n")
+        live = answered.info.target.get("kind") == "process"
+        if seconds > LONG_SECONDS and live and not options.json:
+            write(stood_still(self.command, answered.info.target.get("pid"), seconds), gdb.STDERR)
+        STATUS.note(status_of(answered))
+
+    def _options(self, words: list[str]) -> Common:
+        options: Common
+        options, _, left = parse(self.command, words, self.called)
+        if isinstance(options, Addressed):
+            options.address = self._address(left)
+        elif left:
+            known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in OFFERED if noun)})"
+            raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{known}")
+        return options
+
+    def _address(self, words: list[str]) -> int:
+        if not words:
+            raise UsageError(f"{self.called}: which address? {self.called} {ADDRESS.metavar}")
+        _place()
+        return _address(" ".join(words))
+
+    def complete(self, text: str, word: str | None) -> list[str]:
+        """Options, and the values of --sort. Without ``word`` gdb only asks where words end, and ignores the answer."""
+        return [] if word is None else completions(self.command, text, word)
+
+
+def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
+    """The line on standard error where a live process stood for long: in gdb it does so for as long as gdb."""
+    until = "and stands still until gdb releases it"
+    return (
+        f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, {until};"
+        f" '{command.shell_name} {pid}' in a shell stops it only while it reads.\n"
+    )
+
+
+def _quiet_end(options: Common) -> None:
+    """gdb's last line in a batch ("[Inferior 1 (process 1234) detached]") would follow the JSON document."""
+    if options.json and STATUS.invocation.batch:
+        with contextlib.suppress(gdb.error):
+            gdb.execute("set print inferior-events off", to_string=True)
+
+
+class AttachCommand(_Words):
+    """``heap attach PID``."""
+
+    def __init__(self, prefix: str) -> None:
+        self.__doc__ = ATTACH_HELP.format(prefix=prefix)
+        super().__init__(f"{prefix} attach", gdb.COMMAND_RUNNING)
+
+    def run(self, words: list[str]) -> None:
+        """Attach."""
+        if len(words) != 1 or not words[0].isdecimal():
+            raise UsageError("heap attach: which process? heap attach PID")
+        attach(int(words[0]))
+        STATUS.had_target = True
+
+
+def _is_taken(name: str) -> bool:
+    """Whether gdb has a command of exactly this name."""
+    return name in gdb.execute(f"complete {name}", to_string=True).split("\n")
+
+
+def _drop(event: object) -> None:
+    CACHE.drop()
+
+
+def _note_target(event: object) -> None:
+    STATUS.had_target = True
+
+
+def _watch() -> None:
+    """Drop what was kept when the target runs, is written to, is called into, or goes. Older gdbs lack some events."""
+    for name in (
+        "cont",
+        "memory_changed",
+        "register_changed",
+        "inferior_call",
+        "exited",
+        "clear_objfiles",
+        "inferior_deleted",
+    ):
+        registry = getattr(gdb.events, name, None)
+        if registry is not None:
+            registry.connect(_drop)
+    if hasattr(gdb.events, "new_thread"):
+        gdb.events.new_thread.connect(_note_target)
+
+
+_registered: list[HeapCommand] = []
+
+
+def register() -> None:
+    """Define the commands, once. Says so in one line when ``heap`` is taken and ``gdbheap`` is used instead."""
+    if _registered:
+        return
+    prefix = SHELL if _is_taken(GDB) else GDB
+    if prefix != GDB:
+        write(
+            "gdbheap: another extension has the command 'heap'; this one is 'gdbheap', with the same nouns.\n",
+            gdb.STDERR,
+        )
+    _registered.extend(HeapCommand(command, prefix) for command in OFFERED.values())
+    AttachCommand(prefix)
+    STATUS.had_target = bool(gdb.selected_inferior().threads())
+    _watch()
+    atexit.register(STATUS.finish)

@@ -1,0 +1,220 @@
+"""A process behind a server as a target: bytes through whoever can read them, /proc through whoever can read files.
+
+The same answers as for a process here. Nothing of this machine is taken for the other's: an ELF file is used only when
+its build-id equals the one in the target's memory, and the own /proc only when it is proven to be the server's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from gdbheap._native import PRESENT, SWAPPED, Pages, Space
+from gdbheap.commands.gdb.remote_files import RemoteFiles
+from gdbheap.errors import GdbheapError, one_line
+from gdbheap.target import procfs
+from gdbheap.target.elf import ElfFiles, find_objects
+from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
+from gdbheap.target.process import Registers, is_readable
+from gdbheap.target.ranges import PAGE_SIZE
+from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, Rss, Target, Thread
+
+if TYPE_CHECKING:
+    Read = Callable[[int, int], bytes]
+    FileReader = Callable[[str, int], bytes]
+
+__all__ = ["LONG_STATE", "RemoteProcess", "unrestorable"]
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+PID_NAMESPACE = "/proc/self/ns/pid"
+TABLE_LIMIT = 64 << 20
+TEXT_LIMIT = 1 << 20
+CPU_LIMIT = 16 << 10
+ENTRY = 8
+FIRST_WITH_AMX = 14
+LONG_STATE = "GDBHEAP_LONG_STATE"
+
+
+class RemoteProcess(Target):
+    """``pid`` is the server's. ``read(address, size)`` returns bytes or raises; ``files`` reads files over there.
+
+    ``interrupted``: Ctrl-C came while bytes were read. Whoever asked must look at it: what reads takes any error for
+    bytes that are absent."""
+
+    interrupted = False
+
+    def __init__(self, pid: int, threads: Iterable[Registers], read: Read, files: RemoteFiles | FileReader) -> None:
+        super().__init__("process", pid=pid, remote=True)
+        self._files = files
+        self._read_memory = read
+        self._read_mappings()
+        self._read_pages()
+        self._read_rest(threads)
+
+    def _file(self, name: str, limit: int) -> bytes:
+        path = f"/proc/{self.pid}/{name}"
+        return self._files.read(path, limit) if isinstance(self._files, RemoteFiles) else self._files(path, limit)
+
+    def _read_mappings(self) -> None:
+        try:
+            text = self._file("smaps", TABLE_LIMIT)
+            self.mappings, self.locked = parse_smaps(text), parse_locked(text)
+            self.rss = self._read_rss()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.mappings = parse_maps(self._file("maps", TABLE_LIMIT))
+        if not len(self.mappings):
+            raise GdbheapError(f"the server does not let /proc/{self.pid}/maps be read: run gdbheap there")
+
+    def _read_rss(self) -> Rss:
+        with contextlib.suppress(OSError):
+            found = procfs.parse_rollup(self._file("smaps_rollup", TEXT_LIMIT))
+            if found is not None:
+                return found
+        rss = sum(mapping.rss or 0 for mapping in self.mappings)
+        return Rss(rss, sum(mapping.swap or 0 for mapping in self.mappings), "smaps")
+
+    def _read_pages(self) -> None:
+        """The entries of pagemap for mappings that have pages at all; the others are known to have none."""
+        if not isinstance(self._files, RemoteFiles):
+            unknown = "it is unknown which pages are resident, and what could be given back"
+            self.warnings.append(f"this gdb cannot read parts of a remote file: {unknown}")
+            return
+        ranges = [(m.start, m.end) for m in self.mappings if (m.rss is None or m.rss or m.swap) and m.end < 1 << 63]
+        parts = [(start // PAGE_SIZE * ENTRY, (end - start) // PAGE_SIZE * ENTRY) for start, end in ranges]
+        path = f"/proc/{self.pid}/pagemap"
+        try:
+            if _is_here(self._files, self.pid or 0):
+                self.pages = Pages.from_pagemap(path, ranges)
+                return
+            found = self._files.read_ranges(path, parts)
+            self.pages = Pages.from_entries([(start, data) for (start, _), data in zip(ranges, found)])
+        except OSError as error:
+            self.warnings.append(
+                f"the server's pagemap cannot be read ({one_line(error.strerror or error)}; gdbserver takes no offset "
+                "past 2 GiB): which pages are resident is unknown"
+            )
+
+    def _read_rest(self, threads: Iterable[Registers]) -> None:
+        readable = [mapping for mapping in self.mappings if is_readable(mapping)]
+        self.space = Space.for_remote([(m.start, m.end) for m in readable], self._reader(Mappings(readable)))
+        with contextlib.suppress(OSError):
+            self.auxv = procfs.parse_auxv(self._file("auxv", TEXT_LIMIT))
+        self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
+        self.threads = [
+            Thread(tid, fs_base, sp, pc, self._thread_name(tid), registers=general)
+            for tid, fs_base, sp, pc, general in threads
+        ]
+        self.objects = find_objects(self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
+        self.exe = self._executable()
+
+    def status(self) -> dict[str, str]:
+        """The fields of /proc/PID/status; none when the server does not let it be read."""
+        with contextlib.suppress(OSError):
+            return procfs.parse_status(self._file("status", TEXT_LIMIT))
+        return {}
+
+    def unrestorable(self, version: int) -> str:
+        """Why gdb of this major version could not put the registers back after a call, "" if it can."""
+        path, text = "/proc/cpuinfo", None
+        with contextlib.suppress(OSError):
+            files = self._files
+            text = files.read(path, CPU_LIMIT) if isinstance(files, RemoteFiles) else files(path, CPU_LIMIT)
+        return unrestorable(version, text, bool(os.environ.get(LONG_STATE)))
+
+    def _executable(self) -> str | None:
+        """Where /proc/PID/exe leads, or else the object whose entry point the auxiliary vector names."""
+        if isinstance(self._files, RemoteFiles):
+            with contextlib.suppress(OSError):
+                return self._files.link(f"/proc/{self.pid}/exe")
+        program = self.object_of(self.auxv.get(AT_ENTRY, 0))
+        return program.path if program else None
+
+    def _thread_name(self, tid: int) -> str:
+        with contextlib.suppress(OSError):
+            return one_line(self._file(f"task/{tid}/comm", TEXT_LIMIT).decode("utf-8", "replace"))
+        return ""
+
+    def _reader(self, mappings: Mappings) -> Read:
+        """Reads around pages that are not there: asking for one would make the kernel put one there."""
+
+        def read(address: int, size: int) -> bytes:
+            if self.interrupted:
+                return b""
+            try:
+                mapping = mappings.find(address)
+                absent = self._absent_part(mapping) if mapping else None
+                if self.pages is None or mapping is None or absent is None:
+                    return self._read_memory(address, size)
+                return _filled(self.pages, address, min(size, mapping.end - address), self._read_memory, absent)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                raise
+
+        return read
+
+    def _absent_part(self, mapping: Mapping) -> Read | None:
+        """How to have the bytes of a private mapping's absent pages without asking for them; None when there is no way.
+
+        Anonymous ones are zeros, those of a file are the file's, if a file here has its build-id."""
+        if not mapping.private or mapping.path == "[vdso]":
+            return None
+        if mapping.anonymous:
+            return lambda start, size: bytes(size)
+        loaded = self.object_of(mapping.start)
+        if loaded is None or loaded.file is None:
+            return None
+        path = loaded.file
+        return lambda start, size: _file_part(path, mapping.offset + start - mapping.start, size)
+
+
+def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> str:
+    """Why gdb of a major version cannot put all registers of a CPU back, "" if it can. ``forced``: as if it had AMX.
+
+    Before gdb 14, gdb and gdbserver read the vector state into 2,696 bytes. With AMX the kernel's is longer, and it
+    takes no shorter one back: gdb gives up in the middle, and the interrupted system call returns rubbish."""
+    if version >= FIRST_WITH_AMX:
+        return ""
+    lines = (cpuinfo or b"").decode("ascii", "replace").splitlines()
+    flags = next((line.split() for line in lines if line.startswith("flags")), None)
+    if forced or (flags is not None and any(flag.startswith("amx") for flag in flags)):
+        return f"the server's CPU has AMX, whose registers gdb {version} cannot put back"
+    if flags is None:
+        return f"gdb {version} cannot put the registers of a CPU with AMX back, and the server's CPU is unknown"
+    return ""
+
+
+def _file_part(path: str, offset: int, size: int) -> bytes:
+    """Bytes of a file, filled up with zeros as the kernel fills the last page of a mapping."""
+    with open(path, "rb") as stream:
+        stream.seek(offset)
+        return stream.read(size).ljust(size, b"\0")
+
+
+def _is_here(files: RemoteFiles, pid: int) -> bool:
+    """Whether the server's /proc is this one's: the same boot of the same kernel, the same PID namespace, the same
+    mappings. A server that runs here is asked for its pagemap in vain: gdbserver's offsets end at 2 GiB."""
+    try:
+        with open(BOOT_ID, "rb") as own_boot, open(f"/proc/{pid}/maps", "rb") as own_maps:
+            return (
+                files.read(BOOT_ID, TEXT_LIMIT) == own_boot.read()
+                and files.link(PID_NAMESPACE) == os.readlink(PID_NAMESPACE)
+                and files.read(f"/proc/{pid}/maps", TABLE_LIMIT) == own_maps.read()
+            )
+    except OSError:
+        return False
+
+
+def _filled(pages: Pages, address: int, size: int, read: Read, absent: Read) -> bytes:
+    """``size`` bytes: by ``read`` where pages are present or swapped, by ``absent`` elsewhere."""
+    parts: list[bytes] = []
+    at, end = address, address + size
+    for start, stop, state in pages.runs(address, end):
+        start, stop = max(start, at), min(stop, end)
+        if state in (PRESENT, SWAPPED) and start < stop:
+            parts += [absent(at, start - at)] if at < start else []
+            parts.append(read(start, stop - start))
+            at = stop
+    parts += [absent(at, end - at)] if at < end else []
+    return b"".join(parts)

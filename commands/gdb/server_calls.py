@@ -1,0 +1,231 @@
+"""Calls into a server's process, made by gdb in the selected thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import gdb
+
+from gdbheap.commands.calls.inferior_call import (
+    STATS,
+    Libc,
+    Purpose,
+    Stack,
+    errno_kept,
+    find_libc,
+    mutexes,
+    prove_safe,
+)
+from gdbheap.commands.calls.malloc_stats_call import malloc_stats, prove_stream
+from gdbheap.commands.gdb.inferior import Place, build, selection_kept
+from gdbheap.commands.gdb.remote_target import RemoteProcess
+from gdbheap.errors import GdbheapError, one_line
+
+if TYPE_CHECKING:
+    from gdbheap.heap import Heap
+    from gdbheap.target.elf import LoadedObject
+    from gdbheap.target.mappings import Mapping
+    from gdbheap.target.target import Target
+
+__all__ = ["GdbCaller", "ServerCalls", "settings"]
+
+FRAME_LIMIT = 64
+CODE_LOOK = 1 << 20
+
+
+class ServerCalls:
+    """``inferior_call.Calls`` of the selected inferior behind a server."""
+
+    def __init__(self, where: Place) -> None:
+        self._where = where
+
+    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+        """Call the function of ``purpose``. gdb waits for the end of every call."""
+        with self._ready(heap, purpose, seccomp) as (libc, caller), errno_kept(libc, caller):
+            return caller.call(libc.address(purpose.function), *arguments)
+
+    @contextlib.contextmanager
+    def _ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> Iterator[tuple[Libc, GdbCaller]]:
+        """A block in which gdb can call the function of ``purpose`` without hanging or doing harm."""
+        libc = find_libc(heap.target, purpose)
+        caller = GdbCaller(heap.target, purpose)
+        caller.check(libc.loaded, seccomp)
+        with caller.ready():
+            prove_safe(libc, mutexes(heap), caller)
+            yield libc, caller
+
+    def stats_text(self, heap: Heap, seccomp: bool) -> str:
+        """What malloc_stats() prints."""
+        with self._ready(heap, STATS, seccomp) as (libc, caller):
+            prove_stream(libc, caller)
+            return malloc_stats(libc, caller)
+
+    def again(self) -> Target:
+        """The process as it is now."""
+        return build(self._where)
+
+
+@contextlib.contextmanager
+def settings(**wanted: str) -> Iterator[None]:
+    """gdb's settings as given inside the block ("_" stands for a hyphen); those that this gdb lacks are left out."""
+    before = {}
+    try:
+        for key, value in wanted.items():
+            name = key.replace("_", "-").replace("--", " ")
+            with contextlib.suppress(gdb.error, RuntimeError):
+                before[name] = gdb.parameter(name)
+                gdb.execute(f"set {name} {value}", to_string=True)
+        yield
+    finally:
+        for name, old in before.items():
+            with contextlib.suppress(gdb.error):
+                gdb.execute(f"set {name} {_spelled(old)}", to_string=True)
+
+
+def _spelled(value: object) -> str:
+    """A setting's value as it is typed."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "unlimited" if value is None else str(value)
+
+
+@contextlib.contextmanager
+def _stop_signal_ignored() -> Iterator[None]:
+    """A process stopped by SIGSTOP may have one pending: gdb would abandon a call half-way, with the process in it."""
+    row = gdb.execute("info signals SIGSTOP", to_string=True).splitlines()[-1].split()[1:4]
+    words = zip(("stop", "print", "pass"), row)
+    gdb.execute("handle SIGSTOP nostop noprint nopass", to_string=True)
+    try:
+        yield
+    finally:
+        before = " ".join(word if yes.startswith("Y") else f"no{word}" for word, yes in words)
+        gdb.execute(f"handle SIGSTOP {before}", to_string=True)
+
+
+def _version(text: str) -> int:
+    """The major number in "13.1" or "Fedora Linux 13.2-1"; 0 when there is none."""
+    found = re.search(r"\b(\d+)\.\d", text)
+    return int(found[1]) if found else 0
+
+
+class GdbCaller:
+    """What ``inferior_call.Caller`` asks for of a server's process, by gdb, in the selected thread. Calls are made
+    inside ``ready()``."""
+
+    def __init__(self, target: Target, purpose: Purpose) -> None:
+        self._target = target
+        self._purpose = purpose
+
+    def check(self, libc: LoadedObject, allow_seccomp: bool) -> None:
+        """Raise GdbheapError when gdb cannot follow the stacks of this process, cannot put its registers back, or a
+        filter may kill it for a call."""
+        known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
+        if libc.build_id not in known:
+            raise GdbheapError(
+                f"{self._purpose.command}: gdb has not read the process's own {os.path.basename(libc.path)}, so that "
+                "it cannot be proven that no thread is inside malloc: 'set sysroot /proc/PID/root' mends that for a "
+                "container"
+            )
+        assert isinstance(self._target, RemoteProcess)
+        reason = self._target.unrestorable(_version(gdb.VERSION))
+        if reason:
+            raise self._purpose.error(f"{reason}; gdbheap on the server's own machine can call")
+        if self._target.status().get("Seccomp", "0") != "0" and not allow_seccomp:
+            raise GdbheapError(
+                f"{self._purpose.command}: the process runs under a seccomp filter, which may kill it for an "
+                f"unexpected call: {self._purpose.instead}, or --seccomp to call all the same"
+            )
+
+    @contextlib.contextmanager
+    def ready(self) -> Iterator[None]:
+        """Only the selected thread runs, and a call that fails leaves no frame behind."""
+        wanted = {
+            "scheduler_locking": "on", "unwindonsignal": "on", "unwind_on_terminating_exception": "on",
+            "language": "c", "backtrace__limit": "unlimited", "suppress_cli_notifications": "on",
+        }  # fmt: skip
+        with selection_kept(), settings(**wanted), _stop_signal_ignored():
+            try:
+                yield
+            finally:
+                self._forget_signal()
+
+    def _forget_signal(self) -> None:
+        """Step over one "nop" and put the registers back.
+
+        A call of gdb ends with a SIGSEGV where it returns to the stack, which gdb takes for the breakpoint that it is.
+        gdbserver remembers it as the last stop and delivers it when it detaches: the process would die. A step makes a
+        SIGTRAP the last stop, which is never delivered (gdbserver/linux-low.cc, get_detach_signal)."""
+        nop = self._nop()
+        frame = gdb.newest_frame()
+        before = {name: int(frame.read_register(name)) for name in ("rip", "eflags", "rax", "orig_rax")}
+        gdb.execute("set $orig_rax = -1", to_string=True)  # else the kernel sets rip back to restart a system call
+        gdb.execute(f"set $rip = {nop:#x}", to_string=True)
+        gdb.execute("stepi", to_string=True)
+        for name, value in before.items():
+            gdb.execute(f"set ${name} = {value}", to_string=True)
+
+    def _nop(self) -> int:
+        """The address of a byte 0x90 in the code of the process: wherever it stands, it is an instruction by itself."""
+        for mapping in filter(_is_code, self._target.mappings):
+            found = self._target.space.read_available(mapping.start, CODE_LOOK).find(b"\x90")
+            if found >= 0:
+                return mapping.start + found
+        raise self._purpose.error("no code of the process can be read, which a call through a server needs")
+
+    def stacks(self) -> list[Stack]:
+        """The stack of every thread of the selected inferior."""
+        found = []
+        with selection_kept():
+            for thread in gdb.selected_inferior().threads():
+                thread.switch()
+                found.append(_stack(thread))
+        return found
+
+    def call(self, function: int, *arguments: int) -> int:
+        """Call by address: no symbol or type is needed."""
+        types = ",".join(["long"] * len(arguments)) or "void"
+        text = f"((long (*)({types})) {function:#x})({','.join(map(str, arguments))})"
+        try:
+            return int(gdb.parse_and_eval(text))
+        except gdb.error as error:
+            raise GdbheapError(f"{self._purpose.command}: a call into the process failed: {one_line(error)}") from None
+
+    def read(self, address: int, size: int) -> bytes:
+        """Memory as gdb sees it now."""
+        try:
+            return gdb.selected_inferior().read_memory(address, size).tobytes()
+        except gdb.error as error:
+            raise GdbheapError(f"{self._purpose.command}: {one_line(error)}") from None
+
+    def write(self, address: int, data: bytes) -> None:
+        """Change memory of the process."""
+        try:
+            gdb.selected_inferior().write_memory(address, data)
+        except gdb.error as error:
+            raise GdbheapError(f"{self._purpose.command}: {one_line(error)}") from None
+
+
+def _is_code(mapping: Mapping) -> bool:
+    return mapping.perms.startswith("r-x") and mapping.path.startswith("/")
+
+
+def _stack(thread: gdb.InferiorThread) -> Stack:
+    """The counters of the selected thread. Frames that are only inlined have no counter of their own."""
+    name = f"{thread.ptid[1] or thread.ptid[0]} ({one_line(thread.name or '?', 40)})"
+    counters: list[int] = []
+    frame: gdb.Frame | None = None
+    try:
+        frame = gdb.newest_frame()
+        while frame is not None and len(counters) < FRAME_LIMIT:
+            if frame.type() != gdb.INLINE_FRAME:
+                counters.append(int(frame.pc()))
+            last, frame = frame, frame.older()
+    except gdb.error as error:
+        return Stack(name, counters, str(error))
+    if frame is None and last.unwind_stop_reason() not in (gdb.FRAME_UNWIND_NO_REASON, gdb.FRAME_UNWIND_OUTERMOST):
+        return Stack(name, counters, gdb.frame_stop_reason_string(last.unwind_stop_reason()))
+    return Stack(name, counters, "")

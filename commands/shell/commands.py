@@ -1,0 +1,110 @@
+"""What the shell's ``gdbheap`` does: find the noun, answer, render."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from gdbheap import __version__
+from gdbheap.commands.shell.installation import install, remove
+from gdbheap.commands.shell.subjects import answer, extra_options
+from gdbheap.commands.surface.declaration import GDB, AnyCommand
+from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.parser import wants_help
+from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
+from gdbheap.commands.surface.session import present, status_of
+from gdbheap.errors import UsageError
+from gdbheap.loader import SCRIPT
+from gdbheap.report.style import style_for
+
+__all__ = ["run"]
+
+
+def run(words: Sequence[str]) -> tuple[str, int]:
+    """Do what ``words`` ask for. Returns the text for standard output and the exit status; raises GdbheapError."""
+    if not words:
+        raise UsageError("which process or core? gdbheap [NOUN] PID|CORE ('gdbheap --help' tells more)")
+    noun, rest = _noun(words)
+    if noun in VERBS:
+        return VERBS[noun](rest), 0
+    if wants_help(words):
+        return (_help(_command(noun)) if noun else _overview()), 0
+    if rest in (["--version"], ["--gdb-script"]) and not noun:
+        return (f"gdbheap {__version__}" if rest == ["--version"] else str(SCRIPT)), 0
+    return _answer(_command(noun), rest)
+
+
+def _command(noun: str) -> AnyCommand:
+    """In gdb the command without a noun is called heap, and so it is understood here."""
+    return COMMANDS[HEAP_NOUN if noun == GDB else noun]
+
+
+def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
+    answered = answer(command, words)
+    style = style_for(sys.stdout, answered.options.exact, answered.info.rss, answered.info.private)
+    return present(answered, style), status_of(answered)
+
+
+def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The noun, "" when there is none, and the other words. It is the first that is no option and no option's value."""
+    skip = False
+    for place, word in enumerate(words):
+        if skip or word.startswith("--"):
+            skip = not skip and _takes_value(word)
+            continue
+        if word in COMMANDS or word == GDB or word in VERBS:
+            rest = [*words[:place], *words[place + 1 :]]
+            # As in gdb another noun may follow: "heap holes".
+            after = _noun(rest) if word == GDB else ("", rest)
+            return after if after[0] in COMMANDS and after[0] else (word, rest)
+        break
+    return "", list(words)
+
+
+def _takes_value(word: str) -> bool:
+    """Whether a word is an option of any command whose value is the next word."""
+    commands = COMMANDS.values()
+    options = (option for command in commands for option in (*command.all_options, *extra_options(command)))
+    return any(option.metavar and option.name == word for option in options)
+
+
+def _help(command: AnyCommand) -> str:
+    return help_text(command, command.shell_name, command.needs, extra_options(command))
+
+
+def _overview() -> str:
+    """``gdbheap --help``: what there is, then the help of the command without a noun."""
+    lines = [f"  {'':<12} {COMMANDS[HEAP_NOUN].question}"]
+    lines += [f"  {noun:<12} {command.question}" for noun, command in COMMANDS.items() if noun]
+    return "\n".join([
+        "Where a process's memory went, down to the last page, and what to do about it.",
+        "",
+        "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]",
+        "       gdbheap install [--remove]",
+        "       gdbheap --version | --gdb-script | --help",
+        "",
+        "TARGET is a process id or the path of a core. NOUN is one of these, or left out (or heap):",
+        "",
+        *lines,
+        "",
+        "'gdbheap NOUN --help' tells more of one. 'gdbheap install' makes 'gdb -p PID -x gdbheap' work in",
+        "any folder; 'gdbheap --gdb-script' prints the path of the script that gdb then loads.",
+        "",
+        "Exit status: 0 answered, 1 answered but damaged or partial, 2 wrong usage, 3 not permitted,",
+        "4 no such process or not a core, 5 not supported.",
+    ])  # fmt: skip
+
+
+def _install(words: list[str]) -> str:
+    if wants_help(words):
+        return (
+            "gdbheap install adds gdbheap's folder to gdb's source path in your gdbinit: 'gdb -x gdbheap' then works\n"
+            "in any folder. gdbheap install --remove takes the line out again."
+        )
+    if words not in ([], ["--remove"]):
+        raise UsageError(f"gdbheap install: unrecognized arguments: {' '.join(words)} (only --remove is known)")
+    return remove() if words else install()
+
+
+# What the shell does itself, without a question about memory.
+VERBS = {"install": _install}

@@ -1,0 +1,185 @@
+"""What a command is asked about in a shell: the processes, cores and files that its line names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gdbheap.commands.calls.local_calls import LocalCalls
+from gdbheap.commands.surface.declaration import ADDRESS, AnyCommand
+from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, TARGET, TWO_TARGETS, Needs
+from gdbheap.commands.surface.options import Addressed, Common, Option, options_of, switch, valued
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.progress import shown_for
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.session import Result, ask, ask_of, with_warnings
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+from gdbheap.report.numbers import parse_address
+from gdbheap.target.cloning import cloned
+from gdbheap.target.core import Core
+from gdbheap.target.open import parse_target
+from gdbheap.target.process import Process, stopped
+
+__all__ = ["Extra", "answer", "extra_options"]
+
+
+@dataclass
+class Extra:
+    """The options that commands about processes and cores have in a shell alone."""
+
+    exe: str | None = valued(
+        "--exe", "FILE", "the program that left the core, when it is not where the core says", None, str
+    )
+    clone: bool = switch(
+        "--clone",
+        "answer from a copy of the process, which stands still only while the kernel copies its page tables and its "
+        "mappings and residency are read, and pays for the pages that it writes while the copy lives; refused where "
+        "there is no room for a copy",
+    )
+    verbose: bool = switch("--verbose", "say for how long the process was stopped, also if that is no terminal")
+
+
+def extra_options(command: AnyCommand) -> tuple[Option, ...]:
+    """The options of a command that it has in a shell alone."""
+    return options_of(Extra) if command.needs.targets else ()
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A command line: what was typed after the noun. ``words`` are neither options nor their values."""
+
+    command: AnyCommand
+    options: Common
+    extra: Extra
+    words: list[str]
+
+    def error(self, reason: str) -> UsageError:
+        """The line cannot be answered."""
+        return UsageError(f"{self.command.shell_name}: {reason}")
+
+
+def answer(command: AnyCommand, words: list[str]) -> Result:
+    """Answer one command line. Raises GdbheapError."""
+    options, extra, left = parse(command, words, command.shell_name, extra_options(command))
+    return ANSWERS[command.needs](_Line(command, options, Extra(**extra), left))
+
+
+def _about_target(line: _Line) -> Result:
+    target = _targets(line)[0]
+    _refuse_call(line, target)
+    with _opened(line, target) as heap:
+        with shown_for(heap):
+            answered = ask(line.command, heap, line.options, _calls(heap))
+        known = len(heap.target.warnings)
+    return _with_late_warnings(answered, heap, known)
+
+
+def _about_two_targets(line: _Line) -> Result:
+    first, second = _targets(line)
+    with _opened(line, first) as one, _opened(line, second) as other:
+        with shown_for(one), shown_for(other):
+            answered = ask_of(line.command, (one, other), [one, other], line.options)
+        known = [len(heap.target.warnings) for heap in (one, other)]
+    return _with_late_warnings(_with_late_warnings(answered, one, known[0]), other, known[1])
+
+
+def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
+    """With those that came when the process was let go, or its copy ended: all but the first ``known``."""
+    return with_warnings(answered, heap.target.warnings[known:])
+
+
+def _about_files(line: _Line) -> Result:
+    if not line.words:
+        raise line.error(f"which file? ('{line.command.shell_name} --help' tells more)")
+    return ask_of(line.command, tuple(line.words), [], line.options)
+
+
+def _about_nothing(line: _Line) -> Result:
+    _refuse_words(line, line.words)
+    return ask_of(line.command, None, [], line.options)
+
+
+ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
+    TARGET: _about_target,
+    PROCESS: _about_target,
+    TWO_TARGETS: _about_two_targets,
+    FILES: _about_files,
+    NOTHING: _about_nothing,
+}
+
+
+def _targets(line: _Line) -> list[int | str]:
+    """The process ids and cores' paths that a line names; what follows them is the command's argument."""
+    prog, count = line.command.shell_name, line.command.needs.targets
+    named, rest = line.words[:count], line.words[count:]
+    for word in named:
+        _check_noun(word)
+    if len(named) < count:
+        raise line.error(f"which {'other ' if named else ''}process or core? ('{prog} --help' tells more)")
+    _take_argument(line, rest)
+    return [parse_target(word) for word in named]
+
+
+def _check_noun(target: str) -> None:
+    """A word that could be a noun and is no file was meant as one."""
+    if target.isidentifier() and not os.path.exists(target):
+        nouns = ", ".join(noun for noun in COMMANDS if noun)
+        raise UsageError(f"gdbheap: {target!r} is neither a noun ({nouns}) nor a process nor a file")
+
+
+def _take_argument(line: _Line, words: list[str]) -> None:
+    """The address, of a command that is about one."""
+    if not isinstance(line.options, Addressed):
+        _refuse_words(line, words)
+        return
+    _refuse_words(line, words[1:], words)
+    if not words:
+        raise line.error(f"which address? {line.command.shell_name} {line.words[0]} {ADDRESS.metavar}")
+    try:
+        line.options.address = parse_address(words[0])
+    except ValueError as error:
+        raise line.error(str(error)) from None
+
+
+def _refuse_words(line: _Line, words: list[str], shown: list[str] | None = None) -> None:
+    if words:
+        typed = " ".join(shown or words)
+        raise line.error(f"unrecognized arguments: {typed} ('{line.command.shell_name} --help' tells more)")
+
+
+def _refuse_call(line: _Line, target: int | str) -> None:
+    """Raise UsageError where a core or a copy would have to be asked itself."""
+    call = line.command.call_for(line.options)
+    if isinstance(target, str) and line.command.needs is PROCESS:
+        raise line.error(f"{target} is no process: only a live one can be asked itself")
+    if isinstance(target, str) and call is not None:
+        raise line.error(call.on_core)
+    if line.extra.clone and call is not None:
+        raise line.error("a copy is not asked itself: leave out --clone")
+
+
+def _calls(heap: Heap) -> LocalCalls | None:
+    """How functions of the target are called: not at all, unless it is a process that our own tracer holds."""
+    target = heap.target
+    if not isinstance(target, Process) or target.tracer is None:
+        return None
+    return LocalCalls(target, target.tracer)
+
+
+@contextlib.contextmanager
+def _opened(line: _Line, target: int | str) -> Iterator[Heap]:
+    """The heap of a core, or of a process that stands still in this block; after it is said for how long."""
+    if isinstance(target, str):
+        yield Heap(Core(target, line.extra.exe))
+        return
+    standing = cloned if line.extra.clone else stopped
+    with standing(target, line.options.max_stop or None, line.command.copies) as process:
+        yield Heap(process)
+    seconds = process.stopped_seconds
+    if seconds is not None and (line.extra.verbose or sys.stderr.isatty()):
+        print(f"gdbheap: process {target} was stopped for {1000 * seconds:.0f} ms", file=sys.stderr)

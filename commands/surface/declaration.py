@@ -1,0 +1,155 @@
+"""What a command is: one declaration, from which both parsers (gdb's and the shell's), completion and help come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from gdbheap.commands.surface.needs import Needs
+from gdbheap.commands.surface.options import Addressed, Common, Option, one_of, options_of
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.commands.calls.inferior_call import Calls, Purpose
+    from gdbheap.heap import Heap
+    from gdbheap.target.target import Damage
+
+__all__ = ["ADDRESS", "GDB", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
+
+Answer = TypeVar("Answer")
+Subject = TypeVar("Subject")
+Chosen = TypeVar("Chosen", bound=Common)
+GDB = "heap"
+SHELL = "gdbheap"
+NOTHING_LISTED = "accepted by every command; this one lists nothing that it could change"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What follows the noun, besides a shell's TARGET. There is at most one."""
+
+    metavar: str
+    help: str
+
+
+ADDRESS = Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal")
+
+
+@dataclass(frozen=True)
+class Shown(Generic[Answer, Chosen]):
+    """What a renderer gets: the answer sorted and cut, the whole one, how many rows were cut off, the damage that was
+    met (gdbheap.target's records), and what was asked for."""
+
+    answer: Answer
+    whole: Answer
+    left_out: int
+    damage: Sequence[Damage]
+    options: Chosen
+    style: Style
+
+
+def _always(_options: object) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Call(Generic[Chosen, Answer]):
+    """A call into the process, which a command makes where its options ask for it.
+
+    ``make`` calls and answers. ``wanted`` says whether the options ask for the call; it raises UsageError for options
+    that exclude each other. ``on_core`` is what a user is told who asks for it where there is only a core."""
+
+    purpose: Purpose
+    make: Callable[[Heap, Calls, Chosen], Answer]
+    on_core: str
+    wanted: Callable[[Chosen], bool] = _always
+
+
+@dataclass(frozen=True)
+class Command(Generic[Subject, Chosen, Answer]):
+    """One question: its words, its options, what it needs, the function that answers and the one that renders.
+
+    ``options`` is the dataclass of its options: ``Common``, or one of its own that adds to it. ``rows`` names the
+    answer's list that --sort and --top are about ("" when there is none; an answer without that list sorts and cuts
+    itself), ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts`` maps each KEY to what a
+    row is ordered by, largest first; the first one is the default. ``top`` is the default of --top, None for all rows.
+
+    ``call``: it calls into the process. ``writes``: an option of its own makes it write a file. ``copies``: it computes
+    for long from nearly all that it reads, so that a live process is let go once its memory is copied.
+    ``lists_damage``: its table has all damage, which stands below any other's."""
+
+    noun: str
+    question: str
+    text: str
+    example: str
+    needs: Needs[Subject]
+    options: type[Chosen]
+    answer: Callable[[Subject, Chosen], Answer]
+    render: Callable[[Shown[Answer, Chosen]], str]
+    rows: str = ""
+    listed: str = "rows"
+    sorts: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    top: int | None = None
+    call: Call[Chosen, Answer] | None = None
+    writes: bool = False
+    copies: bool = False
+    lists_damage: bool = False
+
+    @property
+    def name(self) -> str:
+        """The words that call it in gdb: "heap holes"."""
+        return f"{GDB} {self.noun}".strip()
+
+    @property
+    def shell_name(self) -> str:
+        """The words that call it in a shell: "gdbheap holes"."""
+        return f"{SHELL} {self.noun}".strip()
+
+    @property
+    def argument(self) -> Argument | None:
+        """What follows the noun, if anything does."""
+        return ADDRESS if issubclass(self.options, Addressed) else None
+
+    def call_for(self, options: Chosen) -> Call[Chosen, Answer] | None:
+        """The call that these options ask for. Raises UsageError where they exclude each other."""
+        return self.call if self.call is not None and self.call.wanted(options) else None
+
+    @property
+    def own_options(self) -> tuple[Option, ...]:
+        """The options that it declares itself."""
+        return tuple(option for option in options_of(self.options) if option not in options_of(Common))
+
+    @property
+    def listing_options(self) -> tuple[Option, ...]:
+        """--top and --sort, where they change something."""
+        return (*([_top_option(self)] if self.listed else []), *([_sort_option(self)] if self.sorts else []))
+
+    @property
+    def all_options(self) -> tuple[Option, ...]:
+        """Its own options, then those that every command has."""
+        return (*self.own_options, _top_option(self), _sort_option(self), *options_of(Common))
+
+
+AnyCommand = Command[Any, Any, Any]
+
+
+def _top_option(command: AnyCommand) -> Option:
+    cut = f"the default is {command.top}, with --json all; 0 or 'all' lists all"
+    default = cut if command.top else "the default is all"
+    about = f"how many {command.listed} to list ({default})" if command.listed else NOTHING_LISTED
+    return Option("--top", "N", about, _count, "top")
+
+
+def _count(text: str) -> int:
+    if text == "all":
+        return 0
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is not a number of rows")
+    return int(text)
+
+
+def _sort_option(command: AnyCommand) -> Option:
+    keys = list(command.sorts)
+    known = f"what to order by, largest first: {', '.join(keys)}; the default is {keys[0]}" if keys else NOTHING_LISTED
+    return Option("--sort", "KEY", known, one_of(keys) if keys else str, "sort")

@@ -1,0 +1,132 @@
+"""Options: each is a field of a command's own dataclass, which says its name, type, default and help once.
+
+Parsers, both helps, completion and docs/commands.md are made from these fields. A command that reads an option it does
+not declare is an error that the type checker reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from gdbheap.python.disclosure import NO_TEXT, VARIABLE
+from gdbheap.report.numbers import parse_size
+
+__all__ = [
+    "Addressed",
+    "Common",
+    "Option",
+    "minimum_size",
+    "one_of",
+    "options_of",
+    "root_paths",
+    "switch",
+    "under_seccomp",
+    "valued",
+]
+
+Value = TypeVar("Value")
+OPTION = "option"
+MAX_SECONDS = 1e6
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option as it is typed. ``metavar`` "" makes it a switch. ``key`` is the field that it sets."""
+
+    name: str
+    metavar: str
+    help: str
+    parse: Callable[[str], Any] = str
+    key: str = ""
+
+    @property
+    def spelling(self) -> str:
+        """How usage lines show it."""
+        return f"{self.name}={self.metavar}" if self.metavar else self.name
+
+
+def switch(name: str, help: str) -> bool:
+    """A field that is False until its option is typed."""
+    return field(default=False, metadata={OPTION: Option(name, "", help)})
+
+
+def valued(name: str, metavar: str, help: str, default: Value, parse: Callable[[str], Value]) -> Value:
+    """A field that an option sets to what ``parse`` makes of its text; ``parse`` raises ValueError."""
+    return field(default=default, metadata={OPTION: Option(name, metavar, help, parse)})
+
+
+def options_of(kind: type[Any]) -> tuple[Option, ...]:
+    """The options that a dataclass declares, inherited ones first."""
+    declared = ((found.name, found.metadata.get(OPTION)) for found in fields(kind))
+    return tuple(replace(option, key=key) for key, option in declared if option is not None)
+
+
+def one_of(names: Sequence[str]) -> Callable[[str], str]:
+    """A parser that takes one of these words."""
+
+    def known(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"{text!r} is none of {', '.join(names)}")
+        return text
+
+    return known
+
+
+def _seconds(text: str) -> float:
+    """A limit in seconds. Raises ValueError, also for "nan" and "inf"."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds < MAX_SECONDS:
+        raise ValueError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+@dataclass
+class Common:
+    """The options of every command. ``top`` None: all rows; ``sort``: a key of the command's ``sorts``, or "".
+
+    --top and --sort are declared by the command's ``top``, ``listed`` and ``sorts``."""
+
+    top: int | None = None
+    sort: str = ""
+    json: bool = switch("--json", "print one JSON document on standard output and nothing else")
+    exact: bool = switch("--bytes", "print sizes in bytes with thousands separators, not in KiB, MiB and GiB")
+    no_text: bool = switch(
+        NO_TEXT, f"show no contents of strings, bytes and keys, only their lengths ({VARIABLE}=1 too)"
+    )
+    max_stop: float = valued(
+        "--max-stop", "SECONDS",
+        "the longest that a live process stands still (the default is 5, 0 is without a limit); then it runs on and the"
+        " answer holds what was read by then, with status 1. gdb holds a process for as long as it is attached",
+        5.0, _seconds,
+    )  # fmt: skip
+
+
+@dataclass
+class Addressed(Common):
+    """The options of a command about one address, which follows its noun. gdb and the shell read the address, each in
+    its own way, and refuse a line without one."""
+
+    address: int = 0
+
+
+def minimum_size() -> int:
+    """The field of --min where it is a megabyte unless said otherwise."""
+    about = "leave out what is smaller (the default is 1M; K, M, G and T are powers of 1024)"
+    return valued("--min", "SIZE", about, MIB, parse_size)
+
+
+def root_paths() -> bool:
+    """The field of --path of a command that lists blocks."""
+    about = "also say how roots lead to the blocks that are listed, up to 2,000 of them (reads all references)"
+    return switch("--path", about)
+
+
+def under_seccomp() -> bool:
+    """The field of --seccomp of a command that calls into the process."""
+    about = "make the calls although the process runs under a seccomp filter, which may refuse them or kill it"
+    return switch("--seccomp", about)

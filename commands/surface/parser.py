@@ -1,0 +1,109 @@
+"""One command line, as it is typed after a noun in gdb or in a shell."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from gdbheap.commands.surface.declaration import SHELL, AnyCommand, Command
+from gdbheap.commands.surface.options import Common, Option
+from gdbheap.errors import UsageError
+from gdbheap.python.disclosure import wanted
+
+__all__ = ["parse", "wants_help"]
+
+Chosen = TypeVar("Chosen", bound=Common)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises: inside gdb an exit would end as a Python exception, in a shell as two lines."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message} ({_help_call(self.prog)} tells more)")
+
+
+def _help_call(prog: str) -> str:
+    return f"'{prog} --help'" if prog.startswith(SHELL) else f"'help {prog}'"
+
+
+def _typed(option: Option) -> Callable[[str], Any]:
+    """The option's parser with its own words in argparse's message."""
+
+    def convert(text: str) -> Any:
+        try:
+            return option.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def _parser(command: AnyCommand, prog: str, extra: Sequence[Option]) -> argparse.ArgumentParser:
+    parser = _Parser(prog=prog, add_help=False, allow_abbrev=False)
+    for option in (*command.all_options, *extra):
+        if option.metavar:
+            parser.add_argument(option.name, dest=option.key, metavar=option.metavar, type=_typed(option))
+        else:
+            parser.add_argument(option.name, dest=option.key, action="store_true")
+    parser.add_argument("words", nargs="*", metavar=command.argument.metavar if command.argument else "WORD")
+    return parser
+
+
+def wants_help(words: Sequence[str]) -> bool:
+    """Whether the line asks for help and nothing else matters."""
+    return "--help" in words or "-h" in words
+
+
+def parse(
+    command: Command[Any, Chosen, Any], words: Sequence[str], prog: str = "", extra: Sequence[Option] = ()
+) -> tuple[Chosen, dict[str, Any], list[str]]:
+    """The command's options, the values of ``extra`` by their keys, and the words that are neither.
+
+    Raises UsageError in one line."""
+    parser = _parser(command, prog or command.name, extra)
+    known, rest = _split(words, command, extra, parser)
+    typed = vars(parser.parse_args([*known, "--", *rest]))
+    found = {key: value for key, value in typed.items() if value is not None}
+    left = [word for word in found.pop("words") if word != "--"]
+    others = {option.key: found.pop(option.key) for option in extra if option.key in found}
+    return _options(command, found), others, left
+
+
+def _split(
+    words: Sequence[str], command: AnyCommand, extra: Sequence[Option], parser: argparse.ArgumentParser
+) -> tuple[list[str], list[str]]:
+    """The options with their values, and the rest: an expression may hold words that begin with a hyphen."""
+    valued = {option.name for option in (*command.all_options, *extra) if option.metavar}
+    known: list[str] = []
+    rest: list[str] = []
+    waiting = iter(words)
+    for word in waiting:
+        if not _is_option(word, command):
+            rest.append(word)
+            continue
+        known.append(word)
+        if word in valued:
+            value = next(waiting, None)
+            if value is None:
+                parser.error(f"argument {word}: expected one argument")
+            known[-1] = f"{word}={value}"
+    return known, rest
+
+
+def _is_option(word: str, command: AnyCommand) -> bool:
+    """Two hyphens and a name; one hyphen and a letter too, unless it may be part of an expression ("-offset")."""
+    if command.argument is not None:
+        return word.startswith("--") and len(word) > 2
+    return word.startswith("-") and word.lstrip("-")[:1].isalpha()
+
+
+def _options(command: Command[Any, Chosen, Any], values: dict[str, Any]) -> Chosen:
+    # A table is cut to what a person reads; a document is cut only when that was asked for.
+    top = None if values.get("json") else command.top
+    options = command.options(**{"top": top, **values})
+    options.no_text = options.no_text or wanted(os.environ)
+    options.top = options.top or None
+    options.sort = options.sort or next(iter(command.sorts), "")
+    return options

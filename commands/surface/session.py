@@ -1,0 +1,164 @@
+"""Between a command and its two callers: ask, sort, cut, render, and the exit status of what came out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gdbheap.commands.surface.declaration import AnyCommand, Shown
+from gdbheap.commands.surface.options import Common
+from gdbheap.errors import GdbheapError, UsageError, one_line
+from gdbheap.report.json import document, text_of
+from gdbheap.report.style import Style
+from gdbheap.report.tables import join
+
+if TYPE_CHECKING:
+    from gdbheap.commands.calls.inferior_call import Calls
+    from gdbheap.heap import Heap
+    from gdbheap.target.target import Damage
+
+__all__ = ["Result", "TargetInfo", "ask", "ask_of", "listed", "order", "present", "status_of", "with_warnings"]
+
+Row = TypeVar("Row")
+PARTIAL = 1
+DAMAGE_LISTED = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetInfo:
+    """What is said of the target beside the answer. ``target`` is the envelope's part; ``rss`` is bytes or None, of
+    private memory only if ``private``."""
+
+    target: dict[str, Any]
+    warnings: Sequence[str]
+    damage: Sequence[Damage]
+    partial: bool
+    rss: int | None
+    private: bool = False
+
+    @staticmethod
+    def of(heaps: Sequence[Heap]) -> TargetInfo:
+        """Read it off the heaps; after this nothing of the targets is needed any more. The last one is described."""
+        if not heaps:
+            return TargetInfo({}, [], [], False, None)
+        last = heaps[-1].target
+        # Before the warnings: finding a version may add some.
+        target = {**last.describe(), **heaps[-1].versions}
+        warnings = [warning for heap in heaps for warning in heap.warnings]
+        damage = [place for heap in heaps for place in heap.damage]
+        partial = any(heap.partial for heap in heaps)
+        return TargetInfo(target, warnings, damage, partial, last.rss.bytes, last.rss.private)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """An answer in hand (``whole``: before --sort and --top), so that the target may run again while it is printed."""
+
+    command: AnyCommand
+    options: Common
+    info: TargetInfo
+    answer: Any
+    whole: Any
+
+
+def ask(command: AnyCommand, heap: Heap, options: Common, calls: Calls | None = None) -> Result:
+    """Answer about one target, sorted and cut as the options say. Reads the target; raises what the answer raises.
+
+    ``calls``: how functions of the process are called, if they can be."""
+    return ask_of(command, heap, [heap], options, calls)
+
+
+def ask_of(
+    command: AnyCommand, subject: Any, heaps: Sequence[Heap], options: Common, calls: Calls | None = None
+) -> Result:
+    """Answer about whatever the command needs; ``heaps`` are the targets among it."""
+    with _disclosing(heaps, options):
+        call = command.call_for(options)
+        if call is None or calls is None:
+            whole = command.answer(subject, options)
+        else:
+            whole = call.make(subject, calls, options)
+        answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
+        return Result(command, options, TargetInfo.of(heaps), answer, whole)
+
+
+@contextmanager
+def _disclosing(heaps: Sequence[Heap], options: Common) -> Iterator[None]:
+    """Inside the block texts show what the options allow, and so do the errors that end it."""
+    for heap in heaps:
+        heap.disclosure.contents = not options.no_text
+    try:
+        yield
+    except UsageError:
+        raise
+    except GdbheapError as error:
+        for heap in heaps if options.no_text else ():
+            error = type(error)(heap.disclosure.numbers(str(error)))
+        raise error
+
+
+def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:
+    """The result with more warnings."""
+    info = dataclasses.replace(answered.info, warnings=[*answered.info.warnings, *warnings])
+    return dataclasses.replace(answered, info=info)
+
+
+def _has_rows(command: AnyCommand, whole: Any) -> bool:
+    return bool(command.rows) and hasattr(whole, command.rows)
+
+
+def _cut(command: AnyCommand, whole: Any, options: Common) -> Any:
+    return dataclasses.replace(whole, **{command.rows: listed(getattr(whole, command.rows), command.sorts, options)})
+
+
+def listed(rows: Sequence[Row], sorts: Mapping[str, Callable[[Any], Any]], options: Common) -> list[Row]:
+    """What --sort and --top leave of a list."""
+    return sorted(rows, key=order(sorts[options.sort]))[: options.top]
+
+
+def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
+    """A key for sorted(): numbers largest first, words in alphabetical order, what is not known last."""
+
+    def place(row: Any) -> tuple[int, Any]:
+        value = key(row)
+        if value is None:
+            return 2, 0
+        return (1, value) if isinstance(value, str) else (0, -value)
+
+    return place
+
+
+def present(answered: Result, style: Style) -> str:
+    """The report, without a last line break: one JSON document, or tables and sentences and the warnings below them."""
+    info, answer = answered.info, answered.answer
+    if answered.options.json:
+        return text_of(document(answered.command.name, info.target, info.warnings, info.damage, answer))
+    shown = Shown(answer, answered.whole, _left_out(answered), info.damage, answered.options, style)
+    return join(answered.command.render(shown), _notes(answered))
+
+
+def _left_out(answered: Result) -> int:
+    rows = answered.command.rows
+    if not _has_rows(answered.command, answered.whole):
+        return 0
+    return len(getattr(answered.whole, rows)) - len(getattr(answered.answer, rows))
+
+
+def _notes(answered: Result) -> str:
+    """Warnings, and damage unless the table itself lists it."""
+    lines = [f"Warning: {one_line(warning)}" for warning in answered.info.warnings]
+    damage = [] if answered.command.lists_damage else answered.info.damage
+    for place in damage[:DAMAGE_LISTED]:
+        what = f"{place.what}: expected {place.expected}, found {place.found}"
+        lines.append(f"Damage at {place.address:#x}: {one_line(what)}")
+    if len(damage) > DAMAGE_LISTED:
+        lines.append(f"Damage: {len(damage) - DAMAGE_LISTED:,} more places; 'heap check' lists them all.")
+    return "\n".join(lines)
+
+
+def status_of(answered: Result) -> int:
+    """0 answered, 1 answered but damaged or partial."""
+    whole = not answered.info.partial and getattr(answered.answer, "ok", True)
+    return 0 if whole else PARTIAL

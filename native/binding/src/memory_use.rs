@@ -1,0 +1,179 @@
+//! What address space is used for.
+
+use crate::glibc::Chunks;
+use crate::memory::{Pages, Space};
+use crate::mimalloc::Mimalloc;
+use crate::pymalloc::Pools;
+use crate::watch::{raised, watched};
+use gdbheap_core::allocators::glibc::STATES;
+use gdbheap_core::memory_use::{self, ArenaOwners, Copied, Kept, Pins, SegmentOwners, Sum, WINDOW};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+
+/// An owner, and its bytes: all, in pages of its own, and of these resident, swapped, zero, huge.
+type SumRow = (u32, (u64, u64, u64, u64, u64, u64));
+
+/// A sweep over ascending stretches; each has an owner, a small number that is its rank too. The sums are kept apart for
+/// each cell: what lies below the first cut is cell 0, from the first cut on cell 1, and so on. Cuts are whole pages.
+#[pyclass]
+pub struct Sweep(memory_use::Sweep);
+
+#[pymethods]
+impl Sweep {
+    /// `cuts`: ascending addresses of whole pages where a new cell begins. `kept`: owners whose parts of huge pages are
+    /// kept as ranges. Raises ValueError.
+    #[new]
+    #[pyo3(signature = (pages, owners, cuts=Vec::new(), kept=Vec::new()))]
+    fn new(pages: Option<&Pages>, owners: usize, cuts: Vec<u64>, kept: Vec<u32>) -> PyResult<Sweep> {
+        let pages = pages.map(|pages| pages.0.clone());
+        memory_use::Sweep::new(pages, owners, cuts, kept).map(Sweep).map_err(raised)
+    }
+
+    /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
+    fn huge_ranges(&self) -> Vec<(u64, u64)> {
+        self.0.huge_ranges().to_vec()
+    }
+
+    /// One stretch [start, end) of one owner.
+    fn add(&mut self, start: u64, end: u64, owner: u32) -> PyResult<()> {
+        self.0.add(start, end, owner).map_err(raised)
+    }
+
+    /// The blocks of the region that starts at `start`; `owners` maps states to owners. Returns the region's end.
+    fn add_chunks(&mut self, chunks: &Chunks, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
+        let by_state = STATES.map(|state| owners.get(state).copied());
+        self.0.add_chunks(&chunks.0, start, by_state).map_err(raised)
+    }
+
+    /// The parts of the pymalloc arena at `start`; owners for used and free blocks, free pools and
+    /// overhead. Returns the arena's end.
+    fn add_arena(&mut self, space: &Space, pools: &Pools, start: u64, owners: (u32, u32, u32, u32)) -> PyResult<u64> {
+        let (used, free, free_pool, overhead) = owners;
+        let owners = ArenaOwners { used, free, free_pool, overhead };
+        self.0.add_arena(&space.0, &pools.0, start, owners).map_err(raised)
+    }
+
+    /// The parts of mimalloc's segment at `start`; owners for used and free blocks, free spans, overhead
+    /// and unexplained. Returns the end.
+    fn add_segment(&mut self, mimalloc: &Mimalloc, start: u64, owners: (u32, u32, u32, u32, u32)) -> PyResult<u64> {
+        let (used, free, free_span, overhead, unexplained) = owners;
+        let owners = SegmentOwners { used, free, free_span, overhead, unexplained };
+        self.0.add_segment(&mimalloc.0, start, owners).map_err(raised)
+    }
+
+    /// `(owner, (bytes, pages, resident, swapped, zero, huge))` of each cell's owners, all in bytes.
+    fn finish(&mut self) -> PyResult<Vec<Vec<SumRow>>> {
+        let row =
+            |(owner, sum): (u32, Sum)| (owner, (sum.bytes, sum.pages, sum.resident, sum.swapped, sum.zero, sum.huge));
+        let cells = self.0.finish().map_err(raised)?;
+        Ok(cells.into_iter().map(|cell| cell.into_iter().map(row).collect()).collect())
+    }
+}
+
+/// Start and end of what holds the blocks, blocks, their bytes, what would be freed.
+type PinRow = (u64, u64, u64, u64, u64);
+
+/// Groups, blocks, their bytes, what would be freed: of all that count.
+type TotalsRow = (u64, u64, u64, u64);
+
+/// What `find` finds, as Python takes it apart.
+fn pins(
+    py: Python<'_>,
+    pages: Option<&Pages>,
+    ranges: &[(u64, u64)],
+    (least, most): (u64, usize),
+    find: impl FnOnce(Kept<'_>) -> Pins + Send,
+) -> (Vec<PinRow>, TotalsRow) {
+    let pages = pages.map(|pages| &*pages.0);
+    let (rows, totals) = py.detach(|| find(Kept { pages, ranges, least, most }));
+    (rows, (totals.groups, totals.blocks, totals.bytes, totals.freed))
+}
+
+/// Groups of blocks in glibc's arenas, those that keep the most first, and the sums over all. `trimmed`: where the regions
+/// start of whose top chunk malloc_trim() gives something back; `kept`: ranges that the kernel does not take back.
+#[pyfunction]
+pub fn pins_of_chunks(
+    py: Python<'_>,
+    chunks: &Chunks,
+    pages: Option<&Pages>,
+    kept: Vec<(u64, u64)>,
+    trimmed: Vec<u64>,
+    least: u64,
+    most: usize,
+) -> (Vec<PinRow>, TotalsRow) {
+    pins(py, pages, &kept, (least, most), |kept| memory_use::pins_of_chunks(&chunks.0, &trimmed, kept))
+}
+
+/// Arenas of pymalloc, those that keep the most first, and the sums over all; as `pins_of_chunks`.
+#[pyfunction]
+pub fn pins_of_arenas(
+    py: Python<'_>,
+    pools: &Pools,
+    pages: Option<&Pages>,
+    kept: Vec<(u64, u64)>,
+    least: u64,
+    most: usize,
+) -> (Vec<PinRow>, TotalsRow) {
+    pins(py, pages, &kept, (least, most), |kept| memory_use::pins_of_arenas(&pools.0, kept))
+}
+
+/// Pages of mimalloc, those that keep the most first, and the sums over all; as `pins_of_chunks`.
+#[pyfunction]
+pub fn pins_of_pages(
+    py: Python<'_>,
+    blocks: &Mimalloc,
+    pages: Option<&Pages>,
+    kept: Vec<(u64, u64)>,
+    least: u64,
+    most: usize,
+) -> (Vec<PinRow>, TotalsRow) {
+    pins(py, pages, &kept, (least, most), |kept| memory_use::pins_of_pages(&blocks.0, kept))
+}
+
+/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
+#[pyfunction]
+pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
+    memory_use::held_chunks(&chunks.0, start, end, most)
+}
+
+/// For each block `(user address, size)`: "zeros", "text", "pointers" (into the `mapped` ranges, ascending), "data", or
+/// "absent bytes". Raises KeyboardInterrupt.
+#[pyfunction]
+pub fn look_at(
+    py: Python<'_>,
+    space: &Space,
+    blocks: Vec<(u64, u64)>,
+    mapped: Vec<(u64, u64)>,
+) -> PyResult<Vec<&'static str>> {
+    watched(py, None, |watcher| memory_use::look_at(watcher, &space.0, &blocks, &mapped))
+}
+
+/// The copies that `holes` (start, end) hold of the beginnings of `buffers` (start, end), those most often seen first:
+/// `(number of the buffer, where it began, start, end)` of what is left of each. They may overlap. Some keys of each
+/// buffer and parts of the holes are read, and of both only pages that are in memory.
+#[pyfunction]
+pub fn find_copies(
+    py: Python<'_>,
+    space: &Space,
+    pages: &Pages,
+    buffers: Vec<(u64, u64)>,
+    holes: Vec<(u64, u64)>,
+) -> PyResult<Vec<(usize, u64, u64, u64)>> {
+    let row = |copied: Copied| (copied.buffer, copied.base, copied.start, copied.end);
+    let find =
+        |watcher: &dyn gdbheap_core::Watcher| memory_use::find_copies(watcher, &space.0, &pages.0, &buffers, &holes);
+    Ok(watched(py, None, find)?.into_iter().map(row).collect())
+}
+
+/// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
+#[pyfunction]
+#[pyo3(signature = (space, ranges, window=WINDOW))]
+pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<(u64, u64)>, window: u64) -> PyResult<u64> {
+    watched(py, None, |watcher| memory_use::read_once(watcher, &space.0, &ranges, window))
+}
+
+/// Bytes of the pages in the ranges, which are whole pages, that hold nothing but zeros.
+#[pyfunction]
+pub fn zero_pages(py: Python<'_>, space: &Space, ranges: Vec<(u64, u64)>) -> PyResult<u64> {
+    watched(py, None, |watcher| memory_use::zero_pages(watcher, &space.0, &ranges))
+}

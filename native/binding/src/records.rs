@@ -1,0 +1,78 @@
+//! Records of the core, read from Python's objects: each field from the attribute of its name.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+/// What can be read from a Python object.
+pub trait Read: Sized {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<Self>;
+}
+
+/// An argument that is a record of the core, or holds some.
+pub struct Given<T>(pub T);
+
+impl<'a, 'py, T: Read> FromPyObject<'a, 'py> for Given<T> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Given<T>> {
+        T::read(&object).map(Given)
+    }
+}
+
+macro_rules! plain {
+    ($($type:ty),*) => {
+        $(impl Read for $type {
+            fn read(object: &Bound<'_, PyAny>) -> PyResult<$type> {
+                object.extract()
+            }
+        })*
+    };
+}
+
+plain!(bool, u8, u32, u64, i8, i32, i64, usize, String);
+
+impl<T: Read> Read for Option<T> {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
+        (!object.is_none()).then(|| T::read(object)).transpose()
+    }
+}
+
+impl<T: Read> Read for Vec<T> {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+        object.try_iter()?.map(|item| T::read(&item?)).collect()
+    }
+}
+
+impl<A: Read, B: Read> Read for (A, B) {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<(A, B)> {
+        let (one, two): (Bound<'_, PyAny>, Bound<'_, PyAny>) = object.extract()?;
+        Ok((A::read(&one)?, B::read(&two)?))
+    }
+}
+
+impl Read for (u32, u64, u64) {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<(u32, u64, u64)> {
+        object.extract()
+    }
+}
+
+/// The field of a record; an error names both.
+pub fn field<T: Read>(object: &Bound<'_, PyAny>, record: &str, name: &str) -> PyResult<T> {
+    object.getattr(name).and_then(|value| T::read(&value)).map_err(|error| {
+        let told = PyTypeError::new_err(format!("{record}.{name} cannot be read"));
+        told.set_cause(object.py(), Some(error));
+        told
+    })
+}
+
+/// Makes records of the core readable, by the names of all their fields.
+macro_rules! records {
+    ($($record:ident { $($field:ident),* $(,)? })*) => {
+        $(impl $crate::records::Read for $record {
+            fn read(object: &pyo3::Bound<'_, pyo3::PyAny>) -> pyo3::PyResult<$record> {
+                Ok($record { $($field: $crate::records::field(object, stringify!($record), stringify!($field))?),* })
+            }
+        })*
+    };
+}
+pub(crate) use records;

@@ -1,0 +1,71 @@
+//! Python as the core's watcher, and the core's errors as Python's exceptions.
+
+use gdbheap_core::{Cancelled, Error, Missing, Progress, Watcher};
+use pyo3::exceptions::{
+    PyKeyboardInterrupt, PyMemoryError, PyOSError, PyOverflowError, PyRuntimeError, PyTimeoutError, PyValueError,
+};
+use pyo3::prelude::*;
+use std::sync::Mutex;
+
+pyo3::create_exception!(
+    gdbheap._native,
+    Fault,
+    pyo3::exceptions::PyException,
+    "Bytes that are not there; args[0] is the first address."
+);
+
+/// Reports progress to Python and lets its signal handlers run; keeps what they raise.
+struct Watch {
+    progress: Option<Py<PyAny>>,
+    failure: Mutex<Option<PyErr>>,
+}
+
+impl Watcher for Watch {
+    fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled> {
+        Python::attach(|py| {
+            let mut answer = py.check_signals();
+            if let (Ok(()), Some(callable), Some(Progress { done, total })) = (&answer, &self.progress, progress) {
+                answer = callable.call1(py, (done, total)).map(drop);
+            }
+            answer.map_err(|error| {
+                self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
+                Cancelled
+            })
+        })
+    }
+}
+
+/// Does `work` without the GIL, which is taken back a few times a second to report progress and to look for signals.
+pub fn watched<T: Send>(
+    py: Python<'_>,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(&dyn Watcher) -> gdbheap_core::Result<T> + Send,
+) -> PyResult<T> {
+    let watch = Watch { progress, failure: Mutex::new(None) };
+    let answer = py.detach(|| work(&watch));
+    answer.map_err(|error| match error {
+        Error::Cancelled => {
+            let failure = watch.failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+            failure.unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
+        }
+        error => raised(error),
+    })
+}
+
+/// The exception for an error of the core.
+pub fn raised(error: Error) -> PyErr {
+    match error {
+        Error::Missing(missing) => fault(missing),
+        Error::Cancelled => PyKeyboardInterrupt::new_err(()),
+        Error::Io(error) => PyOSError::new_err((error.raw_os_error(), error.to_string())),
+        Error::Invalid(text) => PyValueError::new_err(text),
+        Error::Memory(text) => PyMemoryError::new_err(text),
+        Error::Overflow(text) => PyOverflowError::new_err(text),
+        Error::Timeout(text) => PyTimeoutError::new_err(text),
+        Error::Failed(text) => PyRuntimeError::new_err(text),
+    }
+}
+
+pub fn fault(missing: Missing) -> PyErr {
+    Fault::new_err(missing.0)
+}

@@ -1,0 +1,42 @@
+//! Blocks in memory that nobody walks, because another allocator handed it out.
+
+use crate::bytes::range_at;
+
+const OBJECT_AT: u64 = 80;
+
+/// Blocks `[start, end)` that objects' own fields tell of, ascending and disjoint; an object's begins with what precedes
+/// it, as its PyGC_Head.
+pub struct Claimed {
+    pub places: Vec<(u64, u64)>,
+}
+
+impl Claimed {
+    /// The place that holds `address`: number, start, size.
+    #[inline]
+    pub(crate) fn block_at(&self, address: u64) -> Option<(u64, u64, u64)> {
+        let index = range_at(&self.places, address)?;
+        let (start, end) = self.places[index];
+        Some((index as u64, start, end - start))
+    }
+
+    /// Whether a place of at least `least` bytes has `address` at its start or at most 80 bytes in.
+    pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
+        self.block_at(address).is_some_and(|(_, start, size)| address - start <= OBJECT_AT && size >= least)
+    }
+
+    /// Bytes of all places.
+    pub fn bytes(&self) -> u64 {
+        self.places.iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// At most `most` places, evenly spread, each `(start, size)`.
+    pub fn sample(&self, most: usize) -> Vec<(u64, u64)> {
+        let step = self.places.len().div_ceil(most.max(1)).max(1);
+        self.places.iter().step_by(step).map(|(start, end)| (*start, end - start)).collect()
+    }
+
+    /// `(start, size)` of the place that holds `address`.
+    pub fn find(&self, address: u64) -> Option<(u64, u64)> {
+        self.block_at(address).map(|(_, start, size)| (start, size))
+    }
+}

@@ -1,0 +1,451 @@
+//! What is kept of the walk over glibc's chunks, and what is asked of it.
+
+use crate::allocators::damage::Damage;
+use crate::allocators::tally::Tally;
+use crate::bits::Bits;
+use crate::bytes::{range_at, u64_at};
+use std::sync::OnceLock;
+
+pub(crate) const GRAIN: u64 = 16;
+pub(crate) const SMALLEST: u64 = 0x20;
+/// Between the start of a chunk and what malloc returned: prev_size and size.
+pub(crate) const CHUNK_HEADER: u64 = 16;
+/// A bit of a chunk's size: it lies in a thread's arena.
+pub(crate) const NON_MAIN_ARENA: u64 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    Used = 0,
+    Free = 1,
+    Tcache = 2,
+    Fast = 3,
+    Top = 4,
+    Fence = 5,
+    /// Bytes between two stretches of the main arena that somebody else got from `sbrk`.
+    Foreign = 6,
+    Unexplained = 7,
+}
+
+/// The names of states, in the order of `State`.
+pub const STATES: [&str; 8] = ["used", "free", "tcache", "fast", "top", "fencepost", "foreign", "unexplained"];
+
+/// A stretch of one arena to walk: [start, end), with the arena's top if it lies here (else 0).
+#[derive(Clone)]
+pub struct Stretch {
+    pub arena: u32,
+    pub start: u64,
+    pub end: u64,
+    pub top: u64,
+    /// Heads of the arena's fast bins (chunk addresses), by bin; size class `(index + 2) * 16`.
+    pub fast: Vec<u64>,
+}
+
+/// A walked stretch. Block starts are bits, one for 16 bytes; a block ends where the next one starts.
+pub struct Region {
+    pub(crate) stretch: Stretch,
+    starts: Bits,
+    low: Bits,
+    high: Bits,
+    /// Blocks that are no ordinary chunks, ascending.
+    special: Vec<(u64, State)>,
+    /// Used chunks of a size whose fast bin is not empty, until the fast bins have been followed.
+    pub(crate) links: Vec<Link>,
+    /// The first bytes of chunks that may hold a Python object, unless there are too many of them.
+    pub(crate) heads: Option<Vec<Head>>,
+    pub(crate) damage: Vec<Damage>,
+    /// First and next block's number of each block of a megabyte or more, so that nobody searches its bits for its ends.
+    giants: OnceLock<Vec<(u64, u64)>>,
+}
+
+/// Words without a start that make a block a giant: 16 KiB each with 64 bits and GRAIN bytes a bit.
+const GIANT_WORDS: usize = 1024;
+
+impl Region {
+    /// A walked stretch: `starts` has a bit for each block, `low` one for each free chunk.
+    pub(crate) fn new(
+        stretch: Stretch,
+        starts: Bits,
+        low: Bits,
+        special: Vec<(u64, State)>,
+        damage: Vec<Damage>,
+    ) -> Region {
+        let high = Bits::new((stretch.end - stretch.start) / GRAIN + 1);
+        Region { stretch, starts, low, high, special, links: Vec::new(), heads: None, damage, giants: OnceLock::new() }
+    }
+
+    /// The number of the block at `address`, which lies in the stretch.
+    #[inline]
+    pub(crate) fn index(&self, address: u64) -> u64 {
+        (address - self.stretch.start) / GRAIN
+    }
+
+    pub(crate) fn address(&self, index: u64) -> u64 {
+        self.stretch.start + index * GRAIN
+    }
+
+    pub(crate) fn mark(&mut self, address: u64, state: State) {
+        let index = self.index(address);
+        let code = state as u8;
+        for (bits, on) in [(&mut self.low, code & 1), (&mut self.high, code >> 1 & 1)] {
+            match on {
+                1 => bits.set(index),
+                _ => bits.clear(index),
+            }
+        }
+    }
+
+    fn state(&self, address: u64) -> State {
+        let index = self.index(address);
+        match (self.high.get(index), self.low.get(index)) {
+            (false, false) => self.special_state(address).unwrap_or(State::Used),
+            (false, true) => State::Free,
+            (true, false) => State::Tcache,
+            (true, true) => State::Fast,
+        }
+    }
+
+    fn special_state(&self, address: u64) -> Option<State> {
+        let found = self.special.binary_search_by_key(&address, |(start, _)| *start).ok()?;
+        Some(self.special[found].1)
+    }
+
+    /// The block that holds `address`: its start, end and state.
+    pub(crate) fn find(&self, address: u64) -> Option<(u64, u64, State)> {
+        if address < self.stretch.start || address >= self.stretch.end {
+            return None;
+        }
+        let index = self.index(address);
+        let giants = self.giants.get_or_init(|| self.find_giants());
+        if let Some(found) = range_at(giants, index) {
+            let (start, end) = (self.address(giants[found].0), self.address(giants[found].1).min(self.stretch.end));
+            return Some((start, end, self.state(start)));
+        }
+        let index = self.starts.last_at(index)?;
+        let start = self.address(index);
+        Some((start, self.end_of(index), self.state(start)))
+    }
+
+    fn find_giants(&self) -> Vec<(u64, u64)> {
+        let words = self.starts.words();
+        let mut giants = Vec::new();
+        let mut last: Option<usize> = None;
+        let top = |at: usize| at as u64 * 64 + 63 - u64::from(words[at].leading_zeros());
+        for (at, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
+            if let Some(before) = last.filter(|before| at - before > GIANT_WORDS) {
+                giants.push((top(before), at as u64 * 64 + u64::from(word.trailing_zeros())));
+            }
+            last = Some(at);
+        }
+        if let Some(before) = last.filter(|before| words.len() - before > GIANT_WORDS) {
+            giants.push((top(before), words.len() as u64 * 64));
+        }
+        giants
+    }
+
+    fn end_of(&self, index: u64) -> u64 {
+        self.starts.first_from(index + 1).map_or(self.stretch.end, |next| self.address(next))
+    }
+
+    /// Every block that starts in [from, to), in order.
+    pub(crate) fn blocks(&self, from: u64, to: u64) -> Blocks<'_> {
+        let from = from.clamp(self.stretch.start, self.stretch.end);
+        let index = self.starts.first_from((from - self.stretch.start).div_ceil(GRAIN));
+        let special = self.special.partition_point(|(start, _)| *start < from);
+        Blocks { region: self, next: index, to, special }
+    }
+
+    /// The heads of used chunks in [from, to) that may hold Python objects; None where they were not kept.
+    pub(crate) fn heads(&self, from: u64, to: u64) -> Option<impl Iterator<Item = &Head>> {
+        let heads = self.heads.as_ref()?;
+        let place = |address| heads.partition_point(|head| head.chunk < address);
+        Some(heads[place(from)..place(to)].iter().filter(|head| self.state(head.chunk) == State::Used))
+    }
+
+    /// How many blocks there are in each state, and their bytes. Looks at the bits of 64 possible blocks at a time.
+    fn tallies(&self) -> [Tally; STATES.len()] {
+        let mut tallies = [Tally::default(); STATES.len()];
+        let mut blocks = 0;
+        for (index, starts) in self.starts.words().iter().enumerate() {
+            let (low, high) = (self.low.words()[index], self.high.words()[index]);
+            blocks += u64::from(starts.count_ones());
+            for (state, marked) in [(State::Free, low & !high), (State::Tcache, high & !low), (State::Fast, high & low)]
+            {
+                let mut left = marked;
+                while left != 0 {
+                    let bit = left.trailing_zeros();
+                    left &= left - 1;
+                    let behind = starts & !(u64::MAX >> (63 - bit));
+                    tallies[state as usize].add(match behind {
+                        0 => self.size_at(index as u64 * 64 + u64::from(bit)),
+                        _ => u64::from(behind.trailing_zeros() - bit) * GRAIN,
+                    });
+                }
+            }
+        }
+        for (address, state) in &self.special {
+            tallies[*state as usize].add(self.size_at(self.index(*address)));
+        }
+        let others = tallies.iter().fold(Tally::default(), |sum, tally| sum.with(tally));
+        let first = self.starts.first_from(0).map_or(self.stretch.end, |index| self.address(index));
+        tallies[State::Used as usize] =
+            Tally { count: blocks - others.count, bytes: self.stretch.end - first - others.bytes };
+        tallies
+    }
+
+    /// The used blocks as bits, one for each possible block, 64 a word.
+    pub(crate) fn used_words(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut special = self.special.iter().map(|(start, _)| self.index(*start)).peekable();
+        self.starts.words().iter().enumerate().map(move |(place, starts)| {
+            let mut used = starts & !(self.low.words()[place] | self.high.words()[place]);
+            while let Some(index) = special.next_if(|index| index / 64 == place as u64) {
+                used &= !(1 << (index % 64));
+            }
+            used
+        })
+    }
+
+    /// Maximal runs of neighbours that are free in bins or fast bins, `(start, end, whether one is in a fast bin)`: what
+    /// malloc_consolidate() makes one chunk of. Looks at the bits of 64 possible blocks at a time.
+    pub(crate) fn consolidated(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let first = self.low.first_from(next)?;
+            let (mut index, mut fast) = (first, false);
+            let size = (self.stretch.end - self.stretch.start) / GRAIN;
+            while index < size && self.low.get(index) {
+                fast |= self.high.get(index);
+                index = self.starts.first_from(index + 1).unwrap_or(size);
+            }
+            next = index;
+            Some((self.stretch.start + first * GRAIN, self.stretch.start + index * GRAIN, fast))
+        })
+    }
+
+    /// Where the top chunk starts once malloc_consolidate() has merged it with what is free below it, 0 without a top. A
+    /// neighbour of the top is free without being part of it only in a fast bin.
+    pub(crate) fn top_after_consolidation(&self) -> u64 {
+        let (mut at, mut fast) = (self.stretch.top, false);
+        while let Some((start, _, state @ (State::Free | State::Fast))) = self.find(at.wrapping_sub(1)) {
+            (at, fast) = (start, fast || state == State::Fast);
+        }
+        if fast {
+            at
+        } else {
+            self.stretch.top
+        }
+    }
+
+    fn size_at(&self, index: u64) -> u64 {
+        self.end_of(index) - self.address(index)
+    }
+
+    pub(crate) fn all(&self) -> Blocks<'_> {
+        self.blocks(self.stretch.start, self.stretch.end)
+    }
+}
+
+pub(crate) struct Blocks<'a> {
+    region: &'a Region,
+    next: Option<u64>,
+    to: u64,
+    special: usize,
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = (u64, u64, State);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let index = self.next?;
+        let region = self.region;
+        let start = region.address(index);
+        if start >= self.to {
+            return None;
+        }
+        self.next = region.starts.first_from(index + 1);
+        let end = self.next.map_or(region.stretch.end, |next| region.address(next));
+        let state = match region.special.get(self.special) {
+            Some((address, state)) if *address == start => {
+                self.special += 1;
+                *state
+            }
+            _ => match (region.high.get(index), region.low.get(index)) {
+                (false, false) => State::Used,
+                (false, true) => State::Free,
+                (true, false) => State::Tcache,
+                (true, true) => State::Fast,
+            },
+        };
+        Some((start, end, state))
+    }
+}
+
+/// A used chunk that may be in a fast bin, and its link word; the four low bits of the chunk's address are the bin.
+#[derive(Clone, Copy)]
+pub(crate) struct Link {
+    pub(crate) tagged: u64,
+    pub(crate) word: u64,
+}
+
+/// So much of a chunk's memory is kept: what precedes a Python object, and its fields that own buffers.
+pub(crate) const HEAD_BYTES: usize = 112;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    pub(crate) chunk: u64,
+    pub(crate) size: u8,
+    pub(crate) bytes: [u8; HEAD_BYTES],
+}
+
+impl Head {
+    pub(crate) fn new(chunk: u64, known: &[u8]) -> Head {
+        let mut bytes = [0; HEAD_BYTES];
+        let size = known.len().min(HEAD_BYTES);
+        bytes[..size].copy_from_slice(&known[..size]);
+        Head { chunk, size: size as u8, bytes }
+    }
+
+    /// The bytes that there are.
+    pub(crate) fn known(&self) -> &[u8] {
+        &self.bytes[..self.size as usize]
+    }
+
+    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in, or further
+    /// in where the block begins with a debug hook.
+    #[inline]
+    pub(crate) fn may_be_object(known: &[u8]) -> bool {
+        let pointer = |at| {
+            let word = u64_at(known, at);
+            word % 8 == 0 && (0x10000..1 << 47).contains(&word)
+        };
+        pointer(8) || pointer(24) || pointer(40) || is_padding(u64_at(known, 8))
+    }
+}
+
+/// Whether a word is the second one of a debug hook: a letter, and the same byte seven times.
+#[inline]
+pub(crate) fn is_padding(word: u64) -> bool {
+    matches!(word as u8, b'o' | b'm' | b'r') && word >> 16 == (word << 8) >> 16
+}
+
+/// Every block of every arena of a target.
+pub struct Chunks {
+    pub(crate) regions: Vec<Region>,
+    totals: OnceLock<Vec<RegionTotals>>,
+}
+
+type Found = Option<(u64, u64, &'static str)>;
+
+/// Free chunks without a gap; the blocks before and after it are `(address, size, state)`, None at an end of the region.
+#[derive(Clone, Copy, Debug)]
+pub struct Hole {
+    pub start: u64,
+    pub end: u64,
+    /// The number of the region.
+    pub region: usize,
+    pub before: Found,
+    pub after: Found,
+}
+
+/// What a region has in each state.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionTotals {
+    pub arena: u32,
+    pub start: u64,
+    pub end: u64,
+    /// In the order of `STATES`.
+    pub states: [Tally; STATES.len()],
+}
+
+impl Chunks {
+    pub(crate) fn new(regions: Vec<Region>) -> Chunks {
+        Chunks { regions, totals: OnceLock::new() }
+    }
+
+    pub(crate) fn region_of(&self, address: u64) -> Option<usize> {
+        let index = self.regions.partition_point(|region| region.stretch.end <= address);
+        (index < self.regions.len() && self.regions[index].stretch.start <= address).then_some(index)
+    }
+
+    pub(crate) fn locate(&self, address: u64) -> Option<(u64, u64, State)> {
+        self.regions[self.region_of(address)?].find(address)
+    }
+
+    /// The block whose bytes hold `address`: a used chunk's reach eight bytes into the next header.
+    pub(crate) fn holder(&self, address: u64) -> Option<(u64, u64, State)> {
+        self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
+    }
+
+    /// Used chunks and their bytes.
+    pub(crate) fn used(&self) -> Tally {
+        let used = self.totals().iter().map(|totals| totals.states[State::Used as usize]);
+        used.fold(Tally::default(), |sum, tally| sum.with(&tally))
+    }
+
+    /// What each region has, counted when it is first asked for.
+    pub fn totals(&self) -> &[RegionTotals] {
+        let row = |region: &Region| {
+            let Stretch { arena, start, end, .. } = region.stretch;
+            RegionTotals { arena, start, end, states: region.tallies() }
+        };
+        self.totals.get_or_init(|| self.regions.iter().map(row).collect())
+    }
+
+    /// Whether a used chunk of at least `least` bytes has `address` 16 to 80 bytes in. Looks at a few bits only.
+    pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
+        let Some(region) = self.region_of(address).map(|index| &self.regions[index]) else { return false };
+        (16..=80).step_by(8).any(|inside| {
+            let Some(chunk) = address.checked_sub(inside).filter(|chunk| *chunk >= region.stretch.start) else {
+                return false;
+            };
+            let index = region.index(chunk);
+            let is_start = (chunk - region.stretch.start) % GRAIN == 0 && region.starts.get(index);
+            is_start && !region.starts.any(index + 1, index + least / GRAIN) && region.state(chunk) == State::Used
+        })
+    }
+
+    /// The block whose bytes hold `address`: chunk address, size, state. A chunk holds what malloc_usable_size says: from
+    /// its size word to after the next chunk's prev_size.
+    pub fn find(&self, address: u64) -> Found {
+        self.holder(address).map(|(start, end, state)| (start, end - start, STATES[state as usize]))
+    }
+
+    /// The arena of the region that holds `address`.
+    pub fn arena_of(&self, address: u64) -> Option<u32> {
+        Some(self.regions[self.region_of(address)?].stretch.arena)
+    }
+
+    /// Maximal runs of free chunks (bins, fast bins and thread caches) of at least `minimum` bytes.
+    pub fn holes(&self, minimum: u64) -> Vec<Hole> {
+        let mut holes = Vec::new();
+        for (index, region) in self.regions.iter().enumerate() {
+            holes_of(region, index, minimum, &mut holes);
+        }
+        holes
+    }
+
+    /// Damage met by the walk.
+    pub fn damage(&self) -> impl Iterator<Item = &Damage> {
+        self.regions.iter().flat_map(|region| &region.damage)
+    }
+}
+
+fn holes_of(region: &Region, index: usize, minimum: u64, holes: &mut Vec<Hole>) {
+    let mut before: Found = None;
+    let mut open: Option<(u64, u64)> = None;
+    let mut close = |open: &mut Option<(u64, u64)>, before: Found, after: Found| {
+        if let Some((start, end)) = open.take().filter(|(start, end)| end - start >= minimum) {
+            holes.push(Hole { start, end, region: index, before, after });
+        }
+    };
+    for (start, end, state) in region.all() {
+        if matches!(state, State::Free | State::Tcache | State::Fast) {
+            open = Some((open.map_or(start, |(first, _)| first), end));
+            continue;
+        }
+        let block = Some((start, end - start, STATES[state as usize]));
+        close(&mut open, before, block);
+        before = block;
+    }
+    close(&mut open, before, None);
+}

@@ -1,0 +1,66 @@
+//! Which free chunks would serve a request.
+
+use crate::allocators::glibc::chunks::{Chunks, Region, State};
+use std::collections::BTreeMap;
+
+/// A single free chunk, or several that malloc would merge: `(header, size)`.
+pub type Piece = (u64, u64);
+/// What one arena has for a request.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    pub arena: u32,
+    /// The smallest piece that suffices.
+    pub best: Option<Piece>,
+    /// The largest pieces that do not.
+    pub short: Vec<Piece>,
+    /// Bytes of the top chunk.
+    pub top: u64,
+}
+
+#[derive(Default)]
+struct Pieces {
+    best: Option<Piece>,
+    short: Vec<Piece>,
+    top: u64,
+}
+
+impl Pieces {
+    fn put(&mut self, piece: Piece, need: u64, most: usize) {
+        if piece.1 >= need {
+            self.best = Some(self.best.map_or(piece, |best| if piece.1 < best.1 { piece } else { best }));
+            return;
+        }
+        let place = self.short.partition_point(|(_, size)| *size >= piece.1);
+        if place < most {
+            self.short.insert(place, piece);
+            self.short.truncate(most);
+        }
+    }
+
+    fn take_region(&mut self, region: &Region, need: u64, with_fast: bool, most: usize) {
+        let mut open: Option<Piece> = None;
+        for (start, end, state) in region.all() {
+            if state == State::Free || (with_fast && state == State::Fast) {
+                open = Some(open.map_or((start, end - start), |(first, _)| (first, end - first)));
+            } else if state == State::Top {
+                self.top = open.take().map_or(0, |(_, size)| size) + (end - start);
+            } else if let Some(piece) = open.take() {
+                self.put(piece, need, most);
+            }
+        }
+        if let Some(piece) = open {
+            self.put(piece, need, most);
+        }
+    }
+}
+
+/// What each arena has for a request whose chunk has `need` bytes; of the pieces that are too small the `most` largest.
+/// `with_fast`: as after malloc_consolidate(), which merges what is in fast bins with its neighbours.
+pub fn find_fits(chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<Fit> {
+    let mut arenas: BTreeMap<u32, Pieces> = BTreeMap::new();
+    for region in &chunks.regions {
+        arenas.entry(region.stretch.arena).or_default().take_region(region, need, with_fast, most);
+    }
+    let fit = |(arena, Pieces { best, short, top })| Fit { arena, best, short, top };
+    arenas.into_iter().map(fit).collect()
+}

@@ -1,0 +1,129 @@
+//! What is asked of the walked chunks: how many of each size, and which ones match.
+
+use crate::allocators::glibc::chunks::{Chunks, Region, State, GRAIN, STATES};
+use crate::allocators::tally::Tally;
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+use std::str::FromStr;
+
+/// Sizes below are counted in a table, the rarer ones above by hash.
+const SMALL: u64 = 64 << 10;
+/// While a list is cut to `top` rows, so many more may wait to be left out.
+const SLACK: usize = 4096;
+/// used, free, tcache and fast: the states that a chunk of any size may have.
+const COUNTED: usize = 4;
+
+/// Chunks by state, in the order of STATES.
+pub type Counts = [u64; COUNTED];
+
+/// A row for each exact size of used and free chunks, ascending.
+pub fn count_sizes(chunks: &Chunks) -> Vec<(u64, Counts)> {
+    let mut small = vec![[0; COUNTED]; (SMALL / GRAIN) as usize];
+    let mut large: HashMap<u64, Counts> = HashMap::new();
+    for (start, end, state) in chunks.regions.iter().flat_map(Region::all) {
+        let size = end - start;
+        if (state as usize) < COUNTED {
+            let counts = match size < SMALL {
+                true => &mut small[(size / GRAIN) as usize],
+                false => large.entry(size).or_default(),
+            };
+            counts[state as usize] += 1;
+        }
+    }
+    let small = small.into_iter().enumerate().map(|(place, counts)| (place as u64 * GRAIN, counts));
+    let mut rows: Vec<(u64, Counts)> =
+        small.filter(|(_, counts)| counts.iter().any(|count| *count > 0)).chain(large).collect();
+    rows.sort_unstable_by_key(|(size, _)| *size);
+    rows
+}
+
+/// Which chunks are meant: a bit for each state in the order of STATES, sizes [minimum, maximum], one arena or all.
+#[derive(Clone)]
+pub struct Wanted {
+    pub states: u32,
+    pub minimum: u64,
+    pub maximum: u64,
+    pub arena: Option<u32>,
+}
+
+impl Wanted {
+    pub(crate) fn takes(&self, size: u64, state: State) -> bool {
+        self.states >> (state as u32) & 1 == 1 && (self.minimum..=self.maximum).contains(&size)
+    }
+
+    pub(crate) fn regions<'a>(&'a self, chunks: &'a Chunks) -> impl Iterator<Item = (usize, &'a Region)> {
+        let regions = chunks.regions.iter().enumerate();
+        regions.filter(|(_, region)| self.arena.is_none_or(|arena| region.stretch.arena == arena))
+    }
+}
+
+/// A chunk in a list: `(header, size, state, arena)`.
+pub type Listed = (u64, u64, &'static str, u32);
+
+/// What a list is ordered by: the largest sizes, or the lowest addresses or arenas, first.
+#[derive(Clone, Copy, Debug)]
+pub enum Order {
+    Size,
+    Address,
+    Arena,
+}
+
+impl FromStr for Order {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Order> {
+        match text {
+            "size" => Ok(Order::Size),
+            "address" => Ok(Order::Address),
+            "arena" => Ok(Order::Arena),
+            _ => Err(Error::invalid("the order is size, address or arena")),
+        }
+    }
+}
+
+impl Order {
+    fn key(&self, (address, size, _, arena): &Listed) -> (u64, u64, u64) {
+        match self {
+            Order::Size => (!size, *address, 0),
+            Order::Address => (*address, 0, 0),
+            Order::Arena => (u64::from(*arena), !size, *address),
+        }
+    }
+}
+
+/// The first `top` rows of all that are put in.
+struct Selection {
+    order: Order,
+    top: usize,
+    rows: Vec<Listed>,
+    all: Tally,
+}
+
+impl Selection {
+    fn put(&mut self, row: Listed) {
+        self.all.add(row.1);
+        self.rows.push(row);
+        if self.rows.len() >= self.top.saturating_mul(2).saturating_add(SLACK) {
+            self.rows.select_nth_unstable_by_key(self.top, |row| self.order.key(row));
+            self.rows.truncate(self.top);
+        }
+    }
+
+    fn finish(mut self) -> (Tally, Vec<Listed>) {
+        self.rows.sort_unstable_by_key(|row| self.order.key(row));
+        self.rows.truncate(self.top);
+        (self.all, self.rows)
+    }
+}
+
+/// How many chunks are wanted and their bytes, and the first `top` of them in order.
+pub fn list_chunks(chunks: &Chunks, wanted: &Wanted, order: Order, top: Option<usize>) -> (Tally, Vec<Listed>) {
+    let mut found = Selection { order, top: top.unwrap_or(usize::MAX), rows: Vec::new(), all: Tally::default() };
+    for (_, region) in wanted.regions(chunks) {
+        let matching = region.all().filter(|(start, end, state)| wanted.takes(end - start, *state));
+        matching.for_each(|(start, end, state)| {
+            found.put((start, end - start, STATES[state as usize], region.stretch.arena));
+        });
+    }
+    found.finish()
+}

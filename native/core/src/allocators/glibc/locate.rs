@@ -1,0 +1,215 @@
+//! Finding memory of malloc that no list of its own names: mmapped chunks, stretches of a main arena without `sbrk`.
+
+use crate::bytes::u64_at;
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::memory::window::Window;
+use crate::work::Watcher;
+
+/// How glibc writes the header of an mmapped chunk: up to 2.42 `prev_size + size` is the mapping, since 2.43 the
+/// header's own 16 bytes are not in `size`, and bit 0 of prev_size says huge page.
+#[derive(Clone, Copy)]
+pub struct MmappedStyle {
+    pub header_outside: bool,
+    pub page: u64,
+    /// Look also for headers whose mapping mremap moved away from the alignment that memalign gave it.
+    pub moved: bool,
+}
+
+/// How far into its mapping such a header is looked for.
+const MOST_SHIFT: u64 = 4 << 20;
+
+/// The mmapped chunks in a range, which begins where a mapping of somebody else ends: `(base, chunk, bytes mapped)`.
+pub fn find_mmapped(
+    watcher: &dyn Watcher,
+    space: &Space,
+    ranges: &[(u64, u64)],
+    style: MmappedStyle,
+) -> Result<Vec<(u64, u64, u64)>> {
+    let mut found = Vec::new();
+    for (start, end) in ranges.iter().copied() {
+        watcher.check()?;
+        found.extend(mmapped_in(space, start, end, style));
+    }
+    Ok(found)
+}
+
+fn mmapped_in(space: &Space, start: u64, end: u64, style: MmappedStyle) -> Vec<(u64, u64, u64)> {
+    let mut found = Vec::new();
+    let mut window = Window::new(space, end);
+    let mut at = start;
+    while at < end {
+        match mmapped_at(&mut window, at, end, style) {
+            Some((chunk, total)) => {
+                found.push((at, chunk, total));
+                at += total;
+            }
+            None => at = space.next_backed(at + style.page).map_or(end, |next| next / style.page * style.page),
+        }
+    }
+    found
+}
+
+fn mapped_total(words: (u64, u64), style: MmappedStyle) -> (u64, u64) {
+    let (prev_size, size) = (words.0, words.1 & !7);
+    match style.header_outside {
+        true => (prev_size & !1, (prev_size & !1).wrapping_add(size).wrapping_add(16)),
+        false => (prev_size, prev_size.wrapping_add(size)),
+    }
+}
+
+fn mmapped_at(window: &mut Window<'_>, base: u64, end: u64, style: MmappedStyle) -> Option<(u64, u64)> {
+    let (shift, total) = mmapped_header(window, base, style)?;
+    if shift != 0 {
+        return None;
+    }
+    // memalign moves the header inside and leaves the first one as it was; a later mremap changes only the live one.
+    // So a header further in whose prev_size is its distance from the base is the one that counts.
+    let mut alignment = 32;
+    while alignment < end - base {
+        let chunk = (base + 16).next_multiple_of(alignment) - 16;
+        if let Some(inner) = shifted_header(window, base, chunk, end, style) {
+            return Some((chunk, inner));
+        }
+        let Some(next) = alignment.checked_mul(2) else { break };
+        alignment = next;
+    }
+    let furthest = if style.moved { total.min(MOST_SHIFT).min(end - base) } else { 0 };
+    for start in (style.page..=furthest).step_by(style.page as usize) {
+        let chunk = base + start - 16;
+        if let Some(inner) = shifted_header(window, base, chunk, end, style) {
+            return Some((chunk, inner));
+        }
+    }
+    (total <= end - base).then_some((base, total))
+}
+
+/// Bytes mapped, if at `chunk` is the header of the mapping that begins at `base`, further in.
+fn shifted_header(window: &mut Window<'_>, base: u64, chunk: u64, end: u64, style: MmappedStyle) -> Option<u64> {
+    if chunk <= base || chunk >= end {
+        return None;
+    }
+    let (shift, total) = mmapped_header(window, chunk, style)?;
+    (shift == chunk - base && total <= end - base).then_some(total)
+}
+
+/// `(distance from the mapping's base, bytes mapped)` if the words at `chunk` are an mmapped chunk's.
+fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> Option<(u64, u64)> {
+    let bytes = window.bytes(chunk, 16).ok()?;
+    let words = (u64_at(bytes, 0), u64_at(bytes, 8));
+    let (shift, total) = mapped_total(words, style);
+    let sound = words.1 & 7 == 2 && words.1 > 0x20 && total % style.page == 0 && total > shift;
+    sound.then_some((shift, total))
+}
+
+/// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing
+/// before it, and a walk from there ends at a double fencepost on a page's end, or at `top`. `(start, end)` of each.
+/// A range may begin with one inside a page; behind each one of them, `foreign` bytes are searched in steps of 16.
+pub fn find_extents(
+    watcher: &dyn Watcher,
+    space: &Space,
+    ranges: &[(u64, u64)],
+    top: u64,
+    page: u64,
+    foreign: u64,
+) -> Result<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    for (start, end) in ranges.iter().copied() {
+        watcher.check()?;
+        found.extend(extents_in(space, start, end, top, page.max(16), foreign));
+    }
+    Ok(found)
+}
+
+fn extents_in(space: &Space, start: u64, end: u64, top: u64, page: u64, foreign: u64) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let mut window = Window::new(space, end);
+    let (mut at, mut closely) = (start, start);
+    while at < end {
+        match extent_at(&mut window, at, end, top, page) {
+            Some(stop) => {
+                found.push((at, stop));
+                at = stop.next_multiple_of(16);
+                closely = at.saturating_add(foreign);
+            }
+            None if at < closely => at += 16,
+            None => at = space.next_backed(at + page).map_or(end, |next| next / page * page),
+        }
+    }
+    found
+}
+
+fn extent_at(window: &mut Window<'_>, start: u64, limit: u64, top: u64, page: u64) -> Option<u64> {
+    let header = |window: &mut Window<'_>, at: u64| -> Option<(u64, u64)> {
+        let bytes = window.bytes(at, 16).ok()?;
+        Some((u64_at(bytes, 0), u64_at(bytes, 8)))
+    };
+    let (prev_size, word) = header(window, start)?;
+    if prev_size != 0 || word & 7 != 1 {
+        return None;
+    }
+    let mut at = start;
+    loop {
+        let (_, word) = header(window, at)?;
+        let (size, rest) = (word & !7, limit.checked_sub(at)?);
+        if at == top {
+            // A top that does not end with a page is damaged: it has 32 bytes or more.
+            let sound = size <= rest && (at + size) % page == 0 && size >= 32;
+            let end = if sound { at + size } else { at.checked_add(32)?.next_multiple_of(page) };
+            return (end <= limit).then_some(end);
+        }
+        if size == 16 && at > start {
+            // Two, or three where the old top was too small to be freed.
+            let mut stop = at + 16;
+            while stop % page != 0 && stop < at + 48 && header(window, stop)?.1 & !7 == 16 {
+                stop += 16;
+            }
+            return (stop % page == 0 && stop >= at + 32).then_some(stop);
+        }
+        if size < 32 || size % 16 != 0 || size >= rest {
+            return None;
+        }
+        at += size;
+    }
+}
+
+/// Places of an extent of exactly `size` bytes by its ends alone: page-aligned, a first chunk that has nothing before
+/// it, and a double fencepost or the end of `top` behind the last one.
+pub fn find_fenced(
+    watcher: &dyn Watcher,
+    space: &Space,
+    ranges: &[(u64, u64)],
+    size: u64,
+    top: u64,
+    page: u64,
+) -> Result<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    for (start, end) in ranges.iter().copied() {
+        watcher.check()?;
+        found.extend(fenced_in(space, start.next_multiple_of(page.max(16)), end, size, top, page.max(16)));
+    }
+    Ok(found)
+}
+
+fn fenced_in(space: &Space, start: u64, end: u64, size: u64, top: u64, page: u64) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let mut window = Window::new(space, end);
+    let mut at = start;
+    while end.checked_sub(at).is_some_and(|rest| rest >= size.max(page)) {
+        let begins = window.bytes(at, 16).is_ok_and(|first| u64_at(first, 0) == 0 && first[8] & 7 == 1);
+        if begins && ends_extent(space, at, at + size, top) {
+            found.push((at, at + size));
+        }
+        at = space.next_backed(at + page).map_or(end, |next| next / page * page);
+    }
+    found
+}
+
+fn ends_extent(space: &Space, start: u64, end: u64, top: u64) -> bool {
+    let size_at = |header: u64| space.word(header.wrapping_add(8)).map(|word| word & !7).ok();
+    let is_fence = |header: u64| size_at(header) == Some(16);
+    match (start..end).contains(&top) {
+        true => size_at(top).and_then(|size| top.checked_add(size)) == Some(end),
+        false => is_fence(end.wrapping_sub(32)) && is_fence(end.wrapping_sub(16)),
+    }
+}

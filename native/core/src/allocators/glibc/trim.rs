@@ -1,0 +1,80 @@
+//! What malloc_trim() gives back, page for page.
+//!
+//! glibc's `mtrim` first merges what waits in fast bins with its free neighbours (`malloc_consolidate`), then advises
+//! away the whole pages inside each chunk in bins, less the header at its start. What waits in thread caches looks used.
+//! A run that touches the top chunk and holds a fast chunk becomes part of the top, of which `mtrim` gives nothing back.
+
+use crate::allocators::glibc::chunks::{Chunks, Region};
+use crate::bytes::outside;
+use crate::memory::pages::{Pages, PAGE};
+
+/// What of a stretch is whole pages, and in which state these are; all in bytes.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Released {
+    pub whole: u64,
+    pub resident: u64,
+    pub swapped: u64,
+}
+
+impl Released {
+    pub(crate) fn add(&mut self, other: Released) {
+        self.whole += other.whole;
+        self.resident += other.resident;
+        self.swapped += other.swapped;
+    }
+}
+
+/// `struct malloc_chunk`: the header and the links that glibc keeps in a free chunk.
+pub(crate) const CHUNK_HEAD: u64 = 48;
+
+/// The whole pages of a free chunk [start, end) that hold nothing which malloc needs, as its `mtrim` cuts them.
+fn whole_pages(start: u64, end: u64) -> Option<(u64, u64)> {
+    let first = start.checked_add(CHUNK_HEAD)?.checked_next_multiple_of(PAGE)?;
+    let last = end / PAGE * PAGE;
+    (first < last).then_some((first, last))
+}
+
+/// What malloc_trim() would release of a free chunk [start, end), header included: its whole pages, and how much of them
+/// is there.
+pub fn released(pages: &Pages, start: u64, end: u64) -> Released {
+    let Some((first, last)) = whole_pages(start, end) else { return Released::default() };
+    let (resident, swapped) = pages.count(first, last);
+    Released { whole: last - first, resident, swapped }
+}
+
+/// What is trimmed of one region.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trimmed {
+    pub arena: u32,
+    pub start: u64,
+    pub end: u64,
+    /// Free chunks with whole pages.
+    pub chunks: u64,
+    pub released: Released,
+    /// Where the top chunk starts after consolidation; 0 without one.
+    pub top: u64,
+}
+
+/// `kept`: ascending ranges whose pages the kernel does not take back.
+fn trim(region: &Region, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed {
+    let (arena, start, end) = (region.stretch.arena, region.stretch.start, region.stretch.end);
+    let top = region.top_after_consolidation();
+    let mut trimmed = Trimmed { arena, start, end, chunks: 0, released: Released::default(), top };
+    for (start, end, _) in region.consolidated() {
+        if start == trimmed.top {
+            continue;
+        }
+        let Some((first, last)) = whole_pages(start, end) else { continue };
+        trimmed.chunks += 1;
+        outside(first, last, kept, |from, to| {
+            let (resident, swapped) = pages.map_or((0, 0), |pages| pages.count(from, to));
+            trimmed.released.add(Released { whole: to - from, resident, swapped });
+        });
+    }
+    trimmed
+}
+
+/// What is trimmed of each region. `kept`: ascending ranges whose pages the kernel does not take back (locked memory).
+pub fn trim_chunks(chunks: &Chunks, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Vec<Trimmed> {
+    chunks.regions.iter().map(|region| trim(region, pages, kept)).collect()
+}

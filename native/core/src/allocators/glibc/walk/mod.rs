@@ -1,0 +1,166 @@
+//! The walk over glibc's chunks: each stretch of an arena from its first chunk to its end.
+//!
+//! A chunk, as it lies in memory (glibc 2.36, `p = malloc(24)` after a used chunk, header at p - 16):
+//!
+//! ```text
+//! 0x..290: 00 00 00 00 00 00 00 00  21 00 00 00 00 00 00 00   prev_size | size, bits: 1 PREV_INUSE 2 IS_MMAPPED 4 NON_MAIN_ARENA
+//! 0x..2a0: the 24 bytes of p, of which the last 8 lie in the next header's prev_size
+//! ```
+//!
+//! In use is what the next chunk's PREV_INUSE says, minus the members of fast bins and thread caches: both look used.
+//!
+//! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores: each part
+//! of one begins at the first address that looks like a chunk, and holds plain chunks only. Then one walk goes through
+//! the stretch and, where it meets a chunk that a part has too, takes over what the part found: from the same chunk two
+//! walks go the same way. Whatever a part began with too early, in the middle of somebody's data, is dropped.
+
+mod parts;
+mod track;
+mod whole;
+
+use crate::allocators::damage::Damage;
+use crate::allocators::glibc::chunks::{Chunks, Head, Link, Region, State, Stretch, GRAIN};
+use crate::bits::Bits;
+use crate::error::{Cancelled, Result};
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+
+use parts::{Part, PartJob, PART};
+use std::sync::atomic::AtomicUsize;
+use std::sync::Mutex;
+use track::{take, Course, Track, Words, MOST_FAST_BINS};
+use whole::Walk;
+
+const WORDS_IN_PART: usize = (PART / GRAIN / 64) as usize;
+
+/// The bits of one stretch, and what is wrong with its size.
+struct Canvas {
+    stretch: Stretch,
+    starts: Bits,
+    low: Bits,
+    heads: AtomicUsize,
+    damage: Vec<Damage>,
+}
+
+impl Canvas {
+    fn new(mut stretch: Stretch) -> Canvas {
+        let size = stretch.end - stretch.start;
+        let mut damage = Vec::new();
+        if !Bits::fits(3 * (size / GRAIN + 1)) {
+            stretch.end = stretch.start;
+            let (expected, found) = ("one that memory suffices for".into(), format!("{size:#x}"));
+            damage.push(Damage { address: stretch.start, what: "size of a heap", expected, found });
+        }
+        let bits = || Bits::new((stretch.end - stretch.start) / GRAIN + 1);
+        Canvas { starts: bits(), low: bits(), heads: AtomicUsize::new(0), damage, stretch }
+    }
+
+    fn part_jobs(&mut self, index: usize) -> Vec<PartJob<'_>> {
+        let Canvas { stretch, starts, low, heads, .. } = self;
+        let words = starts.words_mut().chunks_mut(WORDS_IN_PART).zip(low.words_mut().chunks_mut(WORDS_IN_PART));
+        let starts = (stretch.start..stretch.end).step_by(PART as usize);
+        let job = |(from, words)| {
+            let to = stretch.end.min(from + PART);
+            PartJob { index, course: Course::new(stretch, heads), from, to, words: Mutex::new(Some(words)) }
+        };
+        starts.zip(words).map(job).collect()
+    }
+
+    fn whole_job(&mut self, index: usize, parts: Vec<Part>) -> WholeJob<'_> {
+        let course = Course::new(&self.stretch, &self.heads);
+        let task = ((self.starts.words_mut(), self.low.words_mut()), parts);
+        WholeJob { index, course, task: Mutex::new(Some(task)) }
+    }
+
+    fn region(self, walked: Walked) -> Region {
+        let Walked { special, links, heads, mut damage, .. } = walked;
+        damage.extend(self.damage);
+        let mut region = Region::new(self.stretch, self.starts, self.low, special, damage);
+        region.links = links;
+        region.heads = heads;
+        region
+    }
+}
+
+struct WholeJob<'a> {
+    index: usize,
+    course: Course<'a>,
+    task: Mutex<Option<(Words<'a>, Vec<Part>)>>,
+}
+
+struct Walked {
+    index: usize,
+    special: Vec<(u64, State)>,
+    links: Vec<Link>,
+    heads: Option<Vec<Head>>,
+    damage: Vec<Damage>,
+}
+
+impl WholeJob<'_> {
+    fn walk(&self, space: &Space, control: &Control) -> Result<Option<Walked>, Cancelled> {
+        let Some(((starts, low), parts)) = take(&self.task) else { return Ok(None) };
+        let track = Track::new(space, &self.course, self.course.stretch.start, starts, low);
+        let mut walk = Walk { control, track, special: Vec::new(), damage: Vec::new(), fences: 0, searched: 0 };
+        walk.whole(parts)?;
+        let Track { links, heads, .. } = walk.track;
+        Ok(Some(Walked { index: self.index, special: walk.special, links, heads, damage: walk.damage }))
+    }
+}
+
+/// A list of a thread's cache; size 0: its chunks may have any.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheList {
+    /// The address of its first entry.
+    pub first: u64,
+    pub entries: u64,
+    /// Of its chunks.
+    pub size: u64,
+}
+
+/// Walks every stretch and follows the lists of all thread caches. Returns how many entries of each list were taken, and
+/// where the last link of it leads.
+pub fn walk_chunks(
+    watcher: &dyn Watcher,
+    space: &Space,
+    stretches: Vec<Stretch>,
+    caches: &[CacheList],
+    safe_linking: bool,
+) -> Result<(Chunks, Vec<(u64, u64)>)> {
+    let sound = |s: &Stretch| s.start < s.end && s.start % GRAIN == 0 && s.fast.len() <= MOST_FAST_BINS;
+    let mut canvases: Vec<Canvas> = stretches.into_iter().filter(sound).map(Canvas::new).collect();
+    canvases.sort_by_key(|canvas| canvas.stretch.start);
+    let mut parts = walk_parts(watcher, space, &mut canvases)?;
+    parts.sort_by_key(|part| part.from);
+    let walked = walk_whole(watcher, space, &mut canvases, parts)?;
+    let regions = canvases.into_iter().zip(walked).map(|(canvas, walked)| canvas.region(walked));
+    let mut chunks = Chunks::new(regions.collect());
+    chunks.follow_fast_bins(safe_linking);
+    let take = |list: &CacheList| chunks.follow_tcache(space, (list.first, list.entries, list.size), safe_linking);
+    let taken = caches.iter().map(take).collect();
+    Ok((chunks, taken))
+}
+
+fn walk_parts(watcher: &dyn Watcher, space: &Space, canvases: &mut [Canvas]) -> Result<Vec<Part>> {
+    let total = canvases.iter().map(|canvas| canvas.stretch.end - canvas.stretch.start).sum();
+    let jobs: Vec<PartJob<'_>> =
+        canvases.iter_mut().enumerate().flat_map(|(index, canvas)| canvas.part_jobs(index)).collect();
+    let work = |done: &mut Vec<Part>, job: &PartJob<'_>, control: &Control| {
+        done.extend(job.walk(space, control)?);
+        Ok(())
+    };
+    Ok(space.task(watcher, Some(total)).run(&jobs, Vec::new, work)?.into_iter().flatten().collect())
+}
+
+fn walk_whole(watcher: &dyn Watcher, space: &Space, canvases: &mut [Canvas], parts: Vec<Part>) -> Result<Vec<Walked>> {
+    let mut by_canvas: Vec<Vec<Part>> = canvases.iter().map(|_| Vec::new()).collect();
+    parts.into_iter().for_each(|part| by_canvas[part.index].push(part));
+    let jobs = canvases.iter_mut().zip(by_canvas).enumerate();
+    let jobs: Vec<WholeJob<'_>> = jobs.map(|(index, (canvas, parts))| canvas.whole_job(index, parts)).collect();
+    let work = |done: &mut Vec<Walked>, job: &WholeJob<'_>, control: &Control| {
+        done.extend(job.walk(space, control)?);
+        Ok(())
+    };
+    let mut walked: Vec<Walked> = space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten().collect();
+    walked.sort_by_key(|walked| walked.index);
+    Ok(walked)
+}

@@ -1,0 +1,61 @@
+//! Parts of a stretch, walked by whoever is free, each from the first address in it that looks like a chunk.
+
+use super::track::{take, Course, Header, Track, Words};
+use crate::allocators::glibc::chunks::{Head, Link};
+use crate::error::Cancelled;
+use crate::memory::space::Space;
+use crate::work::Control;
+use std::sync::Mutex;
+
+/// What one part covers; a multiple of what a word of bits does.
+pub(super) const PART: u64 = 16 << 20;
+/// What is walked between two looks at whether the work goes on.
+pub(super) const STRIDE: u64 = 1 << 20;
+/// A part that meets no chunk for so long is in the middle of a large one.
+const MOST_SEARCHED: u64 = 256 << 10;
+
+/// What the walk of one part found; its bits are in the stretch's.
+pub(super) struct Part {
+    pub(super) index: usize,
+    pub(super) from: u64,
+    /// Up to where it walked; `from` when it found no chunk to begin with.
+    pub(super) to: u64,
+    pub(super) previous: Option<Header>,
+    pub(super) head: Head,
+    pub(super) links: Vec<Link>,
+    pub(super) heads: Option<Vec<Head>>,
+}
+
+/// A part to be walked; whoever takes it takes its bits.
+pub(super) struct PartJob<'a> {
+    pub(super) index: usize,
+    pub(super) course: Course<'a>,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) words: Mutex<Option<Words<'a>>>,
+}
+
+impl PartJob<'_> {
+    pub(super) fn walk(&self, space: &Space, control: &Control) -> Result<Option<Part>, Cancelled> {
+        let Some((starts, low)) = take(&self.words) else { return Ok(None) };
+        let mut track = Track::new(space, &self.course, self.from, starts, low);
+        let begin = match self.from == self.course.stretch.start {
+            true => Some(self.from),
+            false => track.next_sound(self.from, self.to.min(self.from + MOST_SEARCHED), control)?,
+        };
+        let mut to = self.from;
+        if let Some(begin) = begin {
+            to = begin;
+            loop {
+                let before = to;
+                to = track.plain_chunks(before, self.to.min(before + STRIDE));
+                control.advance(to.min(self.to) - before)?;
+                if to >= self.to || to < before + STRIDE {
+                    break;
+                }
+            }
+        }
+        let Track { previous, head, links, heads, .. } = track;
+        Ok(Some(Part { index: self.index, from: self.from, to, previous, head, links, heads }))
+    }
+}

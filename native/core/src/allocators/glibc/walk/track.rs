@@ -1,0 +1,325 @@
+//! Plain chunks, one after the other, as fast as memory comes.
+
+use crate::allocators::glibc::chunks::{Head, Link, Stretch, GRAIN, HEAD_BYTES, SMALLEST};
+use crate::bits;
+use crate::bytes::u64_at;
+use crate::error::Cancelled;
+use crate::memory::space::Space;
+use crate::memory::window::Window;
+use crate::work::Control;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+const PREV_INUSE: u64 = 1;
+pub(super) const SIZE_BITS: u64 = 7;
+/// So many sound chunks in a row make an address a chunk.
+const SOUND_STEPS: u32 = 64;
+/// Beyond so many the heads are read again when they are asked for.
+const MOST_HEADS: usize = 1 << 17;
+pub(super) const MOST_FAST_BINS: usize = 16;
+
+/// The bits of starts and of free chunks.
+pub(super) type Words<'a> = (&'a mut [u64], &'a mut [u64]);
+
+pub(super) fn take<T>(task: &Mutex<Option<T>>) -> Option<T> {
+    task.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+}
+
+/// One header as read: where, its two words, and the first word behind it.
+#[derive(Clone, Copy)]
+pub(super) struct Header {
+    pub(super) address: u64,
+    pub(super) prev_size: u64,
+    pub(super) size_word: u64,
+    pub(super) link: u64,
+}
+
+impl Header {
+    pub(super) fn parse(address: u64, bytes: &[u8]) -> Header {
+        let word = |at| u64_at(bytes, at);
+        Header { address, prev_size: word(0), size_word: word(8), link: word(16) }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size_word & !SIZE_BITS
+    }
+
+    pub(super) fn prev_in_use(&self) -> bool {
+        self.size_word & PREV_INUSE != 0
+    }
+}
+
+/// What a walk knows of the stretch it goes through, and how many heads all walks of it keep.
+pub(super) struct Course<'a> {
+    pub(super) stretch: &'a Stretch,
+    /// Bit n: the fast bin for chunks of 16 * n bytes is not empty.
+    pub(super) fast_sizes: u64,
+    pub(super) heads: &'a AtomicUsize,
+}
+
+impl<'a> Course<'a> {
+    pub(super) fn new(stretch: &'a Stretch, heads: &'a AtomicUsize) -> Course<'a> {
+        let filled = stretch.fast.iter().enumerate().filter(|(_, head)| **head != 0);
+        let fast_sizes = filled.fold(0, |mask, (bin, _)| mask | 4u64 << bin);
+        Course { stretch, fast_sizes, heads }
+    }
+
+    pub(super) fn is_plain(&self, header: &Header) -> bool {
+        let size = header.size();
+        header.address != self.stretch.top
+            && size >= SMALLEST
+            && size % GRAIN == 0
+            && size <= self.stretch.end - header.address
+    }
+}
+
+/// Plain chunks as they are walked: their bits, and what is kept of them.
+pub(super) struct Track<'a> {
+    pub(super) course: &'a Course<'a>,
+    space: &'a Space,
+    pub(super) window: Window<'a>,
+    /// The address of the first bit.
+    pub(super) base: u64,
+    pub(super) starts: &'a mut [u64],
+    pub(super) low: &'a mut [u64],
+    pub(super) links: Vec<Link>,
+    /// None once there were too many.
+    pub(super) heads: Option<Vec<Head>>,
+    /// The last chunk, of which the next header will tell whether it is in use, and its first bytes.
+    pub(super) previous: Option<Header>,
+    pub(super) head: Head,
+}
+
+impl<'a> Track<'a> {
+    pub(super) fn new(
+        space: &'a Space,
+        course: &'a Course<'a>,
+        base: u64,
+        starts: &'a mut [u64],
+        low: &'a mut [u64],
+    ) -> Track<'a> {
+        Track {
+            course,
+            space,
+            window: Window::new(space, course.stretch.end),
+            base,
+            starts,
+            low,
+            links: Vec::new(),
+            heads: Some(Vec::new()),
+            previous: None,
+            head: Head { chunk: 0, size: 0, bytes: [0; HEAD_BYTES] },
+        }
+    }
+
+    pub(super) fn header(&mut self, address: u64) -> Option<Header> {
+        let rest = self.course.stretch.end.saturating_sub(address);
+        let bytes = self.window.bytes(address, if rest >= 24 { 24 } else { 16 }).ok()?;
+        Some(Header::parse(address, bytes))
+    }
+
+    pub(super) fn index(&self, address: u64) -> u64 {
+        (address - self.base) / GRAIN
+    }
+
+    /// Walks plain chunks from `at` until one starts at or behind `to`; returns where it stopped.
+    pub(super) fn plain_chunks(&mut self, mut at: u64, to: u64) -> u64 {
+        while at < to {
+            at = self.stride(at, to);
+            let Some(header) = (at < to).then(|| self.header(at)).flatten() else { break };
+            if !self.course.is_plain(&header) || self.contradicts(&header) {
+                break;
+            }
+            self.settle(&header);
+            self.put(header);
+            at += header.size();
+        }
+        at
+    }
+
+    /// The same as far as the window reaches, without a look at anything but the bytes in it.
+    pub(super) fn stride(&mut self, mut at: u64, to: u64) -> u64 {
+        let Track { course, window, base, starts, low, links, heads, previous, head, .. } = self;
+        let buffer = window.rest(at);
+        let mut last = None;
+        let mut offset: usize = 0;
+        while let Some(bytes) = buffer.get(offset..offset.saturating_add(24)).filter(|_| at < to) {
+            let header = Header::parse(at, bytes);
+            if !course.is_plain(&header) {
+                break;
+            }
+            if let Some(before) = previous {
+                if !header.prev_in_use() {
+                    if header.prev_size != before.size() {
+                        break;
+                    }
+                    bits::set(low, (before.address - *base) / GRAIN);
+                } else {
+                    keep_link(course, links, before);
+                    match last {
+                        Some(start) if heads.is_some() => {
+                            let end = (before.size() as usize - 8).min(HEAD_BYTES) + start + 16;
+                            keep_head(course, heads, before.address, &buffer[start + 16..end]);
+                        }
+                        _ => keep_head(course, heads, head.chunk, head.known()),
+                    }
+                }
+            }
+            bits::set(starts, (at - *base) / GRAIN);
+            *previous = Some(header);
+            last = Some(offset);
+            at += header.size();
+            offset += header.size() as usize;
+        }
+        if let (Some(_), Some(chunk)) = (last, self.previous) {
+            self.look_at_head(&chunk);
+        }
+        at
+    }
+
+    /// Takes a plain chunk.
+    pub(super) fn put(&mut self, header: Header) {
+        bits::set(self.starts, self.index(header.address));
+        self.previous = Some(header);
+        self.look_at_head(&header);
+    }
+
+    /// Remembers the first bytes of a chunk until it is known whether it is in use.
+    pub(super) fn look_at_head(&mut self, chunk: &Header) {
+        if self.heads.is_none() {
+            return;
+        }
+        let bytes = self.window.available(chunk.address + 16, HEAD_BYTES.min(chunk.size() as usize - 8));
+        self.head = Head::new(chunk.address, bytes);
+    }
+
+    /// Whether the next header says that the chunk before it is free, and has another size for it.
+    pub(super) fn contradicts(&self, next: &Header) -> bool {
+        let before = self.previous.as_ref();
+        !next.prev_in_use() && before.is_some_and(|before| next.prev_size != before.size())
+    }
+
+    /// What the next header says of the chunk before it.
+    pub(super) fn settle(&mut self, next: &Header) {
+        let Some(before) = self.previous.take() else { return };
+        if next.prev_in_use() {
+            keep_link(self.course, &mut self.links, &before);
+            keep_head(self.course, &mut self.heads, self.head.chunk, self.head.known());
+        } else {
+            bits::set(self.low, self.index(before.address));
+        }
+    }
+
+    /// Whether a walk from `start` reaches an end, or takes `SOUND_STEPS` sound chunks in a row.
+    pub(super) fn is_sound(&mut self, start: u64) -> bool {
+        let (end, top) = (self.course.stretch.end, self.course.stretch.top);
+        let mut at = start;
+        let mut before = 0;
+        for _ in 0..SOUND_STEPS {
+            let Some(header) = self.header(at) else { return false };
+            let size = header.size();
+            if before != 0 && !header.prev_in_use() && header.prev_size != before {
+                return false;
+            }
+            if at == top {
+                return size == end - at;
+            }
+            if before != 0 && self.ends_in_fences(&header) {
+                return true;
+            }
+            if !self.course.is_plain(&header) {
+                return false;
+            }
+            before = size;
+            at += size;
+            if at == end {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Whether a stretch may end here: with a double fence in the main arena, at the end of a thread's heap with one of
+    /// sizes 0x10 and 0, or 0 alone where its top had been too small for two.
+    pub(super) fn ends_in_fences(&mut self, header: &Header) -> bool {
+        let rest = self.course.stretch.end - header.address;
+        match (header.size(), rest) {
+            (0, GRAIN) => header.prev_in_use(),
+            (GRAIN, _) => {
+                let second = self.header(header.address + GRAIN).map(|second| second.size());
+                second == Some(GRAIN) || (second == Some(0) && rest == 2 * GRAIN)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a walk from `start` takes sound chunks, goes beyond `at` and never stands there, and before `at` meets a
+    /// free chunk whose links lead back: what used to be chunks has none. `failed`: from where it is known not to, so
+    /// that no way is gone twice.
+    pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
+        let (mut stand, mut linked) = (start, false);
+        while stand < at {
+            let Some(header) = self.header(stand).filter(|header| self.course.is_plain(header)) else { return false };
+            let next = stand + header.size();
+            if let Some(next) = self.header(next).filter(|next| !next.prev_in_use()) {
+                if next.prev_size != header.size() {
+                    return false;
+                }
+                linked = linked || self.links_back(stand);
+            }
+            if !failed.insert(stand) {
+                return false;
+            }
+            stand = next;
+        }
+        linked && stand > at && (stand == self.course.stretch.end || self.is_sound(stand))
+    }
+
+    /// Whether the chunks (or the heads of bins) that a free chunk's links name have links to it.
+    fn links_back(&mut self, chunk: u64) -> bool {
+        let word = |address: u64| self.space.word(address).ok();
+        let ahead = word(chunk + 16).and_then(|fd| word(fd.wrapping_add(24)));
+        let behind = word(chunk + 24).and_then(|bk| word(bk.wrapping_add(16)));
+        ahead == Some(chunk) && behind == Some(chunk)
+    }
+
+    /// The first sound address in [from, to).
+    pub(super) fn next_sound(&mut self, from: u64, to: u64, control: &Control) -> Result<Option<u64>, Cancelled> {
+        let mut at = from;
+        while at < to {
+            if self.is_sound(at) {
+                return Ok(Some(at));
+            }
+            if at % (64 << 10) == 0 {
+                control.advance(0)?;
+            }
+            at += GRAIN;
+            if self.header(at).is_none() {
+                let Some(backed) = self.space.next_backed(at) else { break };
+                at += (backed - at).next_multiple_of(GRAIN);
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[inline]
+pub(super) fn keep_link(course: &Course<'_>, links: &mut Vec<Link>, chunk: &Header) {
+    let bin = chunk.size() / GRAIN;
+    if bin < 2 + MOST_FAST_BINS as u64 && course.fast_sizes >> bin & 1 == 1 {
+        links.push(Link { tagged: chunk.address | (bin - 2), word: chunk.link });
+    }
+}
+
+#[inline]
+pub(super) fn keep_head(course: &Course<'_>, heads: &mut Option<Vec<Head>>, chunk: u64, bytes: &[u8]) {
+    let Some(kept) = heads else { return };
+    if !Head::may_be_object(bytes) {
+        return;
+    }
+    match course.heads.fetch_add(1, Ordering::Relaxed) < MOST_HEADS {
+        true => kept.push(Head::new(chunk, bytes)),
+        false => *heads = None,
+    }
+}

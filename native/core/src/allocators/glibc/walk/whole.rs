@@ -1,0 +1,260 @@
+//! The one walk of a stretch that knows everything: what parts found, fences, the top chunk, damage.
+
+use super::parts::{Part, PART, STRIDE};
+use super::track::{Header, Track, SIZE_BITS};
+use crate::allocators::damage::{hex, Damage};
+use crate::allocators::glibc::chunks::{State, GRAIN, NON_MAIN_ARENA, SMALLEST};
+use crate::bits;
+use crate::error::Cancelled;
+use crate::work::Control;
+use std::collections::HashSet;
+
+const MOST_DAMAGE: usize = 1000;
+/// So many chunks before the one where a walk ends may have the wrong size.
+const MOST_ASTRAY: u32 = 8;
+/// So much of a stretch is looked through for the chunks that wrong sizes had skipped: a hostile one has no end of them.
+const MOST_SEARCHED: u64 = 1 << 30;
+
+/// The one walk of a stretch that knows everything: fences, the top chunk, damage.
+pub(super) struct Walk<'a> {
+    pub(super) control: &'a Control<'a>,
+    pub(super) track: Track<'a>,
+    pub(super) special: Vec<(u64, State)>,
+    pub(super) damage: Vec<Damage>,
+    /// How many fences lie directly before.
+    pub(super) fences: u32,
+    /// Bytes looked through for chunks that a wrong size had skipped.
+    pub(super) searched: u64,
+}
+
+impl Walk<'_> {
+    pub(super) fn whole(&mut self, parts: Vec<Part>) -> Result<(), Cancelled> {
+        let end = self.track.course.stretch.end;
+        let mut at = self.track.course.stretch.start;
+        for part in parts {
+            let to = end.min(part.from + PART);
+            at = self.join(part, at, to)?;
+            while at < to {
+                let next = self.track.plain_chunks(at, to.min(at + STRIDE));
+                self.control.advance(0)?;
+                if next > at {
+                    self.fences = 0;
+                }
+                at = if next < to.min(at + STRIDE) { self.step(next)? } else { next };
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes from `at` on to where the part's walk ended, if both walk on the same chunks.
+    fn join(&mut self, part: Part, at: u64, to: u64) -> Result<u64, Cancelled> {
+        if part.to <= at || to <= at {
+            self.forget(part.from, to);
+            return Ok(at);
+        }
+        if self.fences == 0 && bits::get(self.track.starts, self.track.index(at)) {
+            self.forget(part.from, at);
+            return Ok(self.take_over(part, at));
+        }
+        let words = (self.track.index(part.from) / 64) as usize..self.track.index(to).div_ceil(64) as usize;
+        let doubted = (self.track.starts[words.clone()].to_vec(), self.track.low[words].to_vec());
+        self.forget(part.from, to);
+        self.catch_up(part, doubted, at, to)
+    }
+
+    /// Walks from `at` until it meets a chunk of the part, whose bits are the `doubted`; from there it takes them over.
+    fn catch_up(
+        &mut self,
+        part: Part,
+        (starts, low): (Vec<u64>, Vec<u64>),
+        mut at: u64,
+        to: u64,
+    ) -> Result<u64, Cancelled> {
+        let inside = |address: u64| (address - part.from) / GRAIN;
+        while at < to.min(part.to) {
+            if self.fences == 0 && bits::get(&starts, inside(at)) {
+                let first = self.track.index(part.from);
+                for index in inside(at)..inside(to) {
+                    for (old, new) in [(&starts, &mut *self.track.starts), (&low, &mut *self.track.low)] {
+                        if bits::get(old, index) {
+                            bits::set(new, first + index);
+                        }
+                    }
+                }
+                return Ok(self.take_over(part, at));
+            }
+            at = self.step(at)?;
+        }
+        Ok(at)
+    }
+
+    /// Makes the part's chunks from `at` on the walk's own.
+    fn take_over(&mut self, part: Part, at: u64) -> u64 {
+        if let Some(header) = self.track.header(at) {
+            self.settle(&header);
+        }
+        self.track.links.extend(part.links.into_iter().filter(|link| link.tagged >= at));
+        match (&mut self.track.heads, part.heads) {
+            (Some(heads), Some(found)) => heads.extend(found.into_iter().filter(|head| head.chunk >= at)),
+            (heads, _) => *heads = None,
+        }
+        self.track.previous = part.previous;
+        self.track.head = part.head;
+        part.to
+    }
+
+    /// Takes back what a part found in [from, to).
+    fn forget(&mut self, from: u64, to: u64) {
+        let (first, end) = (self.track.index(from), self.track.index(to));
+        for words in [&mut *self.track.starts, &mut *self.track.low] {
+            bits::clear_range(words, first, end);
+        }
+    }
+
+    fn report(&mut self, address: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
+        if self.damage.len() < MOST_DAMAGE {
+            self.damage.push(Damage { address, what, expected: expected.into(), found: found.into() });
+        }
+    }
+
+    fn put_special(&mut self, address: u64, state: State) {
+        let index = self.track.index(address);
+        bits::set(self.track.starts, index);
+        self.special.push((address, state));
+        self.track.previous = None;
+        self.fences = if state == State::Fence { self.fences + 1 } else { 0 };
+    }
+
+    fn settle(&mut self, next: &Header) {
+        if let Some(before) = self.track.previous.filter(|_| self.track.contradicts(next)) {
+            let (expected, found) = (format!("{:#x}", before.size()), format!("{:#x}", next.prev_size));
+            self.report(next.address, "prev_size behind a free chunk", expected, found);
+        }
+        self.track.settle(next);
+    }
+
+    /// Takes the block at `at`, whatever it is; returns where the next one starts.
+    fn step(&mut self, at: u64) -> Result<u64, Cancelled> {
+        let rest = self.track.course.stretch.end - at;
+        let Some(header) = self.track.header(at).filter(|_| rest >= GRAIN) else {
+            return self.cut(at, "a chunk header", "bytes that can be read", "absent bytes");
+        };
+        if at == self.track.course.stretch.top {
+            return Ok(self.take_top(&header));
+        }
+        if self.is_fence(&header) {
+            self.take_short_top(&header);
+            self.settle(&header);
+            self.put_special(at, State::Fence);
+            return self.after_fence(at + GRAIN);
+        }
+        if !self.track.course.is_plain(&header) {
+            let before = self.track.previous.map_or(String::new(), |chunk| {
+                format!(" (or another size of the chunk before, at {})", hex(chunk.address))
+            });
+            let expected = format!("16-aligned, {} to {}{before}", hex(SMALLEST), hex(rest));
+            return self.cut(at, "size of a chunk", &expected, &format!("{:#x}", header.size_word));
+        }
+        self.settle(&header);
+        self.track.put(header);
+        self.fences = 0;
+        Ok(at + header.size())
+    }
+
+    fn take_top(&mut self, header: &Header) -> u64 {
+        let end = self.track.course.stretch.end;
+        self.settle(header);
+        self.put_special(header.address, State::Top);
+        let rest = end - header.address;
+        if header.size() != rest {
+            let found = format!("{:#x}", header.size());
+            self.report(header.address, "size of the top chunk", format!("{rest:#x}"), found);
+        }
+        end
+    }
+
+    /// The chunk before a lone fence of size 0, if it is what a top too small to be freed was made into: unlike every
+    /// chunk of a thread's arena it does not say that it is of one (glibc malloc/malloc.c, `sysmalloc`).
+    fn take_short_top(&mut self, fence: &Header) {
+        let is_short_top = |chunk: &Header| chunk.size() == SMALLEST && chunk.size_word & NON_MAIN_ARENA == 0;
+        let lone = fence.size() == 0 && self.fences == 0 && self.track.course.stretch.arena != 0;
+        if let Some(top) = self.track.previous.take_if(|chunk| lone && is_short_top(chunk)) {
+            self.put_special(top.address, State::Fence);
+        }
+    }
+
+    /// A fencepost: size 0x10, or 0 at the end of a thread's heap, where it may be the only one.
+    fn is_fence(&self, header: &Header) -> bool {
+        let at_end = header.address + GRAIN == self.track.course.stretch.end;
+        header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && (at_end || self.fences > 0))
+    }
+
+    /// Behind a double fence in the middle of the main arena lie the bytes of a foreign `sbrk`.
+    fn after_fence(&mut self, at: u64) -> Result<u64, Cancelled> {
+        let end = self.track.course.stretch.end;
+        let goes_on = |walk: &mut Self| walk.track.header(at).is_some_and(|next| next.size() == GRAIN);
+        if self.fences < 2 || at >= end || goes_on(self) {
+            return Ok(at);
+        }
+        let next = self.track.next_sound(at, end, self.control)?.unwrap_or(end);
+        if next > at {
+            self.put_special(at, State::Foreign);
+        }
+        Ok(next)
+    }
+
+    /// The walk cannot go on at `at`: reports why, and goes on at the next address that is a chunk again.
+    fn cut(&mut self, at: u64, what: &'static str, expected: &str, found: &str) -> Result<u64, Cancelled> {
+        if let Some(next) = self.led_astray(at)? {
+            return Ok(self.shorten(at, next));
+        }
+        self.report(at, what, expected, found);
+        self.put_special(at, State::Unexplained);
+        let end = self.track.course.stretch.end;
+        Ok(self.track.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
+    }
+
+    /// Whether `at` is no chunk at all, because one of the last few sizes before it is wrong: then there is a chunk, not
+    /// far before, from which a walk passes `at` by.
+    fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
+        let begin = self.special.last().map_or(self.track.base, |(address, _)| address + GRAIN);
+        let mut end = at;
+        let mut failed = HashSet::new();
+        for _ in 0..MOST_ASTRAY {
+            let before = self.track.index(end).checked_sub(1);
+            let Some(index) = before.and_then(|index| bits::last_at(self.track.starts, index)) else { break };
+            let start = self.track.base + index * GRAIN;
+            if start < begin || at - start > PART || self.searched > MOST_SEARCHED {
+                break;
+            }
+            self.searched += end - start;
+            for address in (start + SMALLEST..end).step_by(GRAIN as usize) {
+                if address % (64 << 10) == 0 {
+                    self.control.advance(0)?;
+                }
+                if self.track.passes(address, at, &mut failed) {
+                    return Ok(Some(address));
+                }
+            }
+            end = start;
+        }
+        Ok(None)
+    }
+
+    /// Makes the chunk before `next` end there, and forgets what was taken for chunks from there to `at`.
+    fn shorten(&mut self, at: u64, next: u64) -> u64 {
+        let index = bits::last_at(self.track.starts, self.track.index(next)).unwrap_or(0);
+        let start = self.track.base + index * GRAIN;
+        self.forget(start, at);
+        self.track.links.truncate(self.track.links.partition_point(|link| link.tagged < start));
+        if let Some(heads) = &mut self.track.heads {
+            heads.truncate(heads.partition_point(|head| head.chunk < start));
+        }
+        if let Some(header) = self.track.header(start) {
+            self.report(start, "size of a chunk", hex(next - start), hex(header.size_word));
+            let flags = header.size_word & SIZE_BITS;
+            self.track.put(Header { size_word: (next - start) | flags, ..header });
+        }
+        next
+    }
+}

@@ -1,0 +1,58 @@
+//! Heads of circular lists, one after the other: malloc's bins, pymalloc's `usedpools`.
+
+use crate::memory::space::Space;
+use crate::memory::words::Words;
+
+/// Runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
+/// Some pairs inside a run may be out of order: damage must not hide the whole.
+pub fn find_list_heads(space: &Space, start: u64, end: u64, least: usize) -> Vec<(u64, usize)> {
+    let words = Words::read(space, start, end);
+    let mut found = Vec::new();
+    for parity in 0..2 {
+        runs_of_heads(space, &words, parity, least, &mut found);
+    }
+    found
+}
+
+/// Whether the pair at `index` heads a circular list whose elements link at +16 (next) and +24 (previous).
+fn heads_list(space: &Space, words: &Words, index: usize) -> bool {
+    let (next, previous) = (words.words[index], words.words[index + 1]);
+    let head = (words.start + index as u64 * 8).wrapping_sub(16);
+    if next == head && previous == head {
+        return true;
+    }
+    let plausible = |pointer: u64| pointer % 16 == 0 && pointer > 4096 && space.covers(pointer, 32);
+    plausible(next)
+        && plausible(previous)
+        && words.at(space, next + 24) == Some(head)
+        && words.at(space, previous + 16) == Some(head)
+}
+
+fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, found: &mut Vec<(u64, usize)>) {
+    let pairs = words.words.len().saturating_sub(parity) / 2;
+    let is_head = |pair: usize| heads_list(space, words, parity + 2 * pair);
+    let mut pair = 0;
+    while pair < pairs {
+        if !is_head(pair) {
+            pair += 1;
+            continue;
+        }
+        let (first, mut last, mut broken) = (pair, pair, 0);
+        pair += 1;
+        while pair < pairs && pair - last <= MOST_BROKEN_TOGETHER && broken <= MOST_BROKEN {
+            match is_head(pair) {
+                true => last = pair,
+                false => broken += 1,
+            }
+            pair += 1;
+        }
+        if last + 1 - first >= least {
+            found.push((words.start + (parity + 2 * first) as u64 * 8, last + 1 - first));
+        }
+        pair = last + 1;
+    }
+}
+
+/// Lists of a run that may be broken: by damage, or one half linked in a process that was stopped inside malloc.
+const MOST_BROKEN: usize = 24;
+const MOST_BROKEN_TOGETHER: usize = 4;

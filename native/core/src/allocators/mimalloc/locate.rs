@@ -1,0 +1,103 @@
+//! Finding mimalloc's segments by the shape of their headers.
+
+use crate::allocators::mimalloc::layout::{
+    Head, Release, ALIGNMENT, ENTRIES, LARGEST_HEAD, MOST_SEGMENT_SLICES, SLICE,
+};
+use crate::bytes::{u32_at, u64_at};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+
+const MOST_INFO_SLICES: u64 = 8;
+
+/// A segment's header, as far as it is the same in all builds.
+struct Header {
+    slices: u64,
+    info: u64,
+    cookie: u64,
+    used: u64,
+    table: u64,
+}
+
+impl Header {
+    fn read(space: &Space, address: u64, release: Release) -> Option<Header> {
+        let head = Head::of(release);
+        let mut bytes = [0; LARGEST_HEAD + 8];
+        space.exact(address, &mut bytes).ok()?;
+        let word = |offset| u64_at(&bytes, offset);
+        let (slices, info, kind, entries) =
+            (word(head.counts), word(head.counts + 8), u32_at(&bytes, head.counts + 16), word(head.counts + 24));
+        let fits = kind <= 1
+            && (1..=MOST_INFO_SLICES).contains(&info)
+            && (info + 1..=MOST_SEGMENT_SLICES).contains(&slices)
+            && entries == slices.min(ENTRIES)
+            && (kind == 1 || slices == ENTRIES)
+            && u64::from(u32_at(&bytes, head.table as usize)) == info
+            && u32_at(&bytes, head.table as usize + 4) == 0;
+        fits.then(|| Header {
+            slices,
+            info,
+            cookie: word(head.cookie) ^ address,
+            used: word(head.used),
+            table: head.table,
+        })
+    }
+
+    /// Whether the spans of the slices follow each other up to the end of the segment.
+    fn tiles(&self, space: &Space, address: u64, entry: u64) -> bool {
+        let (mut index, entries) = (self.info, self.slices.min(ENTRIES));
+        while index < entries {
+            let Ok(word) = space.word(address + self.table + index * entry) else { return false };
+            if word >> 32 != 0 || word == 0 {
+                return false;
+            }
+            index += word;
+        }
+        index == self.slices
+    }
+}
+
+/// What looks like a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundSegment {
+    pub address: u64,
+    /// Its cookie, xor its address: the same in all segments of a process.
+    pub cookie: u64,
+    /// Used pages. A segment that was given back keeps its header for a while, and has none.
+    pub used: u64,
+    /// Whether its slices tile it by the entries' size.
+    pub tiles: bool,
+}
+
+/// What looks like a segment's header at a multiple of 32 MiB in `ranges`. `entry`: bytes of an entry.
+pub fn find_segments(
+    watcher: &dyn Watcher,
+    space: &Space,
+    ranges: &[(u64, u64)],
+    entry: u64,
+    release: Release,
+) -> Result<Vec<FoundSegment>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    for (start, end) in ranges.iter().copied() {
+        let mut address = start.max(at).next_multiple_of(ALIGNMENT);
+        while let Some(next) = space.next_backed(address).and_then(|next| next.checked_next_multiple_of(ALIGNMENT)) {
+            address = next;
+            if address >= end {
+                break;
+            }
+            watcher.check()?;
+            let mut size = 1;
+            if let Some(header) = Header::read(space, address, release) {
+                let tiles = header.tiles(space, address, entry);
+                let (cookie, used) = (header.cookie, header.used);
+                found.push(FoundSegment { address, cookie, used, tiles });
+                // Nothing begins inside of a segment that is larger.
+                size = if tiles && header.used > 0 { header.slices * SLICE } else { 1 };
+            }
+            let next = address.checked_add(size).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+            let Some(next) = next else { break };
+            (address, at) = (next, next);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,158 @@
+//! A page of mimalloc: blocks of one size, and the lists of those that are free.
+//!
+//! A page counts blocks on `xthread_free`, and those that wait on their heap's `thread_delayed_free`, as used; here these
+//! are free.
+
+use crate::allocators::damage::Damage;
+use crate::bits;
+use crate::bytes::u64_at;
+use crate::memory::space::Space;
+
+/// A list is followed in a copy of the page if that is worth it: blocks of at most this size.
+const MOST_BULK: u64 = 1024;
+
+/// A page: blocks of one size in a span of slices.
+#[derive(Clone, Copy)]
+pub(crate) struct Page {
+    /// The first slice's and the last one's bounds.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// The first block.
+    pub(crate) blocks: u64,
+    pub(crate) size: u64,
+    /// Blocks that were handed out at least once, and for how many there is room.
+    pub(crate) capacity: u64,
+    pub(crate) reserved: u64,
+    /// What the page says of its used blocks.
+    pub(super) counted: u64,
+    /// The three lists' heads.
+    pub(super) lists: [u64; 3],
+    /// Which heap of a thread: 0 PyMem, 1 objects, 2 objects of the collector, 3 the same with a pre-header.
+    pub(crate) tag: u8,
+    pub(super) heap: u64,
+    pub(super) entry: u64,
+    /// Number of the first block among all; pages begin at multiples of 64.
+    pub(crate) first: u64,
+}
+
+/// A count of a page that does not agree with its lists.
+#[derive(Clone, Debug)]
+pub struct Miscounted {
+    pub damage: Damage,
+    /// It is off by one, as a thread leaves it that stands inside mimalloc.
+    pub by_one: bool,
+}
+
+pub(crate) const LISTS: [&str; 3] = ["free", "local_free", "xthread_free"];
+
+impl Page {
+    /// What is wrong with the page's own fields, if anything.
+    pub(super) fn fault(&self) -> Option<Damage> {
+        let damage =
+            |what, expected: String, found: u64| Some(Damage::new(self.entry, what, expected, found.to_string()));
+        let room = (self.end - self.blocks) / self.size.max(1);
+        if self.size < 8 || self.size % 8 != 0 {
+            return damage("xblock_size of a page", "a multiple of 8".into(), self.size);
+        }
+        if self.reserved > room {
+            return damage("reserved blocks of a page", format!("at most {room}"), self.reserved);
+        }
+        if self.capacity > self.reserved {
+            return damage("capacity of a page", format!("at most {}", self.reserved), self.capacity);
+        }
+        match self.counted > self.capacity {
+            true => damage("used blocks of a page", format!("at most {}", self.capacity), self.counted),
+            false => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn number_at(&self, address: u64) -> Option<u64> {
+        let number = address.checked_sub(self.blocks)? / self.size;
+        (number < self.capacity).then_some(number)
+    }
+
+    /// The slices of the page.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.start, self.end)
+    }
+
+    pub(crate) fn block(&self, number: u64) -> u64 {
+        self.blocks + number * self.size
+    }
+
+    /// Calls `visit` for each block of a list; false where the list leaves the page, or meets itself.
+    fn follow(&self, list: usize, link: impl Fn(u64) -> Option<u64>, mut visit: impl FnMut(u64) -> bool) -> bool {
+        let mut at = self.lists[list];
+        while at != 0 {
+            match self.number_at(at).filter(|number| self.block(*number) == at) {
+                Some(number) if visit(number) => {}
+                _ => return false,
+            }
+            let Some(next) = link(at) else { return false };
+            at = next;
+        }
+        true
+    }
+
+    /// The used blocks as bits, and what is wrong with the lists, if anything.
+    pub(super) fn used_bits(&self, space: &Space) -> (Vec<u64>, Option<Miscounted>) {
+        let mut used = vec![u64::MAX; self.capacity.div_ceil(64) as usize];
+        bits::clear_range(&mut used, self.capacity, self.capacity.next_multiple_of(64));
+        let mut bytes = Vec::new();
+        if self.size <= MOST_BULK && self.lists.iter().any(|list| *list != 0) {
+            bytes.resize((self.capacity * self.size) as usize, 0);
+            let got = space.fill(self.blocks, &mut bytes);
+            bytes.truncate(got);
+        }
+        let link = |at: u64| match bytes.get((at - self.blocks) as usize..) {
+            Some(rest) if rest.len() >= 8 => Some(u64_at(rest, 0)),
+            _ => space.word(at).ok(),
+        };
+        let (mut fault, mut waiting) = (None, 0);
+        for (list, name) in LISTS.iter().enumerate() {
+            let mut count = 0;
+            let whole = self.follow(list, link, |number| {
+                let is_new = bits::get(&used, number);
+                bits::clear_range(&mut used, number, number + 1);
+                count += u64::from(is_new);
+                is_new
+            });
+            if !whole {
+                let found = format!("it leaves the page or meets itself after {count}");
+                let expected = format!("{name} ends with zero");
+                let damage = Damage::new(self.entry, "list of free blocks of a page", expected, found);
+                fault = fault.or(Some(Miscounted { damage, by_one: false }));
+            }
+            waiting = count;
+        }
+        let left = used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() + waiting;
+        if left != self.counted {
+            let found = format!("{} on no list but xthread_free", left);
+            let damage = Damage::new(self.entry, "used blocks of a page", self.counted.to_string(), found);
+            fault = fault.or(Some(Miscounted { damage, by_one: left.abs_diff(self.counted) == 1 }));
+        }
+        (used, fault)
+    }
+}
+
+/// The list that holds the free block of that number.
+pub(super) fn list_of(space: &Space, page: &Page, wanted: u64) -> Option<&'static str> {
+    let mut left = page.capacity;
+    for (list, name) in LISTS.iter().enumerate() {
+        let mut found = false;
+        page.follow(
+            list,
+            |at| space.word(at).ok(),
+            |number| {
+                found |= number == wanted;
+                left = left.saturating_sub(1);
+                !found && left > 0
+            },
+        );
+        if found {
+            return Some(name);
+        }
+    }
+    Some("thread_delayed_free")
+}

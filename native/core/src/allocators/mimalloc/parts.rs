@@ -1,0 +1,99 @@
+//! A segment of mimalloc part by part, and what nobody holds of it.
+
+use crate::allocators::mimalloc::page::{list_of, Page};
+use crate::allocators::mimalloc::segments::{Mimalloc, Segment, Span};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+
+type Neighbour = Option<(u64, u64, &'static str)>;
+
+/// Bytes of a segment that nobody holds; the parts before and after them are `(address, size, what)`.
+#[derive(Clone, Copy, Debug)]
+pub struct MimallocHole {
+    pub start: u64,
+    pub end: u64,
+    pub before: Neighbour,
+    pub after: Neighbour,
+}
+
+impl Mimalloc {
+    /// Calls `visit(start, end, kind)` for the parts of a segment in order: kind used, free, `free span`, `segment
+    /// header`, padding, unexplained.
+    pub(crate) fn parts_of(&self, segment: &Segment, mut visit: impl FnMut(u64, u64, &'static str)) {
+        let ends = segment.spans.iter().skip(1).map(|(start, _)| *start).chain([segment.end]);
+        for ((start, span), end) in segment.spans.iter().zip(ends) {
+            match span {
+                Span::Info => visit(*start, end, "segment header"),
+                Span::Free => visit(*start, end, "free span"),
+                Span::Unexplained => visit(*start, end, "unexplained"),
+                Span::Page(index) => self.parts_of_page(&self.pages[*index], &mut visit),
+            }
+        }
+    }
+
+    fn parts_of_page(&self, page: &Page, visit: &mut impl FnMut(u64, u64, &'static str)) {
+        let mut part = |start: u64, end: u64, kind: &'static str| {
+            if start < end {
+                visit(start, end, kind);
+            }
+        };
+        part(page.start, page.blocks, "padding");
+        let mut at = 0;
+        for number in self.used_of(page) {
+            part(page.block(at), page.block(number), "free");
+            part(page.block(number), page.block(number + 1), "used");
+            at = number + 1;
+        }
+        part(page.block(at), page.block(page.reserved), "free");
+        part(page.block(page.reserved), page.end, "padding");
+    }
+
+    fn holes_of(&self, segment: &Segment, minimum: u64, holes: &mut Vec<MimallocHole>) {
+        let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
+        let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
+            if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
+                holes.push(MimallocHole { start, end, before, after });
+            }
+        };
+        self.parts_of(segment, |start, end, kind| {
+            if matches!(kind, "free" | "free span") {
+                open = Some((open.map_or(start, |run| run.0), end));
+                return;
+            }
+            let neighbour = Some((start, end - start, kind));
+            close(open.take(), before, neighbour);
+            before = neighbour;
+        });
+        close(open, before, None);
+    }
+
+    /// What holds `address`: `(start, size, state, list)`; None outside every segment. The state is used, free, `free
+    /// span`, `segment header`, padding or unexplained; the list that of a free block, None for one never handed out.
+    pub fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str, Option<&'static str>)> {
+        let segment = self.segment_at(address)?;
+        let page = self.page_at(address).map(|index| &self.pages[index]);
+        if let Some((page, number)) = page.and_then(|page| Some((page, page.number_at(address)?))) {
+            let is_used = self.used.get(page.first + number);
+            let list = if is_used { None } else { list_of(space, page, number) };
+            return Some((page.block(number), page.size, if is_used { "used" } else { "free" }, list));
+        }
+        let mut found = None;
+        self.parts_of(segment, |start, end, kind| {
+            if (start..end).contains(&address) {
+                found = Some((start, end - start, kind, None));
+            }
+        });
+        found
+    }
+
+    /// Maximal runs of bytes that nobody holds, of at least `minimum`.
+    pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<MimallocHole>> {
+        let mut holes = Vec::new();
+        for segment in &self.segments {
+            watcher.check()?;
+            self.holes_of(segment, minimum.max(1), &mut holes);
+        }
+        Ok(holes)
+    }
+}

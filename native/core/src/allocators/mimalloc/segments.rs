@@ -1,0 +1,337 @@
+//! The segments of mimalloc, their pages and the used blocks of these.
+
+use crate::allocators::damage::Damage;
+use crate::allocators::mimalloc::layout::{parse_page, Head, MimallocLayout, ENTRIES, MOST_SEGMENT_SLICES, SLICE};
+use crate::allocators::mimalloc::page::{Miscounted, Page};
+use crate::allocators::spread::spread;
+use crate::allocators::tally::Tally;
+use crate::bits::Bits;
+use crate::bytes::{u32_at, u64_at};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+use std::collections::{BTreeMap, BTreeSet};
+
+const MOST_DAMAGE: usize = 1000;
+const MOST_WAITING: usize = 1 << 16;
+const OBJECT_AT: u64 = 80;
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Span {
+    Info,
+    Free,
+    Page(usize),
+    Unexplained,
+}
+
+pub struct Segment {
+    pub address: u64,
+    pub end: u64,
+    /// The thread that has it; 0 where that one is gone.
+    pub thread: u64,
+    pub(super) spans: Vec<(u64, Span)>,
+}
+
+/// All of one mimalloc, by address.
+pub struct Mimalloc {
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) pages: Vec<Page>,
+    pub(super) used: Bits,
+    numbers: u64,
+    tagged: bool,
+    /// What is wrong in segments.
+    pub damage: Vec<Damage>,
+    /// Pages whose lists do not agree with their count.
+    pub miscounted: Vec<Miscounted>,
+}
+
+/// What one worker read of a segment: its place among all, itself, its pages with their used blocks, and damage.
+struct Read {
+    place: usize,
+    segment: Segment,
+    pages: Vec<(Page, Vec<u64>)>,
+    damage: Vec<Damage>,
+    miscounted: Vec<Miscounted>,
+}
+
+fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayout) -> Read {
+    let head = Head::of(layout.release);
+    let mut bytes = vec![0; (head.table + (ENTRIES + 1) * layout.entry) as usize];
+    let got = space.fill(address, &mut bytes);
+    bytes.truncate(got);
+    let slices = u64_at(&bytes, head.counts).min(MOST_SEGMENT_SLICES);
+    let entries = u64_at(&bytes, head.counts + 24).min(ENTRIES);
+    let end = address.saturating_add(slices * SLICE);
+    let mut segment = Segment { address, end, thread: u64_at(&bytes, head.counts + 32), spans: Vec::new() };
+    let (mut pages, mut damage, mut miscounted) = (Vec::new(), Vec::new(), Vec::new());
+    let mut index = 0;
+    while index < entries {
+        let at = head.table + index * layout.entry;
+        let entry = bytes.get(at as usize..(at + layout.entry) as usize).unwrap_or(&[]);
+        let (count, offset) = (u64::from(u32_at(entry, 0)), u32_at(entry, 4));
+        let start = address + index * SLICE;
+        if count == 0 || offset != 0 || index + count > slices {
+            let expected = format!("1 to {}", slices - index);
+            damage.push(Damage::new(address + at, "slice_count of a page", expected, count.to_string()));
+            segment.spans.push((start, Span::Unexplained));
+            break;
+        }
+        let page = parse_page(entry, start, start + count * SLICE, address + at, layout.release);
+        let fault = if index == 0 || page.size == 0 { None } else { page.fault() };
+        segment.spans.push((
+            start,
+            match (index, page.size, &fault) {
+                (0, ..) => Span::Info,
+                (_, 0, _) => Span::Free,
+                (.., Some(_)) => Span::Unexplained,
+                _ => Span::Page(pages.len()),
+            },
+        ));
+        if let Some(fault) = fault {
+            damage.push(fault);
+        } else if index > 0 && page.size > 0 {
+            let (used, fault) = page.used_bits(space);
+            miscounted.extend(fault);
+            pages.push((page, used));
+        }
+        index += count;
+    }
+    let count = u64_at(&bytes, head.used);
+    if damage.is_empty() && count != pages.len() as u64 {
+        let at = address + head.used as u64;
+        damage.push(Damage::new(at, "used pages of a segment", count.to_string(), pages.len().to_string()));
+    }
+    Read { place, segment, pages, damage, miscounted }
+}
+
+/// Reads every segment. `segments`: their addresses.
+pub fn read_mimalloc(
+    watcher: &dyn Watcher,
+    space: &Space,
+    mut segments: Vec<u64>,
+    layout: MimallocLayout,
+) -> Result<Mimalloc> {
+    segments.sort_unstable();
+    let jobs: Vec<(usize, u64)> = segments.into_iter().enumerate().collect();
+    let work = |parts: &mut Vec<Read>, (place, address): &(usize, u64), control: &Control| {
+        parts.push(read_segment(space, *place, *address, &layout));
+        control.advance(0)
+    };
+    let mut parts: Vec<_> = space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten().collect();
+    parts.sort_by_key(|read| read.place);
+    let (mut segments, mut pages, mut words) = (Vec::<Segment>::new(), Vec::new(), Vec::new());
+    let (mut damage, mut miscounted) = (Vec::new(), Vec::new());
+    let starts: Vec<u64> = parts.iter().map(|read| read.segment.address).collect();
+    for Read { place, mut segment, pages: own, damage: damaged, miscounted: off } in parts {
+        let limit = starts.get(place + 1).copied().unwrap_or(u64::MAX);
+        if segment.end > limit {
+            let found = format!("{:#x}", segment.end);
+            let expected = format!("at most {limit:#x}");
+            damage.push(Damage::new(segment.address, "end of a segment", expected, found));
+            segment.end = limit;
+        }
+        for (_, span) in &mut segment.spans {
+            if let Span::Page(index) = span {
+                *index += pages.len();
+            }
+        }
+        for (page, used) in own {
+            pages.push(Page { first: words.len() as u64 * 64, ..page });
+            words.extend(used);
+        }
+        segments.push(segment);
+        damage.extend(damaged);
+        miscounted.extend(off);
+    }
+    damage.truncate(MOST_DAMAGE);
+    miscounted.truncate(MOST_DAMAGE);
+    let numbers = words.len() as u64 * 64;
+    let mut found =
+        Mimalloc { segments, pages, used: Bits::of(words), numbers, tagged: layout.tagged, damage, miscounted };
+    found.take_waiting(space, &layout);
+    Ok(found)
+}
+
+impl Mimalloc {
+    /// Blocks that other threads freed in full pages wait on the owning heap's list. Where a link leads to no block of
+    /// the heap's pages the next one is still looked at, as long as it is in a segment: a page may be damaged.
+    fn take_waiting(&mut self, space: &Space, layout: &MimallocLayout) {
+        let heaps: BTreeSet<u64> = self.pages.iter().map(|page| page.heap).filter(|heap| *heap != 0).collect();
+        for heap in heaps {
+            let list = heap.wrapping_add(layout.delayed);
+            let mut at = space.word(list).unwrap_or(0);
+            let mut whole = true;
+            for _ in 0..MOST_WAITING {
+                if self.segment_at(at).is_none() {
+                    break;
+                }
+                match self.waiting_block(heap, at) {
+                    Some(number) => self.used.clear(number),
+                    None => whole = false,
+                }
+                at = space.word(at).unwrap_or(0);
+            }
+            if !whole {
+                let (expected, found) = ("used blocks of its pages", "a link to what is none");
+                self.damage.push(Damage::new(list, "thread_delayed_free of a heap", expected, found));
+            }
+        }
+    }
+
+    /// The number of the used block at `address` in a page of `heap`.
+    fn waiting_block(&self, heap: u64, address: u64) -> Option<u64> {
+        let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| page.heap == heap)?;
+        let number = page.number_at(address).filter(|number| page.block(*number) == address)?;
+        Some(page.first + number).filter(|number| self.used.get(*number))
+    }
+
+    pub(super) fn segment_at(&self, address: u64) -> Option<&Segment> {
+        let place = self.segments.partition_point(|segment| segment.end <= address);
+        self.segments.get(place).filter(|segment| segment.address <= address)
+    }
+
+    #[inline]
+    pub(super) fn page_at(&self, address: u64) -> Option<usize> {
+        let place = self.pages.partition_point(|page| page.end <= address);
+        self.pages.get(place).is_some_and(|page| page.start <= address).then_some(place)
+    }
+
+    /// The used block that holds `address`: number, address, size.
+    #[inline]
+    pub(crate) fn block_at(&self, address: u64) -> Option<(u64, u64, u64)> {
+        let page = &self.pages[self.page_at(address)?];
+        let number = page.number_at(address)?;
+        let all = page.first + number;
+        self.used.get(all).then(|| (all, page.block(number), page.size))
+    }
+
+    pub(crate) fn block_of_number(&self, number: u64) -> (u64, u64) {
+        let place = self.pages.partition_point(|page| page.first <= number);
+        let page = &self.pages[place.saturating_sub(1)];
+        (page.block(number - page.first), page.size)
+    }
+
+    /// How many bits a number for each possible block takes.
+    pub(crate) fn block_numbers(&self) -> u64 {
+        self.numbers
+    }
+
+    /// The used blocks as words of 64 bits, by number.
+    pub(crate) fn used_words(&self) -> &[u64] {
+        self.used.words()
+    }
+
+    /// Number, address and size of every used block.
+    pub(crate) fn used_blocks(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        let of = |page| self.used_of(page).map(move |number: u64| (page.first + number, page.block(number), page.size));
+        self.pages.iter().flat_map(of)
+    }
+
+    /// Shows the used blocks of a page, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    pub(crate) fn show_used(&self, space: &Space, page: &Page, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
+        bytes.resize((page.size * page.capacity) as usize, 0);
+        let got = space.fill(page.blocks, bytes);
+        bytes[got..].fill(0);
+        for number in self.used_of(page) {
+            let start = (number * page.size) as usize;
+            show(page.block(number), &bytes[start..][..page.size as usize]);
+        }
+    }
+
+    /// Numbers of the used blocks of a page within it, ascending.
+    pub(crate) fn used_of<'a>(&'a self, page: &'a Page) -> impl Iterator<Item = u64> + 'a {
+        let first = (page.first / 64) as usize;
+        let words = self.used.words()[first..first + page.capacity.div_ceil(64) as usize].iter();
+        words.enumerate().flat_map(|(index, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| u64::from(left.trailing_zeros()))?;
+                left &= left - 1;
+                Some(index as u64 * 64 + bit)
+            })
+        })
+    }
+
+    pub(crate) fn count_of(&self, page: &Page) -> u64 {
+        let first = (page.first / 64) as usize;
+        let words = &self.used.words()[first..first + page.capacity.div_ceil(64) as usize];
+        words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Whether a used block of at least `least` bytes has `address` at its start or up to 80 bytes in.
+    pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
+        let found = self.block_at(address);
+        found.is_some_and(|(_, block, size)| address - block <= OBJECT_AT && size >= least)
+    }
+
+    /// Only free-threaded builds keep objects apart from PyMem's blocks.
+    pub(crate) fn may_hold_objects(&self, page: &Page) -> bool {
+        !self.tagged || page.tag != 0
+    }
+
+    /// Bytes of the blocks that may be objects.
+    pub(crate) fn bytes_shown(&self) -> u64 {
+        self.pages.iter().filter(|page| self.may_hold_objects(page)).map(|page| page.size * page.capacity).sum()
+    }
+
+    /// At most `most` pages of each block size up to `largest`, spread over all, of those that may hold objects, each with
+    /// how many it stands for.
+    pub(crate) fn sample(&self, largest: u64, most: usize) -> Vec<(&Page, f64)> {
+        let mut sizes: BTreeMap<u64, Vec<&Page>> = BTreeMap::new();
+        let wanted = |page: &&Page| page.size <= largest && self.may_hold_objects(page);
+        self.pages.iter().filter(wanted).for_each(|page| sizes.entry(page.size).or_default().push(page));
+        sizes.values().flat_map(|pages| spread(pages, most)).collect()
+    }
+
+    pub(crate) fn used(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.pages.iter().for_each(|page| sum.add_many(self.count_of(page), page.size));
+        sum
+    }
+
+    /// All segments, by address.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// `(block size, pages, used blocks, free blocks)` of each block size, ascending.
+    pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
+        let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+        for page in &self.pages {
+            let (row, used) = (rows.entry(page.size).or_default(), self.count_of(page));
+            *row = (row.0 + 1, row.1 + used, row.2 + page.reserved.saturating_sub(used));
+        }
+        rows.into_iter().map(|(size, (pages, used, free))| (size, pages, used, free)).collect()
+    }
+
+    /// `(tag, pages, used blocks, their bytes, pages that no thread owns)` of each tag.
+    pub fn heaps(&self) -> Vec<(u8, u64, u64, u64, u64)> {
+        let mut rows: BTreeMap<u8, (u64, u64, u64, u64)> = BTreeMap::new();
+        for page in &self.pages {
+            let (row, used) = (rows.entry(page.tag).or_default(), self.count_of(page));
+            let abandoned = u64::from(page.heap == 0);
+            *row = (row.0 + 1, row.1 + used, row.2 + used * page.size, row.3 + abandoned);
+        }
+        rows.into_iter().map(|(tag, (pages, used, bytes, abandoned))| (tag, pages, used, bytes, abandoned)).collect()
+    }
+
+    /// Bytes of spans without a page, in all segments.
+    pub fn free_spans(&self) -> u64 {
+        let mut sum = 0;
+        for segment in &self.segments {
+            let ends = segment.spans.iter().skip(1).map(|(start, _)| *start).chain([segment.end]);
+            let free = segment.spans.iter().zip(ends).filter(|((_, span), _)| *span == Span::Free);
+            sum += free.map(|((start, _), end)| end - start).sum::<u64>();
+        }
+        sum
+    }
+    pub fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The used blocks `(address, size)` of the page whose slices hold `address`.
+    pub fn used_in_page(&self, address: u64) -> Vec<(u64, u64)> {
+        let Some(page) = self.page_at(address).map(|index| &self.pages[index]) else { return Vec::new() };
+        self.used_of(page).map(|number| (page.block(number), page.size)).collect()
+    }
+}

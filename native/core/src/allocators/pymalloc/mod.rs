@@ -1,0 +1,11 @@
+//! CPython's pymalloc: arenas, their pools, and which of the blocks in these are used.
+
+pub(crate) mod locate;
+pub(crate) mod occupancy;
+pub(crate) mod parts;
+pub(crate) mod pools;
+
+pub use locate::{find_arena_tables, find_list_ends};
+pub use occupancy::{occupancy, used_blocks, Fill, Occupied, Share, Spread};
+pub use parts::PoolHole;
+pub use pools::{read_pools, ArenaRow, Pools};

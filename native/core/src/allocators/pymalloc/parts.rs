@@ -1,0 +1,159 @@
+//! An arena part by part, and what nobody holds of it.
+
+use crate::allocators::pymalloc::pools::{Arena, BlockBits, Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+
+type Neighbour = Option<(u64, u64, &'static str)>;
+
+/// Bytes of an arena that nobody holds; the blocks before and after them are `(address, size, what)`.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolHole {
+    pub start: u64,
+    pub end: u64,
+    /// The number of the arena.
+    pub arena: u32,
+    pub before: Neighbour,
+    pub after: Neighbour,
+}
+
+impl Pools {
+    /// The block that holds `address`: `(block address, size, state)`; None outside every arena. The state is used,
+    /// free, `pool header`, `free pool` or `padding`.
+    pub fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str)> {
+        let arena = self.arena_at(address)?;
+        let Some(ordinal) = self.pool_at(address) else {
+            let first = self.first_pool_address(arena);
+            let (start, end) = if address < first { (arena.address, first) } else { (arena.carved, arena.end) };
+            return Some((start, end - start, if address < first { "padding" } else { "free pool" }));
+        };
+        let pool = &self.pools[ordinal];
+        if pool.is_free() {
+            return Some((pool.address, self.pool_size, "free pool"));
+        }
+        self.find_in(space, pool, address)
+    }
+
+    /// Maximal runs of bytes that nobody holds, of at least `minimum`: free pools together, free blocks of one pool
+    /// together.
+    pub fn holes(&self, watcher: &dyn Watcher, space: &Space, minimum: u64) -> Result<Vec<PoolHole>> {
+        let mut holes = Vec::new();
+        for (place, arena) in self.arenas.iter().enumerate() {
+            if place % 64 == 0 {
+                watcher.check()?;
+            }
+            self.holes_of_arena(space, arena, minimum, &mut holes);
+        }
+        Ok(holes)
+    }
+
+    fn find_in(&self, space: &Space, pool: &Pool, address: u64) -> Option<(u64, u64, &'static str)> {
+        let size = pool.block_size(self.alignment);
+        let Some(offset) = (address - pool.address).checked_sub(HEADER) else {
+            return Some((pool.address, HEADER, "pool header"));
+        };
+        let number = offset / size;
+        if number >= u64::from(self.capacity(pool)) {
+            let start = pool.address + HEADER + u64::from(self.capacity(pool)) * size;
+            return Some((start, pool.address + self.pool_size - start, "padding"));
+        }
+        let mut bytes = vec![0; self.pool_size as usize];
+        let mut free = [0; MOST_BLOCKS / 64];
+        space.fill(pool.address, &mut bytes);
+        self.free_blocks(pool, &bytes, &mut free);
+        let is_free = number >= u64::from(pool.carved(self.alignment)) || is_set(&free, number as u32);
+        Some((pool.address + HEADER + number * size, size, if is_free { "free" } else { "used" }))
+    }
+
+    /// Calls `visit(start, end, kind)` for the parts of an arena in order: kind used, free, `pool header`, padding.
+    pub(crate) fn parts_of_arena(&self, space: &Space, arena: &Arena, mut visit: impl FnMut(u64, u64, &'static str)) {
+        let first = self.first_pool_address(arena).min(arena.end);
+        if arena.address < first {
+            visit(arena.address, first, "padding");
+        }
+        let mut bytes = vec![0; self.pool_size as usize];
+        let mut at = first;
+        for pool in self.pools_of(arena) {
+            at = pool.address + self.pool_size;
+            match pool.is_free() {
+                true => visit(pool.address, at, "free pool"),
+                false => self.parts_of_pool(space, pool, &mut bytes, &mut visit),
+            }
+        }
+        if at < arena.end {
+            visit(at, arena.end, "free pool");
+        }
+    }
+
+    pub(crate) fn parts_of_pool(
+        &self,
+        space: &Space,
+        pool: &Pool,
+        bytes: &mut [u8],
+        visit: &mut impl FnMut(u64, u64, &'static str),
+    ) {
+        let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
+        let blocks = pool.address + HEADER;
+        visit(pool.address, blocks, "pool header");
+        let mut free = [0; MOST_BLOCKS / 64];
+        if pool.used < carved {
+            space.fill(pool.address, bytes);
+            self.free_blocks(pool, bytes, &mut free);
+        }
+        let capacity = self.capacity(pool);
+        let mut start = 0;
+        if pool.used == carved {
+            visit(blocks, blocks + u64::from(carved) * size, "used");
+            start = carved;
+        }
+        while start < capacity {
+            let kind = |number: u32| number >= carved || is_set(&free, number);
+            let mut end = start + 1;
+            while end < capacity && kind(end) == kind(start) {
+                end += 1;
+            }
+            let name = if kind(start) { "free" } else { "used" };
+            visit(blocks + u64::from(start) * size, blocks + u64::from(end) * size, name);
+            start = end;
+        }
+        let tail = blocks + u64::from(capacity) * size;
+        if tail < pool.address + self.pool_size {
+            visit(tail, pool.address + self.pool_size, "padding");
+        }
+    }
+
+    fn holes_of_arena(&self, space: &Space, arena: &Arena, minimum: u64, holes: &mut Vec<PoolHole>) {
+        // (start, end, free) of the run that is open, and what stood before it.
+        let mut open: Option<(u64, u64, &'static str)> = None;
+        let mut before: Neighbour = None;
+        let mut close = |open: Option<(u64, u64, &'static str)>, before: Neighbour, after: Neighbour| {
+            if let Some((start, end, _)) = open.filter(|(start, end, _)| end - start >= minimum) {
+                holes.push(PoolHole { start, end, arena: arena.number, before, after });
+            }
+        };
+        self.parts_of_arena(space, arena, |start, end, kind| {
+            if matches!(kind, "free" | "free pool") {
+                let joins = open.is_some_and(|(_, last, _)| last == start);
+                open = Some((if joins { open.map_or(start, |run| run.0) } else { start }, end, kind));
+                return;
+            }
+            close(open.take(), before, Some(self.edge(start, end, kind, start)));
+            before = Some(self.edge(start, end, kind, end - 1));
+        });
+        close(open, before, None);
+    }
+
+    /// The single block of a run of used ones that touches a hole.
+    fn edge(&self, start: u64, end: u64, kind: &'static str, address: u64) -> (u64, u64, &'static str) {
+        match (kind, self.block_at(address)) {
+            ("used", Some(block)) => (block.address, block.size, kind),
+            _ => (start, end - start, kind),
+        }
+    }
+}
+
+#[inline]
+fn is_set(free: &BlockBits, number: u32) -> bool {
+    free[(number / 64) as usize] >> (number % 64) & 1 == 1
+}

@@ -1,0 +1,472 @@
+//! pymalloc's pools: their headers, and which of their blocks are free.
+//!
+//! `struct pool_header` is the same 48 bytes in every CPython from 2.7 to 3.15 (DWARF of the builds):
+//! `u32 ref.count@0, block *freeblock@8, nextpool@16, prevpool@24, u32 arenaindex@32, u32 szidx@36, u32 nextoffset@40,
+//! u32 maxnextoffset@44`. Blocks follow at +48; those from `nextoffset` on were never handed out.
+
+use crate::allocators::damage::Damage;
+use crate::allocators::spread::spread;
+use crate::allocators::tally::Tally;
+use crate::bits;
+use crate::bytes::{u32_at, u64_at};
+use crate::error::{Error, Result};
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+
+pub(crate) const HEADER: u64 = 48;
+/// Of a 16 KiB pool in 16-byte blocks, and of a 4 KiB pool in 8-byte ones.
+pub(crate) const MOST_BLOCKS: usize = 1024;
+const MOST_POOLS_IN_ARENA: u64 = 1024;
+const MOST_DAMAGE: usize = 1000;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pool {
+    pub(crate) address: u64,
+    pub(crate) freeblock: u64,
+    pub(crate) used: u32,
+    pub(crate) size_class: u32,
+    pub(crate) next_offset: u32,
+    pub(crate) arena: u32,
+}
+
+/// A block that was handed out at least once; `number` is its place among all possible blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Block {
+    pub(crate) number: u64,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+}
+
+/// Some of a pool's blocks.
+pub(crate) type BlockBits = [u64; MOST_BLOCKS / 64];
+
+#[derive(Clone, Copy)]
+pub(crate) struct Arena {
+    pub(crate) address: u64,
+    /// The address up to which pools were carved.
+    pub(crate) carved: u64,
+    pub(crate) end: u64,
+    pub(crate) number: u32,
+    pub(crate) first_pool: usize,
+}
+
+/// Every pool of one pymalloc, by arena and address.
+pub struct Pools {
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) arenas: Vec<Arena>,
+    pub(crate) pool_size: u64,
+    pub(crate) alignment: u64,
+    /// What is wrong in the headers.
+    pub damage: Vec<Damage>,
+    /// For each MiB from the first arena on: the first arena that ends after its start.
+    by_mib: Vec<u32>,
+    brief: Vec<Brief>,
+    /// How many words of 64 bits the blocks take.
+    words: u32,
+}
+
+/// What a look-up needs of a pool, in a sixth of the memory.
+#[derive(Clone, Copy)]
+struct Brief {
+    /// Its size class plus one and, above 8 bits, `nextoffset`; 0 for a free one.
+    shape: u32,
+    /// The number of its first block, in words of 64: blocks are numbered without large gaps, as they are noted in bits.
+    first: u32,
+}
+
+const MIB: u64 = 1 << 20;
+/// Arenas further apart than this are searched for, not looked up.
+const MOST_MIB: u64 = 1 << 22;
+
+impl Pool {
+    pub(crate) fn block_size(&self, alignment: u64) -> u64 {
+        (u64::from(self.size_class) + 1) * alignment
+    }
+
+    /// Blocks that were handed out at least once.
+    pub(crate) fn carved(&self, alignment: u64) -> u32 {
+        (u64::from(self.next_offset).saturating_sub(HEADER) / self.block_size(alignment)) as u32
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.used == 0
+    }
+}
+
+impl Pools {
+    pub(crate) fn first_pool_address(&self, arena: &Arena) -> u64 {
+        arena.address.next_multiple_of(self.pool_size)
+    }
+
+    pub(crate) fn pools_of(&self, arena: &Arena) -> &[Pool] {
+        let count = arena.carved.saturating_sub(self.first_pool_address(arena)) / self.pool_size;
+        let end = (arena.first_pool + count as usize).min(self.pools.len());
+        &self.pools[arena.first_pool.min(end)..end]
+    }
+
+    pub(crate) fn capacity(&self, pool: &Pool) -> u32 {
+        ((self.pool_size - HEADER) / pool.block_size(self.alignment)) as u32
+    }
+
+    /// The pool that holds `address`, by its ordinal.
+    #[inline]
+    pub(crate) fn pool_at(&self, address: u64) -> Option<usize> {
+        let arena = self.arena_at(address)?;
+        let first = self.first_pool_address(arena);
+        if address < first || address >= arena.carved {
+            return None;
+        }
+        // The pool size is a power of two.
+        Some(arena.first_pool + ((address - first) >> self.pool_size.trailing_zeros()) as usize)
+    }
+
+    #[inline]
+    pub(super) fn arena_at(&self, address: u64) -> Option<&Arena> {
+        let base = self.arenas.first()?.address;
+        let mut place = match self.by_mib.get((address.checked_sub(base)? / MIB) as usize) {
+            Some(place) => *place as usize,
+            None => self.arenas.partition_point(|arena| arena.end <= address),
+        };
+        // Arenas may be smaller than a MiB: at most a few end inside the one of `address`.
+        while self.arenas.get(place).is_some_and(|arena| arena.end <= address) {
+            place += 1;
+        }
+        self.arenas.get(place).filter(|arena| arena.address <= address)
+    }
+
+    fn index(&mut self) {
+        let mut first = 0;
+        let brief = |pool: &Pool| {
+            let mut brief = Brief { shape: 0, first };
+            if !pool.is_free() {
+                brief.shape = pool.next_offset << 8 | (pool.size_class + 1);
+                first += pool.carved(self.alignment).div_ceil(64);
+            }
+            brief
+        };
+        self.brief = self.pools.iter().map(brief).collect();
+        self.words = first;
+        let (Some(first), Some(last)) = (self.arenas.first(), self.arenas.last()) else { return };
+        let (base, granules) = (first.address, (last.end - first.address).div_ceil(MIB));
+        if granules <= MOST_MIB {
+            let place = |granule| self.arenas.partition_point(|arena| arena.end <= base + granule * MIB) as u32;
+            self.by_mib = (0..granules).map(place).collect();
+        }
+    }
+
+    /// The block that holds `address`. None in headers, tails and free pools.
+    #[inline]
+    pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
+        let ordinal = self.pool_at(address)?;
+        let Brief { shape, first } = *self.brief.get(ordinal)?;
+        // Pools are aligned to their size.
+        let pool = address & !(self.pool_size - 1);
+        let offset = (address - pool).checked_sub(HEADER)?;
+        let size = u64::from(shape & 255) * self.alignment;
+        if shape == 0 {
+            return None;
+        }
+        // Both are small: 32-bit division is several times faster.
+        let place = u64::from(offset as u32 / size as u32);
+        let number = u64::from(first) * 64 + place;
+        let handed_out = HEADER + (place + 1) * size <= u64::from(shape >> 8);
+        handed_out.then_some(Block { number, address: pool + HEADER + place * size, size })
+    }
+
+    /// At most `most` pools in use of each size class, spread over all of the class, each with how many it stands for.
+    pub(crate) fn sample(&self, most: usize) -> Vec<(&Pool, f64)> {
+        let mut classes: Vec<Vec<&Pool>> = vec![Vec::new(); (512 / self.alignment) as usize];
+        for pool in self.pools.iter().filter(|pool| !pool.is_free()) {
+            classes[pool.size_class as usize].push(pool);
+        }
+        classes.iter().flat_map(|pools| spread(pools, most)).collect()
+    }
+
+    /// The used blocks of an arena.
+    pub(crate) fn used_of(&self, arena: &Arena) -> Tally {
+        let mut sum = Tally::default();
+        let pools = self.pools_of(arena).iter();
+        pools.for_each(|pool| sum.add_many(u64::from(pool.used), pool.block_size(self.alignment)));
+        sum
+    }
+
+    /// Shows the used blocks of a pool, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    pub(crate) fn show_used(&self, space: &Space, pool: &Pool, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
+        bytes.resize(self.pool_size as usize, 0);
+        let got = space.fill(pool.address, bytes);
+        bytes[got..].fill(0);
+        let (size, used) = (pool.block_size(self.alignment), self.used_blocks(pool, bytes));
+        for number in (0..MOST_BLOCKS as u64).filter(|number| bits::get(&used, *number)) {
+            let start = HEADER + number * size;
+            show(pool.address + start, &bytes[start as usize..][..size as usize]);
+        }
+    }
+
+    /// The numbers of blocks are below this.
+    pub(crate) fn block_numbers(&self) -> u64 {
+        u64::from(self.words) * 64
+    }
+
+    /// The number of a pool's first block, a multiple of 64.
+    #[inline]
+    pub(crate) fn first_block(&self, ordinal: usize) -> u64 {
+        u64::from(self.brief[ordinal].first) * 64
+    }
+
+    /// The block of a number: its address and size.
+    pub(crate) fn block_of_number(&self, number: u64) -> (u64, u64) {
+        // Free pools before a pool have the same first number.
+        let ordinal = self.brief.partition_point(|brief| u64::from(brief.first) * 64 <= number) - 1;
+        let pool = &self.pools[ordinal];
+        let size = pool.block_size(self.alignment);
+        (pool.address + HEADER + (number - self.first_block(ordinal)) * size, size)
+    }
+
+    /// The blocks of a pool that are in use.
+    #[inline]
+    pub(crate) fn used_blocks(&self, pool: &Pool, bytes: &[u8]) -> BlockBits {
+        let carved = pool.carved(self.alignment);
+        let mut bits: BlockBits = [0; MOST_BLOCKS / 64];
+        if pool.used < carved {
+            self.free_blocks(pool, bytes, &mut bits);
+        }
+        for (word, bits) in bits.iter_mut().enumerate() {
+            let handed_out = match carved.saturating_sub(word as u32 * 64) {
+                0 => 0,
+                count => u64::MAX >> (64 - count.min(64)),
+            };
+            *bits = handed_out & !*bits;
+        }
+        bits
+    }
+
+    /// Marks the free blocks of a pool whose bytes are `bytes`; those that were never handed out are not among them.
+    /// False if the chain leaves the pool or its count is off.
+    pub(crate) fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut BlockBits) -> bool {
+        *free = [0; MOST_BLOCKS / 64];
+        let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
+        let mut at = pool.freeblock;
+        let mut count = 0;
+        while at != 0 && count <= carved {
+            let offset = at.wrapping_sub(pool.address + HEADER);
+            let number = offset / size;
+            if offset % size != 0 || number >= u64::from(carved) {
+                return false;
+            }
+            let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+            if free[word] & bit != 0 {
+                return false;
+            }
+            free[word] |= bit;
+            count += 1;
+            at = u64_at(bytes, (offset + HEADER) as usize);
+        }
+        count + pool.used == carved
+    }
+}
+
+fn parse(bytes: &[u8], address: u64) -> Pool {
+    Pool {
+        address,
+        freeblock: u64_at(bytes, 8),
+        used: u32_at(bytes, 0),
+        size_class: u32_at(bytes, 36),
+        next_offset: u32_at(bytes, 40),
+        arena: u32_at(bytes, 32),
+    }
+}
+
+/// What is wrong with a pool in use, if anything: `(what, expected, found)`.
+fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(&'static str, String, String)> {
+    if pool.is_free() {
+        return None;
+    }
+    if pool.arena != index {
+        return Some(("arenaindex of a pool", index.to_string(), pool.arena.to_string()));
+    }
+    let classes = 512 / alignment;
+    if u64::from(pool.size_class) >= classes {
+        return Some(("szidx of a pool", format!("below {classes}"), pool.size_class.to_string()));
+    }
+    if u64::from(pool.next_offset) > pool_size || u64::from(pool.next_offset) < HEADER {
+        return Some(("nextoffset of a pool", format!("{HEADER} to {pool_size}"), pool.next_offset.to_string()));
+    }
+    let carved = pool.carved(alignment);
+    (pool.used > carved).then(|| ("ref.count of a pool", format!("at most {carved}"), pool.used.to_string()))
+}
+
+/// An arena as its table describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaRow {
+    /// What it is called: interpreters may have tables of their own.
+    pub number: u32,
+    /// Its index in its table, which its pools repeat.
+    pub index: u32,
+    pub address: u64,
+    /// Up to where pools were carved (`pool_address`).
+    pub carved: u64,
+    pub size: u64,
+}
+
+/// Reads the headers of every pool. `arenas`: in any order. An error for a size of pools, or of units of blocks, that no
+/// pymalloc has had.
+pub fn read_pools(
+    watcher: &dyn Watcher,
+    space: &Space,
+    mut arenas: Vec<ArenaRow>,
+    pool_size: u64,
+    alignment: u64,
+) -> Result<Pools> {
+    let is_possible = pool_size.is_power_of_two() && matches!(alignment, 8 | 16) && pool_size > HEADER;
+    if !is_possible || (pool_size - HEADER) / alignment > MOST_BLOCKS as u64 {
+        return Err(Error::invalid("there are no such pools"));
+    }
+    arenas.sort_by_key(|arena| arena.address);
+    let groups: Vec<(usize, &[ArenaRow])> = arenas.chunks(64).enumerate().collect();
+    let work = |parts: &mut Vec<(usize, Pools)>, (place, group): &(usize, &[ArenaRow]), control: &Control| {
+        let mut part = Pools::empty(pool_size, alignment);
+        part.add_arenas(space, group);
+        parts.push((*place, part));
+        control.advance(0)
+    };
+    let mut parts: Vec<_> = space.task(watcher, None).run(&groups, Vec::new, work)?.into_iter().flatten().collect();
+    parts.sort_by_key(|(place, _)| *place);
+    let mut answer = Pools::empty(pool_size, alignment);
+    parts.into_iter().for_each(|(_, part)| answer.append(part));
+    answer.index();
+    Ok(answer)
+}
+
+impl Pools {
+    fn empty(pool_size: u64, alignment: u64) -> Pools {
+        let (pools, arenas, damage, by_mib, brief) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Pools { pools, arenas, pool_size, alignment, damage, by_mib, brief, words: 0 }
+    }
+
+    /// Adds the arenas of another part, all of which lie after the ones here unless the target is damaged.
+    fn append(&mut self, part: Pools) {
+        let before = self.pools.len();
+        if let (Some(last), Some(first)) = (self.arenas.last(), part.arenas.first()) {
+            if first.address < last.end {
+                return self.report_overlap(first.address);
+            }
+        }
+        self.pools.extend(part.pools);
+        let moved = part.arenas.into_iter().map(|arena| Arena { first_pool: arena.first_pool + before, ..arena });
+        self.arenas.extend(moved);
+        self.damage.extend(part.damage);
+    }
+
+    fn report_overlap(&mut self, address: u64) {
+        self.report(address, "address of an arena", "apart from the others".into(), format!("{address:#x}"));
+    }
+
+    fn add_arenas(&mut self, space: &Space, arenas: &[ArenaRow]) {
+        let mut addresses = Vec::new();
+        let mut indices = Vec::new();
+        for ArenaRow { number, index, address, carved, size } in arenas {
+            let end = address.saturating_add(*size);
+            let overlaps = self.arenas.last().is_some_and(|last| last.end > *address);
+            if overlaps || *size > MOST_POOLS_IN_ARENA * self.pool_size {
+                self.report_overlap(*address);
+                continue;
+            }
+            if !space.covers(*address, (*size).max(1)) {
+                let found = format!("{address:#x}, where nothing is");
+                self.report(*address, "address of an arena", "memory that is mapped".into(), found);
+                continue;
+            }
+            let carved = (*carved).min(end);
+            let first_pool = self.pools.len() + addresses.len();
+            let mut arena = Arena { address: *address, carved, end, number: *number, first_pool };
+            let first = self.first_pool_address(&arena);
+            let count = carved.saturating_sub(first) / self.pool_size;
+            if carved > first && carved != first + count * self.pool_size {
+                let expected = format!("{first:#x} and a multiple of {:#x}", self.pool_size);
+                self.report(*address, "pool_address of an arena", expected, format!("{carved:#x}"));
+                arena.carved = first + count * self.pool_size;
+            }
+            self.arenas.push(arena);
+            addresses.extend((0..count).map(|pool| self.first_pool_address(&arena) + pool * self.pool_size));
+            indices.extend((0..count).map(|_| *index));
+        }
+        self.add_pools(space, &addresses, &indices);
+    }
+
+    fn add_pools(&mut self, space: &Space, addresses: &[u64], indices: &[u32]) {
+        let mut headers = vec![0; addresses.len() * HEADER as usize];
+        let good = space.many(addresses, HEADER as usize, &mut headers);
+        for (place, address) in addresses.iter().enumerate() {
+            let header = &headers[place * HEADER as usize..(place + 1) * HEADER as usize];
+            let mut pool = parse(header, *address);
+            let fault = match good[place] {
+                true => fault_of(&pool, indices[place], self.pool_size, self.alignment),
+                false => Some(("header of a pool", "bytes that can be read".into(), "absent bytes".into())),
+            };
+            if let Some((what, expected, found)) = fault {
+                self.report(*address, what, expected, found);
+                pool = Pool { used: 0, size_class: 0, next_offset: HEADER as u32, freeblock: 0, ..pool };
+            }
+            self.pools.push(pool);
+        }
+    }
+
+    fn report(&mut self, address: u64, what: &'static str, expected: String, found: String) {
+        if self.damage.len() < MOST_DAMAGE {
+            self.damage.push(Damage { address, what, expected, found });
+        }
+    }
+}
+
+impl Pools {
+    /// `(block size, pools, used blocks, free blocks)` of each size class that has pools, by size.
+    pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
+        let mut rows = vec![(0u64, 0u64, 0u64, 0u64); (512 / self.alignment) as usize];
+        for pool in self.pools.iter().filter(|pool| !pool.is_free()) {
+            let Some(row) = rows.get_mut(pool.size_class as usize) else { continue };
+            row.0 = pool.block_size(self.alignment);
+            row.1 += 1;
+            row.2 += u64::from(pool.used);
+            row.3 += u64::from(self.capacity(pool).saturating_sub(pool.used));
+        }
+        rows.into_iter().filter(|row| row.1 > 0).collect()
+    }
+
+    /// `(address, end)` of every arena, by address.
+    pub fn arena_ranges(&self) -> Vec<(u64, u64)> {
+        self.arenas.iter().map(|arena| (arena.address, arena.end)).collect()
+    }
+
+    /// Every arena's number, and its used blocks, by address.
+    pub fn used_of_arenas(&self) -> Vec<(u32, Tally)> {
+        self.arenas.iter().map(|arena| (arena.number, self.used_of(arena))).collect()
+    }
+
+    /// How many pools there are.
+    pub fn pool_count(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// At most `most` pools whose free chain or count does not fit. Reads every pool that has free blocks.
+    pub fn verify(&self, watcher: &dyn Watcher, space: &Space, most: usize) -> Result<Vec<Damage>> {
+        let mut found = Vec::new();
+        let mut bytes = vec![0; self.pool_size as usize];
+        for (place, pool) in self.pools.iter().enumerate() {
+            if place % 1024 == 0 {
+                watcher.check()?;
+            }
+            let carved = pool.carved(self.alignment);
+            if pool.is_free() || (pool.freeblock == 0 && pool.used == carved) || found.len() >= most {
+                continue;
+            }
+            let got = space.fill(pool.address, &mut bytes);
+            let mut free = [0; MOST_BLOCKS / 64];
+            if got < bytes.len() || !self.free_blocks(pool, &bytes, &mut free) {
+                let chained: u32 = free.iter().map(|word| word.count_ones()).sum();
+                let expected = format!("{} blocks", carved.saturating_sub(pool.used));
+                found.push(Damage::new(pool.address, "free list of a pool", expected, format!("{chained} blocks")));
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,104 @@
+//! A sample of the used blocks that may be objects, spread over all of each size.
+
+use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER};
+use crate::allocators::heaps::Heaps;
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+
+/// Blocks of malloc of this size and below, as pymalloc's are.
+const LARGEST: u64 = 512 + 2 * CHUNK_HEADER;
+const CHUNKS_OF_A_SIZE: usize = 512;
+
+/// A used block: its bytes, its size with what its allocator needs, and for how many blocks it stands.
+pub(crate) struct Block<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) size: u64,
+    pub(crate) weight: f64,
+}
+
+/// Shows the used blocks of at most `most` pools or pages of each size, or of chunks of each size: of mimalloc if it is in
+/// use, else of pools, without them of malloc.
+pub(crate) fn visit_sample(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    most: usize,
+    mut visit: impl FnMut(Block<'_>),
+) -> Result<()> {
+    let Heaps { space, .. } = heaps;
+    let mut bytes = Vec::new();
+    match (heaps.mimalloc, heaps.pools, heaps.chunks) {
+        (Some(mimalloc), ..) => {
+            for (page, weight) in mimalloc.sample(LARGEST, most) {
+                watcher.check()?;
+                mimalloc.show_used(space, page, &mut bytes, |_, bytes| {
+                    visit(Block { bytes, size: page.size, weight });
+                });
+            }
+            Ok(())
+        }
+        (_, Some(pools), _) => {
+            for (pool, weight) in pools.sample(most) {
+                watcher.check()?;
+                let size = pool.block_size(pools.alignment);
+                pools.show_used(space, pool, &mut bytes, |_, bytes| visit(Block { bytes, size, weight }));
+            }
+            Ok(())
+        }
+        (.., Some(chunks)) => visit_chunks(watcher, space, chunks, visit),
+        _ => Ok(()),
+    }
+}
+
+fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit: impl FnMut(Block<'_>)) -> Result<()> {
+    let mut sizes: Vec<Sample> = (0..=LARGEST / CHUNK_HEADER).map(|_| Sample::default()).collect();
+    for region in &chunks.regions {
+        watcher.check()?;
+        for (start, end, _) in region.all().filter(|(_, _, state)| *state == State::Used) {
+            if let Some(sample) = sizes.get_mut(((end - start) / CHUNK_HEADER) as usize) {
+                sample.offer(start);
+            }
+        }
+    }
+    let mut bytes = vec![0; LARGEST as usize];
+    for (units, sample) in sizes.iter().enumerate().skip(2) {
+        watcher.check()?;
+        let (size, weight) = (units as u64 * CHUNK_HEADER, sample.weight());
+        // A chunk's last eight bytes are the next one's prev_size.
+        let block = &mut bytes[..size as usize - 8];
+        for chunk in &sample.kept {
+            let got = space.fill(chunk + CHUNK_HEADER, block);
+            visit(Block { bytes: &block[..got], size, weight });
+        }
+    }
+    Ok(())
+}
+
+/// Every so many of what is offered, spread over all of it.
+#[derive(Default)]
+struct Sample {
+    kept: Vec<u64>,
+    offered: usize,
+    thinned: u32,
+}
+
+impl Sample {
+    fn offer(&mut self, chunk: u64) {
+        if self.offered % (1 << self.thinned) == 0 {
+            self.kept.push(chunk);
+        }
+        self.offered += 1;
+        if self.kept.len() >= 2 * CHUNKS_OF_A_SIZE {
+            let mut place = 0;
+            self.kept.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+            self.thinned += 1;
+        }
+    }
+
+    fn weight(&self) -> f64 {
+        self.offered as f64 / self.kept.len().max(1) as f64
+    }
+}

@@ -1,0 +1,38 @@
+//! Words in bytes, and addresses in ranges.
+#![forbid(unsafe_code)]
+
+/// The little-endian word at `offset`; zero where the bytes end before its end.
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    bytes.get(offset..offset.wrapping_add(8)).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+}
+
+/// The little-endian 32 bits at `offset`; zero where the bytes end before their end.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset..offset.wrapping_add(4)).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap_or_default()))
+}
+
+/// The index of the range (of ascending, disjoint ones) that holds the address.
+#[inline]
+pub(crate) fn range_at(ranges: &[(u64, u64)], address: u64) -> Option<usize> {
+    let place = ranges.partition_point(|(_, end)| *end <= address);
+    ranges.get(place).filter(|(start, _)| *start <= address).map(|_| place)
+}
+
+/// Visits the parts of [start, end) that are in none of the ranges (ascending, disjoint).
+pub(crate) fn outside(start: u64, end: u64, ranges: &[(u64, u64)], mut visit: impl FnMut(u64, u64)) {
+    let mut at = start;
+    for (from, to) in &ranges[ranges.partition_point(|range| range.1 <= start)..] {
+        if *from >= end {
+            break;
+        }
+        if at < *from {
+            visit(at, *from);
+        }
+        at = *to;
+    }
+    if at < end {
+        visit(at, end);
+    }
+}

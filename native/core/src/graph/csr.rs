@@ -1,0 +1,72 @@
+//! All edges in compressed rows: those of node n lie between the ends of rows n - 1 and n.
+
+use super::edges::{Rows, STRENGTH_SHIFT, TARGET};
+
+#[derive(Default)]
+pub(crate) struct Edges {
+    ends: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl Edges {
+    /// Joins rows that together are those of all nodes; None where there are more edges than can be counted. Returns
+    /// the kinds too.
+    pub(crate) fn join(mut parts: Vec<Rows>, nodes: usize) -> Option<(Edges, Vec<u32>)> {
+        parts.sort_unstable_by_key(|part| part.first);
+        let all: usize = parts.iter().map(|part| part.targets.len()).sum();
+        u32::try_from(all).ok()?;
+        let mut edges = Edges { ends: Vec::with_capacity(nodes), targets: Vec::with_capacity(all) };
+        let mut kinds = Vec::with_capacity(nodes);
+        for part in parts {
+            // A pool that could not be read leaves its blocks without rows.
+            let before = edges.targets.len() as u32;
+            edges.ends.resize(part.first as usize, before);
+            kinds.resize(part.first as usize, 0);
+            edges.ends.extend(part.ends.iter().map(|end| before + end));
+            edges.targets.extend(part.targets);
+            kinds.extend(part.kinds);
+        }
+        edges.ends.resize(nodes, edges.targets.len() as u32);
+        kinds.resize(nodes, 0);
+        Some((edges, kinds))
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// The edges of a node: the numbers of targets with the strength in the two highest bits.
+    #[inline(always)]
+    pub(crate) fn of(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        let start = if node == 0 { 0 } else { self.ends[node - 1] as usize };
+        &self.targets[start..self.ends[node] as usize]
+    }
+}
+
+#[inline(always)]
+pub(crate) fn split(edge: u32) -> (u32, u32) {
+    (edge & TARGET, edge >> STRENGTH_SHIFT)
+}
+
+/// Pairs of a row and a value in compressed rows, `(starts, values)`, each row in the order of the pairs, which are
+/// gone through twice.
+pub(crate) fn in_rows(rows: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> (Vec<u32>, Vec<u32>) {
+    let mut starts = vec![0u32; rows + 1];
+    pairs.clone().for_each(|(row, _)| starts[row as usize + 1] += 1);
+    for place in 1..starts.len() {
+        starts[place] += starts[place - 1];
+    }
+    let mut next = starts.clone();
+    let mut values = vec![0; starts.last().copied().unwrap_or(0) as usize];
+    pairs.for_each(|(row, value)| {
+        let place = &mut next[row as usize];
+        values[*place as usize] = value;
+        *place += 1;
+    });
+    (starts, values)
+}

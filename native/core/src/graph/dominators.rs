@@ -1,0 +1,275 @@
+//! What each node alone keeps alive: dominators by semi-NCA (Georgiadis 2005), without recursion, in 32-bit arrays.
+//!
+//! A node's immediate dominator is the last one that every way from the roots to it passes. What it retains is itself
+//! and all that it dominates.
+
+use super::csr::{in_rows, split, Edges};
+use super::tree::{Tree, NOBODY, NOT_REACHED};
+use crate::error::Cancelled;
+use crate::work::Control;
+
+const OFTEN: usize = 1 << 20;
+
+pub(crate) struct Dominators {
+    /// Immediate dominators by node; NOBODY: none, or not reached.
+    pub(crate) above: Vec<u32>,
+    /// Bytes that each node retains.
+    pub(crate) retained: Vec<u64>,
+    /// The nodes that are reached, each behind its dominator.
+    pub(crate) order: Vec<u32>,
+}
+
+/// The graph as the search numbers it: 0 is above all roots.
+struct Search {
+    order: Vec<u32>,
+    numbers: Vec<u32>,
+    parents: Vec<u32>,
+}
+
+impl Search {
+    /// Depth first from the roots.
+    fn run(edges: &Edges, tree: &Tree, roots: &[u32], control: &Control) -> Result<Search, Cancelled> {
+        let reached = tree.phases.iter().filter(|phase| **phase != NOT_REACHED).count();
+        let mut search = Search {
+            order: Vec::with_capacity(reached + 1),
+            numbers: vec![NOBODY; edges.nodes()],
+            parents: Vec::with_capacity(reached + 1),
+        };
+        search.order.push(NOBODY);
+        search.parents.push(0);
+        // A node and how many of its edges have been followed.
+        let mut open: Vec<(u32, u32)> = Vec::new();
+        for root in roots {
+            search.enter(*root, 0, &mut open);
+            while let Some((node, place)) = open.last_mut() {
+                let (node, at) = (*node, *place as usize);
+                let Some(edge) = edges.of(node).get(at) else {
+                    open.pop();
+                    continue;
+                };
+                *place += 1;
+                let (target, strength) = split(*edge);
+                if search.numbers[target as usize] == NOBODY && tree.counts(node, target, strength) {
+                    let parent = search.numbers[node as usize];
+                    search.enter(target, parent, &mut open);
+                    if search.order.len() % OFTEN == 0 {
+                        control.advance(0)?;
+                    }
+                }
+            }
+        }
+        Ok(search)
+    }
+
+    fn enter(&mut self, node: u32, parent: u32, open: &mut Vec<(u32, u32)>) {
+        if self.numbers[node as usize] == NOBODY {
+            self.numbers[node as usize] = self.order.len() as u32;
+            self.order.push(node);
+            self.parents.push(parent);
+            open.push((node, 0));
+        }
+    }
+
+    /// By number, who leads there: `(starts, numbers)`. Tree edges are left out, which `parents` has.
+    fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        let of_nodes = (1..).zip(&self.order[1..]).flat_map(|(number, node)| {
+            edges.of(*node).iter().filter_map(move |edge| {
+                let (target, strength) = split(*edge);
+                let to = self.numbers[target as usize];
+                let useful = to != NOBODY && to != number && self.parents[to as usize] != number;
+                (useful && tree.counts(*node, target, strength)).then_some((to, number))
+            })
+        });
+        let of_roots = roots.iter().map(|root| (self.numbers[*root as usize], 0));
+        in_rows(self.order.len(), of_nodes.chain(of_roots))
+    }
+
+    /// Immediate dominators, by number.
+    fn dominators(&self, starts: &[u32], sources: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
+        let count = self.order.len();
+        let mut semi = self.parents.clone();
+        let mut ancestors = self.parents.clone();
+        let mut labels: Vec<u32> = (0..count as u32).collect();
+        let mut path = Vec::new();
+        for number in (1..count as u32).rev() {
+            let mut best = self.parents[number as usize];
+            for source in &sources[starts[number as usize] as usize..starts[number as usize + 1] as usize] {
+                let found = evaluate(*source, number + 1, &mut ancestors, &mut labels, &semi, &mut path);
+                // Of a node that comes before this one the search itself is the answer.
+                let reach = if *source <= number { *source } else { semi[found as usize] };
+                best = best.min(reach);
+            }
+            semi[number as usize] = best;
+            if number as usize % OFTEN == 0 {
+                control.advance(0)?;
+            }
+        }
+        drop((ancestors, labels));
+        let mut above = self.parents.clone();
+        for number in 1..count {
+            let mut candidate = above[number];
+            while candidate > semi[number] {
+                candidate = above[candidate as usize];
+            }
+            above[number] = candidate;
+        }
+        Ok(above)
+    }
+}
+
+/// The node with the smallest semidominator between `node` and the root of its tree among those that are linked (numbers
+/// from `linked` on). Paths are shortened on the way.
+fn evaluate(
+    node: u32,
+    linked: u32,
+    ancestors: &mut [u32],
+    labels: &mut [u32],
+    semi: &[u32],
+    path: &mut Vec<u32>,
+) -> u32 {
+    if node < linked || ancestors[node as usize] < linked {
+        return labels[node as usize];
+    }
+    path.clear();
+    let mut at = node;
+    while ancestors[at as usize] >= linked {
+        path.push(at);
+        at = ancestors[at as usize];
+    }
+    let (mut best, top) = (labels[at as usize], ancestors[at as usize]);
+    while let Some(below) = path.pop() {
+        ancestors[below as usize] = top;
+        let own = labels[below as usize];
+        if semi[best as usize] < semi[own as usize] {
+            labels[below as usize] = best;
+        } else {
+            best = own;
+        }
+    }
+    labels[node as usize]
+}
+
+impl Dominators {
+    /// `sizes`: bytes by node.
+    pub(crate) fn find(
+        edges: &Edges,
+        tree: &Tree,
+        roots: &[u32],
+        sizes: impl FnOnce() -> Vec<u64>,
+        control: &Control,
+    ) -> Result<Dominators, Cancelled> {
+        let search = Search::run(edges, tree, roots, control)?;
+        let (starts, sources) = search.incoming(edges, tree, roots);
+        let above = search.dominators(&starts, &sources, control)?;
+        drop((starts, sources));
+        let Search { order, parents, numbers } = search;
+        drop((parents, numbers));
+        let mut found = Dominators { above: vec![NOBODY; edges.nodes()], retained: sizes(), order };
+        for number in (1..found.order.len()).rev() {
+            let (node, dominator) = (found.order[number], found.order[above[number] as usize]);
+            if dominator != NOBODY {
+                found.above[node as usize] = dominator;
+                found.retained[dominator as usize] += found.retained[node as usize];
+            }
+        }
+        Ok(found)
+    }
+
+    /// The nodes that dominate this one, from the outermost to itself.
+    pub(crate) fn chain(&self, node: u32) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut at = node;
+        while at != NOBODY {
+            found.push(at);
+            at = self.above[at as usize];
+        }
+        found.reverse();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::Rows;
+    use super::super::tree::PHASES;
+    use super::*;
+    use crate::work::{Progress, Task, Watcher};
+    use std::collections::BTreeSet;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    struct Unwatched;
+
+    impl Watcher for Unwatched {
+        fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
+            Ok(())
+        }
+    }
+
+    /// Edges of every node.
+    type Plain = Vec<BTreeSet<u32>>;
+
+    fn rows(plain: &Plain) -> Edges {
+        let mut rows = Rows::default();
+        for targets in plain {
+            rows.targets.extend(targets);
+            rows.ends.push(rows.targets.len() as u32);
+            rows.kinds.push(0);
+        }
+        Edges::join(vec![rows], plain.len()).expect("few edges").0
+    }
+
+    /// What the roots lead to without passing `without`.
+    fn reached(plain: &Plain, roots: &[u32], without: Option<u32>) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<u32> = roots.to_vec();
+        while let Some(node) = open.pop() {
+            if Some(node) != without && found.insert(node) {
+                open.extend(&plain[node as usize]);
+            }
+        }
+        found
+    }
+
+    fn next(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    }
+
+    /// What a node dominates is what nobody reaches without it.
+    #[test]
+    fn dominators_are_those_without_which_nothing_is_reached() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
+        let mut state = std::env::var("GDBHEAP_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(now);
+        println!("GDBHEAP_SEED={state}");
+        for _ in 0..60 {
+            let nodes = 2 + next(&mut state) % 40;
+            let mut plain: Plain = vec![BTreeSet::new(); nodes as usize];
+            for _ in 0..next(&mut state) % (3 * nodes) {
+                let (from, to) = (next(&mut state) % nodes, next(&mut state) % nodes);
+                plain[from as usize].insert(to as u32);
+            }
+            let roots: Vec<u32> = (0..1 + next(&mut state) % 3).map(|root| root as u32 % nodes as u32).collect();
+            let roots: Vec<u32> = roots.into_iter().collect::<BTreeSet<u32>>().into_iter().collect();
+            let sizes: Vec<u64> = (0..nodes).map(|_| next(&mut state) % 1000).collect();
+            let (edges, mut phases): (Edges, [Vec<u32>; PHASES]) = (rows(&plain), Default::default());
+            phases[0] = roots.clone();
+            let task = Task { watcher: &Unwatched, total: None, inline: true };
+            let found = task.alone(|control| {
+                let tree = Tree::grow(&edges, &phases, control)?;
+                Dominators::find(&edges, &tree, &roots, || sizes.clone(), control)
+            });
+            let found = found.expect("nobody cancels it");
+            let all = reached(&plain, &roots, None);
+            for node in 0..nodes as u32 {
+                let lost: BTreeSet<u32> = all.difference(&reached(&plain, &roots, Some(node))).copied().collect();
+                let dominated: BTreeSet<u32> =
+                    all.iter().copied().filter(|other| found.chain(*other).contains(&node)).collect();
+                assert_eq!(dominated, lost, "{node} of {plain:?} from {roots:?}");
+                if all.contains(&node) {
+                    let own: u64 = lost.iter().map(|node| sizes[*node as usize]).sum();
+                    assert_eq!(found.retained[node as usize], own, "{node}");
+                }
+            }
+        }
+    }
+}

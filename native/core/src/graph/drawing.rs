@@ -1,0 +1,146 @@
+//! Drawing the graph: one walk over the blocks for the marks, another one for the edges.
+
+use super::csr::Edges;
+use super::edges::{Drawer, Registry, Rows, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
+use super::ids::{Blocks, Ids};
+use super::marks::{self, Claimed, Marker};
+use super::shapes::GraphLayout;
+use super::tree::{BY_OTHERS, BY_REMAINS, BY_STACKS, PHASES};
+use super::whole::Graph;
+use crate::allocators::heaps::{Heaps, Job, SharedHeaps, Walk};
+use crate::allocators::pymalloc::pools::Pools;
+use crate::bits::SharedBits;
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::{Control, Watcher};
+use std::sync::Mutex;
+
+/// Something outside of the heaps that refers to objects.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// In which phase it is followed (tree.rs).
+    pub phase: usize,
+    /// References that are known.
+    pub pointers: Vec<u64>,
+    /// Memory whose words may be references.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// The addresses of static types, ascending: what looks like one in the data of loaded objects.
+pub fn static_types(heaps: Heaps<'_>, layout: &TypeLayout) -> Vec<u64> {
+    let mut types = Types::new(heaps, layout);
+    let mut found = Vec::new();
+    let mut bytes = vec![0; 1 << 20];
+    for (start, end) in &layout.data {
+        heaps.space.show(*start, *end, &mut bytes, |at, bytes| {
+            for (place, word) in bytes.chunks_exact(8).enumerate() {
+                // An object's type is its second word.
+                let address = (at + place as u64 * 8).wrapping_sub(layout.ob_type);
+                let pointer = u64_at(word, 0);
+                if pointer > 4096 && types.is_metatype_at(pointer) && types.lookup(address).is_some() {
+                    found.push(address);
+                }
+            }
+        });
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Reads all edges. `statics`: static types, ascending.
+pub fn draw_graph(
+    watcher: &dyn Watcher,
+    shared: SharedHeaps,
+    layout: TypeLayout,
+    graph: &GraphLayout,
+    statics: Vec<u64>,
+    roots: &[Root],
+) -> Result<Graph> {
+    if roots.iter().any(|root| root.phase >= PHASES) {
+        return Err(Error::invalid("there is no such phase"));
+    }
+    let heaps = shared.lend();
+    let used = SharedBits::new(heaps.pools.map_or(0, Pools::block_numbers))
+        .ok_or(Error::Memory("not enough memory for a bit for each block"))?;
+    let (jobs, total) = heaps.jobs();
+    let passes = Passes { watcher, heaps, layout: &layout, graph, jobs: &jobs, total };
+    let claimed = passes.mark(&used)?;
+    let ids = Ids::new(heaps, &used, statics, roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
+    drop(used);
+    let blocks = Blocks { heaps, ids: &ids };
+    let marks = marks::settle(&blocks, &layout, &claimed);
+    let registry = Mutex::new(Registry::default());
+    let space = heaps.space;
+    let source = Source { space, blocks, types: &layout, layout: graph, marks: &marks, registry: &registry };
+    let mut parts = passes.draw(source)?;
+    parts.extend(outside(source, roots));
+    let (edges, kinds) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    drop(marks);
+    let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
+    let mut phases: [Vec<u32>; PHASES] = Default::default();
+    roots.iter().zip(ids.first_root..).for_each(|(root, id)| phases[root.phase].push(id));
+    Ok(Graph::new(shared, layout, ids, edges, kinds, types, phases))
+}
+
+struct Passes<'a> {
+    watcher: &'a dyn Watcher,
+    heaps: Heaps<'a>,
+    layout: &'a TypeLayout,
+    graph: &'a GraphLayout,
+    jobs: &'a [Job],
+    total: u64,
+}
+
+impl<'a> Passes<'a> {
+    fn mark(&'a self, used: &'a SharedBits) -> Result<Vec<Vec<Claimed>>> {
+        let init = || {
+            let types = Types::new(self.heaps, self.layout);
+            (Walk::new(self.heaps), Marker::new(types, self.graph.keys.as_ref(), used))
+        };
+        let work =
+            |(walk, marker): &mut (Walk<'a>, Marker<'a>), job: &Job, control: &Control| walk.run(job, control, marker);
+        let states = self.heaps.space.task(self.watcher, Some(self.total)).run(self.jobs, init, work)?;
+        Ok(states.into_iter().map(|(_, marker)| marker.claimed).collect())
+    }
+
+    fn draw(&self, source: Source<'_>) -> Result<Vec<Rows>> {
+        let init = || (Walk::new(self.heaps), Drawer::new(source));
+        let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &Job, control: &Control| {
+            drawer.begin(source.blocks.ids.first_of(job, &self.heaps));
+            walk.run(job, control, drawer)
+        };
+        let states = self.heaps.space.task(self.watcher, Some(self.total)).run(self.jobs, init, work)?;
+        let rows = |(_, mut drawer): (Walk<'_>, Drawer<'_>)| {
+            drawer.begin(0);
+            drawer.done
+        };
+        Ok(states.into_iter().flat_map(rows).collect())
+    }
+}
+
+/// The rows of static types and of roots.
+fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
+    let mut drawer = Drawer::new(source);
+    drawer.begin(source.blocks.ids.first_static);
+    for address in &source.blocks.ids.statics {
+        drawer.static_type(*address);
+    }
+    drawer.begin(source.blocks.ids.first_root);
+    for root in roots {
+        let known = if root.phase as u8 == BY_STACKS { STRAY } else { EXACT };
+        root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, known));
+        let strength = match root.phase as u8 {
+            BY_STACKS => STRAY,
+            BY_REMAINS => DOUBTFUL,
+            BY_OTHERS => LIKELY,
+            _ => EXACT,
+        };
+        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));
+        drawer.end_row(0);
+    }
+    drawer.begin(0);
+    drawer.done
+}

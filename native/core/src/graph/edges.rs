@@ -1,0 +1,555 @@
+//! The references that lie in each used block.
+//!
+//! An edge is EXACT where the layout says that a reference lies there, LIKELY where a word of an unknown block or of an
+//! object written in C is the address of an object or of a block, DOUBTFUL where it may be older than the block that it lies
+//! in, and STRAY where it points into a block, or lies on a stack: it may be a number, or left over.
+
+use super::ids::Blocks;
+use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
+use crate::allocators::heaps::{Place, Visitor};
+use crate::bytes::u64_at;
+use crate::memory::space::Space;
+use crate::python::claims::{claimed_pointer, PlacedClaim};
+use crate::python::dict_keys::index_width;
+use crate::python::layout::{TypeLayout, CLAIM};
+use crate::python::strays::{self, Sign, LOW};
+use crate::python::types::Types;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+pub(crate) const EXACT: u32 = 0;
+pub(crate) const LIKELY: u32 = 1;
+pub(crate) const DOUBTFUL: u32 = 2;
+pub(crate) const STRAY: u32 = 3;
+pub(crate) const STRENGTH_SHIFT: u32 = 30;
+pub(crate) const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
+
+/// A node's kind: the number of its type plus one, or these bits.
+pub(crate) const BUFFER: u32 = 1 << 31;
+pub(crate) const IDLE: u32 = 1 << 30;
+pub(crate) const KIND: u32 = IDLE - 1;
+
+/// Whether a node of this kind is a living object.
+#[inline(always)]
+pub(crate) fn is_object(kind: u32) -> bool {
+    kind & KIND != 0 && kind & (BUFFER | IDLE) == 0
+}
+
+/// A multiple of every distance between entries.
+const WINDOW: u64 = 48 << 12;
+/// A block is up to so much larger than what was asked for.
+const SLACK: u64 = 16;
+const MOST_INLINE: u64 = 256;
+
+/// Types by the numbers that all workers know.
+#[derive(Default)]
+pub(crate) struct Registry {
+    numbers: HashMap<u64, u32>,
+    pub(crate) addresses: Vec<u64>,
+}
+
+impl Registry {
+    pub(crate) fn number(&mut self, address: u64) -> u32 {
+        *self.numbers.entry(address).or_insert_with(|| {
+            self.addresses.push(address);
+            self.addresses.len() as u32 - 1
+        })
+    }
+}
+
+/// What all workers read.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) space: &'a Space,
+    pub(crate) blocks: Blocks<'a>,
+    pub(crate) types: &'a TypeLayout,
+    pub(crate) layout: &'a GraphLayout,
+    pub(crate) marks: &'a [u32],
+    pub(crate) registry: &'a Mutex<Registry>,
+}
+
+/// The rows of consecutive blocks: where each ends among `targets`, and the block's kind.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) first: u32,
+    pub(crate) ends: Vec<u32>,
+    pub(crate) targets: Vec<u32>,
+    pub(crate) kinds: Vec<u32>,
+}
+
+/// One worker's part.
+pub(crate) struct Drawer<'a> {
+    source: Source<'a>,
+    types: Types<'a>,
+    shapes: Vec<Option<Arc<Shape>>>,
+    bounds: (u64, u64),
+    /// Distances from the start of a block at which something may begin, a bit for each multiple of eight.
+    starts: u128,
+    scratch: Vec<u8>,
+    pub(crate) rows: Rows,
+    pub(crate) done: Vec<Rows>,
+}
+
+/// The bytes of something: of an object from its own address on, or of a block.
+#[derive(Clone, Copy)]
+struct Bytes<'a> {
+    address: u64,
+    end: u64,
+    head: &'a [u8],
+}
+
+impl Bytes<'_> {
+    fn size(&self) -> u64 {
+        self.end.saturating_sub(self.address)
+    }
+}
+
+impl<'a> Drawer<'a> {
+    pub(crate) fn new(source: Source<'a>) -> Drawer<'a> {
+        let types = Types::new(source.blocks.heaps, source.types);
+        let hook = source.types.hook as usize;
+        let inner = types.distances.iter().copied().chain([0, hook]);
+        let all = inner.flat_map(|distance| [distance, if hook == 0 { distance } else { distance + hook }]);
+        let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
+        let bounds = source.blocks.bounds();
+        let (scratch, rows) = (Vec::new(), Rows::default());
+        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, rows, done: Vec::new() }
+    }
+
+    /// Begins new rows, from this number on.
+    pub(crate) fn begin(&mut self, first: u32) {
+        let rows = std::mem::replace(&mut self.rows, Rows { first, ..Rows::default() });
+        if !rows.ends.is_empty() {
+            self.done.push(rows);
+        }
+    }
+
+    pub(crate) fn end_row(&mut self, kind: u32) {
+        self.rows.kinds.push(kind);
+        self.rows.ends.push(self.rows.targets.len() as u32);
+    }
+
+    /// The mark of a block, whose row comes next: those before it that were not shown have none.
+    #[inline(always)]
+    fn mark_at(&mut self, place: Place) -> Option<u32> {
+        let id = self.source.blocks.ids.id_of(place)?;
+        while self.rows.first as usize + self.rows.ends.len() < id as usize {
+            self.end_row(0);
+        }
+        Some(self.source.marks[id as usize])
+    }
+
+    /// A reference, wherever it points in a block.
+    #[inline(always)]
+    pub(crate) fn reference(&mut self, pointer: u64, strength: u32) {
+        if pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            return;
+        }
+        if let Some(found) = self.source.blocks.find(pointer) {
+            self.rows.targets.push(found.id | strength << STRENGTH_SHIFT);
+        }
+    }
+
+    /// A word that is a reference if something begins where it points.
+    #[inline(always)]
+    fn word(&mut self, pointer: u64, strength: u32) {
+        if pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            return;
+        }
+        let Some(found) = self.source.blocks.find(pointer) else { return };
+        let inside = pointer.wrapping_sub(found.address);
+        let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
+        // malloc's own pointers are to headers: eight bytes of one belong to the chunk before it.
+        if inside > 0 && strength != EXACT && self.is_header(pointer) {
+            return;
+        }
+        let begins = begins || strength != EXACT && self.begins_inside(pointer) || self.is_in_slab(pointer);
+        match (begins, strength) {
+            (true, _) => self.rows.targets.push(found.id | strength << STRENGTH_SHIFT),
+            (false, EXACT) => (),
+            (false, _) => self.rows.targets.push(found.id | STRAY << STRENGTH_SHIFT),
+        }
+    }
+
+    /// Whether something of C's begins in the middle of a block.
+    fn begins_inside(&self, pointer: u64) -> bool {
+        let heaps = self.source.blocks.heaps;
+        let found = heaps.block_at(pointer);
+        found.is_some_and(|(place, block, size)| strays::begins_inside(heaps.space, place, block, size, pointer))
+    }
+
+    /// Whether an object may begin anywhere in the block.
+    fn is_in_slab(&self, pointer: u64) -> bool {
+        let chunks = || self.source.blocks.heaps.chunks?.locate(pointer);
+        self.types.layout.slab.is_some() && chunks().is_some_and(|(start, end, _)| self.types.is_slab_size(end - start))
+    }
+
+    fn is_header(&self, pointer: u64) -> bool {
+        let chunks = self.source.blocks.heaps.chunks;
+        chunks.and_then(|chunks| chunks.locate(pointer)).is_some_and(|(start, ..)| start == pointer)
+    }
+
+    /// Shows the bytes [from, to) of something, in pieces whose sizes are multiples of 48 but for the last.
+    fn pieces(&mut self, bytes: Bytes<'_>, from: u64, to: u64, show: &mut dyn FnMut(&mut Self, u64, &[u8])) {
+        let to = to.min(bytes.size());
+        if from >= to {
+            return;
+        }
+        if let Some(known) = bytes.head.get(from as usize..to as usize) {
+            return show(self, from, known);
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(WINDOW as usize, 0);
+        for at in (from..to).step_by(WINDOW as usize) {
+            let size = (to - at).min(WINDOW) as usize;
+            let got = self.source.space.fill(bytes.address + at, &mut scratch[..size]);
+            show(self, at, &scratch[..got]);
+        }
+        self.scratch = scratch;
+    }
+
+    fn field(&self, bytes: Bytes<'_>, offset: u64) -> u64 {
+        let at = offset as usize;
+        match bytes.head.get(at..at.saturating_add(8)) {
+            Some(word) => u64_at(word, 0),
+            None => self.source.space.word(bytes.address.wrapping_add(offset)).unwrap_or(0),
+        }
+    }
+
+    /// `count` references in a row.
+    fn references(&mut self, bytes: Bytes<'_>, from: u64, count: u64) {
+        let to = from.saturating_add(count.saturating_mul(8));
+        self.pieces(bytes, from, to, &mut |drawer, _, piece| {
+            piece.chunks_exact(8).for_each(|word| drawer.reference(u64_at(word, 0), EXACT));
+        });
+    }
+
+    /// References in a table: the `words` words at `first` of each of `count` entries.
+    fn table(&mut self, bytes: Bytes<'_>, from: u64, count: u64, step: u64, first: u64, words: u64) {
+        let to = from.saturating_add(count.saturating_mul(step));
+        self.pieces(bytes, from, to, &mut |drawer, _, piece| {
+            for entry in piece.chunks_exact(step as usize) {
+                for word in 0..words {
+                    drawer.reference(u64_at(entry, (first + word * 8) as usize), EXACT);
+                }
+            }
+        });
+    }
+
+    /// Whatever a block of unknown contents leads to.
+    fn anything(&mut self, bytes: Bytes<'_>) {
+        let doubtful = bytes.size().saturating_sub(SLACK);
+        self.pieces(bytes, 0, u64::MAX, &mut |drawer, at, piece| {
+            for (index, word) in piece.chunks_exact(8).enumerate() {
+                let strength = if at + index as u64 * 8 >= doubtful { DOUBTFUL } else { LIKELY };
+                drawer.word(u64_at(word, 0), strength);
+            }
+        });
+    }
+
+    fn buffer(&mut self, mark: u32, bytes: Bytes<'_>) {
+        let layout = self.types.layout;
+        let hook = layout.hook + layout.outer_hook(bytes.head) as u64;
+        let bytes =
+            Bytes { address: bytes.address + hook, head: bytes.head.get(hook as usize..).unwrap_or(&[]), ..bytes };
+        let number = u64::from(mark) & shapes::MOST;
+        match mark >> 28 {
+            shapes::LEAF => (),
+            shapes::ITEMS | shapes::SPLIT => self.references(bytes, 0, number),
+            shapes::COUNTED => self.references(bytes, 8, number),
+            shapes::KEYS => self.keys(bytes),
+            shapes::PREFIXED => self.prefixed(bytes, number.saturating_sub(hook)),
+            shapes::HEADED => {
+                let capacity = self.field(bytes, 0) & 0xFF;
+                self.references(bytes, 8, capacity);
+            }
+            shapes::SET => self.table(bytes, 0, number, 16, self.source.layout.set_key, 1),
+            shapes::TABLE => self.table(bytes, 0, number, 24, 8, 2),
+            contents @ (shapes::DEQUE | shapes::OLD_DEQUE) => {
+                let block = shapes::deque_block(contents);
+                let (low, high) = (number & 0xFF, number >> 8 & 0xFF);
+                self.references(bytes, block.items + low * 8, (high + 1).saturating_sub(low));
+                if number & shapes::LAST_OF_DEQUE == 0 {
+                    self.reference(self.field(bytes, block.right), EXACT);
+                }
+            }
+            _ => self.anything(bytes),
+        }
+    }
+
+    /// The keys and values of a dict (PyDictKeysObject).
+    fn keys(&mut self, bytes: Bytes<'_>) {
+        let Some(keys) = self.source.layout.keys.as_ref() else { return };
+        let KeysLayout { kind, log2_index_bytes, size, entries, indices } = *keys;
+        let byte = |offset: i64| bytes.head.get(offset as usize).copied().unwrap_or(0);
+        let count = self.field(bytes, entries);
+        let (index_bytes, general) = match kind >= 0 {
+            true => (1u64 << byte(log2_index_bytes).min(40), byte(kind) == 0),
+            false => {
+                let slots = self.field(bytes, size as u64);
+                (slots.saturating_mul(index_width(slots)), true)
+            }
+        };
+        let (step, first) = if general { (24, 8) } else { (16, 0) };
+        self.table(bytes, indices.saturating_add(index_bytes), count, step, first, 2);
+    }
+
+    /// Values of attributes; before them, downwards, are how many they are and in which order they came (3.11, 3.12).
+    fn prefixed(&mut self, bytes: Bytes<'_>, prefix: u64) {
+        let known = bytes.head;
+        let Some(used) = (prefix as usize).checked_sub(2).and_then(|at| known.get(at).copied()) else { return };
+        for place in 0..usize::from(used) {
+            let Some(at) = (prefix as usize).checked_sub(3 + place) else { break };
+            let index = u64::from(known.get(at).copied().unwrap_or(0));
+            self.reference(self.field(bytes, prefix + 8 * index), EXACT);
+        }
+    }
+
+    fn shape(&mut self, number: u32) -> Arc<Shape> {
+        let place = number as usize;
+        if self.shapes.len() <= place {
+            self.shapes.resize(place + 1, None);
+        }
+        if let Some(shape) = &self.shapes[place] {
+            return Arc::clone(shape);
+        }
+        let kind = &self.types.kinds[place];
+        let shared = self.source.registry.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).number(kind.address);
+        let shape = Arc::new(shape_of(&self.types, self.source.layout, kind, shared));
+        self.shapes[place] = Some(Arc::clone(&shape));
+        shape
+    }
+
+    /// The references of a living object; returns its kind.
+    #[inline(always)]
+    fn object(&mut self, number: u32, alive: bool, address: u64, size: u64, end: u64, head: &[u8]) -> u32 {
+        let outer = self.types.layout.outer_hook(head) as u64;
+        let block = Bytes { address: address + outer, end, head: &head[outer as usize..] };
+        let shape = match self.shapes.get(number as usize) {
+            Some(Some(shape)) if shape.is_leaf => return (shape.number + 1) | if alive { 0 } else { IDLE },
+            _ => self.shape(number),
+        };
+        if !alive {
+            return (shape.number + 1) | IDLE;
+        }
+        let (pre, kind) = (self.types.kinds[number as usize].pre, self.types.kinds[number as usize].address);
+        for place in 0..self.types.kinds[number as usize].claims.len() {
+            let claim = self.types.kinds[number as usize].claims[place];
+            self.claimed(&claim, block, size.saturating_sub(outer));
+        }
+        if shape.holds_type {
+            self.reference(kind, EXACT);
+        }
+        if shape.managed {
+            let at = (pre as i64 + self.source.layout.managed_dict) as u64;
+            let dict = self.field(block, at);
+            if dict & 1 == 0 {
+                self.reference(dict, EXACT);
+            }
+        }
+        let head = block.head.get(pre as usize..).unwrap_or(&[]);
+        self.fields(&shape, Bytes { address: block.address + pre, end, head });
+        shape.number + 1
+    }
+
+    fn claimed(&mut self, claim: &PlacedClaim, block: Bytes<'_>, size: u64) {
+        let Some(pointer) = claimed_pointer(self.source.space, claim, block.address, size, block.head) else { return };
+        if pointer.wrapping_sub(block.address) < size {
+            return;
+        }
+        if claim.follow == CLAIM {
+            let found = self.source.blocks.find(pointer);
+            if !found.is_some_and(|found| self.types.layout.begins_at(found.address, pointer)) {
+                return;
+            }
+        }
+        self.reference(pointer, EXACT);
+    }
+
+    fn fields(&mut self, shape: &Shape, object: Bytes<'_>) {
+        let mut to = shape.to;
+        if let Some(form) = shape.form.map(|form| &self.source.layout.forms[form]) {
+            self.form(form, object);
+            if form.frame >= 0 {
+                to = to.min(form.frame as u64);
+            }
+        } else if shape.item > 0 {
+            let count = self.field(object, self.source.layout.ob_size) as i64;
+            to = to.saturating_add(count.unsigned_abs().saturating_mul(shape.item));
+        }
+        if shape.from < to {
+            self.pieces(object, shape.from, to, &mut |drawer, at, piece| {
+                for (index, word) in piece.chunks_exact(8).enumerate() {
+                    let offset = at + index as u64 * 8;
+                    if !shape.skipped.contains(&offset) {
+                        let strength = if offset < shape.certain { LIKELY } else { EXACT };
+                        drawer.word(u64_at(word, 0), strength);
+                    }
+                }
+            });
+        }
+        if shape.inline_at > 0 {
+            let header = self.field(object, shape.inline_at);
+            // uint8_t capacity, size, embedded, valid
+            if header >> 24 & 0xFF != 0 {
+                self.references(object, shape.inline_at + 8, (header & 0xFF).min(MOST_INLINE));
+            }
+        }
+        if shape.dict_before_end > 0 {
+            let count = (self.field(object, self.source.layout.ob_size) as i64).unsigned_abs();
+            let item = self.source.space.word(shape.item_at).unwrap_or(0);
+            let size = shape.basic.saturating_add(count.saturating_mul(item)).saturating_add(7) & !7;
+            self.references(object, size.saturating_sub(shape.dict_before_end), 1);
+        }
+    }
+
+    fn form(&mut self, form: &Form, object: Bytes<'_>) {
+        for field in &form.fields {
+            self.references(object, *field, 1);
+        }
+        if form.items >= 0 {
+            let count = self.field(object, self.source.layout.ob_size);
+            self.references(object, form.items as u64, count);
+        }
+        if form.table >= 0 && self.field(object, form.table_pointer) == object.address + form.table as u64 {
+            let count = self.field(object, form.table_mask).saturating_add(1);
+            self.table(object, form.table as u64, count.min(8), form.table_step, form.table_first, form.table_words);
+        }
+        if form.frame >= 0 && self.has_frame(form, object) {
+            if let Some(layout) = self.source.layout.frame.as_ref() {
+                self.frame(layout, form.frame as u64, object);
+            }
+        }
+    }
+
+    fn has_frame(&self, form: &Form, object: Bytes<'_>) -> bool {
+        let state = object.head.get(form.frame_state as usize).copied().unwrap_or(0) as i8;
+        let points = form.frame_pointer == 0
+            || self.field(object, form.frame_pointer) == object.address.wrapping_add(form.frame as u64);
+        points && (form.frame_state == 0 || state < form.frame_gone)
+    }
+
+    /// A frame that is part of an object, from `start` on.
+    fn frame(&mut self, layout: &FrameLayout, start: u64, object: Bytes<'_>) {
+        let clean = !layout.tags;
+        for field in &layout.fields {
+            let pointer = self.field(object, start + field) & clean;
+            self.reference(pointer, EXACT);
+        }
+        let locals = start + layout.locals;
+        let behind = |address: u64| address.wrapping_sub(object.address.wrapping_add(locals)) / 8;
+        let (top, room) = (self.field(object, start + layout.top), object.size().saturating_sub(locals) / 8);
+        let fixed = match layout.stack {
+            0 => {
+                let code = self.field(object, start + layout.code) & clean;
+                self.source.space.word(code.wrapping_add(layout.code_locals)).unwrap_or(0) & 0xFFFF_FFFF
+            }
+            stack => behind(self.field(object, start + stack)),
+        };
+        let above = if layout.stack == 0 { 0 } else { fixed };
+        let count = match layout.top_is_pointer {
+            true if top == 0 => None,
+            true => Some(behind(top)),
+            false => u64::try_from(top as u32 as i32).ok().map(|count| count + above),
+        };
+        let exact = count.filter(|count| *count <= room).unwrap_or(fixed.min(room));
+        self.pieces(object, locals, locals + exact * 8, &mut |drawer, _, piece| {
+            piece.chunks_exact(8).for_each(|word| drawer.reference(u64_at(word, 0) & clean, EXACT));
+        });
+        if count.is_none() {
+            // It runs: how far its stack is filled is in a register.
+            self.pieces(object, locals + exact * 8, u64::MAX, &mut |drawer, _, piece| {
+                piece.chunks_exact(8).for_each(|word| drawer.word(u64_at(word, 0) & clean, DOUBTFUL));
+            });
+        }
+    }
+
+    /// The references of a static type.
+    pub(crate) fn static_type(&mut self, address: u64) {
+        let size = self.source.layout.sizeof_type;
+        let skipped = [self.weak_list_of(address), self.types.layout.tp_flags];
+        let bytes = Bytes { address, end: address + size, head: &[] };
+        self.pieces(bytes, self.types.layout.head(), size, &mut |drawer, at, piece| {
+            for (index, word) in piece.chunks_exact(8).enumerate() {
+                if !skipped.contains(&(at + index as u64 * 8)) {
+                    drawer.word(u64_at(word, 0), EXACT);
+                }
+            }
+        });
+        let number = self.source.space.word(address + self.types.layout.ob_type).unwrap_or(0);
+        let shared = self.source.registry.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).number(number);
+        self.end_row(shared + 1);
+    }
+
+    fn weak_list_of(&self, address: u64) -> u64 {
+        let own = self.source.space.word(address + self.types.layout.ob_type).unwrap_or(0);
+        self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).unwrap_or(0)
+    }
+
+    /// Words of memory outside of the heaps: what begins where they point, or any block.
+    pub(crate) fn range(&mut self, start: u64, end: u64, strength: u32) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(WINDOW as usize, 0);
+        self.source.space.show(start, end, &mut scratch, |at, piece| {
+            for (word, address) in piece.chunks_exact(8).zip((at..).step_by(8)) {
+                self.outer_word(address, u64_at(word, 0), strength);
+            }
+        });
+        self.scratch = scratch;
+    }
+
+    /// A word outside of the heaps, which may be a number where it is a low one.
+    fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
+        if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            return self.word(pointer, strength);
+        }
+        let heaps = self.source.blocks.heaps;
+        let Some((place, block, size)) = heaps.block_at(pointer) else { return };
+        let begins = pointer == block || strays::begins_inside(heaps.space, place, block, size, pointer);
+        match strays::sign(&mut self.types, &heaps, address, pointer, begins) {
+            Sign::Reference => self.word(pointer, strength),
+            Sign::Late => self.word(pointer, strength.max(DOUBTFUL)),
+            Sign::Stray => self.word(pointer, STRAY),
+            Sign::Nothing => (),
+        }
+    }
+}
+
+impl Visitor for Drawer<'_> {
+    const ALL: bool = true;
+    const HEAD: usize = 4096;
+
+    #[inline(always)]
+    fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some(mark) = self.mark_at(place) else { return false };
+        let end = place.end(address, size);
+        let kind = if mark != 0 {
+            self.buffer(mark, Bytes { address, end, head });
+            BUFFER
+        } else if let Some((number, alive)) = self.types.object_in(head, size) {
+            self.object(number, alive, address, size, end, head)
+        } else {
+            let is_slab = matches!(place, Place::Chunk(..))
+                && (self.types.slab_at(address, size).is_some() || self.types.is_idle_slab(address, size));
+            let bytes = Bytes { address, end, head };
+            match is_slab {
+                true => self.reference(self.field(bytes, self.types.layout.hook), LIKELY),
+                false => self.anything(bytes),
+            }
+            0
+        };
+        self.end_row(kind);
+        true
+    }
+
+    fn plain_block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) {
+        let Some(mark) = self.mark_at(place) else { return };
+        let bytes = Bytes { address, end: place.end(address, size), head };
+        if mark != 0 {
+            self.buffer(mark, bytes);
+        } else {
+            self.anything(bytes);
+        }
+        self.end_row(if mark != 0 { BUFFER } else { 0 });
+    }
+}

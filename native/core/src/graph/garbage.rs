@@ -1,0 +1,106 @@
+//! What nothing keeps alive: objects whose references all come from one another, and blocks to which nothing points.
+//!
+//! A word on a stack or in a structure of C may be left over, so that it does not prove that an object is alive. Its
+//! reference count does: an object is held from elsewhere if it has more references than the objects in question have
+//! to it. This is what the collector of CPython itself does (`subtract_refs`), for all objects instead of a generation.
+
+use super::csr::{split, Edges};
+use super::edges::{is_object, BUFFER, EXACT, IDLE};
+use super::tree::{Tree, BY_OTHERS, BY_STACKS, NOT_REACHED};
+use crate::error::Cancelled;
+use crate::work::Control;
+
+const OFTEN: usize = 1 << 20;
+
+pub(crate) struct Garbage {
+    /// Objects that are alive for the allocator only.
+    pub(crate) objects: Vec<u32>,
+    /// Blocks that are no objects, to which nothing points at all, or only words on stacks do.
+    pub(crate) blocks: Vec<u32>,
+    /// Buffers that belong to those objects, by number.
+    pub(crate) buffers: Vec<u32>,
+}
+
+/// `first_static`: the number behind the last block's. `count_of`: an object's reference count. `counted`: also objects
+/// to which nothing leads must have all of their references accounted for, as for the collector.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn find(
+    edges: &Edges,
+    tree: &Tree,
+    kinds: &[u32],
+    first_static: u32,
+    mut count_of: impl FnMut(u32) -> u64,
+    counted: bool,
+    control: &Control,
+) -> Result<Garbage, Cancelled> {
+    let questionable = |node: u32| node < first_static && tree.phases[node as usize] >= BY_OTHERS;
+    let is_object = |node: u32| is_object(kinds[node as usize]);
+    // References that the objects in question, or their buffers, have to one another.
+    let mut inner = vec![0u32; first_static as usize];
+    for node in (0..first_static).filter(|node| questionable(*node) && kinds[*node as usize] & !IDLE != 0) {
+        for edge in edges.of(node) {
+            let (target, strength) = split(*edge);
+            if strength == EXACT && questionable(target) {
+                inner[target as usize] += 1;
+            }
+        }
+        if node as usize % OFTEN == 0 {
+            control.advance(0)?;
+        }
+    }
+    let mut held = vec![false; first_static as usize];
+    let mut open: Vec<u32> = Vec::new();
+    for node in (0..first_static).filter(|node| questionable(*node) && is_object(*node)) {
+        let asked = counted || tree.phases[node as usize] != NOT_REACHED;
+        if asked && count_of(node) > u64::from(inner[node as usize]) {
+            held[node as usize] = true;
+            open.push(node);
+        }
+        if node as usize % OFTEN == 0 {
+            control.advance(0)?;
+        }
+    }
+    drop(inner);
+    while let Some(node) = open.pop() {
+        for edge in edges.of(node) {
+            let (target, strength) = split(*edge);
+            if strength == EXACT && questionable(target) && !held[target as usize] {
+                held[target as usize] = true;
+                open.push(target);
+            }
+        }
+    }
+    let is_garbage = |node: &u32| questionable(*node) && is_object(*node) && !held[*node as usize];
+    let objects: Vec<u32> = (0..first_static).filter(is_garbage).collect();
+    let mut owned = vec![false; first_static as usize];
+    let mut buffers = Vec::new();
+    for object in &objects {
+        for edge in edges.of(*object) {
+            let (target, strength) = split(*edge);
+            let is_buffer = kinds.get(target as usize).is_some_and(|kind| kind & BUFFER != 0);
+            let is_its = strength == EXACT && is_buffer && questionable(target) && !held[target as usize];
+            if is_its && !std::mem::replace(&mut owned[target as usize], true) {
+                buffers.push(target);
+            }
+        }
+    }
+    let is_leak = |node: &u32| tree.phases[*node as usize] >= BY_STACKS && kinds[*node as usize] == 0;
+    let mut blocks: Vec<u32> = (0..first_static).filter(is_leak).collect();
+    leave_out_inner(edges, &objects, &mut blocks);
+    Ok(Garbage { objects, blocks, buffers })
+}
+
+/// Blocks to which an object leads that is garbage itself are that object's.
+fn leave_out_inner(edges: &Edges, objects: &[u32], blocks: &mut Vec<u32>) {
+    let mut open: Vec<u32> = objects.to_vec();
+    let mut inner = std::collections::HashSet::new();
+    while let Some(node) = open.pop() {
+        for edge in edges.of(node) {
+            let (target, _) = split(*edge);
+            if blocks.binary_search(&target).is_ok() && inner.insert(target) {
+                open.push(target);
+            }
+        }
+    }
+    blocks.retain(|block| !inner.contains(block));
+}

@@ -1,0 +1,181 @@
+//! Which blocks are used, and which of them are buffers of objects and what those hold: known before edges are drawn,
+//! because a buffer may lie before its owner.
+
+use super::ids::{Blocks, Found};
+use super::shapes::{self, KeysLayout};
+use crate::allocators::heaps::{Place, Visitor};
+use crate::allocators::pymalloc::pools::BlockBits;
+use crate::bits::SharedBits;
+use crate::by_address::ByAddress;
+use crate::bytes::u64_at;
+use crate::memory::space::Space;
+use crate::python::claims::{claimed_pointer, PlacedClaim};
+use crate::python::layout::{TypeLayout, CLAIM};
+use crate::python::types::Types;
+use std::collections::HashSet;
+
+const MOST_DEQUE_BLOCKS: usize = 1 << 24;
+
+/// A buffer, by a pointer to it, and what it holds.
+#[derive(Clone, Copy)]
+pub(crate) struct Claimed {
+    pointer: u64,
+    mark: u32,
+    /// The pointer is the block's first byte, or it is not meant.
+    whole: bool,
+    /// The block of the object that says so.
+    owner: u64,
+}
+
+/// One worker's part.
+pub(crate) struct Marker<'a> {
+    space: &'a Space,
+    types: Types<'a>,
+    keys: Option<&'a KeysLayout>,
+    used: &'a SharedBits,
+    /// Shared keys, and how many values belong to them.
+    capacities: ByAddress<u64>,
+    /// The block that is being looked at.
+    owner: u64,
+    pub(crate) claimed: Vec<Claimed>,
+}
+
+impl<'a> Marker<'a> {
+    pub(crate) fn new(types: Types<'a>, keys: Option<&'a KeysLayout>, used: &'a SharedBits) -> Marker<'a> {
+        Marker {
+            space: types.space,
+            types,
+            keys,
+            used,
+            capacities: ByAddress::default(),
+            owner: 0,
+            claimed: Vec::new(),
+        }
+    }
+
+    fn claim(&mut self, pre: u64, claim: &PlacedClaim, pointer: u64, address: u64, head: &[u8]) {
+        let field = |offset: i64| {
+            let at = pre.wrapping_add_signed(offset);
+            match head.get(at as usize..(at as usize).wrapping_add(8)) {
+                Some(bytes) => u64_at(bytes, 0),
+                None => self.space.word(address.wrapping_add(at)).unwrap_or(0),
+            }
+        };
+        let number = match claim.contents {
+            shapes::DEQUE | shapes::OLD_DEQUE => {
+                let ends = [0, 8, 16, 24].map(|at| field(claim.count_at + at));
+                return self.claim_deque(claim.contents, pointer, ends);
+            }
+            shapes::SPLIT => {
+                let keys = field(claim.count_at);
+                self.capacity(keys)
+            }
+            // The mask of a hash table.
+            shapes::SET | shapes::TABLE => field(claim.count_at).saturating_add(1),
+            _ if claim.count_at >= 0 => field(claim.count_at),
+            _ => 0,
+        };
+        self.note(pointer, shapes::mark(claim.contents, number), claim.follow == CLAIM);
+    }
+
+    fn note(&mut self, pointer: u64, mark: u32, whole: bool) {
+        self.claimed.push(Claimed { pointer, mark, whole, owner: self.owner });
+    }
+
+    /// The first and the last block of a deque are not filled to their ends.
+    fn claim_deque(&mut self, contents: u32, pointer: u64, [left, right, low, high]: [u64; 4]) {
+        let block = shapes::deque_block(contents);
+        let last = block.room - 1;
+        let range = |low: u64, high: u64, ends: bool| {
+            let ends = if ends { shapes::LAST_OF_DEQUE } else { 0 };
+            shapes::mark(contents, low.min(block.room) | high.min(last) << 8 | ends)
+        };
+        if left == right || pointer != left {
+            return self.note(pointer, range(low, high, true), false);
+        }
+        self.note(left, range(low, last, false), false);
+        self.note(right, range(0, high, true), false);
+        // Those between them are full. A damaged link may lead back: each power of two of them one is kept to meet.
+        let (mut at, mut met, mut next_kept) = (left, left, 2);
+        for step in 1..MOST_DEQUE_BLOCKS {
+            at = self.space.word(at.wrapping_add(block.right)).unwrap_or(0);
+            if at == 0 || at == right || at == left || at == met {
+                break;
+            }
+            self.note(at, range(0, last, false), false);
+            if step == next_kept {
+                (met, next_kept) = (at, 2 * next_kept);
+            }
+        }
+    }
+
+    /// How many values there can be for shared keys: two thirds of the slots (up to 3.10).
+    fn capacity(&mut self, keys: u64) -> u64 {
+        let Some(size) = self.keys.and_then(|keys| u64::try_from(keys.size).ok()) else { return shapes::MOST };
+        let space = self.space;
+        let slots = || space.word(keys.wrapping_add(size)).map_or(shapes::MOST, |slots| slots.saturating_mul(2) / 3);
+        *self.capacities.entry(keys).or_insert_with(slots)
+    }
+}
+
+impl Visitor for Marker<'_> {
+    #[inline(always)]
+    fn block(&mut self, _place: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some((number, alive)) = self.types.object_in(head, size) else { return false };
+        if !alive || self.types.kinds[number as usize].claims.is_empty() {
+            return true;
+        }
+        self.owner = address;
+        let outer = self.types.layout.outer_hook(head);
+        let pre = self.types.kinds[number as usize].pre;
+        let (address, size, head) = (address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
+        for place in 0..self.types.kinds[number as usize].claims.len() {
+            let claim = self.types.kinds[number as usize].claims[place];
+            let Some(pointer) = claimed_pointer(self.space, &claim, address, size, head) else { continue };
+            if pointer.wrapping_sub(address) >= size {
+                self.claim(pre, &claim, pointer, address, head);
+            }
+        }
+        true
+    }
+
+    fn pool(&mut self, first: u64, _size: u64, used: &BlockBits, _objects: &BlockBits) {
+        self.used.put(first, used);
+    }
+}
+
+/// The marks of all blocks, by number; 0 for one that nobody claimed. What looks like an object but is a buffer claims
+/// nothing.
+pub(crate) fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Claimed>]) -> Vec<u32> {
+    let marks = mark_all(blocks, layout, claimed, |_| true);
+    let is_buffer = |owner: u64| {
+        blocks.find(owner).is_some_and(|found| marks.get(found.id as usize).is_some_and(|mark| *mark != 0))
+    };
+    let torn: HashSet<u64> =
+        claimed.iter().flatten().map(|claim| claim.owner).filter(|owner| is_buffer(*owner)).collect();
+    match torn.is_empty() {
+        true => marks,
+        false => mark_all(blocks, layout, claimed, |owner| !torn.contains(&owner)),
+    }
+}
+
+fn mark_all(
+    blocks: &Blocks<'_>,
+    layout: &TypeLayout,
+    claimed: &[Vec<Claimed>],
+    counts: impl Fn(u64) -> bool,
+) -> Vec<u32> {
+    let mut marks = vec![0; blocks.ids.count()];
+    for Claimed { pointer, mark, whole, owner } in claimed.iter().flatten().copied() {
+        let is_meant = |found: &Found| !whole || layout.begins_at(found.address, pointer);
+        let Some(found) = blocks.find(pointer).filter(is_meant) else { continue };
+        // 3.12 marks a pointer to values by taking one off.
+        let inside = (pointer.wrapping_sub(found.address).wrapping_add(7) & !7).min(shapes::MOST) as u32;
+        let place = &mut marks[found.id as usize];
+        // Objects that share a buffer say the same of it.
+        if *place == 0 && counts(owner) {
+            *place = if mark >> 28 == shapes::PREFIXED { mark | inside } else { mark };
+        }
+    }
+    marks
+}

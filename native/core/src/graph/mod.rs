@@ -1,0 +1,18 @@
+//! The whole reference graph of a target: numbers for blocks, edges in compressed rows, chains, dominators, garbage.
+#![forbid(unsafe_code)]
+
+pub(crate) mod csr;
+pub(crate) mod dominators;
+pub(crate) mod drawing;
+pub(crate) mod edges;
+pub(crate) mod garbage;
+pub(crate) mod ids;
+pub(crate) mod marks;
+pub(crate) mod shapes;
+pub(crate) mod together;
+pub(crate) mod tree;
+pub(crate) mod whole;
+
+pub use drawing::{draw_graph, static_types, Root};
+pub use shapes::{Form, FrameLayout, GraphLayout, KeysLayout};
+pub use whole::{Graph, Lost, NodeRow, RetainedByType};

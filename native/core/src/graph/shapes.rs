@@ -1,0 +1,220 @@
+//! Where the references of an object lie, by its type; where those of a buffer lie, by what its owner says.
+
+use crate::python::types::{Kind, Types};
+
+/// Types with a base of one of these names: `opaque` bytes of the object that hold no references but those said here
+/// (-1: all of that base's fields).
+#[derive(Clone, Debug)]
+pub struct Form {
+    pub names: Vec<String>,
+    pub opaque: i64,
+    /// Single references in the opaque part.
+    pub fields: Vec<u64>,
+    /// Words of the other part that hold none.
+    pub skipped: Vec<u64>,
+    /// As many references as `ob_size` says, from here on; -1: none.
+    pub items: i64,
+    /// Where a frame begins that is part of the object; -1: none.
+    pub frame: i64,
+    /// A signed byte: from `frame_gone` on that frame is gone; 0: there is no such byte.
+    pub frame_state: u64,
+    pub frame_gone: i8,
+    /// The frame is the object's own only if this word points to it; 0: always.
+    pub frame_pointer: u64,
+    /// A table inside of the object, in use while the word at `table_pointer` points to it: where it begins, the
+    /// distance of its entries, the offset of the key in one, how many keys and values an entry has; -1: none.
+    pub table: i64,
+    pub table_pointer: u64,
+    pub table_mask: u64,
+    pub table_step: u64,
+    pub table_first: u64,
+    pub table_words: u64,
+}
+
+/// A frame's fields, counted from where it begins.
+#[derive(Clone, Debug)]
+pub struct FrameLayout {
+    pub fields: Vec<u64>,
+    pub code: u64,
+    pub locals: u64,
+    /// How many locals and values on the stack there are: an int (negative while it runs) or the address behind them.
+    pub top: u64,
+    pub top_is_pointer: bool,
+    /// Since 3.10 the count is that of the stack alone, which begins where this word points; 0: it is that of both.
+    pub stack: u64,
+    /// Offset of the number of locals in a code object; 0: they end where the stack begins.
+    pub code_locals: u64,
+    /// Bits of a reference that are no part of the address.
+    pub tags: u64,
+}
+
+/// The keys of a dict.
+#[derive(Clone, Debug)]
+pub struct KeysLayout {
+    /// Offsets; -1 where this release has no such field.
+    pub kind: i64,
+    pub log2_index_bytes: i64,
+    pub size: i64,
+    pub entries: u64,
+    pub indices: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct GraphLayout {
+    pub ob_size: u64,
+    /// Where the key lies in an entry of a set's table.
+    pub set_key: u64,
+    pub tp_weaklistoffset: u64,
+    pub tp_dictoffset: u64,
+    pub sizeof_type: u64,
+    pub forms: Vec<Form>,
+    pub frame: Option<FrameLayout>,
+    pub keys: Option<KeysLayout>,
+    pub flag_heap_type: u64,
+    pub flag_managed_dict: u64,
+    /// From an object with a managed dict to the word that points to it; 0: no such objects.
+    pub managed_dict: i64,
+    /// Types whose objects carry the values of their attributes behind their fields; 0: none.
+    pub flag_inline_values: u64,
+    /// Types in C all of whose words that lead to objects are references.
+    pub closed: Vec<String>,
+    /// The same for whatever has one of these as a base and is written in C.
+    pub closed_families: Vec<String>,
+}
+
+/// What a buffer holds: no references; as many as its owner says; a dict's keys; values behind a prefix; values behind
+/// a header; values alone; a set's table; a table of hash, key and value; a deque's items; the items of Python 2's deque. Any
+/// other number (the caller uses 10): whatever looks like references.
+pub(crate) const LEAF: u32 = 1;
+pub(crate) const ITEMS: u32 = 2;
+pub(crate) const KEYS: u32 = 3;
+pub(crate) const PREFIXED: u32 = 4;
+pub(crate) const HEADED: u32 = 5;
+pub(crate) const SPLIT: u32 = 6;
+pub(crate) const SET: u32 = 7;
+pub(crate) const TABLE: u32 = 8;
+pub(crate) const DEQUE: u32 = 9;
+pub(crate) const OLD_DEQUE: u32 = 11;
+/// Items behind their capacity.
+pub(crate) const COUNTED: u32 = 12;
+
+/// The contents of a block and a number that belongs to them, in one word; 0: nobody claimed the block.
+pub(crate) fn mark(contents: u32, number: u64) -> u32 {
+    contents << 28 | number.min(MOST) as u32
+}
+
+pub(crate) const MOST: u64 = (1 << 28) - 1;
+
+/// How the objects of one type are looked at. All offsets are from the start of the object.
+#[derive(Clone)]
+pub(crate) struct Shape {
+    /// A type that all workers know by this number.
+    pub(crate) number: u32,
+    pub(crate) form: Option<usize>,
+    /// Words in [from, to) are looked at; those from `certain` on are surely references or no addresses at all.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) certain: u64,
+    /// Words that are none: the list of weak references, and those that claims are about.
+    pub(crate) skipped: Vec<u64>,
+    /// Bytes an item, for types in C whose size varies.
+    pub(crate) item: u64,
+    /// The dict of an object of variable size lies so far before its end; where the size of an item is to be read.
+    pub(crate) dict_before_end: u64,
+    pub(crate) item_at: u64,
+    pub(crate) basic: u64,
+    pub(crate) inline_at: u64,
+    pub(crate) managed: bool,
+    /// Whether instances hold a reference to their type.
+    pub(crate) holds_type: bool,
+    pub(crate) is_leaf: bool,
+}
+
+pub(crate) fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32) -> Shape {
+    let known = types.layout;
+    let word = |address: u64, offset: u64| types.space.word(address.wrapping_add(offset)).unwrap_or(0);
+    let basic = word(kind.address, known.tp_basicsize);
+    let weak = word(kind.address, layout.tp_weaklistoffset);
+    let dict = word(kind.address, layout.tp_dictoffset) as i64;
+    let item = word(kind.address, known.tp_itemsize);
+    let found = form_of(types, layout, kind.address);
+    let form = found.map(|(form, _)| &layout.forms[form]);
+    let from = match (form, found) {
+        (Some(form), Some((_, base))) if form.opaque < 0 => word(base, known.tp_basicsize),
+        (Some(form), _) => form.opaque as u64,
+        _ => known.head(),
+    };
+    let mut skipped: Vec<u64> = kind.claims.iter().map(|claim| (claim.at as u64).wrapping_sub(kind.pre)).collect();
+    skipped.push(weak);
+    skipped.extend(form.iter().flat_map(|form| form.skipped.iter().copied()));
+    let closed = kind.extent == 0 || is_closed(types, layout, kind.address);
+    let heap_type = kind.flags & layout.flag_heap_type != 0;
+    let managed = layout.managed_dict != 0 && kind.flags & layout.flag_managed_dict != 0;
+    let inline = layout.flag_inline_values != 0 && kind.flags & layout.flag_inline_values != 0;
+    let mut shape = Shape {
+        number,
+        form: found.map(|(form, _)| form),
+        from,
+        to: basic,
+        certain: if closed { 0 } else { kind.extent },
+        skipped,
+        // Items of other sizes, like the code of a pattern, are no words.
+        item: if closed || item % 8 != 0 { 0 } else { item },
+        dict_before_end: if dict < 0 && !managed { dict.unsigned_abs() } else { 0 },
+        item_at: kind.address.wrapping_add(known.tp_itemsize),
+        basic,
+        inline_at: if inline { basic } else { 0 },
+        managed,
+        holds_type: heap_type,
+        is_leaf: false,
+    };
+    let plain = form.is_some_and(|form| form.items < 0 && form.frame < 0 && form.table < 0 && form.fields.is_empty());
+    shape.is_leaf = plain
+        && shape.from >= shape.to
+        && !shape.managed
+        && !inline
+        && !heap_type
+        && shape.dict_before_end == 0
+        && kind.claims.is_empty();
+    shape
+}
+
+/// The form of the nearest base that has one, and that base. Classes may have any name.
+fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize, u64)> {
+    let flags = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_flags)).unwrap_or(0);
+    let in_c = |(base, _): &(u64, Vec<u8>)| flags(*base) & layout.flag_heap_type == 0;
+    types.bases(kind).into_iter().filter(in_c).find_map(|(base, name)| {
+        let named = |form: &Form| form.names.iter().any(|own| own.as_bytes() == name);
+        layout.forms.iter().position(named).map(|form| (form, base))
+    })
+}
+
+/// Whether the nearest base that is written in C is one of those whose fields are known.
+fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
+    let dealloc = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_dealloc)).unwrap_or(0);
+    let bases = types.bases(kind);
+    let nearest = bases.iter().position(|(base, _)| dealloc(*base) != types.layout.class_dealloc);
+    let among = |names: &[String], name: &[u8]| names.iter().any(|own| own.as_bytes() == name);
+    nearest.is_some_and(|place| {
+        among(&layout.closed, &bases[place].1)
+            || bases[place..].iter().any(|(_, name)| among(&layout.closed_families, name))
+    })
+}
+
+/// In the mark of a block of a deque: its links lead to no further one, and are old.
+pub(crate) const LAST_OF_DEQUE: u64 = 1 << 16;
+
+/// A block of a deque: how many items it has room for, where those begin and where the link to the next one lies.
+pub(crate) struct DequeBlock {
+    pub(crate) room: u64,
+    pub(crate) items: u64,
+    pub(crate) right: u64,
+}
+
+/// Python 2's blocks have both links behind their items, the right one first; later ones have the left one before them.
+pub(crate) fn deque_block(contents: u32) -> DequeBlock {
+    match contents {
+        OLD_DEQUE => DequeBlock { room: 62, items: 0, right: 8 * 62 },
+        _ => DequeBlock { room: 64, items: 8, right: 8 * 65 },
+    }
+}

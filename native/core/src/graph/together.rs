@@ -1,0 +1,331 @@
+//! What several nodes retain together: what would be reached no more if all of them went.
+//!
+//! All that would go lies below one of them in the tree of shortest chains. What one of them dominates goes; of the rest
+//! down there that stays to which an edge leads from what stays. So of a large graph little is looked at.
+
+use super::csr::{in_rows, split, Edges};
+use super::dominators::Dominators;
+use super::tree::{Tree, NOBODY, NOT_REACHED};
+use crate::error::Cancelled;
+use crate::work::Control;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+const OFTEN: usize = 1 << 20;
+
+/// Trees, given by who is above each node: the nodes right below each one, in compressed rows.
+pub(crate) struct Forest {
+    tops: Vec<u32>,
+    starts: Vec<u32>,
+    below: Vec<u32>,
+}
+
+impl Forest {
+    pub(crate) fn of(above: &[u32], nodes: impl Iterator<Item = u32> + Clone) -> Forest {
+        let pairs = nodes.clone().map(|node| (above[node as usize], node)).filter(|(above, _)| *above != NOBODY);
+        let (starts, below) = in_rows(above.len(), pairs);
+        Forest { tops: nodes.filter(|node| above[*node as usize] == NOBODY).collect(), starts, below }
+    }
+
+    fn below(&self, node: u32) -> &[u32] {
+        &self.below[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
+    }
+
+    /// Depth first: `visit(node, true)` before all that is below it, `visit(node, false)` after that.
+    fn walk(&self, mut visit: impl FnMut(u32, bool)) {
+        let mut path: Vec<(u32, u32)> = Vec::new();
+        for top in &self.tops {
+            visit(*top, true);
+            path.push((*top, 0));
+            while let Some((node, place)) = path.last_mut() {
+                let (node, at) = (*node, *place as usize);
+                *place += 1;
+                match self.below(node).get(at) {
+                    Some(next) => {
+                        visit(*next, true);
+                        path.push((*next, 0));
+                    }
+                    None => {
+                        visit(node, false);
+                        path.pop();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Of each kind: its nodes, their bytes, and those of all that is one of them or lies below one. `kind_of`: 0 for what
+    /// is of none, else the place of its row and one.
+    pub(crate) fn sums(&self, kinds: usize, kind_of: impl Fn(u32) -> usize, sizes: &[u64]) -> Vec<(u64, u64, u64)> {
+        let mut rows = vec![(0, 0, 0); kinds];
+        // How many nodes of a kind are open above the one that is looked at, and what was seen before the first of them.
+        let mut open = vec![(0u32, 0u64); kinds];
+        let mut seen = 0;
+        self.walk(|node, entered| {
+            let (kind, size) = (kind_of(node).checked_sub(1), sizes[node as usize]);
+            seen += if entered { size } else { 0 };
+            let Some(kind) = kind else { return };
+            let (depth, before) = &mut open[kind];
+            let row = &mut rows[kind];
+            if entered {
+                if *depth == 0 {
+                    *before = seen - size;
+                }
+                *depth += 1;
+                *row = (row.0 + 1, row.1 + size, row.2);
+            } else {
+                *depth -= 1;
+                row.2 += if *depth == 0 { seen - *before } else { 0 };
+            }
+        });
+        rows
+    }
+}
+
+/// What is known of a node while one set is looked at.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u32)]
+enum State {
+    /// Dominated by a node of the set, or one of it.
+    Goes = 0,
+    /// Not dominated, and not below the set as far as is known.
+    Elsewhere = 1,
+    /// Below a node of the set, and it may go.
+    Open = 2,
+    Stays = 3,
+}
+
+const SEEN: u32 = 4;
+const BITS: u32 = 3;
+const MOST_RUNS: u32 = u32::MAX >> BITS;
+
+pub(crate) struct Together<'a> {
+    edges: &'a Edges,
+    tree: &'a Tree,
+    /// Immediate dominators.
+    above: &'a [u32],
+    sizes: &'a [u64],
+    pub(crate) chains: Forest,
+    /// Whether a node dominates all that is below it in the tree of chains.
+    closed: Vec<bool>,
+    /// Who else leads to each node than the one before it in that tree: `(starts, sources)`.
+    others: (Vec<u32>, Vec<u32>),
+    marks: Vec<u32>,
+    run: u32,
+}
+
+impl<'a> Together<'a> {
+    pub(crate) fn new(
+        edges: &'a Edges,
+        tree: &'a Tree,
+        found: &'a Dominators,
+        sizes: &'a [u64],
+        control: &Control,
+    ) -> Result<Together<'a>, Cancelled> {
+        let nodes = edges.nodes() as u32;
+        let chains = Forest::of(&tree.before, (0..nodes).filter(|node| tree.phases[*node as usize] != NOT_REACHED));
+        control.advance(0)?;
+        let closed = closed(&chains, found);
+        control.advance(0)?;
+        let others = others(edges, tree);
+        control.advance(0)?;
+        let marks = vec![0; nodes as usize];
+        Ok(Together { edges, tree, above: &found.above, sizes, chains, closed, others, marks, run: 0 })
+    }
+
+    /// Bytes that go with `members`, which `is_member` tells; `certain`: those of what one of them dominates.
+    pub(crate) fn retained(
+        &mut self,
+        members: &[u32],
+        is_member: impl Fn(u32) -> bool,
+        certain: u64,
+        control: &Control,
+    ) -> Result<u64, Cancelled> {
+        if self.run + 1 == MOST_RUNS {
+            self.marks.fill(0);
+            self.run = 0;
+        }
+        self.run += 1;
+        let open = self.open(members, &is_member, control)?;
+        let mut stay: Vec<u32> = Vec::new();
+        for (count, node) in open.iter().enumerate() {
+            if self.is_led_to(*node, &is_member) {
+                self.mark(*node, State::Stays);
+                stay.push(*node);
+            }
+            if count % OFTEN == 0 {
+                control.advance(0)?;
+            }
+        }
+        while let Some(node) = stay.pop() {
+            for edge in self.edges.of(node) {
+                let (target, strength) = split(*edge);
+                if self.state(target) == Some(State::Open) && self.tree.counts(node, target, strength) {
+                    self.mark(target, State::Stays);
+                    stay.push(target);
+                }
+            }
+        }
+        let goes = open.iter().filter(|node| self.state(**node) == Some(State::Open));
+        Ok(certain + goes.map(|node| self.sizes[*node as usize]).sum::<u64>())
+    }
+
+    /// What lies below the members and is dominated by none.
+    fn open(
+        &mut self,
+        members: &[u32],
+        is_member: &impl Fn(u32) -> bool,
+        control: &Control,
+    ) -> Result<Vec<u32>, Cancelled> {
+        let (mut found, mut left, mut count) = (Vec::new(), Vec::new(), 0);
+        for member in members {
+            left.push(*member);
+            while let Some(node) = left.pop() {
+                count += 1;
+                if count % OFTEN == 0 {
+                    control.advance(0)?;
+                }
+                if self.is_seen(node) {
+                    continue;
+                }
+                let goes = self.goes(node, is_member);
+                self.mark(node, if goes { State::Goes } else { State::Open });
+                self.marks[node as usize] |= SEEN;
+                if !goes {
+                    found.push(node);
+                }
+                if !goes || !self.closed[node as usize] {
+                    left.extend_from_slice(self.chains.below(node));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether something that stays for certain leads to an open node.
+    fn is_led_to(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
+        let rows = self.others.0[node as usize] as usize..self.others.0[node as usize + 1] as usize;
+        rows.into_iter().any(|place| {
+            let source = self.others.1[place];
+            !matches!(self.state(source), Some(State::Open | State::Stays)) && !self.goes(source, is_member)
+        })
+    }
+
+    /// Whether a member dominates the node, or is it. What is found out on the way up is kept.
+    fn goes(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
+        let mut at = node;
+        let state = loop {
+            match self.state(at) {
+                Some(State::Goes) => break State::Goes,
+                Some(_) => break State::Elsewhere,
+                None if is_member(at) => break State::Goes,
+                None if self.above[at as usize] == NOBODY => break State::Elsewhere,
+                None => at = self.above[at as usize],
+            }
+        };
+        let end = at;
+        at = node;
+        while at != NOBODY && self.state(at).is_none() {
+            self.mark(at, state);
+            at = if at == end { NOBODY } else { self.above[at as usize] };
+        }
+        state == State::Goes
+    }
+
+    fn state(&self, node: u32) -> Option<State> {
+        let mark = self.marks[node as usize];
+        let states = [State::Goes, State::Elsewhere, State::Open, State::Stays];
+        (mark >> BITS == self.run).then(|| states[(mark & 3) as usize])
+    }
+
+    fn mark(&mut self, node: u32, state: State) {
+        self.marks[node as usize] = self.run << BITS | state as u32;
+    }
+
+    fn is_seen(&self, node: u32) -> bool {
+        let mark = self.marks[node as usize];
+        mark >> BITS == self.run && mark & SEEN != 0
+    }
+}
+
+fn closed(chains: &Forest, found: &Dominators) -> Vec<bool> {
+    let mut dominated = vec![1u32; found.above.len()];
+    for node in found.order.iter().skip(1).rev() {
+        let above = found.above[*node as usize];
+        if above != NOBODY {
+            dominated[above as usize] += dominated[*node as usize];
+        }
+    }
+    let mut closed = vec![false; found.above.len()];
+    let (mut seen, mut before) = (0u32, Vec::new());
+    chains.walk(|node, entered| {
+        if entered {
+            before.push(seen);
+            seen += 1;
+        } else {
+            closed[node as usize] = before.pop().is_some_and(|first| seen - first == dominated[node as usize]);
+        }
+    });
+    closed
+}
+
+fn others(edges: &Edges, tree: &Tree) -> (Vec<u32>, Vec<u32>) {
+    let reached = (0..edges.nodes() as u32).filter(|node| tree.phases[*node as usize] != NOT_REACHED);
+    let pairs = reached.flat_map(|node| {
+        edges.of(node).iter().filter_map(move |edge| {
+            let (target, strength) = split(*edge);
+            let is_other = tree.before[target as usize] != node && tree.counts(node, target, strength);
+            is_other.then_some((target, node))
+        })
+    });
+    in_rows(edges.nodes(), pairs)
+}
+
+/// Of each kind: its nodes, their bytes, and what all of them retain together. `kinds`: how many there are; see
+/// `Forest::sums`. Of more than `top` kinds those that retain most, and others that retain as much.
+pub(crate) fn by_kind(
+    together: &mut Together<'_>,
+    found: &Dominators,
+    kinds: usize,
+    kind_of: impl Fn(u32) -> usize,
+    top: Option<usize>,
+    control: &Control,
+) -> Result<Vec<(usize, u64, u64, u64)>, Cancelled> {
+    let reached = found.order.iter().skip(1).copied();
+    let dominated = Forest::of(&found.above, reached.clone()).sums(kinds, &kind_of, together.sizes);
+    control.advance(0)?;
+    // Nothing else can go, so that these are the upper bounds.
+    let most = together.chains.sums(kinds, &kind_of, together.sizes);
+    let (starts, members) = members(kinds, &kind_of, reached);
+    let mut order: Vec<usize> = (0..kinds).filter(|kind| most[*kind].0 > 0).collect();
+    order.sort_by_key(|kind| Reverse(most[*kind].2));
+    let top = top.unwrap_or(usize::MAX);
+    let (mut rows, mut largest) = (Vec::new(), BinaryHeap::new());
+    for kind in order {
+        let (count, bytes, certain) = dominated[kind];
+        if largest.len() >= top && largest.peek().is_some_and(|Reverse(least)| most[kind].2 < *least) {
+            break;
+        }
+        let own = &members[starts[kind] as usize..starts[kind + 1] as usize];
+        let retained = match certain == most[kind].2 {
+            true => certain,
+            false => together.retained(own, |node| kind_of(node) == kind + 1, certain, control)?,
+        };
+        rows.push((kind, count, bytes, retained));
+        largest.push(Reverse(retained));
+        if largest.len() > top {
+            largest.pop();
+        }
+        control.advance(0)?;
+    }
+    Ok(rows)
+}
+
+/// The nodes of each kind, in compressed rows.
+fn members(
+    kinds: usize,
+    kind_of: impl Fn(u32) -> usize,
+    nodes: impl Iterator<Item = u32> + Clone,
+) -> (Vec<u32>, Vec<u32>) {
+    in_rows(kinds, nodes.filter_map(|node| Some((kind_of(node).checked_sub(1)? as u32, node))))
+}

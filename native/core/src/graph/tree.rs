@@ -1,0 +1,102 @@
+//! How each node is reached: breadth first, from the best roots and over the best edges first.
+
+use super::csr::{split, Edges};
+use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
+use crate::error::Cancelled;
+use crate::work::Control;
+
+pub(crate) const NOBODY: u32 = u32::MAX;
+/// Phases in which a node was reached: 0 from modules and 1 from frames and static types, over exact edges; from data of
+/// libraries and over likely edges; from what may be old; from stacks, whose words may be left over; not at all.
+pub(crate) const BY_OTHERS: u8 = 2;
+pub(crate) const BY_REMAINS: u8 = 3;
+pub(crate) const BY_STACKS: u8 = 4;
+pub(crate) const NOT_REACHED: u8 = 5;
+pub(crate) const PHASES: usize = NOT_REACHED as usize;
+const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, DOUBTFUL, STRAY];
+const OFTEN: usize = 1 << 20;
+
+/// A tree of shortest chains: for each node the one before it, and the phase.
+pub(crate) struct Tree {
+    pub(crate) before: Vec<u32>,
+    pub(crate) phases: Vec<u8>,
+}
+
+impl Tree {
+    /// `roots`: by phase the numbers of the roots.
+    pub(crate) fn grow(edges: &Edges, roots: &[Vec<u32>; PHASES], control: &Control) -> Result<Tree, Cancelled> {
+        let nodes = edges.nodes();
+        let mut tree = Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes] };
+        let mut queue: Vec<u32> = Vec::with_capacity(nodes / 2);
+        // Nodes that have edges which were not followed because they are weak.
+        let mut weak: Vec<u32> = Vec::new();
+        for (phase, strength) in STRENGTHS.into_iter().enumerate() {
+            let mut next = queue.len();
+            for root in &roots[phase] {
+                tree.reach(*root, NOBODY, phase as u8, &mut queue);
+            }
+            let waiting = std::mem::take(&mut weak);
+            for node in waiting {
+                tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
+            }
+            while let Some(node) = queue.get(next).copied() {
+                next += 1;
+                if next % OFTEN == 0 {
+                    control.advance(0)?;
+                }
+                tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
+            }
+        }
+        Ok(tree)
+    }
+
+    #[inline(always)]
+    fn follow(&mut self, edges: &Edges, node: u32, phase: u8, limit: u32, queue: &mut Vec<u32>, weak: &mut Vec<u32>) {
+        let mut is_weak = false;
+        for edge in edges.of(node) {
+            let (target, strength) = split(*edge);
+            if strength > limit {
+                is_weak = true;
+            } else {
+                self.reach(target, node, phase, queue);
+            }
+        }
+        if is_weak {
+            weak.push(node);
+        }
+    }
+
+    #[inline(always)]
+    fn reach(&mut self, node: u32, before: u32, phase: u8, queue: &mut Vec<u32>) {
+        if self.phases[node as usize] == NOT_REACHED {
+            self.phases[node as usize] = phase;
+            self.before[node as usize] = before;
+            queue.push(node);
+        }
+    }
+
+    /// From a root to the node; empty where nothing leads.
+    pub(crate) fn chain(&self, node: u32) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut at = node;
+        while at != NOBODY && self.phases[at as usize] != NOT_REACHED {
+            found.push(at);
+            at = self.before[at as usize];
+        }
+        found.reverse();
+        found
+    }
+
+    /// Whether an edge keeps its target alive, as far as can be told: one that may be left over counts only where
+    /// nothing better leads.
+    #[inline(always)]
+    pub(crate) fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
+        let (from, to) = (self.phases[from as usize], self.phases[to as usize]);
+        let needed = match strength {
+            STRAY => from.max(BY_STACKS),
+            DOUBTFUL => from.max(BY_REMAINS),
+            _ => from,
+        };
+        needed < BY_REMAINS || to >= needed
+    }
+}

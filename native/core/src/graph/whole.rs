@@ -1,0 +1,391 @@
+//! The graph that was drawn, and what is asked of it.
+
+use super::csr::{split, Edges};
+use super::dominators::Dominators;
+use super::edges::{is_object, BUFFER, IDLE, KIND};
+use super::garbage;
+use super::ids::{Blocks, Ids, Node};
+use super::together::{self, Together};
+use super::tree::{self, Tree, BY_STACKS, NOT_REACHED, PHASES};
+use crate::allocators::glibc::chunks::{State, HEAD_BYTES};
+use crate::allocators::heaps::SharedHeaps;
+use crate::allocators::tally::Tally;
+use crate::bytes::u32_at;
+use crate::error::{Cancelled, Error, Result};
+use crate::python::counts::shared_references;
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::{Control, Watcher};
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+/// The references between all blocks of one target.
+pub struct Graph {
+    heaps: SharedHeaps,
+    layout: TypeLayout,
+    ids: Ids,
+    edges: Edges,
+    kinds: Vec<u32>,
+    types: Vec<u64>,
+    phases: [Vec<u32>; PHASES],
+    tree: OnceLock<Tree>,
+    dominators: OnceLock<Dominators>,
+}
+
+/// What a number stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRow {
+    /// block, static or root.
+    pub place: &'static str,
+    /// A block's first byte, a static type's, or a root's place in the list that was given.
+    pub address: u64,
+    pub size: u64,
+    /// 0 for what is no object.
+    pub type_address: u64,
+    /// object, idle (on a free list), buffer or unknown.
+    pub kind: &'static str,
+}
+
+/// Objects of one type, and what would be free if all of them went.
+#[derive(Clone, Copy, Debug)]
+pub struct RetainedByType {
+    pub type_address: u64,
+    pub count: u64,
+    pub bytes: u64,
+    pub retained: u64,
+}
+
+/// Blocks of one type and size that nothing keeps alive.
+#[derive(Clone, Debug)]
+pub struct Lost {
+    /// 0 for what is no object.
+    pub type_address: u64,
+    /// Whether stray words lead there.
+    pub by_stray: bool,
+    pub size: u64,
+    pub count: u64,
+    pub bytes: u64,
+    /// Bytes of the buffers that belong to them.
+    pub buffers: u64,
+    /// Some of their addresses.
+    pub addresses: Vec<u64>,
+}
+
+impl Graph {
+    pub(super) fn new(
+        heaps: SharedHeaps,
+        layout: TypeLayout,
+        ids: Ids,
+        edges: Edges,
+        kinds: Vec<u32>,
+        types: Vec<u64>,
+        phases: [Vec<u32>; PHASES],
+    ) -> Graph {
+        let (tree, dominators) = (OnceLock::new(), OnceLock::new());
+        Graph { heaps, layout, ids, edges, kinds, types, phases, tree, dominators }
+    }
+
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks { heaps: self.heaps.lend(), ids: &self.ids }
+    }
+
+    fn check(&self, id: u32) -> Result<u32> {
+        match (id as usize) < self.ids.count() {
+            true => Ok(id),
+            false => Err(Error::invalid("no such node")),
+        }
+    }
+
+    fn type_of(&self, id: u32) -> u64 {
+        match self.kinds[id as usize] & KIND {
+            0 => 0,
+            number => self.types[number as usize - 1],
+        }
+    }
+
+    fn alone<T: Send>(
+        &self,
+        watcher: &dyn Watcher,
+        work: impl Fn(&Control<'_>) -> Result<T, Cancelled> + Sync,
+    ) -> Result<T> {
+        self.heaps.space.task(watcher, None).alone(work)
+    }
+
+    fn tree(&self, watcher: &dyn Watcher) -> Result<&Tree> {
+        if self.tree.get().is_none() {
+            let tree = self.alone(watcher, |control| Tree::grow(&self.edges, &self.phases, control))?;
+            let _ = self.tree.set(tree);
+        }
+        self.tree.get().ok_or(Error::Memory("no tree"))
+    }
+
+    fn dominators(&self, watcher: &dyn Watcher) -> Result<&Dominators> {
+        let tree = self.tree(watcher)?;
+        if self.dominators.get().is_none() {
+            let roots = self.phases.concat();
+            let find = |control: &Control| Dominators::find(&self.edges, tree, &roots, || self.sizes(), control);
+            let found = self.alone(watcher, find)?;
+            let _ = self.dominators.set(found);
+        }
+        self.dominators.get().ok_or(Error::Memory("no dominators"))
+    }
+
+    /// Bytes of each node, by number.
+    fn sizes(&self) -> Vec<u64> {
+        let mut sizes = Vec::with_capacity(self.ids.count());
+        let heaps = self.heaps.lend();
+        if let Some(pools) = heaps.pools {
+            for (ordinal, pool) in pools.pools.iter().enumerate().filter(|(_, pool)| !pool.is_free()) {
+                let first = pools.first_block(ordinal);
+                let end = first + u64::from(pool.carved(pools.alignment)).next_multiple_of(64);
+                let count = self.ids.pools.id_from(end) - self.ids.pools.id_from(first);
+                sizes.extend(std::iter::repeat_n(pool.block_size(pools.alignment), count as usize));
+            }
+        }
+        sizes.extend(heaps.mimalloc.iter().flat_map(|mimalloc| mimalloc.used_blocks()).map(|(.., size)| size));
+        for region in heaps.chunks.iter().flat_map(|chunks| &chunks.regions) {
+            let used = region.all().filter(|(_, _, state)| *state == State::Used);
+            sizes.extend(used.map(|(start, end, _)| end - start));
+        }
+        sizes.extend(heaps.mapped.iter().map(|(start, end)| end - start));
+        sizes.extend(self.ids.claimed.iter().map(|(start, end)| end - start));
+        sizes.resize(self.ids.count(), 0);
+        sizes
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.ids.count()
+    }
+
+    /// How many edges there are.
+    pub fn edge_count(&self) -> usize {
+        self.edges.count()
+    }
+
+    /// The number of the block that holds `address`, or of the static type there; None elsewhere.
+    pub fn find(&self, address: u64) -> Option<u32> {
+        self.blocks().find(address).map(|found| found.id)
+    }
+
+    /// What the number stands for.
+    pub fn node(&self, id: u32) -> Result<NodeRow> {
+        let id = self.check(id)?;
+        let kind = match self.kinds[id as usize] {
+            kind if kind & BUFFER != 0 => "buffer",
+            kind if kind & IDLE != 0 => "idle",
+            0 => "unknown",
+            _ => "object",
+        };
+        let row = |place, address, size, type_address, kind| NodeRow { place, address, size, type_address, kind };
+        Ok(match self.blocks().node(id) {
+            Node::Block { address, size, .. } => row("block", address, size, self.type_of(id), kind),
+            Node::Static(address) => row("static", address, 0, self.type_of(id), "object"),
+            Node::Root(place) => row("root", u64::from(place), 0, 0, "unknown"),
+        })
+    }
+
+    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful, 3 stray.
+    pub fn edges(&self, id: u32) -> Result<Vec<(u32, u32)>> {
+        Ok(self.edges.of(self.check(id)?).iter().map(|edge| split(*edge)).collect())
+    }
+
+    /// Who points to any of `ids`: `(source, target, strength)`, by source. Looks at all edges.
+    pub fn referrers(&self, watcher: &dyn Watcher, ids: &HashSet<u32>) -> Result<Vec<(u32, u32, u32)>> {
+        let (low, high) = (ids.iter().min().copied().unwrap_or(1), ids.iter().max().copied().unwrap_or(0));
+        self.alone(watcher, |control| {
+            let mut found = Vec::new();
+            for source in 0..self.ids.count() as u32 {
+                for edge in self.edges.of(source) {
+                    let (target, strength) = split(*edge);
+                    if target >= low && target <= high && ids.contains(&target) {
+                        found.push((source, target, strength));
+                    }
+                }
+                if source % (1 << 20) == 0 {
+                    control.advance(0)?;
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// A shortest chain from a root to the node, the node last; empty where nothing leads there.
+    pub fn chain(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<u32>> {
+        let id = self.check(id)?;
+        Ok(self.tree(watcher)?.chain(id))
+    }
+
+    /// In which phase each of `ids` was reached; 5: in none.
+    pub fn phases(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u8>> {
+        let tree = self.tree(watcher)?;
+        ids.iter().map(|id| Ok(tree.phases[self.check(*id)? as usize])).collect()
+    }
+
+    /// The nodes without which the node would not be reached, the outermost first, the node last; of many the first and
+    /// the last `ends`.
+    pub fn dominator_chain(&self, watcher: &dyn Watcher, id: u32, ends: Option<usize>) -> Result<Vec<u32>> {
+        let id = self.check(id)?;
+        let mut chain = self.dominators(watcher)?.chain(id);
+        if let Some(ends) = ends.filter(|ends| chain.len() / 2 > *ends) {
+            chain.drain(ends..chain.len() - ends);
+        }
+        Ok(chain)
+    }
+
+    /// Bytes that each of `ids` retains: its own and those of all that it dominates.
+    pub fn retained(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u64>> {
+        let found = self.dominators(watcher)?;
+        ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect()
+    }
+
+    /// The objects that retain most, `(id, bytes)`, first the most; those in `without`, those that retain no more than
+    /// their own block, and the inner ones of nested objects of one type are left out.
+    pub fn top_retained(
+        &self,
+        watcher: &dyn Watcher,
+        top: Option<usize>,
+        without: &HashSet<u32>,
+    ) -> Result<Vec<(u32, u64)>> {
+        let found = self.dominators(watcher)?;
+        let blocks = self.blocks();
+        let is_inner = |id: u32| {
+            let mut above = found.above[id as usize];
+            while above != tree::NOBODY && self.kinds[above as usize] & BUFFER != 0 {
+                above = found.above[above as usize];
+            }
+            above != tree::NOBODY && self.kinds[above as usize] == self.kinds[id as usize]
+        };
+        let wanted = |id: &u32| is_object(self.kinds[*id as usize]) && !is_inner(*id) && !without.contains(id);
+        let ids = (0..self.ids.first_static).filter(wanted);
+        let mut rows: Vec<(u32, u64)> = ids.map(|id| (id, found.retained[id as usize])).collect();
+        let order = |row: &(u32, u64)| (std::cmp::Reverse(row.1), row.0);
+        if let Some(top) = top.filter(|top| *top < rows.len()) {
+            rows.select_nth_unstable_by_key(top, order);
+            rows.truncate(top);
+        }
+        rows.retain(|(id, retained)| *retained > blocks.node(*id).size());
+        rows.sort_unstable_by_key(order);
+        Ok(rows)
+    }
+
+    /// What would be free if all objects of a type went, for each type. Of more than `top` types those that retain most,
+    /// and others that retain as much.
+    pub fn retained_by_type(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByType>> {
+        let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
+        let kind_of = |node: u32| match self.kinds[node as usize] {
+            kind if is_object(kind) => (kind & KIND) as usize,
+            _ => 0,
+        };
+        let rows = self.alone(watcher, |control| {
+            let sizes = self.sizes();
+            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            together::by_kind(&mut together, found, self.types.len(), kind_of, top, control)
+        })?;
+        let named = |(kind, count, bytes, retained): (usize, u64, u64, u64)| RetainedByType {
+            type_address: self.types[kind],
+            count,
+            bytes,
+            retained,
+        };
+        Ok(rows.into_iter().map(named).collect())
+    }
+
+    /// Bytes that would be free if all of a set of nodes went, for each set.
+    pub fn retained_together(&self, watcher: &dyn Watcher, sets: &[Vec<u32>]) -> Result<Vec<u64>> {
+        for id in sets.iter().flatten() {
+            self.check(*id)?;
+        }
+        let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
+        self.alone(watcher, |control| {
+            let sizes = self.sizes();
+            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            let one = |set: &Vec<u32>| {
+                let members: HashSet<u32> =
+                    set.iter().copied().filter(|id| tree.phases[*id as usize] != NOT_REACHED).collect();
+                let is_inner = |id: u32| found.chain(id).iter().any(|above| *above != id && members.contains(above));
+                let certain = members.iter().filter(|id| !is_inner(**id)).map(|id| found.retained[*id as usize]).sum();
+                let all: Vec<u32> = members.iter().copied().collect();
+                together.retained(&all, |node| members.contains(&node), certain, control)
+            };
+            sets.iter().map(one).collect()
+        })
+    }
+
+    /// The largest blocks of at least `minimum` bytes, `(id, bytes)`, largest first, and before them how many there are
+    /// and their bytes.
+    pub fn largest(&self, minimum: u64, top: Option<usize>) -> (Tally, Vec<(u32, u64)>) {
+        let sizes = self.sizes();
+        let large = sizes.iter().copied().zip(0..self.ids.first_static).filter(|(size, _)| *size >= minimum);
+        let mut rows: Vec<(u32, u64)> = large.map(|(size, id)| (id, size)).collect();
+        rows.sort_unstable_by_key(|(id, size)| (std::cmp::Reverse(*size), *id));
+        let all = Tally { count: rows.len() as u64, bytes: rows.iter().map(|(_, size)| size).sum() };
+        rows.truncate(top.unwrap_or(usize::MAX));
+        (all, rows)
+    }
+
+    /// The objects of a type, by number.
+    pub fn objects_of(&self, type_address: u64) -> Vec<u32> {
+        let Some(place) = self.types.iter().position(|address| *address == type_address) else { return Vec::new() };
+        let wanted = |id: &u32| self.kinds[*id as usize] == place as u32 + 1;
+        (0..self.ids.first_static).filter(wanted).collect()
+    }
+
+    /// The addresses of all types that have objects.
+    pub fn type_addresses(&self) -> &[u64] {
+        &self.types
+    }
+
+    /// What nothing keeps alive, and blocks to which only stray words lead, by type and size, with up to `most`
+    /// addresses (of blocks) in each row. `counted`: of objects only what the collector would free.
+    pub fn unreachable(&self, watcher: &dyn Watcher, most: usize, counted: bool) -> Result<Vec<Lost>> {
+        let tree = self.tree(watcher)?;
+        let found = self.alone(watcher, |control| {
+            let mut types = Types::new(self.heaps.lend(), &self.layout);
+            let count_of = |id| self.references_of(&mut types, id);
+            garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, counted, control)
+        })?;
+        let blocks = self.blocks();
+        let mut rows: HashMap<(u64, bool, u64), Lost> = HashMap::new();
+        let owned: HashSet<u32> = found.buffers.iter().copied().collect();
+        for id in found.objects.iter().chain(&found.blocks) {
+            let Node::Block { address, size, .. } = blocks.node(*id) else { continue };
+            let (type_address, is_object) = (self.type_of(*id), self.kinds[*id as usize] & KIND != 0);
+            let by_stray = tree.phases[*id as usize] == BY_STACKS && !is_object;
+            let (count, bytes, buffers, addresses) = (0, 0, 0, Vec::new());
+            let empty = Lost { type_address, by_stray, size, count, bytes, buffers, addresses };
+            let row = rows.entry((type_address, by_stray, size)).or_insert(empty);
+            row.count += 1;
+            row.bytes += size;
+            if is_object {
+                row.buffers += self.owned_bytes(*id, &owned);
+            }
+            if row.addresses.len() < most {
+                row.addresses.push(address);
+            }
+        }
+        Ok(rows.into_values().collect())
+    }
+
+    /// The reference count of the object in a block.
+    fn references_of(&self, types: &mut Types<'_>, id: u32) -> u64 {
+        let Node::Block { address, size, .. } = self.blocks().node(id) else { return 0 };
+        let mut head = [0; HEAD_BYTES];
+        let wanted = head.len().min(size as usize);
+        let got = types.space.fill(address, &mut head[..wanted]);
+        let Some((number, _)) = types.object_in(&head[..got], size) else { return 0 };
+        let at = types.layout.outer_hook(&head[..got]) + types.kinds[number as usize].pre as usize;
+        if types.layout.is_free_threaded() {
+            return shared_references(&head[at..]);
+        }
+        // Since 3.14 the upper half holds flags.
+        u64::from(u32_at(&head, at + types.layout.ob_refcnt as usize))
+    }
+
+    /// Bytes of the buffers among `owned` to which an object leads.
+    fn owned_bytes(&self, id: u32, owned: &HashSet<u32>) -> u64 {
+        let blocks = self.blocks();
+        let targets = self.edges.of(id).iter().map(|edge| split(*edge).0).filter(|target| owned.contains(target));
+        targets.map(|target| blocks.node(target).size()).sum()
+    }
+}

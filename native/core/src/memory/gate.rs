@@ -1,0 +1,30 @@
+//! Whether a process that was stopped still stands.
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Closed before the target is let go: whoever reads a byte and finds the gate open afterwards has read it in time.
+#[derive(Default)]
+pub struct Gate {
+    closed: AtomicBool,
+    missed: AtomicU64,
+}
+
+impl Gate {
+    pub(crate) fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Counts a read that came too late.
+    pub(crate) fn miss(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+}

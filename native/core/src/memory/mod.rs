@@ -1,0 +1,14 @@
+//! The bytes of a target: where they are, which pages of them are there, and how they are read.
+
+pub(crate) mod capture;
+pub(crate) mod gate;
+pub(crate) mod pages;
+pub(crate) mod space;
+pub(crate) mod window;
+pub(crate) mod words;
+
+pub use capture::Room;
+pub use gate::Gate;
+pub use pages::{Pages, Run, PRESENT, SWAPPED, ZERO};
+pub use space::{Backing, Mapping, MappingKind, Segment, Source, Space};
+pub use words::{count_pointers, find_initial};

@@ -1,0 +1,439 @@
+//! The readable bytes of a target: where each stretch of addresses is read from.
+//!
+//! A space knows nothing of wrap-around: an address range that would pass 2^64 is absent. Bytes that are in no
+//! segment are absent (a fault with the address); bytes in a segment of zeros are zeros by definition and are never
+//! touched in the target.
+
+use crate::error::{Error, Missing, Result};
+use crate::memory::capture::{Capture, Room};
+use crate::memory::gate::Gate;
+use crate::memory::pages::{Pages, PAGE, PRESENT, SWAPPED};
+use crate::work::{Task, Watcher};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Where the bytes of a segment come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Backing {
+    /// The process itself, or the reader of a remote one.
+    Process,
+    File {
+        index: u32,
+        offset: u64,
+    },
+    Zeros,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    pub start: u64,
+    pub end: u64,
+    pub backing: Backing,
+}
+
+/// How a mapping of a live process is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MappingKind {
+    PrivateAnonymous,
+    /// Pages that the process has not written to are read from the file.
+    PrivateFile {
+        index: u32,
+        offset: u64,
+    },
+    /// Always from the process.
+    Process,
+    /// Always from its file.
+    File {
+        index: u32,
+        offset: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    pub start: u64,
+    pub end: u64,
+    pub kind: MappingKind,
+}
+
+/// Reads bytes that only the calling thread can get, as from a debugger's connection.
+pub trait Source: Send + Sync {
+    /// Fills a prefix of `buffer` with the bytes at `address`; returns its length.
+    fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
+}
+
+enum Origin {
+    Nothing,
+    /// `shared`: other processes have some of its private pages too, as after fork(). process_vm_readv pins what it
+    /// reads, for which the kernel (5.19 and later) makes the process a copy of its own; /proc/PID/mem does not.
+    Process {
+        pid: i32,
+        mem: Option<File>,
+        shared: bool,
+        /// Closed when the process was let go: what was read then is not believed.
+        gate: Option<Arc<Gate>>,
+    },
+    Remote(Box<dyn Source>),
+}
+
+pub struct Space {
+    segments: Vec<Segment>,
+    files: Vec<File>,
+    origin: Origin,
+    read: AtomicU64,
+    copy: OnceLock<Capture>,
+}
+
+impl Space {
+    fn segment_at(&self, address: u64) -> Option<usize> {
+        let index = self.segments.partition_point(|segment| segment.end <= address);
+        (index < self.segments.len() && self.segments[index].start <= address).then_some(index)
+    }
+
+    /// Reads the prefix of [address, address + buffer) that is there; returns its length.
+    pub fn fill(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let mut done = 0;
+        let Some(mut index) = self.segment_at(address) else { return 0 };
+        while done < buffer.len() {
+            let at = address + done as u64;
+            let Some(segment) = self.segments.get(index).filter(|segment| segment.start <= at) else { break };
+            let size = ((segment.end - at).min((buffer.len() - done) as u64)) as usize;
+            let part = &mut buffer[done..done + size];
+            let got = match segment.backing {
+                Backing::Zeros => {
+                    part.fill(0);
+                    size
+                }
+                Backing::File { index, offset } => {
+                    self.file_bytes(index, offset.wrapping_add(at - segment.start), part)
+                }
+                Backing::Process => self.origin_bytes(at, part),
+            };
+            done += got;
+            if got < size {
+                break;
+            }
+            index += 1;
+        }
+        self.read.fetch_add(done as u64, Ordering::Relaxed);
+        done
+    }
+
+    fn file_bytes(&self, index: u32, offset: u64, buffer: &mut [u8]) -> usize {
+        let Some(file) = self.files.get(index as usize) else { return 0 };
+        let got = read_file(file, offset, buffer);
+        // The kernel fills the last page of a mapped file with zeros. (A cut core's segments end where the file does.)
+        let tail = (offset.wrapping_add(got as u64).wrapping_neg() % PAGE) as usize;
+        let end = buffer.len().min(got + tail);
+        buffer[got..end].fill(0);
+        end
+    }
+
+    fn origin_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        match &self.origin {
+            Origin::Nothing => 0,
+            Origin::Process { .. } => match self.copy.get().and_then(|copy| copy.fill(address, buffer)) {
+                Some(got) => got,
+                None => self.live_bytes(address, buffer),
+            },
+            Origin::Remote(source) => source.read(address, buffer).min(buffer.len()),
+        }
+    }
+
+    /// The prefix of `buffer` that was read while the process stood.
+    pub(crate) fn live_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let got = self.process_bytes(address, buffer);
+        if self.was_in_time() {
+            got
+        } else {
+            0
+        }
+    }
+
+    fn process_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
+        let Origin::Process { pid, mem, shared, .. } = &self.origin else { return 0 };
+        if let (Some(file), true) = (mem, shared) {
+            return read_file(file, address, buffer);
+        }
+        let got = read_process(*pid, address, buffer);
+        match mem {
+            // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
+            Some(file) if got < buffer.len() => got + read_file(file, address + got as u64, &mut buffer[got..]),
+            _ => got,
+        }
+    }
+
+    /// Whether what was just read of a process was read while it stood; counts it if not.
+    fn was_in_time(&self) -> bool {
+        let Origin::Process { gate: Some(gate), .. } = &self.origin else { return true };
+        let open = gate.is_open();
+        if !open {
+            gate.miss();
+        }
+        open
+    }
+
+    /// Reads all of it, or says where the first byte is missing.
+    pub fn exact(&self, address: u64, buffer: &mut [u8]) -> Result<(), Missing> {
+        let got = self.fill(address, buffer);
+        if got < buffer.len() {
+            return Err(Missing(address.wrapping_add(got as u64)));
+        }
+        Ok(())
+    }
+
+    pub fn word(&self, address: u64) -> Result<u64, Missing> {
+        let mut bytes = [0; 8];
+        self.exact(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Reads records of `size` bytes at many addresses into `out`; the answer tells which could be read.
+    pub(crate) fn many(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> Vec<bool> {
+        let mut good = vec![false; addresses.len()];
+        for (batch, addresses) in addresses.chunks(512).enumerate() {
+            let base = batch * 512;
+            let part = &mut out[base * size..(base + addresses.len()) * size];
+            let direct = matches!(self.origin, Origin::Process { shared: false, .. })
+                && self.copy.get().is_none()
+                && addresses.iter().all(|address| self.all_from_process(*address, size));
+            if direct && self.many_from_process(addresses, size, part) {
+                good[base..base + addresses.len()].fill(true);
+                continue;
+            }
+            for (index, address) in addresses.iter().enumerate() {
+                let record = &mut part[index * size..(index + 1) * size];
+                good[base + index] = self.exact(*address, record).is_ok();
+            }
+        }
+        good
+    }
+
+    fn all_from_process(&self, address: u64, size: usize) -> bool {
+        self.segment_at(address).is_some_and(|index| {
+            let segment = &self.segments[index];
+            segment.backing == Backing::Process && size as u64 <= segment.end - address
+        })
+    }
+
+    fn many_from_process(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> bool {
+        let Origin::Process { pid, .. } = self.origin else { return false };
+        let remote: Vec<libc::iovec> =
+            addresses.iter().map(|address| libc::iovec { iov_base: *address as *mut _, iov_len: size }).collect();
+        let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+        // SAFETY: the kernel writes at most `out.len()` bytes into `out`; remote addresses are only read, elsewhere.
+        let got = unsafe { libc::process_vm_readv(pid, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
+        self.read.fetch_add(got.max(0) as u64, Ordering::Relaxed);
+        got == out.len() as isize && self.was_in_time()
+    }
+
+    /// Whether every byte of [address, address + size) is in a segment.
+    pub fn covers(&self, address: u64, size: u64) -> bool {
+        let Some(end) = address.checked_add(size) else { return false };
+        let mut at = address;
+        let mut index = self.segments.partition_point(|segment| segment.end <= address);
+        while at < end {
+            match self.segments.get(index) {
+                Some(segment) if segment.start <= at => at = segment.end,
+                _ => return false,
+            }
+            index += 1;
+        }
+        true
+    }
+
+    /// The next address at or after `address` that can be read and is not zero by definition.
+    pub(crate) fn next_backed(&self, address: u64) -> Option<u64> {
+        let index = self.segments.partition_point(|segment| segment.end <= address);
+        self.segments[index..].iter().find(|segment| segment.backing != Backing::Zeros).map(|s| s.start.max(address))
+    }
+
+    /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
+    /// backs cost nothing, however many a mapping claims to have.
+    pub(crate) fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
+        let mut at = start;
+        while let Some(next) = self.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
+            if next >= end {
+                break;
+            }
+            let size = (end - next).min(bytes.len() as u64) as usize;
+            let got = self.fill(next, &mut bytes[..size]);
+            look(next, &bytes[..got]);
+            // What cannot be read is passed over: a page after what could be, else as much as was asked for.
+            let step = if got == size || got == 0 { size as u64 } else { (got as u64 / PAGE + 1) * PAGE };
+            at = next.saturating_add(step);
+        }
+    }
+
+    /// Work that reads this space; `total`: what it reports as done in the end, None where nothing is counted.
+    pub(crate) fn task<'a>(&self, watcher: &'a dyn Watcher, total: Option<u64>) -> Task<'a> {
+        Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) }
+    }
+
+    fn build(mut segments: Vec<Segment>, files: &[String], origin: Origin) -> Result<Space> {
+        segments.retain(|segment| segment.start < segment.end);
+        segments.sort_by_key(|segment| segment.start);
+        if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
+            return Err(Error::invalid("segments overlap"));
+        }
+        let opened: std::io::Result<Vec<File>> = files.iter().map(File::open).collect();
+        Ok(Space { segments, files: opened?, origin, read: AtomicU64::new(0), copy: OnceLock::new() })
+    }
+}
+
+fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset.wrapping_add(done as u64)) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    done
+}
+
+fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut buffer[done..];
+        let local = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
+        let remote = libc::iovec { iov_base: (address + done as u64) as *mut _, iov_len: rest.len() };
+        // SAFETY: the kernel writes at most `rest.len()` bytes into `rest`; the remote address is only read, elsewhere.
+        let got = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+        if got <= 0 {
+            break;
+        }
+        done += got as usize;
+    }
+    done
+}
+
+/// Cuts a private mapping by what its pages say: in memory, or still what the file (or nothing) holds.
+fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing, out: &mut Vec<Segment>) {
+    let mut at = start;
+    for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
+        let (from, to) = (run.start.max(start), run.end.min(end));
+        let there = run.state == PRESENT || run.state == SWAPPED;
+        let backing = if there { Backing::Process } else { Backing::Zeros };
+        if at < from {
+            out.push(Segment { start: at, end: from, backing: absent(at) });
+        }
+        match out.last_mut() {
+            Some(last) if last.end == from && last.backing == backing && last.start >= start => last.end = to,
+            _ => out.push(Segment { start: from, end: to, backing }),
+        }
+        at = to;
+    }
+    if at < end {
+        out.push(Segment { start: at, end, backing: absent(at) });
+    }
+}
+
+impl Space {
+    /// The space of a live process. `files`: paths, by the indices in `mappings`. `shared`: other processes have some of
+    /// its private pages too. `gate`: of whoever holds the process; once it is closed nothing more is read.
+    pub fn for_process(
+        pid: i32,
+        mappings: &[Mapping],
+        pages: Option<&Pages>,
+        files: &[String],
+        shared: bool,
+        gate: Option<Arc<Gate>>,
+    ) -> Result<Space> {
+        let mut segments = Vec::new();
+        for Mapping { start, end, kind } in mappings.iter().copied() {
+            match (kind, pages) {
+                (MappingKind::PrivateAnonymous, Some(pages)) => {
+                    by_pages(start, end, pages, |_| Backing::Zeros, &mut segments);
+                }
+                (MappingKind::PrivateFile { index, offset }, Some(pages)) => {
+                    let absent = |at| Backing::File { index, offset: offset.wrapping_add(at - start) };
+                    by_pages(start, end, pages, absent, &mut segments);
+                }
+                (MappingKind::File { index, offset }, _) => {
+                    segments.push(Segment { start, end, backing: Backing::File { index, offset } });
+                }
+                _ => segments.push(Segment { start, end, backing: Backing::Process }),
+            }
+        }
+        let mem = File::open(format!("/proc/{pid}/mem")).ok();
+        Space::build(segments, files, Origin::Process { pid, mem, shared, gate })
+    }
+
+    /// The space of a core, whose segments are in files or are zeros.
+    pub fn for_core(segments: Vec<Segment>, files: &[String]) -> Result<Space> {
+        Space::build(segments, files, Origin::Nothing)
+    }
+
+    /// A space whose bytes come from `source`, on the thread that asks for them.
+    pub fn for_remote(ranges: &[(u64, u64)], source: Box<dyn Source>) -> Result<Space> {
+        let segment = |(start, end): &(u64, u64)| Segment { start: *start, end: *end, backing: Backing::Process };
+        Space::build(ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
+    }
+
+    /// Copies the bytes of `ranges` (ascending, disjoint) that would have to come from the process into `room`, from where
+    /// they are read afterwards: the process may be let go. False, with nothing changed, where the room is too small or
+    /// the process was let go meanwhile.
+    pub fn capture(&self, watcher: &dyn Watcher, ranges: &[(u64, u64)], room: Arc<Room>) -> Result<bool> {
+        let read = |address: u64, buffer: &mut [u8]| self.live_bytes(address, buffer);
+        let copy = Capture::take(&self.task(watcher, None), &self.live_parts(ranges), room, read)?;
+        Ok(copy.is_some_and(|copy| self.was_in_time() && self.copy.set(copy).is_ok()))
+    }
+
+    /// How many bytes were read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// The parts of `ranges` that are read from the process.
+    fn live_parts(&self, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let live = self.segments.iter().filter(|segment| segment.backing == Backing::Process);
+        let mut found = Vec::new();
+        for segment in live {
+            let first = ranges.partition_point(|(_, end)| *end <= segment.start);
+            for (start, end) in ranges[first..].iter().take_while(|(start, _)| *start < segment.end) {
+                found.push((segment.start.max(*start), segment.end.min(*end)));
+            }
+        }
+        found
+    }
+
+    /// How many of `size` bytes at `address` are in segments without a gap.
+    pub fn prefix(&self, address: u64, size: u64) -> u64 {
+        let end = address.saturating_add(size);
+        let mut at = address;
+        let mut index = self.segments.partition_point(|segment| segment.end <= address);
+        while at < end {
+            match self.segments.get(index) {
+                Some(segment) if segment.start <= at => at = segment.end.min(end),
+                _ => break,
+            }
+            index += 1;
+        }
+        at - address
+    }
+
+    /// The bytes before the first NUL at `address`, at most `limit`.
+    pub fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Missing> {
+        let mut bytes = Vec::new();
+        while bytes.len() < limit {
+            let mut part = [0; 64];
+            let at = address.wrapping_add(bytes.len() as u64);
+            let got = self.fill(at, &mut part);
+            if let Some(end) = part[..got].iter().position(|byte| *byte == 0) {
+                bytes.extend_from_slice(&part[..end]);
+                break;
+            }
+            bytes.extend_from_slice(&part[..got]);
+            if got < part.len() {
+                return Err(Missing(at.wrapping_add(got as u64)));
+            }
+        }
+        bytes.truncate(limit);
+        Ok(bytes)
+    }
+}

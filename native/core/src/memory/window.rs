@@ -1,0 +1,81 @@
+//! A moving window over a space: small reads become few large ones, and jumps over large bodies stay cheap.
+#![forbid(unsafe_code)]
+
+use crate::bytes::u64_at;
+use crate::error::Missing;
+use crate::memory::space::Space;
+
+const SMALLEST: usize = 4 << 10;
+const LARGEST: usize = 256 << 10;
+
+pub(crate) struct Window<'a> {
+    space: &'a Space,
+    limit: u64,
+    start: u64,
+    size: usize,
+    step: usize,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    /// A window that never reads at or beyond `limit`.
+    pub(crate) fn new(space: &'a Space, limit: u64) -> Window<'a> {
+        Window { space, limit, start: 0, size: 0, step: SMALLEST, buffer: Vec::new() }
+    }
+
+    /// The bytes [address, address + size); `size` is small.
+    #[inline]
+    pub(crate) fn bytes(&mut self, address: u64, size: usize) -> Result<&[u8], Missing> {
+        let offset = address.wrapping_sub(self.start);
+        if offset.saturating_add(size as u64) > self.size as u64 {
+            self.load(address, size)?;
+            return Ok(&self.buffer[..size]);
+        }
+        Ok(&self.buffer[offset as usize..offset as usize + size])
+    }
+
+    #[inline]
+    pub(crate) fn word(&mut self, address: u64) -> Result<u64, Missing> {
+        Ok(u64_at(self.bytes(address, 8)?, 0))
+    }
+
+    /// What the window holds from `address` on, without reading.
+    #[inline]
+    pub(crate) fn rest(&self, address: u64) -> &[u8] {
+        let offset = address.wrapping_sub(self.start).min(self.size as u64);
+        &self.buffer[offset as usize..self.size]
+    }
+
+    /// As many as there are of `size` bytes at `address`.
+    pub(crate) fn available(&mut self, address: u64, size: usize) -> &[u8] {
+        let size = size.min(self.limit.saturating_sub(address) as usize);
+        if self.bytes(address, size).is_ok() {
+            let offset = (address - self.start) as usize;
+            return &self.buffer[offset..offset + size];
+        }
+        let offset = address.wrapping_sub(self.start);
+        match offset < self.size as u64 {
+            true => &self.buffer[offset as usize..self.size],
+            false => &[],
+        }
+    }
+
+    #[cold]
+    fn load(&mut self, address: u64, size: usize) -> Result<(), Missing> {
+        let sequential = address.wrapping_sub(self.start) <= (self.size + SMALLEST) as u64;
+        self.step = if sequential { (self.step * 2).min(LARGEST) } else { SMALLEST };
+        // Whole pages: a window that ends inside one would read that page twice.
+        let end = (address | 4095).saturating_add(1).saturating_add(self.step as u64 - SMALLEST as u64);
+        let end = end.max(address.saturating_add(size as u64)).min(self.limit);
+        let wanted = end.saturating_sub(address) as usize;
+        if self.buffer.len() < wanted {
+            self.buffer.resize(LARGEST.max(wanted), 0);
+        }
+        self.start = address;
+        self.size = self.space.fill(address, &mut self.buffer[..wanted]);
+        if self.size < size {
+            return Err(Missing(address.wrapping_add(self.size as u64)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! All words of a stretch at once.
+#![forbid(unsafe_code)]
+
+use crate::bytes::{range_at, u64_at};
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+use std::collections::HashMap;
+
+/// More than any module's data: what is scanned at once.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The words of a stretch, as far as they can be read.
+pub(crate) struct Words {
+    pub(crate) start: u64,
+    pub(crate) words: Vec<u64>,
+}
+
+impl Words {
+    pub(crate) fn read(space: &Space, start: u64, end: u64) -> Words {
+        let start = start.next_multiple_of(8);
+        let mut bytes = vec![0; end.saturating_sub(start).min(MOST_BYTES) as usize];
+        let mut at = 0;
+        while at < bytes.len() {
+            let got = space.fill(start + at as u64, &mut bytes[at..]);
+            // Absent pages stay zeros: no structure starts in them.
+            at = (at + got) / 4096 * 4096 + 4096;
+        }
+        Words { start, words: bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect() }
+    }
+
+    pub(crate) fn at(&self, space: &Space, address: u64) -> Option<u64> {
+        let index = address.wrapping_sub(self.start);
+        match index % 8 == 0 && index / 8 < self.words.len() as u64 {
+            true => Some(self.words[(index / 8) as usize]),
+            false => space.word(address).ok(),
+        }
+    }
+}
+
+/// The addresses of the words from `start` on that are still what they were in the beginning, `initial`, and whose value
+/// lies in one of `ranges` (ascending).
+pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u64)]) -> Vec<u64> {
+    let words = Words::read(space, start, start.saturating_add(initial.len() as u64));
+    let initial = initial.get((words.start - start) as usize..).unwrap_or_default().chunks_exact(8);
+    let points = |word: u64| range_at(ranges, word).is_some();
+    let same = words.words.iter().zip(initial).zip((words.start..).step_by(8));
+    same.filter(|((word, old), _)| **word == u64_at(old, 0) && points(**word)).map(|(_, at)| at).collect()
+}
+
+/// How many words of the `sources`, `(start, end, number)`, point into each of the `targets`, which ascend and are
+/// disjoint: `{(number, place of the target): words}`, without zeros.
+pub fn count_pointers(
+    watcher: &dyn Watcher,
+    space: &Space,
+    sources: &[(u64, u64, u32)],
+    targets: &[(u64, u64)],
+) -> Result<HashMap<(u32, usize), u64>> {
+    let mut found = HashMap::new();
+    for (start, end, number) in sources {
+        watcher.check()?;
+        for word in Words::read(space, *start, *end).words {
+            if let Some(place) = range_at(targets, word) {
+                *found.entry((*number, place)).or_insert(0) += 1;
+            }
+        }
+    }
+    Ok(found)
+}

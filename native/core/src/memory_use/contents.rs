@@ -1,0 +1,52 @@
+//! The bytes of ranges, read in windows on all cores: how fast that goes at best, and which pages hold nothing but zeros.
+
+use crate::error::Result;
+use crate::memory::pages::PAGE;
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+
+const JOB: u64 = 8 << 20;
+/// What is read at once unless somebody asks for more or less.
+pub const WINDOW: u64 = 256 << 10;
+
+/// Shows what is there of each window of the ranges; returns the sum of what `look` says of them.
+fn sum_of(
+    watcher: &dyn Watcher,
+    space: &Space,
+    ranges: &[(u64, u64)],
+    window: u64,
+    look: impl Fn(&[u8]) -> u64 + Sync,
+) -> Result<u64> {
+    let pieces = |(start, end): &(u64, u64)| {
+        let (start, end) = (*start, *end);
+        (start..end).step_by(JOB as usize).map(move |from| (from, (from + JOB).min(end)))
+    };
+    let jobs: Vec<(u64, u64)> = ranges.iter().flat_map(pieces).collect();
+    let work = |state: &mut (Vec<u8>, u64), job: &(u64, u64), control: &Control| {
+        for from in (job.0..job.1).step_by(window as usize) {
+            let size = (job.1 - from).min(window) as usize;
+            if state.0.len() < size {
+                state.0.resize(size, 0);
+            }
+            let got = space.fill(from, &mut state.0[..size]);
+            state.1 += look(&state.0[..got]);
+            control.advance(size as u64)?;
+        }
+        Ok(())
+    };
+    let states = space.task(watcher, None).run(&jobs, || (Vec::new(), 0), work)?;
+    Ok(states.iter().map(|state| state.1).sum())
+}
+
+/// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
+pub fn read_once(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)], window: u64) -> Result<u64> {
+    sum_of(watcher, space, ranges, window.max(PAGE), |bytes| bytes.len() as u64)
+}
+
+/// Bytes of the pages in the ranges, which are whole pages, that hold nothing but zeros.
+pub fn zero_pages(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<u64> {
+    let is_zero = |page: &&[u8]| page.iter().fold(0, |sum, byte| sum | byte) == 0;
+    sum_of(watcher, space, ranges, WINDOW, |bytes| {
+        bytes.chunks_exact(PAGE as usize).filter(is_zero).count() as u64 * PAGE
+    })
+}

@@ -1,0 +1,217 @@
+//! What is left of buffers in free memory: where realloc has moved one, the place that it left holds what it held then.
+
+use crate::bits::Bits;
+use crate::bytes::u64_at;
+use crate::error::Result;
+use crate::memory::pages::{Pages, PAGE};
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Of each buffer a key is taken so far apart; so many bytes of a hole hold one, if it is a copy.
+const STEP: u64 = 16 << 10;
+const KEY: usize = 32;
+const LEAST_WORDS: usize = 3;
+/// Addresses that malloc returns are multiples of it, and so is how far a copy is from what it was made of.
+const ALIGNMENT: usize = 16;
+/// Keys of all buffers, windows of holes and candidates that are looked at.
+const MOST_KEYS: usize = 1 << 16;
+const MOST_WINDOWS: u64 = 1 << 12;
+const MOST_CANDIDATES: usize = 1 << 10;
+const FILTER_BITS: u32 = 20;
+/// Places at which a candidate is compared with its buffer, and how many must agree and speak.
+const PLACES: u64 = 64;
+const LEAST_PLACES: usize = 4;
+
+type Key = [u64; KEY / 8];
+
+/// The key at the beginning of `bytes`; none where fewer than three of its words differ, as in zeros and patterns.
+fn key_of(bytes: &[u8]) -> Option<Key> {
+    let key: Key = std::array::from_fn(|index| u64_at(bytes, index * 8));
+    let different = (0..key.len()).filter(|index| !key[..*index].contains(&key[*index])).count();
+    (different >= LEAST_WORDS).then_some(key)
+}
+
+fn filter_place(key: &Key) -> u64 {
+    (key[0] ^ key[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - FILTER_BITS)
+}
+
+/// What is compared: only pages that are in memory are read.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    space: &'a Space,
+    pages: &'a Pages,
+}
+
+impl Source<'_> {
+    fn is_present(&self, address: u64) -> bool {
+        let page = address / PAGE * PAGE;
+        self.pages.count(page, page + PAGE).0 > 0
+    }
+
+    /// The bytes of keys at those addresses; None where one cannot be had.
+    fn keys(&self, addresses: &[u64]) -> Vec<Option<[u8; KEY]>> {
+        let last = KEY as u64 - 1;
+        let is_there = |address: &u64| self.is_present(*address) && self.is_present(address.saturating_add(last));
+        let there: Vec<u64> = addresses.iter().copied().filter(is_there).collect();
+        let mut bytes = vec![0; there.len() * KEY];
+        let good = self.space.many(&there, KEY, &mut bytes);
+        let mut read = there.iter().zip(bytes.chunks_exact(KEY).zip(good)).peekable();
+        let one = |address: &u64| match read.next_if(|(next, _)| *next == address) {
+            Some((_, (key, true))) => key.try_into().ok(),
+            _ => None,
+        };
+        addresses.iter().map(one).collect()
+    }
+
+    /// Whether hole and buffer hold the same at both addresses; None where the buffer holds nothing that tells, or one of
+    /// them cannot be read.
+    fn agree(&self, pairs: &[(u64, u64)]) -> Vec<Option<bool>> {
+        let (own, others): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
+        let compare = |(own, other): (Option<[u8; KEY]>, Option<[u8; KEY]>)| {
+            let (own, other) = (own?, other?);
+            key_of(&other).map(|_| own == other)
+        };
+        self.keys(&own).into_iter().zip(self.keys(&others)).map(compare).collect()
+    }
+
+    /// [start, end) of what `hole` holds of `buffer` where that would have begun at `base`: from the beginning of both to
+    /// where they first differ, to the page.
+    fn extent(&self, hole: (u64, u64), buffer: (u64, u64), base: u64) -> Option<(u64, u64)> {
+        // malloc's links stand in the first bytes of a free chunk.
+        let start = hole.0.max(base).checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(2 * KEY as u64)?;
+        let limit = hole.1.min(base.checked_add(buffer.1 - buffer.0)?);
+        let step = (limit.checked_sub(start)? / PLACES).max(PAGE).next_multiple_of(ALIGNMENT as u64);
+        let pair = |at: u64| (at, buffer.0 + (at - base));
+        let places: Vec<u64> = (start..limit.saturating_sub(KEY as u64)).step_by(step as usize).collect();
+        let found = self.agree(&places.iter().map(|at| pair(*at)).collect::<Vec<_>>());
+        // A place that was written to since is no end; two in a row are.
+        let (mut agreed, mut last, mut differs) = (0, 0, Vec::new());
+        for (place, found) in found.iter().enumerate() {
+            match found {
+                Some(true) => (agreed, last) = (agreed + 1, place),
+                Some(false) => differs.push(place),
+                None => (),
+            }
+            differs.retain(|differs| *differs > last);
+            if differs.len() > 1 {
+                break;
+            }
+        }
+        if agreed < LEAST_PLACES {
+            return None;
+        }
+        let Some(bad) = differs.first() else { return Some((hole.0.max(base), limit)) };
+        let (mut good, mut bad) = (places[last], places[*bad]);
+        while bad - good > PAGE {
+            let middle = (good + (bad - good) / 2) / ALIGNMENT as u64 * ALIGNMENT as u64;
+            match self.agree(&[pair(middle)])[0] {
+                Some(true) => good = middle,
+                _ => bad = middle,
+            }
+        }
+        Some((hole.0.max(base), bad))
+    }
+}
+
+/// Keys of buffers, with the number of the buffer and where in it they stand; None where they stand in several places.
+struct Keys {
+    filter: Bits,
+    places: HashMap<Key, Option<(usize, u64)>>,
+}
+
+impl Keys {
+    /// Those of the first `length` bytes of each buffer.
+    fn of(source: Source<'_>, buffers: &[(u64, u64)], length: u64) -> Keys {
+        let most = MOST_KEYS / buffers.len().max(1);
+        let own = |(number, (start, end)): (usize, &(u64, u64))| {
+            let (start, size) = (*start, end.saturating_sub(*start).min(length));
+            (STEP / 2..size).step_by(STEP as usize).take(most).map(move |offset| (number, offset, start + offset))
+        };
+        let wanted: Vec<(usize, u64, u64)> = buffers.iter().enumerate().flat_map(own).collect();
+        let bytes = source.keys(&wanted.iter().map(|(.., address)| *address).collect::<Vec<_>>());
+        let mut keys = Keys { filter: Bits::new(1 << FILTER_BITS), places: HashMap::new() };
+        for ((number, offset, _), bytes) in wanted.into_iter().zip(bytes) {
+            if let Some(key) = bytes.and_then(|bytes| key_of(&bytes)) {
+                keys.filter.set(filter_place(&key));
+                keys.places.entry(key).and_modify(|place| *place = None).or_insert(Some((number, offset)));
+            }
+        }
+        keys
+    }
+
+    fn find(&self, bytes: &[u8]) -> Option<(usize, u64)> {
+        let key = key_of(bytes)?;
+        if !self.filter.get(filter_place(&key)) {
+            return None;
+        }
+        *self.places.get(&key)?
+    }
+}
+
+/// The numbers of a hole and of a buffer, and where the buffer began when this was it.
+type Candidate = (usize, usize, u64);
+
+/// What is left of a copy of the beginning of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied {
+    /// The number of the buffer.
+    pub buffer: usize,
+    /// Where the buffer began when this was it.
+    pub base: u64,
+    pub start: u64,
+    pub end: u64,
+}
+
+/// The copies that `holes` (start, end) hold of the beginnings of `buffers` (start, end), those most often seen first.
+/// They may overlap. Some keys of each buffer and parts of the holes are read, and of both only pages that are in memory.
+pub fn find_copies(
+    watcher: &dyn Watcher,
+    space: &Space,
+    pages: &Pages,
+    buffers: &[(u64, u64)],
+    holes: &[(u64, u64)],
+) -> Result<Vec<Copied>> {
+    let source = Source { space, pages };
+    let sizes = || holes.iter().map(|(start, end)| end.saturating_sub(*start));
+    // What was handed out again at the beginning of a copy is at most as long as what is left of it.
+    let keys = Keys::of(source, buffers, sizes().max().unwrap_or(0).saturating_mul(2));
+    let stride = sizes().sum::<u64>().div_ceil(MOST_WINDOWS).next_multiple_of(STEP).max(STEP);
+    let window = STEP + (KEY - ALIGNMENT) as u64;
+    let own = |(number, (start, end)): (usize, &(u64, u64))| {
+        let (start, end) = (*start, *end);
+        (start..end).step_by(stride as usize).map(move |from| (number, from, from.saturating_add(window).min(end)))
+    };
+    let jobs: Vec<(usize, u64, u64)> = holes.iter().enumerate().flat_map(own).collect();
+    let work = |(bytes, hits): &mut (Vec<u8>, HashMap<Candidate, usize>),
+                job: &(usize, u64, u64),
+                control: &Control| {
+        let (hole, from, end) = *job;
+        bytes.resize((end - from) as usize, 0);
+        let there =
+            if pages.count(from / PAGE * PAGE, end.next_multiple_of(PAGE)).0 > 0 { space.fill(from, bytes) } else { 0 };
+        for at in (0..there.saturating_sub(KEY - 1)).step_by(ALIGNMENT) {
+            let Some((buffer, offset)) = keys.find(&bytes[at..]) else { continue };
+            if let Some(base) = (from + at as u64).checked_sub(offset) {
+                *hits.entry((hole, buffer, base)).or_default() += 1;
+            }
+        }
+        control.advance(1)
+    };
+    let init = || (Vec::new(), HashMap::new());
+    let workers = space.task(watcher, None).run(&jobs, init, work)?;
+    let mut seen: HashMap<Candidate, usize> = HashMap::new();
+    for (candidate, count) in workers.into_iter().flat_map(|(_, hits)| hits) {
+        *seen.entry(candidate).or_default() += count;
+    }
+    let mut candidates: Vec<(Reverse<usize>, Candidate)> =
+        seen.into_iter().map(|(candidate, count)| (Reverse(count), candidate)).collect();
+    candidates.sort_unstable();
+    candidates.truncate(MOST_CANDIDATES);
+    let extent = |(_, (hole, buffer, base)): (_, Candidate)| {
+        let (start, end) = source.extent(holes[hole], buffers[buffer], base)?;
+        Some(Copied { buffer, base, start, end })
+    };
+    Ok(candidates.into_iter().filter_map(extent).collect())
+}

@@ -1,0 +1,14 @@
+//! What address space is used for: page by page, block by block, hole by hole.
+#![forbid(unsafe_code)]
+
+pub(crate) mod contents;
+pub(crate) mod copies;
+pub(crate) mod looks;
+pub(crate) mod pins;
+pub(crate) mod sweep;
+
+pub use contents::{read_once, zero_pages, WINDOW};
+pub use copies::{find_copies, Copied};
+pub use looks::look_at;
+pub use pins::{held_chunks, pins_of_arenas, pins_of_chunks, pins_of_pages, Kept, Pins, Totals};
+pub use sweep::{ArenaOwners, Row, SegmentOwners, Sum, Sweep};

@@ -1,0 +1,308 @@
+//! Which few blocks keep pages from going back: the pages that `malloc_trim()` could release only if they went.
+//!
+//! A page of an arena of glibc's goes when nobody holds a byte of it and no free chunk keeps its header and its links
+//! there, so a block is taken to hold the 48 bytes behind it too. Pages that are at most half held are what pins are
+//! looked for in: blocks that share one make a group, which also frees the fuller pages that nobody else touches.
+//! An arena of pymalloc goes as a whole, with its last block, and so does a page of mimalloc.
+
+use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER};
+use crate::allocators::glibc::trim::CHUNK_HEAD;
+use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::pymalloc::pools::Pools;
+use crate::bytes::outside;
+use crate::memory::pages::{Pages, PAGE};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Start and end of what holds the blocks, blocks, their bytes, what would be freed.
+type Row = (u64, u64, u64, u64, u64);
+
+/// All groups that count: how many, their blocks, the bytes of these, what would be freed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    pub groups: u64,
+    pub blocks: u64,
+    pub bytes: u64,
+    pub freed: u64,
+}
+
+/// The groups that keep the most, first the most, and the sums over all.
+pub type Pins = (Vec<Row>, Totals);
+
+/// What counts as freed, and which groups are listed.
+#[derive(Clone, Copy)]
+pub struct Kept<'a> {
+    /// None where it is unknown which pages are there.
+    pub pages: Option<&'a Pages>,
+    /// Ascending ranges that the kernel does not take back.
+    pub ranges: &'a [(u64, u64)],
+    /// Bytes that a group must free.
+    pub least: u64,
+    /// How many groups are listed at most.
+    pub most: usize,
+}
+
+/// The pages that count as freed: the resident ones, all of them where that is not known.
+struct Freed<'a> {
+    pages: Option<&'a Pages>,
+    kept: &'a [(u64, u64)],
+}
+
+impl Freed<'_> {
+    fn count(&self, start: u64, end: u64) -> u64 {
+        let mut sum = 0;
+        outside(start, end, self.kept, |from, to| sum += self.pages.map_or(to - from, |pages| pages.count(from, to).0));
+        sum
+    }
+}
+
+/// The groups that free at least `least` and twice their own bytes; of these the `most` with the largest difference.
+struct Best {
+    least: u64,
+    most: usize,
+    heap: BinaryHeap<Reverse<(u64, Row)>>,
+    totals: Totals,
+}
+
+impl Best {
+    fn new(least: u64, most: usize) -> Best {
+        Best { least, most, heap: BinaryHeap::new(), totals: Totals::default() }
+    }
+
+    fn offer(&mut self, row: Row) {
+        let (_, _, blocks, bytes, freed) = row;
+        if freed < self.least.max(1) || freed / 2 < bytes {
+            return;
+        }
+        let sum = &mut self.totals;
+        (sum.groups, sum.blocks) = (sum.groups + 1, sum.blocks + blocks);
+        (sum.bytes, sum.freed) = (sum.bytes + bytes, sum.freed + freed);
+        self.heap.push(Reverse((freed - bytes, row)));
+        if self.heap.len() > self.most {
+            self.heap.pop();
+        }
+    }
+
+    fn rows(self) -> Pins {
+        (self.heap.into_sorted_vec().into_iter().map(|Reverse((_, row))| row).collect(), self.totals)
+    }
+}
+
+/// A block among those that hold bytes of a region: its ordinal, where it is, and the bytes of all before it.
+#[derive(Clone, Copy)]
+struct Holder {
+    number: u64,
+    start: u64,
+    end: u64,
+    before: u64,
+    /// It cannot go, or its going would free nothing.
+    fixed: bool,
+}
+
+/// A page that holders touch, from the first to the last of them.
+struct Touched {
+    page: u64,
+    held: u64,
+    first: Holder,
+    last: Holder,
+    fixed: bool,
+}
+
+/// Holders that share pages which would be freed.
+struct Group {
+    first: Holder,
+    last: Holder,
+    freed: u64,
+}
+
+struct Grouping<'a> {
+    freed: &'a Freed<'a>,
+    best: &'a mut Best,
+    /// Pages that the next holder may touch too, ascending: two at most.
+    pages: Vec<Touched>,
+    group: Option<Group>,
+    /// A fuller page that the group's last holder shares with the ones behind it, up to a number.
+    shared: Option<(u64, u64)>,
+    /// Fuller pages that only one holder touches, who is in no group yet.
+    alone: Option<(u64, u64)>,
+}
+
+impl Grouping<'_> {
+    #[inline(always)]
+    fn feed(&mut self, holder: Holder) {
+        match self.pages.as_mut_slice() {
+            // Most stand in the same page as the one before, and what is behind them has its header there too.
+            [page] if holder.start / PAGE == page.page && (holder.end + CHUNK_HEAD - 1) / PAGE == page.page => {
+                page.held += holder.end - holder.start;
+                page.last = holder;
+                page.fixed |= holder.fixed;
+            }
+            _ => self.feed_several(holder),
+        }
+    }
+
+    fn feed_several(&mut self, holder: Holder) {
+        let (first, last) = (holder.start / PAGE, holder.end.max(holder.start + 1).div_ceil(PAGE) - 1);
+        self.settle_before(first);
+        self.touch(first, holder.end.min((first + 1) * PAGE) - holder.start, holder);
+        if last > first {
+            // What stands right before it may reach into its second page too.
+            let shared = self.pages.iter().any(|page| page.page == first + 1);
+            if shared && first + 1 < last {
+                self.touch(first + 1, PAGE, holder);
+            }
+            self.settle_before(last);
+            let inner = first + 1 + u64::from(shared);
+            if inner < last && !holder.fixed {
+                let freed = self.freed.count(inner * PAGE, last * PAGE);
+                self.fuller(holder.number, holder.number, freed);
+            }
+            self.touch(last, holder.end - last * PAGE, holder);
+        }
+        // What is free behind it has its header there.
+        let reached = (holder.end + CHUNK_HEAD - 1) / PAGE;
+        if reached > last {
+            self.touch(reached, 0, holder);
+        }
+    }
+
+    fn touch(&mut self, page: u64, held: u64, holder: Holder) {
+        match self.pages.iter_mut().find(|touched| touched.page == page) {
+            Some(touched) => {
+                touched.held += held;
+                touched.last = holder;
+                touched.fixed |= holder.fixed;
+            }
+            None => self.pages.push(Touched { page, held, first: holder, last: holder, fixed: holder.fixed }),
+        }
+    }
+
+    /// The pages below `end` are known whole.
+    fn settle_before(&mut self, end: u64) {
+        while self.pages.first().is_some_and(|page| page.page < end) {
+            let page = self.pages.remove(0);
+            if page.fixed {
+                continue;
+            }
+            let freed = self.freed.count(page.page * PAGE, (page.page + 1) * PAGE);
+            match page.held * 2 <= PAGE {
+                true => self.join(page.first, page.last, freed),
+                false => self.fuller(page.first.number, page.last.number, freed),
+            }
+        }
+    }
+
+    fn join(&mut self, first: Holder, last: Holder, freed: u64) {
+        let joins = self.group.as_ref().is_some_and(|group| {
+            let bridged = self.shared.is_some_and(|(until, _)| until <= last.number);
+            first.number <= group.last.number || (first.number == group.last.number + 1 && bridged)
+        });
+        if !joins {
+            self.close();
+        }
+        let group = self.group.get_or_insert(Group { first, last, freed: 0 });
+        group.freed += freed;
+        if last.number > group.last.number {
+            group.last = last;
+        }
+        let inside = |number: u64| (group.first.number..=group.last.number).contains(&number);
+        let pending = [self.shared.take(), self.alone.take()];
+        group.freed +=
+            pending.iter().flatten().filter(|(number, _)| inside(*number)).map(|(_, freed)| freed).sum::<u64>();
+    }
+
+    fn fuller(&mut self, first: u64, last: u64, freed: u64) {
+        match self.group.as_mut() {
+            Some(group) if last <= group.last.number => group.freed += freed,
+            Some(group) if first <= group.last.number => self.shared = Some((last, freed)),
+            _ if first == last => {
+                let before = self.alone.filter(|(number, _)| *number == first).map_or(0, |(_, freed)| freed);
+                self.alone = Some((first, before + freed));
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self) {
+        self.shared = None;
+        let Some(Group { first, last, freed }) = self.group.take() else { return };
+        let bytes = last.before + (last.end - last.start) - first.before;
+        self.best.offer((first.start, last.end, last.number - first.number + 1, bytes, freed));
+    }
+}
+
+/// Offers the groups of a region. `trimmed`: whether malloc_trim() gives back what is in its top chunk; where it does not,
+/// the last block below must stay, or what is free below it would become part of the top.
+fn offer_region(region: &Region, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
+    let top = region.top_after_consolidation();
+    let mut grouping = Grouping { freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
+    let (mut number, mut before) = (0, 0);
+    // A free chunk at the start of the region has its header there.
+    let start = region.stretch.start;
+    let mut waiting = Holder { number, start, end: start, before, fixed: true };
+    for (start, end, state) in region.all() {
+        let is_top = top != 0 && start >= top;
+        if (is_top && trimmed) || (!is_top && matches!(state, State::Free | State::Fast)) {
+            continue;
+        }
+        number += 1;
+        let fixed = is_top || !matches!(state, State::Used | State::Tcache);
+        grouping.feed(Holder { fixed: waiting.fixed || is_top, ..waiting });
+        waiting = Holder { number, start, end, before, fixed };
+        before += end - start;
+    }
+    grouping.feed(waiting);
+    grouping.settle_before(u64::MAX);
+    grouping.close();
+}
+
+/// What `offer` offers: those groups that keep the most first, and the sums over all.
+fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
+    let Kept { pages, ranges, least, most } = wanted;
+    let mut best = Best::new(least, most);
+    offer(&Freed { pages, kept: ranges }, &mut best);
+    best.rows()
+}
+
+/// Groups of blocks in glibc's arenas. `trimmed`: where the regions start of whose top chunk malloc_trim() gives something
+/// back.
+pub fn pins_of_chunks(chunks: &Chunks, trimmed: &[u64], wanted: Kept<'_>) -> Pins {
+    find(wanted, |freed, best| {
+        for region in &chunks.regions {
+            offer_region(region, trimmed.contains(&region.stretch.start), freed, best);
+        }
+    })
+}
+
+/// Arenas of pymalloc by the blocks in them.
+pub fn pins_of_arenas(pools: &Pools, wanted: Kept<'_>) -> Pins {
+    find(wanted, |freed, best| {
+        for arena in &pools.arenas {
+            let used = pools.used_of(arena);
+            if used.count > 0 {
+                let freed = freed.count(arena.address, arena.end);
+                best.offer((arena.address, arena.end, used.count, used.bytes, freed));
+            }
+        }
+    })
+}
+
+/// Pages of mimalloc by the blocks in them.
+pub fn pins_of_pages(mimalloc: &Mimalloc, wanted: Kept<'_>) -> Pins {
+    find(wanted, |freed, best| {
+        for page in &mimalloc.pages {
+            let (start, end) = page.span();
+            let used = mimalloc.count_of(page);
+            if used > 0 {
+                best.offer((start, end, used, used * page.size, freed.count(start, end)));
+            }
+        }
+    })
+}
+
+/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
+pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
+    let Some(region) = chunks.region_of(start).map(|index| &chunks.regions[index]) else { return Vec::new() };
+    let held = region.blocks(start, end).filter(|block| matches!(block.2, State::Used | State::Tcache));
+    held.take(most).map(|(at, to, state)| (at + CHUNK_HEADER, to - at, state == State::Used)).collect()
+}

@@ -1,0 +1,297 @@
+//! Whose page is it: adds up stretches of address space by owner, page by page.
+//!
+//! Virtual bytes are exact. A resident or swapped page belongs to exactly one owner: where several touch it, to the one
+//! with the highest rank (a used block keeps the whole page).
+
+use crate::allocators::glibc::chunks::{Chunks, State, STATES};
+use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::pymalloc::pools::Pools;
+use crate::error::{Error, Result};
+use crate::memory::pages::{Pages, Run, PAGE, PRESENT, SWAPPED};
+use crate::memory::space::Space;
+use std::sync::Arc;
+
+/// What an owner has, all in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum {
+    pub bytes: u64,
+    /// Whole pages that belong to the owner, whether they are there or not.
+    pub pages: u64,
+    pub resident: u64,
+    pub swapped: u64,
+    /// Mapped to the kernel's zero page: not resident.
+    pub zero: u64,
+    /// Of the resident bytes, those in huge pages.
+    pub huge: u64,
+}
+
+/// A sweep over ascending stretches; each has an owner, a small number that is its rank too. The sums are kept apart for
+/// each cell: what lies below the first cut is cell 0, from the first cut on cell 1, and so on. Cuts are whole pages.
+pub struct Sweep {
+    pages: Option<Arc<Pages>>,
+    owners: usize,
+    cuts: Vec<u64>,
+    sums: Vec<Sum>,
+    /// The cell at hand: its number, where its sums begin, and where it ends.
+    cell: usize,
+    base: usize,
+    limit: u64,
+    cursor: usize,
+    huge: usize,
+    page: u64,
+    owner: u32,
+    last: u64,
+    /// Owners whose parts of huge pages are kept, and these.
+    kept: Vec<u32>,
+    ranges: Vec<(u64, u64)>,
+}
+
+/// An owner, and what it has.
+pub type Row = (u32, Sum);
+
+/// The owners of the parts of an arena of pymalloc.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaOwners {
+    pub used: u32,
+    pub free: u32,
+    pub free_pool: u32,
+    pub overhead: u32,
+}
+
+/// The owners of the parts of a segment of mimalloc.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentOwners {
+    pub used: u32,
+    pub free: u32,
+    pub free_span: u32,
+    pub overhead: u32,
+    pub unexplained: u32,
+}
+
+/// The part of a sweep that needs the pages at hand.
+struct Sweeper<'a> {
+    sweep: &'a mut Sweep,
+    runs: &'a [Run],
+    huge: &'a [(u64, u64)],
+}
+
+impl Sweeper<'_> {
+    #[inline]
+    fn add(&mut self, start: u64, end: u64, owner: u32) {
+        match end <= self.sweep.limit {
+            true if start < end => self.add_inside(start, end, owner),
+            true => {}
+            false => self.add_across(start, end, owner),
+        }
+    }
+
+    /// Adds a stretch that reaches beyond the cell at hand, cell by cell.
+    #[cold]
+    fn add_across(&mut self, start: u64, end: u64, owner: u32) {
+        let mut at = start;
+        while at < end {
+            while self.sweep.limit <= at {
+                self.settle();
+                self.sweep.next_cell();
+            }
+            let stop = end.min(self.sweep.limit);
+            self.add_inside(at, stop, owner);
+            at = stop;
+        }
+    }
+
+    #[inline]
+    fn sum(&mut self, owner: u32) -> &mut Sum {
+        &mut self.sweep.sums[self.sweep.base + owner as usize]
+    }
+
+    #[inline]
+    fn add_inside(&mut self, start: u64, end: u64, owner: u32) {
+        self.sum(owner).bytes += end - start;
+        let (first, last) = (start / PAGE, (end - 1) / PAGE);
+        if first != self.sweep.page {
+            self.settle();
+            (self.sweep.page, self.sweep.owner) = (first, owner);
+        } else {
+            self.sweep.owner = self.sweep.owner.max(owner);
+        }
+        if last > first {
+            self.settle();
+            self.count(first + 1, last, owner);
+            (self.sweep.page, self.sweep.owner) = (last, owner);
+        }
+        self.sweep.last = end;
+    }
+
+    /// Gives the page at hand to its owner.
+    fn settle(&mut self) {
+        let page = self.sweep.page;
+        if page != u64::MAX {
+            self.count(page, page + 1, self.sweep.owner);
+            self.sweep.page = u64::MAX;
+        }
+    }
+
+    fn count(&mut self, first: u64, end: u64, owner: u32) {
+        let (start, end) = (first * PAGE, end.saturating_mul(PAGE));
+        while self.runs.get(self.sweep.cursor).is_some_and(|run| run.end <= start) {
+            self.sweep.cursor += 1;
+        }
+        let huge = if self.huge.is_empty() { 0 } else { self.count_huge(start, end) };
+        if huge > 0 && self.sweep.kept.contains(&owner) {
+            self.keep_huge(start, end);
+        }
+        let runs = &self.runs[self.sweep.cursor..];
+        let sum = self.sum(owner);
+        sum.pages += end - start;
+        sum.huge += huge;
+        for run in runs.iter().take_while(|run| run.start < end) {
+            let size = run.end.min(end) - run.start.max(start);
+            match run.state {
+                PRESENT => sum.resident += size,
+                SWAPPED => sum.swapped += size,
+                _ => sum.zero += size,
+            }
+        }
+    }
+
+    fn count_huge(&mut self, start: u64, end: u64) -> u64 {
+        while self.huge.get(self.sweep.huge).is_some_and(|range| range.1 <= start) {
+            self.sweep.huge += 1;
+        }
+        let ranges = self.huge[self.sweep.huge..].iter().take_while(|range| range.0 < end);
+        ranges.map(|range| range.1.min(end) - range.0.max(start)).sum()
+    }
+
+    fn keep_huge(&mut self, start: u64, end: u64) {
+        for range in self.huge[self.sweep.huge..].iter().take_while(|range| range.0 < end) {
+            let (from, to) = (range.0.max(start), range.1.min(end));
+            match self.sweep.ranges.last_mut() {
+                Some(last) if last.1 == from => last.1 = to,
+                _ => self.sweep.ranges.push((from, to)),
+            }
+        }
+    }
+}
+
+impl Sweep {
+    fn next_cell(&mut self) {
+        self.cell += 1;
+        self.base += self.owners;
+        self.limit = self.cuts.get(self.cell).copied().unwrap_or(u64::MAX);
+    }
+
+    fn with<R>(&mut self, start: u64, act: impl FnOnce(&mut Sweeper<'_>) -> R) -> Result<R> {
+        if start < self.last {
+            return Err(Error::Invalid(format!("stretches must ascend: {start:#x} after {:#x}", self.last)));
+        }
+        let pages = self.pages.clone();
+        let runs = pages.as_ref().map_or(&[][..], |pages| &pages.runs);
+        let huge = pages.as_ref().and_then(|pages| pages.huge.as_deref()).unwrap_or_default();
+        Ok(act(&mut Sweeper { sweep: self, runs, huge }))
+    }
+
+    fn check(&self, owner: u32) -> Result<u32> {
+        if owner as usize >= self.owners {
+            return Err(Error::invalid("no such owner"));
+        }
+        Ok(owner)
+    }
+
+    /// `cuts`: ascending addresses of whole pages where a new cell begins. `kept`: owners whose parts of huge pages are
+    /// kept as ranges.
+    pub fn new(pages: Option<Arc<Pages>>, owners: usize, cuts: Vec<u64>, kept: Vec<u32>) -> Result<Sweep> {
+        if cuts.windows(2).any(|pair| pair[0] >= pair[1]) || cuts.iter().any(|cut| cut % PAGE != 0) {
+            return Err(Error::invalid("cuts must ascend and be whole pages"));
+        }
+        let sums = vec![Sum::default(); owners * (cuts.len() + 1)];
+        let limit = cuts.first().copied().unwrap_or(u64::MAX);
+        let (page, cell, base, cursor, huge, owner, last) = (u64::MAX, 0, 0, 0, 0, 0, 0);
+        let ranges = Vec::new();
+        Ok(Sweep { pages, owners, cuts, sums, cell, base, limit, cursor, huge, page, owner, last, kept, ranges })
+    }
+
+    /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
+    pub fn huge_ranges(&self) -> &[(u64, u64)] {
+        &self.ranges
+    }
+
+    /// One stretch [start, end) of one owner.
+    pub fn add(&mut self, start: u64, end: u64, owner: u32) -> Result<()> {
+        let owner = self.check(owner)?;
+        self.with(start, |sweeper| sweeper.add(start, end, owner))
+    }
+
+    /// The blocks of the region that starts at `start`; `owners`: by state, in the order of STATES, None for a state that
+    /// has none. Returns the region's end.
+    pub fn add_chunks(&mut self, chunks: &Chunks, start: u64, owners: [Option<u32>; STATES.len()]) -> Result<u64> {
+        let mut by_state = [0; STATES.len()];
+        for (known, owner) in by_state.iter_mut().zip(owners) {
+            *known = self.check(owner.unwrap_or(u32::MAX))?;
+        }
+        let region = chunks.region_of(start).map(|index| &chunks.regions[index]);
+        let region = region.filter(|region| region.stretch.start == start);
+        let region = region.ok_or_else(|| Error::invalid("no region starts there"))?;
+        self.with(start, |sweeper| {
+            let mut at = start;
+            for (from, to, state) in region.all() {
+                sweeper.add(at, from, by_state[State::Unexplained as usize]);
+                sweeper.add(from, to, by_state[state as usize]);
+                at = to;
+            }
+            sweeper.add(at, region.stretch.end, by_state[State::Unexplained as usize]);
+            region.stretch.end
+        })
+    }
+
+    /// The parts of the pymalloc arena at `start`. Returns the arena's end.
+    pub fn add_arena(&mut self, space: &Space, pools: &Pools, start: u64, owners: ArenaOwners) -> Result<u64> {
+        let ArenaOwners { used, free, free_pool, overhead } = owners;
+        [used, free, free_pool, overhead].into_iter().try_for_each(|owner| self.check(owner).map(drop))?;
+        let place = pools.arenas.binary_search_by_key(&start, |arena| arena.address);
+        let arena = &pools.arenas[place.map_err(|_| Error::invalid("no arena starts there"))?];
+        self.with(start, |sweeper| {
+            pools.parts_of_arena(space, arena, |from, to, kind| {
+                let owner = match kind {
+                    "used" => used,
+                    "free" => free,
+                    "free pool" => free_pool,
+                    _ => overhead,
+                };
+                sweeper.add(from, to, owner);
+            });
+            arena.end
+        })
+    }
+
+    /// The parts of mimalloc's segment at `start`. Returns the segment's end.
+    pub fn add_segment(&mut self, mimalloc: &Mimalloc, start: u64, owners: SegmentOwners) -> Result<u64> {
+        let SegmentOwners { used, free, free_span, overhead, unexplained } = owners;
+        let all = [used, free, free_span, overhead, unexplained];
+        all.into_iter().try_for_each(|owner| self.check(owner).map(drop))?;
+        let place = mimalloc.segments.binary_search_by_key(&start, |segment| segment.address);
+        let segment = &mimalloc.segments[place.map_err(|_| Error::invalid("no segment starts there"))?];
+        self.with(start, |sweeper| {
+            mimalloc.parts_of(segment, |from, to, kind| {
+                let owner = match kind {
+                    "used" => used,
+                    "free" => free,
+                    "free span" => free_span,
+                    "unexplained" => unexplained,
+                    _ => overhead,
+                };
+                sweeper.add(from, to, owner);
+            });
+            segment.end
+        })
+    }
+
+    /// The owners of each cell that have something.
+    pub fn finish(&mut self) -> Result<Vec<Vec<Row>>> {
+        self.with(self.last, |sweeper| sweeper.settle())?;
+        let row = |(owner, sum): (usize, &Sum)| (owner as u32, *sum);
+        let some = |(_, sum): &(usize, &Sum)| sum.bytes | sum.pages != 0;
+        let cells = self.sums.chunks(self.owners.max(1));
+        Ok(cells.map(|cell| cell.iter().enumerate().filter(some).map(row).collect()).collect())
+    }
+}

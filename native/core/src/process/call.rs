@@ -1,0 +1,658 @@
+//! Calls a function in one thread that is traced and stands still, and leaves the thread as it was.
+//!
+//! Everything here must run on the thread that traces. Below the thread's red zone a signal frame is laid that holds
+//! all of its state, and the function returns through libc's own rt_sigreturn: a tracer that dies at any moment leaves
+//! a thread that finishes the call by itself and goes on where it was. A tracer that lives leaves that rt_sigreturn
+//! out and puts everything back itself, because only then does the kernel restart an interrupted system call with the
+//! time that was left of it. Each order of steps below is such that every state between two of them is one from which
+//! the thread could go on.
+
+use crate::bytes::u64_at;
+use crate::process::ptrace::{self, Waited};
+use std::fs::File;
+use std::io::Error;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a thread may take to stop where it must: one that sleeps uninterruptibly is left to finish by itself.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How the thread became a tracee: it decides how it can be stopped again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// By PTRACE_SEIZE: PTRACE_INTERRUPT stops it.
+    Seized,
+    /// By PTRACE_ATTACH, as gdb does it: a SIGSTOP stops it, which is taken out again.
+    Attached,
+}
+
+/// A place in the target's memory and the bytes that belong there.
+pub type Bytes = (u64, Vec<u8>);
+
+/// What is called and by which way it returns.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Functions with their arguments, called one after the other.
+    pub calls: Vec<(u64, Vec<u64>)>,
+    /// Address of `mov $15, %rax; syscall` in the process's libc.
+    pub restorer: u64,
+    /// Address of code that stores rax at a register's address, moves the stack pointer up and returns: its own word
+    /// for the result would be lost in the restorer, which loads rax.
+    pub keeper: u64,
+    /// Index in `user_regs_struct` of the register that `keeper` stores through, and by how much it moves rsp.
+    pub keeper_register: usize,
+    pub keeper_skips: u64,
+    /// Writes to this descriptor are kept from the kernel and returned; -1 for none.
+    pub captured: i32,
+    /// A seccomp filter looks at the thread's system calls: only those are made that the function makes anyway.
+    pub filtered: bool,
+    /// For all calls together.
+    pub limit: Duration,
+    /// Whoever sets it ends the call as if the time were over.
+    pub cancelled: Arc<AtomicBool>,
+    /// After the limit: true lets the thread finish the call by itself, false puts it back as it was before.
+    pub leaves: bool,
+    /// What is put back however the calls end, unless the thread goes on in one.
+    pub kept: Vec<Bytes>,
+    /// What is put back beside that after a call that was undone: locks that it held.
+    pub freed: Vec<Bytes>,
+}
+
+impl Plan {
+    fn is_over(&self, deadline: Instant) -> bool {
+        self.cancelled.load(Ordering::Relaxed) || Instant::now() > deadline
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Returned,
+    /// It took too long and was undone.
+    Abandoned,
+    /// It took too long; the thread stands in it, and will finish it and restore itself when it goes on.
+    Left,
+    /// A signal that the function itself caused; it was undone.
+    Failed(i32),
+    /// The thread is no more.
+    Gone,
+}
+
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub end: End,
+    pub value: u64,
+    pub text: Vec<u8>,
+}
+
+/// What decides whether a call may be made in a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// `struct user_regs_struct`.
+    pub registers: Vec<u64>,
+    pub shadow_stack: bool,
+    /// Syscall user dispatch (prctl(2)).
+    pub dispatched: bool,
+    /// The word `rseq_cs` of the thread's restartable sequences, 0 without one.
+    pub sequence: u64,
+    /// It stands between the entry into a system call and the exit, as `catch syscall` leaves it.
+    pub entering: bool,
+    /// Bytes of the kernel's vector state.
+    pub vector_size: usize,
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use machine::{call, look};
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn call(_: i32, _: Style, _: &Plan) -> Result<Answer, Error> {
+    Err(Error::from_raw_os_error(libc::ENOSYS))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn look(_: i32) -> Result<Look, Error> {
+    Err(Error::from_raw_os_error(libc::ENOSYS))
+}
+
+/// Waits until the thread stops or `is_over`, in ever longer steps.
+fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
+    let mut pause = Duration::from_micros(5);
+    loop {
+        let waited = ptrace::wait(tid, false);
+        if waited != Waited::Running || is_over() {
+            return waited;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(1));
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod machine {
+    use super::*;
+
+    /// Indices in `struct user_regs_struct`.
+    const RAX: usize = 10;
+    const ORIG_RAX: usize = 15;
+    const RIP: usize = 16;
+    const EFLAGS: usize = 18;
+    const RSP: usize = 19;
+    /// In the order of the calling convention: rdi, rsi, rdx, rcx, r8, r9.
+    const ARGUMENTS: [usize; 6] = [14, 13, 12, 11, 9, 8];
+    /// `struct sigcontext_64` begins with these: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags.
+    const CONTEXT: [usize; 18] = [9, 8, 7, 6, 3, 2, 1, 0, 14, 13, 4, 5, 12, 10, 11, 19, 16, 18];
+    const RED_ZONE: u64 = 128;
+    /// Trap, direction and alignment check.
+    const BAD_FLAGS: u64 = 1 << 8 | 1 << 10 | 1 << 18;
+    const MOST_VECTOR: usize = 64 << 10;
+    const SYS_WRITE: u64 = 1;
+    const SYS_RT_SIGRETURN: u64 = 15;
+    const SYS_WRITEV: u64 = 20;
+    const NO_CALL: u64 = u64::MAX;
+    /// uc_flags: UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS.
+    const FRAME_FLAGS: u64 = 7;
+    const FRAME_SIZE: u64 = 8 + 304 + 128;
+    const FP_MAGIC1: u32 = 0x4650_5853;
+    const FP_MAGIC2: u32 = 0x4650_5845;
+    /// What the kernel says of the vector state lies at this offset; its header, with the states in use, at 512.
+    const SOFTWARE_BYTES: usize = 464;
+    const HEADER: usize = 512;
+    const SMALLEST_VECTOR: usize = 576;
+    const AMX: u64 = 1 << 17 | 1 << 18;
+    /// The kernel's own codes for "restart this system call" (include/linux/errno.h), as rax has them.
+    const RESTARTS: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
+    const RESTART_BLOCK: i64 = -516;
+    /// Signals that an instruction raises: blocked, they would make the kernel reset their handler.
+    const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+    const MOST_TEXT: usize = 4 << 20;
+    const TRAP_HWBKPT: i32 = 4;
+    /// `si_code` of a signal that tkill(2) sent.
+    const SI_TKILL: i32 = -6;
+    const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
+    const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+
+    /// All of a thread that a call changes.
+    struct Saved {
+        registers: Vec<u64>,
+        vector: Vec<u8>,
+        mask: u64,
+    }
+
+    /// Where a thread came to stand.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Parked {
+        Inside,
+        /// At its rt_sigreturn, or after it.
+        Returned,
+        /// It does not stop: it sleeps uninterruptibly.
+        Stuck,
+        Gone,
+    }
+
+    struct Call<'a> {
+        tid: i32,
+        style: Style,
+        plan: &'a Plan,
+        memory: File,
+        saved: Saved,
+        /// Where the signal frame lies, and the word for the result.
+        frame: u64,
+        result: u64,
+        text: Vec<u8>,
+        /// Signals that came meanwhile and cannot be blocked: sent again at the end.
+        held: Vec<i32>,
+        /// What a write that is captured is to return, and the count that it was given.
+        written: Option<(u64, u64)>,
+        /// A filtered thread makes its rt_sigreturn, and may be given signals right after it.
+        returning: bool,
+        signalled: bool,
+        /// The kernel no longer knows how much was left of the thread's own sleep.
+        forgotten: bool,
+    }
+
+    /// Whether, and by which state, a call may be made in a stopped thread.
+    pub fn look(tid: i32) -> Result<Look, Error> {
+        let registers = registers(tid)?;
+        let vector_size = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?.len();
+        let shadow_stack = ptrace::register_set(tid, ptrace::NT_X86_SHSTK, 8).is_ok();
+        let dispatched = ptrace::is_dispatched(tid);
+        let entering = ptrace::configuration::<11>(tid, GET_SYSCALL_INFO, 88).is_some_and(|info| info[0] & 0xff == 1);
+        let sequence = match ptrace::configuration::<3>(tid, GET_RSEQ_CONFIGURATION, 24) {
+            Some([area, ..]) if area != 0 => word_at(&memory(tid)?, area.wrapping_add(8))?,
+            _ => 0,
+        };
+        Ok(Look { registers, shadow_stack, dispatched, sequence, entering, vector_size })
+    }
+
+    /// Makes the calls. An error means that nothing was changed, or that the thread went away.
+    pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
+        let deadline = Instant::now() + plan.limit;
+        let mut answer = Answer { end: End::Returned, value: 0, text: Vec::new() };
+        for (function, arguments) in &plan.calls {
+            let mut call = Call::new(tid, style, plan)?;
+            let start = call.lay_frame()?;
+            let end = call.make(start, *function, arguments, deadline);
+            for signal in std::mem::take(&mut call.held) {
+                send(tid, signal);
+            }
+            answer.end = end?;
+            answer.text.append(&mut call.text);
+            if answer.end != End::Returned {
+                break;
+            }
+            answer.value = word_at(&call.memory, call.result)?;
+        }
+        put_back(tid, plan, answer.end)?;
+        Ok(answer)
+    }
+
+    /// While the thread still stands, and no other runs.
+    fn put_back(tid: i32, plan: &Plan, end: End) -> Result<(), Error> {
+        let undone = matches!(end, End::Abandoned | End::Failed(_));
+        let kept = if matches!(end, End::Left | End::Gone) { &[][..] } else { &plan.kept[..] };
+        let freed = if undone { &plan.freed[..] } else { &[] };
+        if kept.is_empty() && freed.is_empty() {
+            return Ok(());
+        }
+        let memory = memory(tid)?;
+        for (address, bytes) in kept.iter().chain(freed) {
+            let mut found = vec![0u8; bytes.len()];
+            memory.read_exact_at(&mut found, *address)?;
+            if found != *bytes {
+                memory.write_all_at(bytes, *address)?;
+            }
+        }
+        Ok(())
+    }
+
+    impl<'a> Call<'a> {
+        fn new(tid: i32, style: Style, plan: &'a Plan) -> Result<Call<'a>, Error> {
+            let registers = registers(tid)?;
+            let vector = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?;
+            let mask = ptrace::signal_mask(tid)?;
+            if vector.len() < SMALLEST_VECTOR {
+                return Err(Error::from_raw_os_error(libc::ENODATA));
+            }
+            let (saved, memory) = (Saved { registers, vector, mask }, memory(tid)?);
+            if style == Style::Seized {
+                // Without it a stop at a system call would become a SIGTRAP that kills the process, should we die in
+                // it. gdb always sets it.
+                ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD)?;
+            }
+            let (text, held) = (Vec::new(), Vec::new());
+            let (frame, result, written) = (0, 0, None);
+            let (returning, signalled, forgotten) = (false, false, false);
+            Ok(Call {
+                tid,
+                style,
+                plan,
+                memory,
+                saved,
+                frame,
+                result,
+                text,
+                held,
+                written,
+                returning,
+                signalled,
+                forgotten,
+            })
+        }
+
+        /// Writes the frame below the red zone; returns the stack pointer for the function's entry.
+        fn lay_frame(&mut self) -> Result<u64, Error> {
+            let top = self.saved.registers[RSP].wrapping_sub(RED_ZONE) & !63;
+            self.result = top.wrapping_sub(64);
+            let vector = vector_frame(&self.saved.vector);
+            let vector_at = self.result.wrapping_sub(vector.len() as u64) & !63;
+            let skips = self.plan.keeper_skips;
+            let start = (vector_at.wrapping_sub(FRAME_SIZE + skips + 32) & !15) + 8;
+            self.frame = start + 8 + skips;
+            let mut bytes = vec![0u8; (top - start) as usize];
+            put(&mut bytes, 0, self.plan.keeper);
+            put(&mut bytes, self.frame - start, self.plan.restorer);
+            self.put_context(&mut bytes[(self.frame - start) as usize + 8..], vector_at);
+            let at = (vector_at - start) as usize;
+            bytes[at..at + vector.len()].copy_from_slice(&vector);
+            self.memory.write_all_at(&bytes, start)?;
+            Ok(start)
+        }
+
+        /// `struct ucontext`: flags, link, stack (its flags are invalid, so that sigaltstack stays), registers, mask.
+        fn put_context(&self, bytes: &mut [u8], vector_at: u64) {
+            put(bytes, 0, FRAME_FLAGS);
+            put(bytes, 24, u64::MAX);
+            let registers = restarted(&self.saved.registers);
+            for (place, index) in CONTEXT.iter().enumerate() {
+                put(bytes, 40 + 8 * place as u64, registers[*index]);
+            }
+            // The selectors cs and ss in one word, as the frame has them: cs, gs, fs, ss.
+            put(bytes, 40 + 144, registers[17] & 0xffff | (registers[20] & 0xffff) << 48);
+            put(bytes, 40 + 184, vector_at);
+            put(bytes, 40 + 256, self.saved.mask);
+        }
+
+        /// Registers before the mask: with the mask alone a death of ours would leave the signals blocked for good.
+        fn make(&mut self, start: u64, function: u64, arguments: &[u64], deadline: Instant) -> Result<End, Error> {
+            let mut registers = self.saved.registers.clone();
+            for (place, value) in ARGUMENTS.iter().zip(arguments) {
+                registers[*place] = *value;
+            }
+            registers[RSP] = start;
+            registers[RIP] = function;
+            registers[RAX] = 0;
+            registers[ORIG_RAX] = NO_CALL;
+            registers[EFLAGS] &= !BAD_FLAGS;
+            registers[self.plan.keeper_register] = self.result;
+            set_registers(self.tid, &registers)?;
+            let open = FAULTS.iter().fold(0u64, |mask, signal| mask | 1 << (signal - 1));
+            if let Err(error) = ptrace::set_signal_mask(self.tid, !open) {
+                self.restore()?;
+                return Err(error);
+            }
+            self.run(deadline)
+        }
+
+        fn run(&mut self, deadline: Instant) -> Result<End, Error> {
+            let mut entering = false;
+            loop {
+                ptrace::go_on_to_syscall(self.tid, 0)?;
+                let (signal, event) = match await_stop(self.tid, || self.plan.is_over(deadline)) {
+                    Waited::Stopped { signal, event } => (signal, event),
+                    Waited::Gone => return Ok(End::Gone),
+                    Waited::Running => return self.late(),
+                };
+                if event != 0 {
+                    continue;
+                }
+                // A group stop of an attached thread has no siginfo; the signal of it stays what it was.
+                let Ok(code) = ptrace::signal_code(self.tid) else { continue };
+                let syscall = signal & 0x7f == libc::SIGTRAP && code & 0x7f == libc::SIGTRAP;
+                if syscall {
+                    entering = !entering;
+                    if if entering { self.enters()? } else { self.leaves()? } {
+                        return Ok(End::Returned);
+                    }
+                } else if code == TRAP_HWBKPT && signal == libc::SIGTRAP {
+                    // A watchpoint of a debugger's; the instruction is done.
+                } else if (code > 0 && FAULTS.contains(&signal)) || signal == libc::SIGABRT {
+                    if self.park(true)? == Parked::Gone {
+                        return Ok(End::Gone);
+                    }
+                    self.restore()?;
+                    return Ok(End::Failed(signal));
+                } else {
+                    self.held.push(signal);
+                }
+            }
+        }
+
+        /// At the entry into a system call: the end of the call, a write that is captured, or none of our business.
+        fn enters(&mut self) -> Result<bool, Error> {
+            let mut registers = self.registers()?;
+            if self.is_return(&registers) {
+                // A filter would see the number of the call that is left out.
+                self.returning = self.plan.filtered;
+                if self.returning {
+                    return Ok(false);
+                }
+                self.skip_return(&registers)?;
+                return self.returned();
+            }
+            let number = registers[ORIG_RAX];
+            let to = registers[ARGUMENTS[0]] as u32 as i32;
+            if self.plan.captured >= 0 && to == self.plan.captured && (number == SYS_WRITE || number == SYS_WRITEV) {
+                let count = registers[ARGUMENTS[2]];
+                if let Ok(written) = self.capture(number, registers[ARGUMENTS[1]], count) {
+                    if self.plan.filtered {
+                        registers[ARGUMENTS[2]] = 0;
+                        self.written = Some((written, count));
+                    } else {
+                        registers[ORIG_RAX] = NO_CALL;
+                        registers[RAX] = written;
+                    }
+                    set_registers(self.tid, &registers)?;
+                }
+            }
+            Ok(false)
+        }
+
+        /// At the exit from a system call.
+        fn leaves(&mut self) -> Result<bool, Error> {
+            if self.returning {
+                return self.returned();
+            }
+            if let Some((written, count)) = self.written.take() {
+                let mut registers = self.registers()?;
+                registers[RAX] = written;
+                registers[ARGUMENTS[2]] = count;
+                set_registers(self.tid, &registers)?;
+            }
+            Ok(false)
+        }
+
+        /// The call has ended.
+        fn returned(&mut self) -> Result<bool, Error> {
+            match self.park(true)? {
+                Parked::Gone => Err(Error::from_raw_os_error(libc::ESRCH)),
+                _ => self.restore().map(|()| true),
+            }
+        }
+
+        /// Reads what the thread wants to write; its length.
+        fn capture(&mut self, number: u64, address: u64, count: u64) -> Result<u64, Error> {
+            let mut pieces = vec![(address, count)];
+            if number == SYS_WRITEV {
+                let mut vectors = vec![0u8; count.min(1024) as usize * 16];
+                self.memory.read_exact_at(&mut vectors, address)?;
+                pieces = words(&vectors).chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+            }
+            let mut total = 0u64;
+            for (address, size) in pieces {
+                let room = MOST_TEXT.saturating_sub(self.text.len()) as u64;
+                let mut bytes = vec![0u8; size.min(room) as usize];
+                self.memory.read_exact_at(&mut bytes, address)?;
+                self.text.extend(bytes);
+                total = total.saturating_add(size);
+            }
+            Ok(total)
+        }
+
+        /// The time is over. A thread that does not stop is left in the call, too.
+        fn late(&mut self) -> Result<End, Error> {
+            match self.park(false)? {
+                Parked::Stuck => Ok(End::Left),
+                Parked::Inside if self.plan.leaves => Ok(End::Left),
+                Parked::Inside => {
+                    // A sleep in the function, which was interrupted just now, has taken its place.
+                    self.forgotten = self.registers()?[RAX] as i64 == RESTART_BLOCK;
+                    self.restore()?;
+                    Ok(End::Abandoned)
+                }
+                Parked::Returned => {
+                    self.restore()?;
+                    Ok(End::Returned)
+                }
+                Parked::Gone => Ok(End::Gone),
+            }
+        }
+
+        /// Asks for a stop; whatever other stop comes first takes that back.
+        fn ask_to_stop(&self) -> Result<(), Error> {
+            match self.style {
+                Style::Seized => ptrace::interrupt(self.tid),
+                Style::Attached => {
+                    send(self.tid, libc::SIGSTOP);
+                    Ok(())
+                }
+            }
+        }
+
+        /// Brings the thread to a stop after which the kernel looks whether a system call is to be restarted. From a
+        /// stop (`standing`) it gets there without running an instruction.
+        fn park(&mut self, mut standing: bool) -> Result<Parked, Error> {
+            let deadline = Instant::now() + PATIENCE;
+            let mut parked = if self.returning { Parked::Returned } else { Parked::Inside };
+            let mut passed = 0;
+            self.ask_to_stop()?;
+            loop {
+                if standing {
+                    ptrace::go_on(self.tid, std::mem::take(&mut passed))?;
+                }
+                standing = true;
+                let (signal, event) = match await_stop(self.tid, || Instant::now() > deadline) {
+                    Waited::Stopped { signal, event } => (signal, event),
+                    Waited::Running => return Ok(Parked::Stuck),
+                    Waited::Gone => return Ok(Parked::Gone),
+                };
+                if event == ptrace::EVENT_STOP && self.style == Style::Seized {
+                    return Ok(parked);
+                }
+                if self.style == Style::Seized {
+                    ptrace::interrupt(self.tid)?;
+                }
+                if event != 0 {
+                    continue;
+                }
+                let Ok(code) = ptrace::signal_code(self.tid) else { continue };
+                if signal & 0x7f == libc::SIGTRAP && code & 0x7f == libc::SIGTRAP {
+                    let registers = self.registers()?;
+                    if parked == Parked::Inside && self.is_return(&registers) {
+                        parked = Parked::Returned;
+                        self.returning = self.plan.filtered;
+                        if !self.returning {
+                            self.skip_return(&registers)?;
+                        }
+                    }
+                } else if self.style == Style::Attached && signal == libc::SIGSTOP {
+                    // Where one was pending already, ours has merged with it.
+                    if code != SI_TKILL {
+                        self.held.push(signal);
+                    }
+                    return Ok(parked);
+                } else if self.returning {
+                    // The thread has its own mask again, and its own registers: the signal is for it.
+                    self.signalled = true;
+                    passed = signal;
+                } else if code <= 0 || !FAULTS.contains(&signal) {
+                    self.held.push(signal);
+                }
+            }
+        }
+
+        /// Whether this is the entry into the rt_sigreturn that ends the call.
+        fn is_return(&self, registers: &[u64]) -> bool {
+            registers[ORIG_RAX] == SYS_RT_SIGRETURN && registers[RSP] == self.frame + 8
+        }
+
+        /// Leaves the rt_sigreturn out that ends the call. Should we die from here on, the thread makes it after all.
+        fn skip_return(&self, registers: &[u64]) -> Result<(), Error> {
+            let mut registers = registers.to_vec();
+            registers[ORIG_RAX] = NO_CALL;
+            registers[RIP] = self.plan.restorer;
+            set_registers(self.tid, &registers)
+        }
+
+        fn registers(&self) -> Result<Vec<u64>, Error> {
+            registers(self.tid)
+        }
+
+        /// Mask, vector state, registers: the frame and the restorer would do each of them once more. A thread that
+        /// made its rt_sigreturn and was given a signal then has all of it back, and a handler's frame on top.
+        fn restore(&self) -> Result<(), Error> {
+            if self.signalled {
+                return Ok(());
+            }
+            ptrace::set_signal_mask(self.tid, self.saved.mask)?;
+            ptrace::set_register_set(self.tid, ptrace::NT_X86_XSTATE, &self.saved.vector)?;
+            if ptrace::register_set(self.tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)? != self.saved.vector {
+                // Once more; the frame still holds it, should it not work.
+                ptrace::set_register_set(self.tid, ptrace::NT_X86_XSTATE, &self.saved.vector)?;
+            }
+            // rt_sigreturn makes it forget that, too.
+            let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
+            let registers = if forgotten { restarted(&self.saved.registers) } else { self.saved.registers.clone() };
+            set_registers(self.tid, &registers)
+        }
+    }
+
+    /// The registers from which a thread goes on that gets no restart of its system call from the kernel any more.
+    ///
+    /// rt_sigreturn ends each restart; so the frame has the registers with which the call is made anew.
+    fn restarted(saved: &[u64]) -> Vec<u64> {
+        let mut registers = saved.to_vec();
+        if saved[ORIG_RAX] as i64 >= 0 && RESTARTS.contains(&(saved[RAX] as i64)) {
+            registers[RAX] = saved[ORIG_RAX];
+            registers[RIP] = saved[RIP].wrapping_sub(2);
+        }
+        registers
+    }
+
+    /// The vector state in the form of a signal frame (arch/x86/include/uapi/asm/sigcontext.h).
+    ///
+    /// It may have no more than the thread may use: AMX only where the thread has used it.
+    fn vector_frame(state: &[u8]) -> Vec<u8> {
+        let known = u64_at(state, SOFTWARE_BYTES);
+        let in_use = u64_at(state, HEADER);
+        let features = if in_use & AMX == 0 { known & !AMX } else { known };
+        let size = vector_size(features).min(state.len());
+        let mut bytes = state[..size].to_vec();
+        put(&mut bytes, HEADER as u64, in_use & features);
+        put(&mut bytes, SOFTWARE_BYTES as u64, FP_MAGIC1 as u64 | (size as u64 + 4) << 32);
+        put(&mut bytes, SOFTWARE_BYTES as u64 + 8, features);
+        put(&mut bytes, SOFTWARE_BYTES as u64 + 16, size as u64);
+        bytes.extend(FP_MAGIC2.to_le_bytes());
+        bytes
+    }
+
+    /// Where the last of these states ends in the standard form (CPUID leaf 13).
+    fn vector_size(features: u64) -> usize {
+        let end = |feature: u32| {
+            // Older releases of Rust call this unsafe.
+            #[allow(unused_unsafe)]
+            // SAFETY: leaf 13 is there where the kernel hands out vector state at all.
+            let found = unsafe { std::arch::x86_64::__cpuid_count(13, feature) };
+            (found.eax + found.ebx) as usize
+        };
+        (2..63).filter(|feature| features >> feature & 1 != 0).map(end).fold(SMALLEST_VECTOR, usize::max)
+    }
+
+    fn registers(tid: i32) -> Result<Vec<u64>, Error> {
+        let found = words(&ptrace::register_set(tid, ptrace::NT_PRSTATUS, 27 * 8)?);
+        if found.len() != 27 {
+            return Err(Error::from_raw_os_error(libc::ENODATA));
+        }
+        Ok(found)
+    }
+
+    fn memory(tid: i32) -> Result<File, Error> {
+        File::options().read(true).write(true).open(format!("/proc/{tid}/mem"))
+    }
+
+    fn word_at(memory: &File, address: u64) -> Result<u64, Error> {
+        let mut bytes = [0u8; 8];
+        memory.read_exact_at(&mut bytes, address)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn words(bytes: &[u8]) -> Vec<u64> {
+        (0..bytes.len() / 8).map(|index| u64_at(bytes, 8 * index)).collect()
+    }
+
+    fn put(bytes: &mut [u8], offset: u64, value: u64) {
+        bytes[offset as usize..offset as usize + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    fn set_registers(tid: i32, registers: &[u64]) -> Result<(), Error> {
+        let bytes: Vec<u8> = registers.iter().flat_map(|word| word.to_le_bytes()).collect();
+        ptrace::set_register_set(tid, ptrace::NT_PRSTATUS, &bytes)
+    }
+
+    /// Sends a signal to one thread. A thread that ended meanwhile needs none.
+    fn send(tid: i32, signal: i32) {
+        // SAFETY: takes numbers only.
+        unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
+    }
+}

@@ -1,0 +1,449 @@
+//! A copy of the target that nobody runs: the kernel copies its page tables, and the target is let go.
+//!
+//! All of it is done by a guardian, a process of our own that holds the target and the copy and does nothing else. It
+//! sits in a session of its own and hears no signals: however this process dies, the guardian puts the thread's
+//! registers back, ends the copy, has the target collect it, and ends. Should the guardian die as well, the kernel
+//! ends the copy (PTRACE_O_EXITKILL).
+
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::process::injection::{self, Made};
+use crate::process::ptrace::{self, Waited};
+use crate::process::stop::Thread;
+use crate::process::tracer::{Failure, Registers, Tracer, GENERAL};
+use crate::signals::SignalsHeld;
+use crate::work::Watcher;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// clone(2): of its own memory, and not even SIGCHLD when it ends. wait4(2) finds it by __WALL alone. The table of
+/// descriptors is the target's own: with a copy of it, what the target closes would stay open, a connection, a lock, an
+/// entry of epoll(7).
+const SYS_CLONE: u64 = 56;
+const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
+const SYS_WAIT4: u64 = 61;
+const WORDS: usize = 5 + GENERAL;
+const OK: u64 = 0;
+/// Beyond all errno: what stands in the way is one of REASONS.
+const REASON: u64 = 10_000;
+const REASONS: [&str; 4] = [
+    "its threads do not stop in time",
+    "none of its threads can make a system call for us now",
+    "it has no vDSO that could make the call",
+    "the call was cut short by something else",
+];
+const TOO_SLOW: u64 = REASON;
+const NO_CALLER: u64 = REASON + 1;
+const NO_VDSO: u64 = REASON + 2;
+const CUT_SHORT: u64 = REASON + 3;
+const MOST_THREADS: u64 = 1 << 20;
+const WAKE: i32 = 50;
+/// How often threads are looked at that had not stopped when the target was let go, in milliseconds.
+const LEFTOVERS: i32 = 5;
+/// Of the pipe to our parent, which may be suspended: all that is written to it fits.
+const PIPE_BYTES: i32 = 1 << 20;
+/// The kernel's first choice where memory runs out (proc_pid_oom_score_adj(5)).
+const FIRST_TO_GO: &str = "1000";
+const LET_GO: u8 = b'r';
+const REAP_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The copy while the guardian holds it; `inner` is its id as the target sees it.
+struct Copy {
+    pid: i32,
+    inner: i64,
+}
+
+// ---- the guardian's side
+
+fn guard(pid: i32, limit: Option<Duration>, from: File, mut to: File) {
+    // SAFETY: no argument. Signals to our process group and hang-ups of the terminal are not for the guardian.
+    unsafe { libc::setsid() };
+    // SAFETY: two numbers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    // SAFETY: numbers only.
+    unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+    let identity = Identity::of(pid);
+    let mut tracer = Tracer::new(pid, limit);
+    let made = copy(&mut tracer);
+    let message = match &made {
+        Ok(made) => hello(&tracer, made.pid),
+        Err(code) => vec![*code],
+    };
+    let mut ears = Ears { from, target: open_process(pid) };
+    let mut expired = false;
+    if send(&mut to, &message) && made.is_ok() {
+        let left = limit.zip(tracer.since()).map(|(limit, since)| limit.saturating_sub(since.elapsed()));
+        expired = ears.listen(left, None) == Heard::Nothing;
+    }
+    let first = tracer.release();
+    let Ok(made) = made else { return };
+    send(&mut to, &[first.as_nanos() as u64, u64::from(expired)]);
+    // Where the target ends, what it had open must be closed: the copy goes with it.
+    ears.listen(None, Some(&mut tracer));
+    end(made.pid);
+    let reaped = reap(&mut tracer, made.inner, &identity);
+    send(&mut to, &[u64::from(reaped.is_some()), reaped.unwrap_or_default().as_nanos() as u64]);
+}
+
+fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
+    tracer.stop(&AtomicBool::new(false)).map_err(|failure| match failure {
+        Failure::Os(error) => error.raw_os_error().unwrap_or(libc::EIO) as u64,
+        Failure::Timeout(_) | Failure::Cancelled => TOO_SLOW,
+    })?;
+    let caller = injection::find_caller(tracer).ok_or(NO_CALLER)?;
+    let instruction = injection::find_instruction(tracer.pid).ok_or(NO_VDSO)?;
+    match injection::make_call(caller, instruction, SYS_CLONE, CLONE_ARGUMENTS) {
+        Some(Made { answer, child: Some(child) }) if answer > 0 => {
+            let _ = std::fs::write(format!("/proc/{child}/oom_score_adj"), FIRST_TO_GO);
+            Ok(Copy { pid: child, inner: answer })
+        }
+        Some(Made { child: Some(child), .. }) => {
+            end(child);
+            Err(CUT_SHORT)
+        }
+        Some(Made { answer, .. }) if answer < 0 => Err(answer.unsigned_abs().min(REASON - 1)),
+        _ => Err(CUT_SHORT),
+    }
+}
+
+fn end(child: i32) {
+    // SAFETY: two numbers; the copy is our tracee, so that its id is nobody else's.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    while ptrace::wait(child, true) != Waited::Gone {}
+}
+
+/// Has the target collect the copy, in a second short stop; how long that was. A process that has its id by chance, or
+/// is another program now is left alone: the copy is collected when it ends.
+fn reap(tracer: &mut Tracer, inner: i64, identity: &Identity) -> Option<Duration> {
+    let deadline = Instant::now() + REAP_PATIENCE;
+    while Instant::now() < deadline {
+        let now = Identity::of(tracer.pid);
+        if now.started != identity.started {
+            // It has ended: whoever collects orphans has collected the copy.
+            return Some(Duration::ZERO);
+        }
+        if now != *identity {
+            return None;
+        }
+        // Somebody else may hold it for a moment, another guardian for one.
+        let stopped = tracer.stop(&AtomicBool::new(false));
+        let made = stopped.ok().and_then(|()| collect(tracer, inner));
+        let stood = tracer.release();
+        if made.is_some_and(|made| made.answer == inner || made.answer == -i64::from(libc::ECHILD)) {
+            return Some(stood);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+        tracer.let_rest_go();
+    }
+    None
+}
+
+fn collect(tracer: &Tracer, inner: i64) -> Option<Made> {
+    let arguments = [inner as u64, 0, (libc::WNOHANG | libc::__WALL) as u32 as u64, 0, 0, 0];
+    let caller = injection::find_caller(tracer)?;
+    injection::make_call(caller, injection::find_instruction(tracer.pid)?, SYS_WAIT4, arguments)
+}
+
+/// What a process is: when it started (field 22 of `/proc/PID/stat`), and which program it runs, which exec(2) changes.
+#[derive(PartialEq)]
+struct Identity {
+    started: Option<u64>,
+    program: Option<(u64, u64)>,
+}
+
+impl Identity {
+    fn of(pid: i32) -> Identity {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let program = std::fs::metadata(format!("/proc/{pid}/exe")).ok();
+        Identity {
+            started: fields.split_whitespace().nth(19).and_then(|field| field.parse().ok()),
+            program: program.map(|file| (file.dev(), file.ino())),
+        }
+    }
+}
+
+/// A descriptor that can be read from once the process has ended. Linux 5.3 and later.
+fn open_process(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: numbers only.
+    let found = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    // SAFETY: the kernel has just made it, and it is ours.
+    (found >= 0).then(|| unsafe { OwnedFd::from_raw_fd(found as i32) })
+}
+
+fn hello(tracer: &Tracer, copy: i32) -> Vec<u64> {
+    let rows = tracer.rows();
+    let mut words = vec![OK, copy as u64, tracer.mended, rows.len() as u64];
+    for (tid, stopped, registers) in rows {
+        let Registers { thread_pointer, stack_pointer, program_counter, general } = registers;
+        words.extend([tid as u64, u64::from(stopped), thread_pointer, stack_pointer, program_counter]);
+        words.extend(general);
+    }
+    words
+}
+
+fn send(to: &mut File, words: &[u64]) -> bool {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    to.write_all(&bytes).is_ok()
+}
+
+#[derive(PartialEq)]
+enum Heard {
+    Word,
+    Nothing,
+    End,
+}
+
+/// Whom the guardian hears: its parent, and the target's end.
+struct Ears {
+    from: File,
+    target: Option<OwnedFd>,
+}
+
+impl Ears {
+    /// Waits for a word. Threads that stopped too late are let go meanwhile.
+    fn listen(&mut self, left: Option<Duration>, mut tracer: Option<&mut Tracer>) -> Heard {
+        let deadline = left.map(|left| Instant::now() + left);
+        loop {
+            let mut wait = deadline.map_or(-1, |at| at.saturating_duration_since(Instant::now()).as_millis() as i32);
+            if let Some(tracer) = tracer.as_deref_mut().filter(|tracer| !tracer.threads.is_empty()) {
+                tracer.let_rest_go();
+                wait = LEFTOVERS;
+            }
+            let (is_word, has_ended) = self.wait(wait);
+            if is_word {
+                let mut byte = [0];
+                return if self.from.read_exact(&mut byte).is_ok() && byte[0] == LET_GO {
+                    Heard::Word
+                } else {
+                    Heard::End
+                };
+            }
+            if has_ended {
+                return Heard::End;
+            }
+            if deadline.is_some_and(|at| Instant::now() >= at) {
+                return Heard::Nothing;
+            }
+        }
+    }
+
+    fn wait(&self, wait: i32) -> (bool, bool) {
+        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let target = self.target.as_ref().map_or(-1, |target| target.as_raw_fd());
+        let mut entries = [entry(self.from.as_raw_fd()), entry(target)];
+        // SAFETY: two entries, ours; one with descriptor -1 is left out.
+        unsafe { libc::poll(entries.as_mut_ptr(), 2, wait) };
+        (entries[0].revents != 0, entries[1].revents != 0)
+    }
+}
+
+fn is_readable(file: &File) -> bool {
+    let mut entry = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, ours.
+    unsafe { libc::poll(&mut entry, 1, WAKE) > 0 }
+}
+
+// ---- this process's side
+
+struct Line {
+    from: File,
+    to: Option<File>,
+    guardian: i32,
+}
+
+impl Drop for Line {
+    /// The end of the line is what the guardian waits for.
+    fn drop(&mut self) {
+        self.to = None;
+        let mut status = 0;
+        // SAFETY: the kernel writes one integer; the guardian is our child.
+        while unsafe { libc::waitpid(self.guardian, &mut status, 0) } < 0
+            && io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+        {}
+    }
+}
+
+impl Line {
+    /// `count` words from the guardian; the watcher may end the waiting.
+    fn words(&mut self, watcher: &dyn Watcher, count: usize) -> Result<Vec<u64>> {
+        let mut bytes = vec![0u8; 8 * count];
+        let mut done = 0;
+        while done < bytes.len() {
+            if !is_readable(&self.from) {
+                watcher.check()?;
+                continue;
+            }
+            match self.from.read(&mut bytes[done..]) {
+                Ok(0) => return Err(Error::Failed("the guardian of the copy was killed")),
+                Ok(got) => done += got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => watcher.check()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((0..count).map(|index| u64_at(&bytes, 8 * index)).collect())
+    }
+}
+
+fn pipe() -> Result<(File, File), io::Error> {
+    let mut ends = [0; 2];
+    // SAFETY: the kernel writes two descriptors, which are ours from then on.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    let [from, to] = ends.map(|end| File::from(unsafe { OwnedFd::from_raw_fd(end) }));
+    Ok((from, to))
+}
+
+fn start_guardian(pid: i32, limit: Option<Duration>) -> Result<Line, io::Error> {
+    let (their_from, our_to) = pipe()?;
+    let (our_from, their_to) = pipe()?;
+    let held = SignalsHeld::new();
+    // SAFETY: the child calls nothing of the program that we run in; glibc makes malloc usable in it.
+    let guardian = unsafe { libc::fork() };
+    if guardian == 0 {
+        drop((our_to, our_from));
+        guard(pid, limit, their_from, their_to);
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(0) };
+    }
+    drop(held);
+    if guardian < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Line { from: our_from, to: Some(our_to), guardian })
+}
+
+/// A copy of a process that nobody runs, and the guardian that holds it.
+pub struct Frozen {
+    line: Mutex<Option<Line>>,
+    pid: i32,
+    mended: u64,
+    rows: Vec<Vec<u64>>,
+    state: Mutex<State>,
+}
+
+/// `held`: for how long the target stood, once it was let go; `killed`: whether the copy was gone before its `end`.
+#[derive(Clone, Copy, Default)]
+struct State {
+    held: Option<Duration>,
+    expired: bool,
+    killed: Option<bool>,
+}
+
+fn refusal(code: u64) -> Error {
+    let Some(reason) = code.checked_sub(REASON) else { return io::Error::from_raw_os_error(code as i32).into() };
+    let words = REASONS[(reason as usize).min(REASONS.len() - 1)];
+    match code {
+        TOO_SLOW => Error::Timeout(words.into()),
+        _ => Error::Failed(words),
+    }
+}
+
+impl Frozen {
+    /// Stops `pid` and copies it. It stands until `let_go`, for `limit` at most. After an error the target runs as before.
+    pub fn new(watcher: &dyn Watcher, pid: i32, limit: Option<Duration>) -> Result<Frozen> {
+        if cfg!(not(target_arch = "x86_64")) {
+            return Err(Error::Failed("copies are made on x86-64 only"));
+        }
+        let mut line = start_guardian(pid, limit)?;
+        let code = line.words(watcher, 1)?[0];
+        if code != OK {
+            return Err(refusal(code));
+        }
+        let [copy, mended, count] = line.words(watcher, 3)?[..] else { unreachable!("three words were asked for") };
+        let words = line.words(watcher, WORDS * count.min(MOST_THREADS) as usize)?;
+        let rows = words.chunks(WORDS).map(<[u64]>::to_vec).collect();
+        let (line, state) = (Mutex::new(Some(line)), Mutex::new(State::default()));
+        Ok(Frozen { line, pid: copy as i32, mended, rows, state })
+    }
+
+    /// The id of the copy.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// How many system calls that the stop had cut short were told to start again.
+    pub fn mended(&self) -> u64 {
+        self.mended
+    }
+
+    /// Every thread of the target, by its id.
+    pub fn threads(&self) -> impl Iterator<Item = Thread> + '_ {
+        self.rows.iter().map(|row| Thread {
+            tid: row[0] as i32,
+            thread_pointer: row[2],
+            stack_pointer: row[3],
+            program_counter: row[4],
+            general: row[5..].to_vec(),
+        })
+    }
+
+    /// The threads that sleep uninterruptibly and were not stopped.
+    pub fn unstopped(&self) -> impl Iterator<Item = i32> + '_ {
+        self.rows.iter().filter(|row| row[1] == 0).map(|row| row[0] as i32)
+    }
+
+    /// For how long the target stood still; None while it does.
+    pub fn held(&self) -> Option<Duration> {
+        self.state().held
+    }
+
+    /// Whether it was let go because its time was up, before `let_go`.
+    pub fn expired(&self) -> bool {
+        self.state().expired
+    }
+
+    /// Reads of a copy are never too late, but it may have been killed: 1 then.
+    pub fn missed(&self) -> u64 {
+        let killed = self.state().killed;
+        u64::from(killed.unwrap_or_else(|| self.is_gone()))
+    }
+
+    /// Lets the target run; the copy stays.
+    pub fn let_go(&self, watcher: &dyn Watcher) -> Result<()> {
+        let mut guard = self.line();
+        let Some(line) = guard.as_mut() else { return Ok(()) };
+        if let Some(to) = line.to.as_mut() {
+            let _ = to.write_all(&[LET_GO]);
+        }
+        let words = line.words(watcher, 2)?;
+        let mut state = self.state();
+        (state.held, state.expired) = (Some(Duration::from_nanos(words[0])), words[1] != 0);
+        Ok(())
+    }
+
+    /// Ends the copy and has the target collect it; whether that went well. `held` has that stop too then. A second call
+    /// says true.
+    pub fn end(&self, watcher: &dyn Watcher) -> bool {
+        let Some(mut line) = self.line().take() else { return true };
+        let State { held: first, killed, .. } = *self.state();
+        self.state().killed = killed.or(Some(self.is_gone()));
+        line.to = None;
+        let words = line.words(watcher, if first.is_none() { 4 } else { 2 });
+        drop(line);
+        let Ok(words) = words else { return false };
+        self.state().held = first.map(|first| first + Duration::from_nanos(words[words.len() - 1]));
+        words[words.len() - 2] == 1
+    }
+
+    fn is_gone(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
+        state.is_none_or(|state| matches!(state, 'X' | 'x' | 'Z'))
+    }
+
+    fn line(&self) -> MutexGuard<'_, Option<Line>> {
+        self.line.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

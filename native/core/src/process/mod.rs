@@ -1,0 +1,14 @@
+//! A live process: stopping it, copying it, looking at its threads, making a call in one of them.
+
+pub(crate) mod call;
+pub(crate) mod frozen;
+pub(crate) mod injection;
+pub(crate) mod ptrace;
+pub(crate) mod stop;
+pub(crate) mod tracer;
+pub(crate) mod unwind;
+
+pub use call::{call, look, Answer, End, Look, Plan, Style};
+pub use frozen::Frozen;
+pub use stop::{Stop, Thread};
+pub use unwind::{mentions, unwind_stacks, Module, REGISTERS};

@@ -1,0 +1,170 @@
+//! Thin, safe names for the requests of ptrace(2) and for waiting; all policy is with the callers.
+//!
+//! Every request must come from the thread that seized the tracee. Errors are those of the system call.
+
+use crate::bytes::u32_at;
+use std::io::Error;
+
+/// `status >> 16` of a tracee that PTRACE_INTERRUPT, or a group stop, holds.
+pub(crate) const EVENT_STOP: i32 = 128;
+/// The same where it has made a process of its own.
+pub(crate) const EVENT_CLONE: i32 = 3;
+/// Kinds of register sets (`elf.h`).
+pub(crate) const NT_PRSTATUS: usize = 1;
+pub(crate) const NT_X86_XSTATE: usize = 0x202;
+pub(crate) const NT_X86_SHSTK: usize = 0x204;
+#[cfg(target_arch = "aarch64")]
+pub(crate) const NT_ARM_TLS: usize = 0x401;
+const GETSIGMASK: libc::c_uint = 0x420a;
+const SETSIGMASK: libc::c_uint = 0x420b;
+
+/// What a thread that was waited for has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// Nothing yet.
+    Running,
+    /// It ended, or is no tracee of ours.
+    Gone,
+    /// It stands still; the whole status is as wait(2) gives it.
+    Stopped { signal: i32, event: i32 },
+}
+
+fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> Result<i64, Error> {
+    // SAFETY: callers pass addresses of their own live buffers, or numbers that the request takes as such.
+    let answer = unsafe { libc::ptrace(kind as _, tid, address, data) };
+    if answer < 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(answer as i64)
+}
+
+/// The address of a thread's `struct rseq` (rseq(2)); 0 when it has none. Linux 5.13 and later.
+pub(crate) fn rseq_address(tid: i32) -> Result<u64, Error> {
+    const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+    let mut configuration = [0u64; 3];
+    let size = std::mem::size_of_val(&configuration);
+    request(GET_RSEQ_CONFIGURATION, tid, size, configuration.as_mut_ptr() as usize)?;
+    Ok(configuration[0])
+}
+
+/// Makes a thread a tracee without stopping it.
+pub(crate) fn seize(tid: i32, options: i32) -> Result<(), Error> {
+    request(libc::PTRACE_SEIZE, tid, 0, options as usize).map(drop)
+}
+
+pub(crate) fn set_options(tid: i32, options: i32) -> Result<(), Error> {
+    request(libc::PTRACE_SETOPTIONS, tid, 0, options as usize).map(drop)
+}
+
+/// Asks a seized thread to stop; it does so in its own time.
+pub(crate) fn interrupt(tid: i32) -> Result<(), Error> {
+    request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
+}
+
+/// Lets a stopped thread go on, with `signal` delivered unless it is 0.
+pub(crate) fn go_on(tid: i32, signal: i32) -> Result<(), Error> {
+    request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
+}
+
+/// The same up to the next entry into or exit from a system call.
+pub(crate) fn go_on_to_syscall(tid: i32, signal: i32) -> Result<(), Error> {
+    request(libc::PTRACE_SYSCALL, tid, 0, signal as usize).map(drop)
+}
+
+/// Lets a stopped thread go on for good.
+pub(crate) fn detach(tid: i32, signal: i32) -> Result<(), Error> {
+    request(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
+}
+
+/// The child's or thread's id that a PTRACE_EVENT brings.
+pub(crate) fn event_message(tid: i32) -> Result<u64, Error> {
+    let mut message = 0u64;
+    request(libc::PTRACE_GETEVENTMSG, tid, 0, &mut message as *mut u64 as usize)?;
+    Ok(message)
+}
+
+/// A register set of a stopped thread, as long as the kernel says it is but at most `most` bytes.
+pub(crate) fn register_set(tid: i32, kind: usize, most: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0u8; most];
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: most };
+    request(libc::PTRACE_GETREGSET, tid, kind, &mut vector as *mut libc::iovec as usize)?;
+    bytes.truncate(vector.iov_len);
+    Ok(bytes)
+}
+
+pub(crate) fn set_register_set(tid: i32, kind: usize, bytes: &[u8]) -> Result<(), Error> {
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    request(libc::PTRACE_SETREGSET, tid, kind, &mut vector as *mut libc::iovec as usize).map(drop)
+}
+
+/// The signals that a thread holds back, a bit for each.
+pub(crate) fn signal_mask(tid: i32) -> Result<u64, Error> {
+    let mut mask = 0u64;
+    request(GETSIGMASK, tid, 8, &mut mask as *mut u64 as usize)?;
+    Ok(mask)
+}
+
+pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> Result<(), Error> {
+    request(SETSIGMASK, tid, 8, &mask as *const u64 as usize).map(drop)
+}
+
+/// `si_code` of the signal with which a thread stopped: above 0 when the kernel made it (sigaction(2)); a stop for a
+/// system call has SIGTRAP, with or without 0x80.
+pub(crate) fn signal_code(tid: i32) -> Result<i32, Error> {
+    let mut info = [0u8; 128];
+    request(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)?;
+    Ok(u32_at(&info, 8) as i32)
+}
+
+/// The words that a request of the form (size, address) fills in; None where this kernel does not know it.
+pub(crate) fn configuration<const N: usize>(tid: i32, kind: libc::c_uint, size: usize) -> Option<[u64; N]> {
+    let mut words = [0u64; N];
+    debug_assert!(size <= 8 * N);
+    request(kind, tid, size, words.as_mut_ptr() as usize).ok()?;
+    Some(words)
+}
+
+/// Whether a handler in the process takes the thread's system calls (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
+pub fn is_dispatched(tid: i32) -> bool {
+    const GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
+    configuration::<4>(tid, GET_SYSCALL_USER_DISPATCH_CONFIG, 32).is_some_and(|words| words[0] != 0)
+}
+
+/// Looks what a thread has done; waits for it if `patiently`.
+pub(crate) fn wait(tid: i32, patiently: bool) -> Waited {
+    let mut status = 0;
+    let options = libc::__WALL | if patiently { 0 } else { libc::WNOHANG };
+    loop {
+        // SAFETY: the kernel writes one integer.
+        let answer = unsafe { libc::waitpid(tid, &mut status, options) };
+        if answer < 0 && Error::last_os_error().kind() == std::io::ErrorKind::Interrupted {
+            continue;
+        }
+        return match answer {
+            0 => Waited::Running,
+            ..0 => Waited::Gone,
+            _ if libc::WIFSTOPPED(status) => Waited::Stopped { signal: libc::WSTOPSIG(status), event: status >> 16 },
+            _ => Waited::Gone,
+        };
+    }
+}
+
+/// Looks what a thread has done and leaves it for a later wait. The kernel then still has the signal of a
+/// signal-delivery-stop: should the tracer die before it passes it on, the thread gets it all the same.
+pub(crate) fn peek(tid: i32) -> Waited {
+    // SAFETY: plain data, which the kernel fills in; all zeros where nothing has happened.
+    let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: as above.
+    let answer = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &mut about, options) };
+    if answer < 0 {
+        return Waited::Gone;
+    }
+    // SAFETY: after waitid these two fields are either filled in or zero.
+    let (pid, status) = unsafe { (about.si_pid(), about.si_status()) };
+    match (pid, about.si_code) {
+        (0, _) => Waited::Running,
+        (_, libc::CLD_TRAPPED | libc::CLD_STOPPED) => Waited::Stopped { signal: status & 0xff, event: status >> 8 },
+        _ => Waited::Gone,
+    }
+}

@@ -1,0 +1,269 @@
+//! A process that stands still, held by a thread of ours that does nothing else.
+//!
+//! Every request of ptrace has to come from the thread that seized the target. That thread also keeps the time: it lets
+//! the target go when it was told to, whatever the rest of this process is doing then.
+
+use crate::error::{Error, Result};
+use crate::memory::gate::Gate;
+use crate::process::call::{self, Answer, Look, Plan, Style};
+use crate::process::tracer::{Failure, Registers, Tracer};
+use crate::signals::SignalsHeld;
+use crate::work::Watcher;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const WAKE: Duration = Duration::from_millis(20);
+/// A call is not begun for less than this, and the rest is for what comes after it.
+const SHORTEST_CALL: Duration = Duration::from_millis(500);
+const TO_PUT_BACK: Duration = Duration::from_millis(200);
+
+type Row = (i32, bool, Registers);
+type Job = Box<dyn FnOnce(&mut Tracer) + Send>;
+type Stopped = Result<Vec<Row>, Failure>;
+
+/// What the tracer's thread and the others both see.
+#[derive(Default)]
+struct Shared {
+    gate: Arc<Gate>,
+    cancelled: AtomicBool,
+    expired: AtomicBool,
+    mended: AtomicU64,
+    /// Nanoseconds, once the target was let go.
+    held: AtomicU64,
+    /// When it will be let go, if it has a limit.
+    deadline: OnceLock<Instant>,
+}
+
+/// A thread of the target, with its registers.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pub tid: i32,
+    pub thread_pointer: u64,
+    pub stack_pointer: u64,
+    pub program_counter: u64,
+    /// Empty where the thread was not stopped.
+    pub general: Vec<u64>,
+}
+
+/// A process that stands still until it is released, dropped, or its time is up.
+pub struct Stop {
+    shared: Arc<Shared>,
+    jobs: Mutex<Option<Sender<Job>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    rows: Vec<Row>,
+    limit: Option<Duration>,
+}
+
+/// The target was let go before this could be done.
+struct LetGo;
+
+/// The life of the tracer's thread: stop, do what is asked for, let go when told to or when the time is up.
+fn hold(pid: i32, limit: Option<Duration>, shared: &Shared, answer: Sender<Stopped>, jobs: Receiver<Job>) {
+    raise_priority();
+    let mut tracer = Tracer::new(pid, limit);
+    let stopped = tracer.stop(&shared.cancelled).map(|()| tracer.rows());
+    shared.mended.store(tracer.mended, Ordering::Relaxed);
+    if let Some((limit, since)) = limit.zip(tracer.since()) {
+        let _ = shared.deadline.set(since + limit);
+    }
+    let failed = stopped.is_err();
+    if answer.send(stopped).is_ok() && !failed {
+        serve(&mut tracer, limit, shared, &jobs);
+    }
+    shared.gate.close();
+    tracer.release();
+    shared.held.store((tracer.held().as_nanos() as u64).max(1), Ordering::SeqCst);
+}
+
+fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &Shared, jobs: &Receiver<Job>) {
+    loop {
+        let left = limit.zip(tracer.since()).map(|(limit, since)| limit.saturating_sub(since.elapsed()));
+        let job = match left {
+            Some(left) => jobs.recv_timeout(left),
+            None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match job {
+            Ok(job) => job(tracer),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                shared.expired.store(true, Ordering::SeqCst);
+                return;
+            }
+        }
+    }
+}
+
+/// This thread's own, where that is allowed: while it waits for a processor the target stands still.
+fn raise_priority() {
+    // SAFETY: two numbers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+}
+
+impl Stop {
+    /// Stops every thread of `pid`, for `limit` at most.
+    pub fn new(watcher: &dyn Watcher, pid: i32, limit: Option<Duration>) -> Result<Stop> {
+        let shared = Arc::new(Shared::default());
+        let (jobs, waiting) = channel();
+        let (answer, answered) = channel();
+        let theirs = shared.clone();
+        let held = SignalsHeld::new();
+        let body = move || hold(pid, limit, &theirs, answer, waiting);
+        let thread = std::thread::Builder::new().name("gdbheap tracer".into()).stack_size(256 << 10).spawn(body);
+        drop(held);
+        let thread = Mutex::new(Some(thread?));
+        let mut stop = Stop { shared, jobs: Mutex::new(Some(jobs)), thread, rows: Vec::new(), limit };
+        let answer = await_or_cancel(watcher, &answered, &stop.shared.cancelled)?;
+        stop.rows = answer.unwrap_or(Err(Failure::Cancelled)).map_err(failed)?;
+        Ok(stop)
+    }
+
+    /// Every thread, by its id.
+    pub fn threads(&self) -> impl Iterator<Item = Thread> + '_ {
+        self.rows.iter().map(|(tid, stopped, registers)| {
+            let Registers { thread_pointer, stack_pointer, program_counter, general } = *registers;
+            let general = if *stopped { general.to_vec() } else { Vec::new() };
+            Thread { tid: *tid, thread_pointer, stack_pointer, program_counter, general }
+        })
+    }
+
+    /// The threads that sleep uninterruptibly and were not stopped.
+    pub fn unstopped(&self) -> impl Iterator<Item = i32> + '_ {
+        self.rows.iter().filter(|(_, stopped, _)| !stopped).map(|(tid, _, _)| *tid)
+    }
+
+    /// The gate that a space of this target has to look at.
+    pub fn gate(&self) -> Arc<Gate> {
+        self.shared.gate.clone()
+    }
+
+    /// What decides whether a call may be made in a thread that stands still.
+    pub fn look(&self, tid: i32) -> Result<Look> {
+        self.callable(tid)?;
+        Ok(self.on_tracer(move |_| call::look(tid)).map_err(too_late)??)
+    }
+
+    /// Makes calls in a thread that stands still, for no longer than the process may stand; the answer, and the time that
+    /// they were given. An error (ETIME) where too little is left to begin; the watcher may end them.
+    pub fn call(&self, watcher: &dyn Watcher, tid: i32, mut plan: Plan) -> Result<(Answer, Duration)> {
+        self.callable(tid)?;
+        let (may_stand, cancelled) = (self.limit, plan.cancelled.clone());
+        let made = move |tracer: &mut Tracer| {
+            let stood = tracer.since().map_or(Duration::ZERO, |since| since.elapsed());
+            let left = may_stand.map(|limit| limit.saturating_sub(stood + TO_PUT_BACK));
+            if left.is_some_and(|left| left < SHORTEST_CALL) {
+                return Err(io::Error::from_raw_os_error(libc::ETIME));
+            }
+            plan.limit = left.map_or(plan.limit, |left| plan.limit.min(left));
+            Ok((call::call(tid, Style::Seized, &plan)?, plan.limit))
+        };
+        let answered = self.begin(made).map_err(too_late)?;
+        Ok(await_or_cancel(watcher, &answered, &cancelled)?.map_err(too_late)??)
+    }
+
+    /// Lets every thread go on as it was. A second call does nothing.
+    pub fn release(&self) {
+        self.end();
+    }
+
+    /// For how long the process stood still; None while it does.
+    pub fn held(&self) -> Option<Duration> {
+        let held = self.shared.held.load(Ordering::SeqCst);
+        (held > 0).then_some(Duration::from_nanos(held))
+    }
+
+    /// Whether the process was let go because its time was up.
+    pub fn expired(&self) -> bool {
+        let shared = &self.shared;
+        let stands = shared.held.load(Ordering::SeqCst) == 0;
+        // The tracer's thread may not have had a processor since.
+        let is_over = stands && shared.deadline.get().is_some_and(|at| Instant::now() >= *at);
+        is_over || shared.expired.load(Ordering::SeqCst)
+    }
+
+    /// How many reads came after the process was let go, and were refused.
+    pub fn missed(&self) -> u64 {
+        self.shared.gate.missed()
+    }
+
+    /// How many system calls that the stop had cut short were told to start again.
+    pub fn mended(&self) -> u64 {
+        self.shared.mended.load(Ordering::Relaxed)
+    }
+
+    /// An error for a thread that does not stand still.
+    fn callable(&self, tid: i32) -> Result<()> {
+        let held = self.rows.iter().any(|(known, stopped, _)| *known == tid && *stopped);
+        held.then_some(()).ok_or_else(|| io::Error::from_raw_os_error(libc::EBUSY).into())
+    }
+
+    /// Runs `work` on the thread that holds the target, and waits for it.
+    fn on_tracer<R: Send + 'static>(&self, work: impl FnOnce(&mut Tracer) -> R + Send + 'static) -> Result<R, LetGo> {
+        self.begin(work)?.recv().map_err(|_| LetGo)
+    }
+
+    fn begin<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tracer) -> R + Send + 'static,
+    ) -> Result<Receiver<R>, LetGo> {
+        let (answer, answered) = channel();
+        let job: Job = Box::new(move |tracer| {
+            let _ = answer.send(work(tracer));
+        });
+        let sender = self.jobs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        sender.ok_or(LetGo)?.send(job).map_err(|_| LetGo)?;
+        Ok(answered)
+    }
+
+    fn end(&self) {
+        drop(self.jobs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
+        let thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn too_late(_: LetGo) -> Error {
+    io::Error::from_raw_os_error(libc::ETIME).into()
+}
+
+fn failed(failure: Failure) -> Error {
+    match failure {
+        Failure::Os(error) => error.into(),
+        Failure::Timeout(tid) => Error::Timeout(format!("thread {tid} does not stop")),
+        Failure::Cancelled => Error::Timeout("cancelled".into()),
+    }
+}
+
+/// Waits for the tracer's answer; when the watcher ends it, `cancelled` is set, and the answer is waited for all the same:
+/// what the tracer does then ends soon.
+fn await_or_cancel<R>(
+    watcher: &dyn Watcher,
+    answered: &Receiver<R>,
+    cancelled: &AtomicBool,
+) -> Result<Result<R, LetGo>> {
+    let mut interrupted = false;
+    loop {
+        match answered.recv_timeout(WAKE) {
+            Ok(_) | Err(RecvTimeoutError::Disconnected) if interrupted => return Err(Error::Cancelled),
+            Ok(answer) => return Ok(Ok(answer)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Err(LetGo)),
+            Err(RecvTimeoutError::Timeout) => {
+                if watcher.check().is_err() {
+                    cancelled.store(true, Ordering::Relaxed);
+                    interrupted = true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Stops every thread of a process and lets them go again. All of it has to run on one thread of ours.
+//!
+//! PTRACE_SEIZE with PTRACE_INTERRUPT neither sends a signal nor disturbs a job-control stop, and the kernel detaches
+//! by itself when the tracer dies, however it dies. What was met on the way:
+//! - A signal that arrives between the two makes a signal-delivery-stop. It is passed on at once, and the stop is not
+//!   consumed by a wait before that: a tracer that is killed in between takes no signal with it.
+//! - Seizing a thread that is ending gives EPERM now and then.
+//! - A thread in state D (the parent in a vfork) does not stop before the kernel wakes it.
+//! - Some system calls end with EINTR after a stop (signal(7)): these are told to start again.
+
+use crate::bytes::u64_at;
+use crate::process::ptrace::{self, Waited};
+use std::collections::BTreeMap;
+use std::io::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) const GENERAL: usize = 15;
+#[cfg(target_arch = "aarch64")]
+pub(crate) const GENERAL: usize = 31;
+
+/// How long threads that run may take to stop: on a loaded machine each has to get a processor first.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one in state D may hold up the others, and how often that is tried.
+const STUCK: Duration = Duration::from_millis(20);
+const ATTEMPTS: usize = 4;
+const QUICK: Duration = Duration::from_millis(2);
+const NAP: Duration = Duration::from_micros(200);
+const SEIZE_ATTEMPTS: usize = 5;
+
+/// Registers of one stopped thread: the thread pointer, the stack pointer, the program counter, the general ones.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Registers {
+    pub(crate) thread_pointer: u64,
+    pub(crate) stack_pointer: u64,
+    pub(crate) program_counter: u64,
+    pub(crate) general: [u64; GENERAL],
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Thread {
+    /// False only for those that sleep uninterruptibly.
+    pub(crate) stopped: bool,
+    /// The signal of a job-control stop that it was in; 0 for none.
+    pub(crate) group_stop: i32,
+    pub(crate) registers: Registers,
+}
+
+/// Why a process was not stopped.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Os(Error),
+    /// This thread got no processor in time, or sleeps where nothing wakes it.
+    Timeout(i32),
+    Cancelled,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Os(error)
+    }
+}
+
+pub(crate) struct Tracer {
+    pub(crate) pid: i32,
+    /// Those that are ours: of a process that was let go the ones that had not stopped by then.
+    pub(crate) threads: BTreeMap<i32, Thread>,
+    /// How many system calls were told to start again.
+    pub(crate) mended: u64,
+    patience: Duration,
+    since: Option<Instant>,
+    longest: Duration,
+}
+
+impl Tracer {
+    pub(crate) fn new(pid: i32, limit: Option<Duration>) -> Tracer {
+        let patience = limit.map_or(PATIENCE, |limit| limit.min(PATIENCE));
+        Tracer { pid, threads: BTreeMap::new(), mended: 0, patience, since: None, longest: Duration::ZERO }
+    }
+
+    /// Since when the process has stood still; None while it runs.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// For how long the process has stood still, at the longest if that was more than once.
+    pub(crate) fn held(&self) -> Duration {
+        self.longest.max(self.since.map_or(Duration::ZERO, |since| since.elapsed()))
+    }
+
+    /// Stops all threads. Those that sleep uninterruptibly are waited for a few times, without the others standing
+    /// meanwhile; after that they are left as they are. After an error nothing is held any more.
+    pub(crate) fn stop(&mut self, cancelled: &AtomicBool) -> Result<(), Failure> {
+        for attempt in 1..=ATTEMPTS {
+            self.await_uninterruptible();
+            match self.stop_once(attempt == ATTEMPTS, cancelled) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    self.release();
+                    std::thread::sleep(STUCK);
+                }
+                Err(failure) => {
+                    self.release();
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits, for a few milliseconds at most, until no thread is in state D.
+    fn await_uninterruptible(&self) {
+        let began = Instant::now();
+        while began.elapsed() < STUCK / 4 && self.tasks().unwrap_or_default().iter().any(|tid| self.state(*tid) == 'D')
+        {
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Whether all threads stand, or, on the `last` attempt, all that can.
+    fn stop_once(&mut self, last: bool, cancelled: &AtomicBool) -> Result<bool, Failure> {
+        self.since = Some(Instant::now());
+        // Each round may find threads that the ones not yet stopped have started since.
+        loop {
+            let fresh = self.seize_new()?;
+            if !self.await_stops(cancelled)? && !last {
+                return Ok(false);
+            }
+            if fresh == 0 {
+                break;
+            }
+        }
+        let living = self.tasks()?;
+        let ended: Vec<i32> = self.threads.keys().copied().filter(|tid| !living.contains(tid)).collect();
+        ended.into_iter().for_each(|tid| self.forget(tid));
+        Ok(true)
+    }
+
+    fn tasks(&self) -> Result<Vec<i32>, Error> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            found.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+        }
+        Ok(found)
+    }
+
+    /// The state letter of a thread as in proc(5); X when it is gone.
+    fn state(&self, tid: i32) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{}/task/{tid}/stat", self.pid)).unwrap_or_default();
+        stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next()).unwrap_or('X')
+    }
+
+    /// Seizes and interrupts the threads that are not ours yet; says how many there were.
+    fn seize_new(&mut self) -> Result<usize, Error> {
+        let mut fresh = 0;
+        for tid in self.tasks()? {
+            if !self.threads.contains_key(&tid) && self.seize(tid)? {
+                self.threads.insert(tid, Thread::default());
+                let _ = ptrace::interrupt(tid);
+                fresh += 1;
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// Whether the thread is ours now; false if it has ended meanwhile. An ending thread may answer EPERM.
+    fn seize(&self, tid: i32) -> Result<bool, Error> {
+        let mut attempt = 0;
+        loop {
+            let Err(error) = ptrace::seize(tid, 0) else { return Ok(true) };
+            attempt += 1;
+            let ended = matches!(self.state(tid), 'X' | 'x' | 'Z');
+            if ended && tid != self.pid {
+                return Ok(false);
+            }
+            let known = matches!(error.raw_os_error(), Some(libc::EPERM | libc::ESRCH));
+            if ended || !known || tid == self.pid || attempt == SEIZE_ATTEMPTS {
+                return Err(error);
+            }
+            std::thread::sleep(NAP * 5);
+        }
+    }
+
+    /// Looks once whether a thread has stopped; drops it if it has ended; passes on the signal that it met.
+    fn poll(&mut self, tid: i32) {
+        match ptrace::peek(tid) {
+            Waited::Running => {}
+            Waited::Gone => self.forget(tid),
+            Waited::Stopped { signal, event: ptrace::EVENT_STOP } => {
+                ptrace::wait(tid, false);
+                let group_stop = if signal == libc::SIGTRAP { 0 } else { signal };
+                if group_stop == 0 && restart_interrupted(tid) {
+                    self.mended += 1;
+                }
+                let registers = registers(tid).unwrap_or_default();
+                self.threads.insert(tid, Thread { stopped: true, group_stop, registers });
+            }
+            Waited::Stopped { signal, .. } => {
+                // Entering this stop has taken back an interrupt that came just before it.
+                let _ = ptrace::interrupt(tid);
+                let _ = ptrace::go_on(tid, signal);
+            }
+        }
+    }
+
+    fn running(&self) -> Vec<i32> {
+        self.threads.iter().filter(|(_, thread)| !thread.stopped).map(|(tid, _)| *tid).collect()
+    }
+
+    /// Waits until all seized threads stand; false when those that do not are in state D.
+    fn await_stops(&mut self, cancelled: &AtomicBool) -> Result<bool, Failure> {
+        let began = Instant::now();
+        loop {
+            for tid in self.running() {
+                self.poll(tid);
+            }
+            let running = self.running();
+            let Some(first) = running.first() else { return Ok(true) };
+            if began.elapsed() > STUCK && running.iter().all(|tid| self.state(*tid) == 'D') {
+                return Ok(false);
+            }
+            if began.elapsed() > self.patience {
+                return Err(Failure::Timeout(*first));
+            }
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(Failure::Cancelled);
+            }
+            if began.elapsed() > QUICK {
+                std::thread::sleep(NAP);
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Lets every thread go on as it was; for how long it stood. A second call does nothing.
+    pub(crate) fn release(&mut self) -> Duration {
+        let stood = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        for tid in self.threads.keys().copied().collect::<Vec<i32>>() {
+            self.let_go(tid);
+        }
+        self.longest = self.held();
+        self.since = None;
+        let began = Instant::now();
+        while !self.threads.is_empty() && began.elapsed() < STUCK {
+            self.let_rest_go();
+            std::thread::yield_now();
+        }
+        stood
+    }
+
+    /// Only a thread that stands can be let go. Those that had not stopped yet stay ours: whoever lives on after
+    /// `release` has to call this until there is none. The kernel lets them go when this thread of ours ends.
+    pub(crate) fn let_rest_go(&mut self) {
+        for tid in self.running() {
+            self.poll(tid);
+            self.let_go(tid);
+        }
+    }
+
+    fn let_go(&mut self, tid: i32) {
+        if !self.threads.get(&tid).is_some_and(|thread| thread.stopped) {
+            return;
+        }
+        if ptrace::detach(tid, 0).is_ok() {
+            self.threads.remove(&tid);
+        } else if matches!(self.state(tid), 'X' | 'x' | 'Z') {
+            self.forget(tid);
+        } else {
+            // Another thread has called exec(2), and has its id now.
+            self.threads.insert(tid, Thread::default());
+        }
+    }
+
+    /// An ended thread is there until its tracer has seen its end. The first thread's is for the parent to see, who may
+    /// be this process.
+    fn forget(&mut self, tid: i32) {
+        self.threads.remove(&tid);
+        if tid != self.pid || self.parent() != std::process::id() {
+            ptrace::wait(tid, false);
+        }
+    }
+
+    /// Field 4 of `/proc/PID/stat`.
+    fn parent(&self) -> u32 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        fields.split_whitespace().nth(1).and_then(|parent| parent.parse().ok()).unwrap_or_default()
+    }
+
+    /// Each thread with its registers; of one that was not stopped, what the kernel says without: sp and pc.
+    pub(crate) fn rows(&self) -> Vec<(i32, bool, Registers)> {
+        let row = |(tid, thread): (&i32, &Thread)| match thread.stopped {
+            true => (*tid, true, thread.registers),
+            false => (*tid, false, self.known_asleep(*tid)),
+        };
+        self.threads.iter().map(row).collect()
+    }
+
+    /// From `task/TID/syscall` (proc(5)): the number, six arguments, the stack pointer, the program counter.
+    fn known_asleep(&self, tid: i32) -> Registers {
+        let line = std::fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.pid)).unwrap_or_default();
+        let numbers: Vec<u64> =
+            line.split_whitespace().filter_map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()).collect();
+        match numbers[..] {
+            [.., stack_pointer, program_counter] => Registers { stack_pointer, program_counter, ..Default::default() },
+            _ => Registers::default(),
+        }
+    }
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    u64_at(bytes, 8 * index)
+}
+
+/// `struct user_regs_struct`: the general ones are words 0 to 14, rip is 16, rsp 19, fs_base 21.
+#[cfg(target_arch = "x86_64")]
+fn registers(tid: i32) -> Option<Registers> {
+    let bytes = ptrace::register_set(tid, ptrace::NT_PRSTATUS, 27 * 8).ok()?;
+    Some(Registers {
+        program_counter: word(&bytes, 16),
+        stack_pointer: word(&bytes, 19),
+        thread_pointer: word(&bytes, 21),
+        general: std::array::from_fn(|index| word(&bytes, index)),
+    })
+}
+
+/// `struct user_pt_regs`: sp is word 31, pc 32; tpidr_el0 is in NT_ARM_TLS.
+#[cfg(target_arch = "aarch64")]
+fn registers(tid: i32) -> Option<Registers> {
+    let bytes = ptrace::register_set(tid, ptrace::NT_PRSTATUS, 34 * 8).ok()?;
+    let tls = ptrace::register_set(tid, ptrace::NT_ARM_TLS, 8).ok()?;
+    Some(Registers {
+        program_counter: word(&bytes, 32),
+        stack_pointer: word(&bytes, 31),
+        thread_pointer: word(&tls, 0),
+        general: std::array::from_fn(|index| word(&bytes, index)),
+    })
+}
+
+/// The system calls that the kernel ends with EINTR for a stop although it could start them again, by their numbers:
+/// read, write, readv, writev and their kin (sockets with a time limit), connect, accept, send and receive, semop,
+/// sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is none: its descriptor is gone by then.
+#[cfg(target_arch = "x86_64")]
+const STARTED_AGAIN: [u64; 26] =
+    [0, 1, 17, 18, 19, 20, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 285, 288, 295, 296, 299, 307, 426, 441];
+
+/// Turns an EINTR that only this stop has caused into "start again, unless a handler runs" (ERESTARTNOHAND).
+///
+/// A thread that stands in user code has a negative `orig_rax`, and one whose handler is about to run has rax 0: so
+/// -EINTR beside the number of a system call is not yet the program's. A time limit starts anew.
+#[cfg(target_arch = "x86_64")]
+fn restart_interrupted(tid: i32) -> bool {
+    const RAX: usize = 10;
+    const ORIG_RAX: usize = 15;
+    const ERESTARTNOHAND: i64 = 514;
+    let Ok(mut bytes) = ptrace::register_set(tid, ptrace::NT_PRSTATUS, 27 * 8) else { return false };
+    if word(&bytes, RAX) as i64 != -i64::from(libc::EINTR) || !STARTED_AGAIN.contains(&word(&bytes, ORIG_RAX)) {
+        return false;
+    }
+    bytes[8 * RAX..8 * RAX + 8].copy_from_slice(&(-ERESTARTNOHAND).to_le_bytes());
+    ptrace::set_register_set(tid, ptrace::NT_PRSTATUS, &bytes).is_ok()
+}
+
+/// Elsewhere the kernel has settled that before the thread stands.
+#[cfg(not(target_arch = "x86_64"))]
+fn restart_interrupted(_tid: i32) -> bool {
+    false
+}

@@ -1,0 +1,230 @@
+//! The stacks of threads of an x86-64 process that stands still, by the tables in `.eh_frame` that its code brings.
+//!
+//! All 16 registers are followed, and frames of signal handlers. A stack that cannot be followed to its end says why:
+//! what is further out is then unknown, and nothing is guessed.
+#![forbid(unsafe_code)]
+
+use crate::bytes::u64_at;
+use crate::memory::space::Space;
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, LittleEndian, Location,
+    ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
+};
+
+/// rax to r15, and rip.
+pub const REGISTERS: usize = 17;
+const RSP: usize = 7;
+/// The return address.
+const RA: u16 = 16;
+const MOST_FRAMES: usize = 20_000;
+const MOST_TABLE: u64 = 256 << 20;
+const MOST_STEPS: u32 = 1000;
+const PIECE: usize = 1 << 16;
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type Values = [u64; REGISTERS];
+
+/// A loaded object: its addresses, and those from `.eh_frame_hdr` to the end of the segment that holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Module {
+    pub start: u64,
+    pub end: u64,
+    pub table_start: u64,
+    pub table_end: u64,
+}
+
+struct Loaded {
+    module: Module,
+    /// From `.eh_frame_hdr` to the end of its segment, `.eh_frame` among it; read when it is first needed.
+    bytes: Option<Vec<u8>>,
+}
+
+struct Frame {
+    values: Values,
+    /// The program counter is no return address: the innermost frame, or one that a signal interrupted.
+    exact: bool,
+    /// The handler may run on a stack of its own.
+    after_signal: bool,
+}
+
+enum Step {
+    On(Frame),
+    Outermost,
+}
+
+/// For each thread its program counters, innermost first, and why the walk ended early or "". `threads`: their registers
+/// as DWARF numbers them, rip last.
+pub fn unwind_stacks(space: &Space, modules: Vec<Module>, threads: Vec<[u64; REGISTERS]>) -> Vec<(Vec<u64>, String)> {
+    let mut modules: Vec<Loaded> = modules.into_iter().map(|module| Loaded { module, bytes: None }).collect();
+    threads.into_iter().map(|values| unwind(space, &mut modules, values)).collect()
+}
+
+/// Whether a word in [start, end) of the target lies in [low, high]. What cannot be read is as bad as one that does.
+pub fn mentions(space: &Space, start: u64, end: u64, low: u64, high: u64) -> bool {
+    let mut at = start & !7;
+    let mut bytes = vec![0u8; PIECE];
+    while at < end {
+        let size = (end - at).min(PIECE as u64) as usize;
+        if space.exact(at, &mut bytes[..size]).is_err() {
+            return true;
+        }
+        if (0..size / 8).any(|index| (low..=high).contains(&u64_at(&bytes, 8 * index))) {
+            return true;
+        }
+        at += size as u64;
+    }
+    false
+}
+
+fn unwind(space: &Space, modules: &mut [Loaded], values: Values) -> (Vec<u64>, String) {
+    let mut counters = Vec::new();
+    let mut context = UnwindContext::new();
+    let mut frame = Frame { values, exact: true, after_signal: false };
+    while counters.len() < MOST_FRAMES {
+        counters.push(frame.values[RA as usize]);
+        match step(space, modules, &frame, &mut context) {
+            Ok(Step::Outermost) => return (counters, String::new()),
+            Ok(Step::On(next)) => frame = next,
+            Err(reason) => return (counters, reason),
+        }
+    }
+    (counters, "it has too many frames".to_string())
+}
+
+fn step(
+    space: &Space,
+    modules: &mut [Loaded],
+    frame: &Frame,
+    context: &mut UnwindContext<usize>,
+) -> Result<Step, String> {
+    let counter = frame.values[RA as usize];
+    let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
+    let module = modules.iter_mut().find(|loaded| loaded.module.start <= place && place < loaded.module.end);
+    let module = module.ok_or_else(|| format!("no object holds the code at {counter:#x}"))?;
+    let header_at = module.module.table_start;
+    let bytes = module.load(space)?;
+    by_table(space, bytes, header_at, frame, place, context).map_err(|error| format!("{error} at {counter:#x}"))
+}
+
+impl Loaded {
+    fn load(&mut self, space: &Space) -> Result<&[u8], String> {
+        if self.bytes.is_none() {
+            let (start, end) = (self.module.table_start, self.module.table_end);
+            if start == 0 || end <= start || end - start > MOST_TABLE {
+                return Err("an object has no unwind table".to_string());
+            }
+            let mut bytes = vec![0u8; (end - start) as usize];
+            let there = space.fill(start, &mut bytes);
+            bytes.truncate(there);
+            self.bytes = Some(bytes);
+        }
+        Ok(self.bytes.as_deref().unwrap_or_default())
+    }
+}
+
+fn by_table(
+    space: &Space,
+    bytes: &[u8],
+    header_at: u64,
+    frame: &Frame,
+    place: u64,
+    context: &mut UnwindContext<usize>,
+) -> Result<Step, gimli::Error> {
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
+    let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8)?;
+    let gimli::Pointer::Direct(table_at) = header.eh_frame_ptr() else {
+        return Err(gimli::Error::UnsupportedPointerEncoding);
+    };
+    let offset = table_at.checked_sub(header_at).filter(|offset| *offset < bytes.len() as u64);
+    let offset = offset.ok_or(gimli::Error::NoUnwindInfoForAddress)?;
+    let section = EhFrame::new(&bytes[offset as usize..], LittleEndian);
+    let bases = bases.set_eh_frame(table_at);
+    let table = header.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
+    let entry = table.fde_for_address(&section, &bases, place, EhFrame::cie_from_offset)?;
+    let encoding = entry.cie().encoding();
+    let signal = entry.cie().is_signal_trampoline();
+    let row = entry.unwind_info_for_address(&section, &bases, context, place)?;
+    let machine = Machine { space, section: &section, encoding, values: &frame.values };
+    let cfa = match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => machine.register(*register)?.wrapping_add_signed(*offset),
+        CfaRule::Expression(expression) => machine.evaluate(expression, None)?,
+    };
+    // A stack grows downwards; only from a handler it may lead to another stack.
+    if cfa <= frame.values[RSP] && !signal && !frame.after_signal {
+        return Err(gimli::Error::CfiInstructionInInvalidContext);
+    }
+    let mut values = frame.values;
+    values[RSP] = cfa;
+    for number in 0..=RA {
+        match machine.restored(&row.register(Register(number)), number, cfa)? {
+            Some(value) => values[number as usize] = value,
+            None if number == RA => return Ok(Step::Outermost),
+            None => {}
+        }
+    }
+    if values[RA as usize] == 0 {
+        return Ok(Step::Outermost);
+    }
+    Ok(Step::On(Frame { values, exact: signal, after_signal: signal }))
+}
+
+/// What rules and expressions look at: the registers of one frame, and memory.
+struct Machine<'a> {
+    space: &'a Space,
+    section: &'a EhFrame<Slice<'a>>,
+    encoding: gimli::Encoding,
+    values: &'a Values,
+}
+
+impl Machine<'_> {
+    fn register(&self, register: Register) -> Result<u64, gimli::Error> {
+        self.values.get(register.0 as usize).copied().ok_or(gimli::Error::CfiInstructionInInvalidContext)
+    }
+
+    fn word(&self, address: u64) -> Result<u64, gimli::Error> {
+        self.space.word(address).map_err(|_| gimli::Error::OffsetOutOfBounds)
+    }
+
+    /// The value of a register in the calling frame; None where there is no rule for it.
+    fn restored(&self, rule: &RegisterRule<usize>, number: u16, cfa: u64) -> Result<Option<u64>, gimli::Error> {
+        Ok(Some(match rule {
+            RegisterRule::Undefined => return Ok(None),
+            RegisterRule::SameValue => self.register(Register(number))?,
+            RegisterRule::Offset(offset) => self.word(cfa.wrapping_add_signed(*offset))?,
+            RegisterRule::ValOffset(offset) => cfa.wrapping_add_signed(*offset),
+            RegisterRule::Register(other) => self.register(*other)?,
+            RegisterRule::Expression(expression) => self.word(self.evaluate(expression, Some(cfa))?)?,
+            RegisterRule::ValExpression(expression) => self.evaluate(expression, Some(cfa))?,
+            RegisterRule::Constant(value) => *value,
+            _ => return Err(gimli::Error::CfiInstructionInInvalidContext),
+        }))
+    }
+
+    fn evaluate(&self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Result<u64, gimli::Error> {
+        let mut evaluation = expression.get(self.section)?.evaluation(self.encoding);
+        evaluation.set_max_iterations(MOST_STEPS);
+        if let Some(value) = initial {
+            evaluation.set_initial_value(value);
+        }
+        let mut result = evaluation.evaluate()?;
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresMemory { address, .. } => {
+                    evaluation.resume_with_memory(Value::Generic(self.word(address)?))?
+                }
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    evaluation.resume_with_register(Value::Generic(self.register(register)?))?
+                }
+                _ => return Err(gimli::Error::CfiInstructionInInvalidContext),
+            };
+        }
+        match evaluation.as_result() {
+            [piece] => match piece.location {
+                Location::Address { address } => Ok(address),
+                _ => Err(gimli::Error::CfiInstructionInInvalidContext),
+            },
+            _ => Err(gimli::Error::CfiInstructionInInvalidContext),
+        }
+    }
+}

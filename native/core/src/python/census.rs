@@ -1,0 +1,584 @@
+//! Every used block gets its owner: an object of a type, a buffer that an object owns, a free-list entry, or unknown.
+//!
+//! One pass reads the pools' bytes and the heads of glibc's chunks, decides each block, and claims the buffers that
+//! its object points to. A block is claimed once, by whoever comes first; a claimed block is a buffer, whatever it
+//! looks like. What is left after it is claimed by whoever leads to it (reach.rs). The count of a block, in this order:
+//! free; claimed; live object; object on a free list; unclassified.
+
+use crate::allocators::glibc::chunks::{Chunks, HEAD_BYTES};
+use crate::allocators::heaps::{
+    Heaps, Place, Visitor, Walk, DOMAINS, IN_CHUNK, IN_CLAIMED, IN_MAPPED, IN_MIMALLOC, IN_POOL,
+};
+use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::pymalloc::pools::BlockBits;
+use crate::allocators::tally::Tally;
+use crate::by_address::ByAddress;
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::memory::window::Window;
+use crate::python::claims::claimed_pointer;
+use crate::python::layout::{TypeLayout, ALL, CLAIM, NOTHING};
+use crate::python::marks::Marks;
+use crate::python::reach::{Lead, Owner, Reach};
+use crate::python::types::{Kind, Types};
+use crate::work::{Control, Watcher};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// So much of a chunk is looked at.
+const HEAD: usize = HEAD_BYTES;
+/// So many different things a buffer can be to its owner.
+const MOST_ROLES: usize = 32;
+
+/// Objects of one type, and the buffers that they own.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    live: Tally,
+    idle: Tally,
+    /// By what they are to the object.
+    buffers: [Tally; MOST_ROLES],
+}
+
+impl Counted {
+    fn absorb(&mut self, other: &Counted) {
+        let mine = [&mut self.live, &mut self.idle].into_iter().chain(&mut self.buffers);
+        let theirs = [&other.live, &other.idle].into_iter().chain(&other.buffers);
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
+    }
+}
+
+/// One worker's part of the census.
+struct Worker<'a> {
+    heaps: Heaps<'a>,
+    marks: &'a Marks<'a>,
+    watched: &'a ByAddress<()>,
+    types: Types<'a>,
+    rows: Vec<Counted>,
+    tallies: Domains,
+    owners: Vec<(u64, u64, u64, u32)>,
+    wanted: Vec<Wanted>,
+    found: Vec<Option<(Place, u64, u64)>>,
+    /// Objects that may hold pointers to structures of C: (block, number of the type).
+    open: Vec<(u64, u32)>,
+    /// Buffers that may.
+    followed: Vec<Lead>,
+    /// Blocks of syntax trees.
+    syntax: Vec<u64>,
+    settling: Duration,
+}
+
+/// By domain (pools, chunks, mmapped chunks, mimalloc, claimed places): used blocks, those that look like objects, those that are claimed.
+#[derive(Clone, Copy, Default)]
+struct Domains {
+    used: [Tally; DOMAINS],
+    objects: [Tally; DOMAINS],
+    claimed: [Tally; DOMAINS],
+}
+
+impl Domains {
+    fn absorb(&mut self, other: &Domains) {
+        let mine = self.used.iter_mut().chain(&mut self.objects).chain(&mut self.claimed);
+        let theirs = other.used.iter().chain(&other.objects).chain(&other.claimed);
+        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
+    }
+
+    /// Used blocks less those that are objects or claimed.
+    fn unclassified(&self) -> [Tally; DOMAINS] {
+        let mut rest = self.used;
+        for (domain, left) in rest.iter_mut().enumerate() {
+            for part in [self.objects[domain], self.claimed[domain]] {
+                left.count = left.count.saturating_sub(part.count);
+                left.bytes = left.bytes.saturating_sub(part.bytes);
+            }
+        }
+        rest
+    }
+}
+
+impl Visitor for Worker<'_> {
+    #[inline(always)]
+    fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        if matches!(place, Place::Pool(_)) {
+            return self.take_block(address, size, head);
+        }
+        if self.take_slab(place, address, size) {
+            return false;
+        }
+        let is_object = self.take_block(address, size, head);
+        if is_object {
+            self.tallies.objects[place.domain()].add(size);
+            self.marks.note_object(place);
+        }
+        is_object
+    }
+
+    #[inline(always)]
+    fn pool(&mut self, first: u64, size: u64, used: &BlockBits, objects: &BlockBits) {
+        let ones = |bits: &BlockBits| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        self.tallies.used[IN_POOL].add_many(ones(used), size);
+        self.tallies.objects[IN_POOL].add_many(ones(objects), size);
+        self.marks.note_pool(first, used, objects);
+    }
+}
+
+impl<'a> Worker<'a> {
+    fn new(heaps: Heaps<'a>, marks: &'a Marks<'a>, watched: &'a ByAddress<()>, layout: &'a TypeLayout) -> Worker<'a> {
+        Worker {
+            heaps,
+            marks,
+            watched,
+            types: Types::new(heaps, layout),
+            rows: Vec::new(),
+            tallies: Domains::default(),
+            owners: Vec::new(),
+            wanted: Vec::new(),
+            found: Vec::new(),
+            open: Vec::new(),
+            followed: Vec::new(),
+            syntax: Vec::new(),
+            settling: Duration::ZERO,
+        }
+    }
+
+    /// Counts the objects of a block that holds many; true if it is one. What no living object has counts as free.
+    #[inline(always)]
+    fn take_slab(&mut self, place: Place, address: u64, size: u64) -> bool {
+        let Some(slab) = &self.types.layout.slab else { return false };
+        let item = slab.item;
+        let Some(filled) = self.types.slab_at(address, size) else { return false };
+        if self.marks.claim(place) {
+            let row = self.row(filled.number as usize);
+            row.live.add_many(filled.count(), item);
+            row.idle.count += filled.places - filled.count();
+            row.idle.bytes += size - filled.count() * item;
+            self.tallies.claimed[place.domain()].add(size);
+        }
+        true
+    }
+
+    fn row(&mut self, number: usize) -> &mut Counted {
+        if self.rows.len() <= number {
+            self.rows.resize(number + 1, Counted::default());
+        }
+        &mut self.rows[number]
+    }
+
+    /// Decides one used block; true if it looks like an object.
+    #[inline(always)]
+    fn take_block(&mut self, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some((number, alive)) = self.types.object_in(head, size) else {
+            if size > LEAST_SYNTAX && self.is_syntax(address, size, head) {
+                self.syntax.push(address);
+            }
+            return false;
+        };
+        let number = number as usize;
+        let row = self.row(number);
+        if !alive {
+            row.idle.add(size);
+            return true;
+        }
+        row.live.add(size);
+        let kind = &self.types.kinds[number];
+        if kind.extent > self.types.layout.ob_type + 8 {
+            self.open.push((address + self.types.layout.outer_hook(head) as u64, number as u32));
+        }
+        if !kind.claims.is_empty() {
+            self.claim_unhooked(number, address, size, head);
+        }
+        true
+    }
+
+    /// Whether it is a block of a PyArena, where a syntax tree lies, as of a main script while it runs: what is asked for
+    /// and used, the next block, and where its memory begins, right behind (CPython Python/pyarena.c).
+    #[cold]
+    fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
+        let outer = self.types.layout.outer_hook(head);
+        let word = |at: usize| u64_at(head, outer + at);
+        let (room, taken, memory) = (word(0), word(8), word(24));
+        memory == address + outer as u64 + 32 && (LEAST_SYNTAX..size).contains(&room) && taken <= room
+    }
+
+    /// Notes what the object claims; a debug hook may stand before the object's own.
+    #[inline(always)]
+    fn claim_unhooked(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
+        if self.types.layout.hook == 0 {
+            return self.claim_buffers(number, address, size, head);
+        }
+        let outer = self.types.layout.outer_hook(head);
+        self.claim_buffers(number, address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
+    }
+
+    /// Notes what the object claims; whether it gets it is decided in `settle_claims`.
+    #[inline(always)]
+    fn claim_buffers(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
+        let kind = &self.types.kinds[number];
+        for claim in &kind.claims {
+            let Some(pointer) = claimed_pointer(self.heaps.space, claim, address, size, head) else { continue };
+            if claim.follow == CLAIM {
+                let (holder, field) = (address + kind.pre, address + claim.at as u64);
+                let owner = Owner::Type(number as u32);
+                self.followed.push(Lead::from_block(field, field + 8, owner, holder, (NOTHING, claim.role)));
+            } else if pointer.wrapping_sub(address) >= size {
+                self.wanted.push(Wanted {
+                    pointer,
+                    owner: address + kind.pre,
+                    number: number as u32,
+                    role: claim.role,
+                    follow: claim.follow,
+                    last: if claim.last_at == usize::MAX { 0 } else { u64_at(head, claim.last_at) },
+                });
+            }
+        }
+        if self.wanted.len() >= CLAIMS_AT_ONCE {
+            self.settle_claims();
+        }
+    }
+
+    /// Where what may hold pointers ends in a buffer whose block ends at `end`: a module's state may be smaller.
+    fn end_of(&self, wanted: &Wanted, end: u64) -> u64 {
+        let path = &self.types.layout.state_size;
+        if wanted.follow != ALL || path.is_empty() {
+            return end;
+        }
+        let step = |at: u64, offset: &u64| self.heaps.space.word(at.wrapping_add(*offset)).ok();
+        let size = path.iter().try_fold(wanted.owner, step);
+        size.and_then(|size| wanted.pointer.checked_add(size)).map_or(end, |own| own.min(end))
+    }
+
+    /// Two short loops over many claims rather than one long chain for each: every claim waits for memory twice, and
+    /// so the waits of many overlap.
+    #[inline(never)]
+    fn settle_claims(&mut self) {
+        let (heaps, marks, begin) = (self.heaps, self.marks, Instant::now());
+        self.found.clear();
+        self.found.extend(self.wanted.iter().map(|wanted| heaps.block_at(wanted.pointer)));
+        for (wanted, found) in self.wanted.iter().zip(&self.found) {
+            let Some((place, block, size)) = *found else { continue };
+            if !marks.claim(place) {
+                continue;
+            }
+            self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(size);
+            if wanted.follow != NOTHING && wanted.last != block {
+                let (owner, end) = (Owner::Type(wanted.number), self.end_of(wanted, place.end(block, size)));
+                let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
+                let lead = Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role));
+                self.followed.push(Lead { last: wanted.last, ..lead });
+            }
+            self.tallies.claimed[place.domain()].add(size);
+            if !self.watched.is_empty() && self.watched.contains_key(&block) {
+                let owner_type = self.types.kinds[wanted.number as usize].address;
+                self.owners.push((block, wanted.owner, owner_type, u32::from(wanted.role)));
+            }
+        }
+        self.wanted.clear();
+        self.settling += begin.elapsed();
+    }
+}
+
+/// A buffer that an object points to, before it is known whether it is one.
+struct Wanted {
+    pointer: u64,
+    owner: u64,
+    number: u32,
+    role: u8,
+    follow: i32,
+    last: u64,
+}
+
+const CLAIMS_AT_ONCE: usize = 512;
+/// CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE.
+const LEAST_SYNTAX: u64 = 8192;
+
+/// What objects of a type own, of one role.
+#[derive(Clone, Copy, Debug)]
+pub struct Owned {
+    pub role: u8,
+    pub buffers: Tally,
+}
+
+/// The objects of one type.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The address of the type, and its `tp_flags`.
+    pub kind: u64,
+    pub flags: u64,
+    pub live: Tally,
+    /// On free lists.
+    pub idle: Tally,
+    pub owned: Vec<Owned>,
+}
+
+/// The answer of a census; sizes in bytes.
+pub struct Census {
+    /// One for each type that has objects.
+    pub rows: Vec<Row>,
+    /// Used blocks in pools, chunks, mmapped chunks, mimalloc, and claimed places.
+    pub used: [Tally; DOMAINS],
+    /// Used blocks that are neither objects nor claimed, the same five.
+    pub unclassified: [Tally; DOMAINS],
+    /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
+    /// type is 0, the role is the root's number, and the address is that of a word in the root.
+    pub owners: Vec<(u64, u64, u64, u32)>,
+    /// The blocks that each root leads to.
+    pub roots: Vec<Tally>,
+    /// The largest blocks of which nothing is known, largest first: `(user address, size)`.
+    pub unknown: Vec<(u64, u64)>,
+    /// Buffers that look like objects, by user address.
+    pub contested: Vec<u64>,
+    /// How long it took to find the owners of buffers: as the walk went on, where workers share that, and to follow the
+    /// pointers that lead to the rest.
+    pub settling: Duration,
+    pub following: Duration,
+}
+
+/// What a census is told beside the heaps.
+pub struct Question {
+    /// Ranges of memory outside of the heaps that hold pointers into them, `(number, start, end)`; those of the interpreter
+    /// have number 0.
+    pub roots: Vec<(u32, u64, u64)>,
+    /// `(stack pointer, value)` of the threads, which are followed before their stacks.
+    pub registers: Vec<(u64, u64)>,
+    /// The number of those roots that are followed after all others: a stack holds many pointers that are left over.
+    pub last: u32,
+    /// Blocks whose owner is wanted, by user address.
+    pub watched: Vec<u64>,
+    /// How many of the blocks that nobody leads to are listed at most.
+    pub unknown: usize,
+}
+
+/// Classifies every used block.
+pub fn take_census(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    question: &Question,
+) -> Result<Census> {
+    let watched = question.watched.iter().map(|address| (*address, ())).collect();
+    let take = |free: &[u64]| classify(watcher, heaps, free, &watched, layout, question);
+    let (mut marks, mut sums) = take(&[])?;
+    let free = marks.claimed_but_free();
+    if !free.is_empty() {
+        (marks, sums) = take(&free)?;
+    }
+    sums.tallies.used[IN_CHUNK] = heaps.chunks.map_or_else(Tally::default, Chunks::used);
+    sums.tallies.used[IN_MIMALLOC] = heaps.mimalloc.map_or_else(Tally::default, Mimalloc::used);
+    heaps.mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
+    let places = heaps.claimed.into_iter().flat_map(|claimed| &claimed.places).map(|(start, end)| end - start);
+    places.for_each(|size| sums.tallies.used[IN_CLAIMED].add(size));
+    let walked = Instant::now();
+    sums.follow(&heaps, &marks, &watched, question, layout);
+    let following = walked.elapsed();
+    let contested = marks.contested();
+    settle_contested(&heaps, &contested, layout, &mut sums);
+    let unclassified = sums.tallies.unclassified();
+    Ok(Census {
+        rows: sums.types.iter().zip(&sums.rows).map(row).collect(),
+        used: sums.tallies.used,
+        unclassified,
+        owners: sums.owners,
+        roots: sums.roots,
+        unknown: match unclassified.iter().any(|rest| rest.count > 0) && question.unknown > 0 {
+            true => marks.largest_unknown(question.unknown),
+            false => Vec::new(),
+        },
+        contested: contested.into_iter().map(|(_, address, _)| address).collect(),
+        settling: sums.settling,
+        following,
+    })
+}
+
+/// One pass over all used blocks. `free`: numbers of blocks in pools that nobody may claim.
+fn classify<'a>(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'a>,
+    free: &[u64],
+    watched: &ByAddress<()>,
+    layout: &TypeLayout,
+    question: &Question,
+) -> Result<(Marks<'a>, Sums)> {
+    let marks = Marks::new(heaps).ok_or(Error::Memory("not enough memory for a bit for each block"))?;
+    free.iter().for_each(|number| _ = marks.claim(Place::Pool(*number)));
+    let (jobs, total) = heaps.jobs();
+    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, watched, layout));
+    let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
+        let done = walk.run(job, control, worker);
+        worker.settle_claims();
+        done
+    };
+    let workers = heaps.space.task(watcher, Some(total)).run(&jobs, init, work)?;
+    let sums = Sums::new(workers.into_iter().map(|(_, worker)| worker).collect(), &question.roots);
+    Ok((marks, sums))
+}
+
+/// A type as all workers know it.
+struct SharedKind {
+    address: u64,
+    flags: u64,
+    pre: u64,
+    extent: u64,
+}
+
+/// What the workers found, added up.
+struct Sums {
+    types: Vec<SharedKind>,
+    rows: Vec<Counted>,
+    numbers: HashMap<u64, u32>,
+    tallies: Domains,
+    owners: Vec<(u64, u64, u64, u32)>,
+    roots: Vec<Tally>,
+    /// Of objects, and of buffers that objects claimed.
+    objects: Vec<Lead>,
+    buffers: Vec<Lead>,
+    /// Blocks of syntax trees.
+    syntax: Vec<u64>,
+    /// The mean of the workers.
+    settling: Duration,
+}
+
+impl Sums {
+    fn new(workers: Vec<Worker<'_>>, roots: &[(u32, u64, u64)]) -> Sums {
+        let count = roots.iter().map(|(number, _, _)| *number as usize + 1).max().unwrap_or(0);
+        let mut sums = Sums {
+            types: Vec::new(),
+            rows: Vec::new(),
+            numbers: HashMap::new(),
+            tallies: Domains::default(),
+            owners: Vec::new(),
+            roots: vec![Tally::default(); count],
+            objects: Vec::new(),
+            buffers: Vec::new(),
+            syntax: Vec::new(),
+            settling: Duration::ZERO,
+        };
+        sums.settling = workers.iter().map(|worker| worker.settling).sum::<Duration>() / workers.len().max(1) as u32;
+        workers.into_iter().for_each(|worker| sums.absorb(worker));
+        sums.objects.sort_unstable_by_key(|lead| lead.start);
+        sums.buffers.sort_unstable_by_key(|lead| lead.start);
+        sums
+    }
+
+    fn absorb(&mut self, mut worker: Worker<'_>) {
+        worker.rows.resize(worker.types.kinds.len(), Counted::default());
+        let numbers: Vec<u32> = worker.types.kinds.iter().map(|kind| self.number_of(kind)).collect();
+        for (number, row) in numbers.iter().zip(&worker.rows) {
+            self.rows[*number as usize].absorb(row);
+        }
+        self.tallies.absorb(&worker.tallies);
+        self.owners.append(&mut worker.owners);
+        let (types, reached_role) = (&self.types, worker.types.layout.reached_role);
+        let object_head = worker.types.layout.ob_type + 8;
+        let objects = worker.open.iter().map(|(block, number)| {
+            let number = numbers[*number as usize];
+            let (pre, extent) = (types[number as usize].pre, types[number as usize].extent);
+            let holder = block + pre;
+            Lead::from_block(
+                holder + object_head,
+                holder.saturating_add(extent),
+                Owner::Type(number),
+                holder,
+                (ALL, reached_role),
+            )
+        });
+        self.objects.extend(objects);
+        self.syntax.append(&mut worker.syntax);
+        self.buffers.extend(worker.followed.iter().map(|lead| lead.renumbered(&numbers)));
+    }
+
+    fn number_of(&mut self, kind: &Kind) -> u32 {
+        *self.numbers.entry(kind.address).or_insert_with(|| {
+            self.rows.push(Counted::default());
+            let Kind { address, flags, pre, extent, .. } = *kind;
+            self.types.push(SharedKind { address, flags, pre, extent });
+            self.types.len() as u32 - 1
+        })
+    }
+
+    /// Follows pointers from objects to their end, then from the interpreter's data and other roots.
+    fn follow(
+        &mut self,
+        heaps: &Heaps<'_>,
+        marks: &Marks<'_>,
+        watched: &ByAddress<()>,
+        question: &Question,
+        layout: &TypeLayout,
+    ) {
+        let roots = &question.roots;
+        // A type may say anything of its instances' size.
+        let inside = |lead: Lead| match heaps.block_at(lead.holder)? {
+            (place, ..) if marks.is_claimed(place) => None,
+            (place, block, size) => Some(Lead { end: lead.end.min(place.end(block, size)), ..lead }),
+        };
+        let objects = std::mem::take(&mut self.objects).into_iter().filter_map(inside);
+        let (chains, states): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow != ALL);
+        let lead =
+            |(number, start, end): &(u32, u64, u64)| Lead::from_block(*start, *end, Owner::Root(*number), 0, (ALL, 0));
+        let of =
+            |wanted: &dyn Fn(u32) -> bool| roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>();
+        let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
+        let mut reach = Reach::new(*heaps, marks, layout);
+        if !roots.is_empty() {
+            self.syntax.iter().for_each(|block| reach.give(*block, Owner::Root(0)));
+        }
+        reach.run(chains);
+        reach.run_to_starts(objects.chain(states).collect());
+        reach.run(interpreter.into_iter().chain(others).collect());
+        question.registers.iter().for_each(|(at, value)| reach.point_from_register(*value, *at, question.last));
+        reach.run(of(&|root| root == question.last));
+        for reached in &reach.reached {
+            let (type_address, role) = match reached.owner {
+                Owner::Type(number) => (self.types[number as usize].address, u32::from(reached.role)),
+                Owner::Root(number) => (0, number),
+            };
+            match reached.owner {
+                Owner::Type(number) => self.rows[number as usize].buffers[usize::from(reached.role)].add(reached.size),
+                Owner::Root(number) => self.roots[number as usize].add(reached.size),
+            }
+            self.tallies.claimed[reached.place.domain()].add(reached.size);
+            if watched.contains_key(&reached.address) {
+                self.owners.push((reached.address, reached.holder, type_address, role));
+            }
+        }
+    }
+}
+
+fn row((kind, counted): (&SharedKind, &Counted)) -> Row {
+    let owned = counted.buffers.iter().zip(0..).filter(|(tally, _)| tally.count > 0);
+    let owned = owned.map(|(buffers, role)| Owned { role, buffers: *buffers }).collect();
+    Row { kind: kind.address, flags: kind.flags, live: counted.live, idle: counted.idle, owned }
+}
+
+/// What looked like an object but is a buffer stops being one.
+fn settle_contested(heaps: &Heaps<'_>, contested: &[(usize, u64, u64)], layout: &TypeLayout, sums: &mut Sums) {
+    let mut types = Types::new(*heaps, layout);
+    for &(domain, address, size) in contested {
+        sums.tallies.objects[domain].take(size);
+        let mut head = [0; HEAD];
+        let got = heaps.space.fill(address, &mut head[..HEAD.min(size as usize)]);
+        let Some((number, alive)) = types.object_in(&head[..got], size) else { continue };
+        let Some(number) = sums.numbers.get(&types.kinds[number as usize].address) else { continue };
+        let row = &mut sums.rows[*number as usize];
+        let tally = if alive { &mut row.live } else { &mut row.idle };
+        tally.take(size);
+    }
+}
+
+/// The object in each block `(user address, size, address inside it)`: `(object address, type address, alive)` or None.
+/// Of a block that holds many the one at that address, else the first.
+pub fn objects_in(heaps: Heaps<'_>, layout: &TypeLayout, blocks: &[(u64, u64, u64)]) -> Vec<Option<(u64, u64, bool)>> {
+    let mut types = Types::new(heaps, layout);
+    let mut window = Window::new(heaps.space, u64::MAX);
+    let look = |(address, size, inside): &(u64, u64, u64)| {
+        if let (Some(slab), Some(filled)) = (&layout.slab, types.slab_at(*address, *size)) {
+            let (object, alive) = filled.object(slab, *inside);
+            return Some((object, types.kinds[filled.number as usize].address, alive));
+        }
+        let head = window.available(*address, HEAD.min(*size as usize));
+        let (number, alive) = types.object_in(head, *size)?;
+        let kind = &types.kinds[number as usize];
+        let before = layout.outer_hook(head) as u64 + kind.pre;
+        Some((address.wrapping_add(before), kind.address, alive))
+    };
+    blocks.iter().map(look).collect()
+}

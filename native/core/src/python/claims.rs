@@ -1,0 +1,47 @@
+//! The fields of objects that own blocks.
+
+use crate::bytes::{u32_at, u64_at};
+use crate::memory::space::Space;
+use crate::python::layout::{Claim, Extent};
+
+/// A claim with its offsets counted from the start of the block.
+#[derive(Clone, Copy)]
+pub(crate) struct PlacedClaim {
+    pub(crate) at: usize,
+    pub(crate) test_at: usize,
+    pub(crate) mask: u32,
+    pub(crate) value: u32,
+    pub(crate) equal: bool,
+    pub(crate) role: u8,
+    pub(crate) follow: i32,
+    /// usize::MAX: nowhere.
+    pub(crate) last_at: usize,
+    pub(crate) contents: u32,
+    pub(crate) count_at: i64,
+    pub(crate) extent: Extent,
+}
+
+impl PlacedClaim {
+    pub(crate) fn new(claim: &Claim, pre: u64) -> Option<PlacedClaim> {
+        let place = |offset: i64| usize::try_from(pre as i64 + offset).ok();
+        let (at, test_at) = (place(claim.offset)?, place(claim.test)?);
+        let Claim { mask, value, equal, role, follow, last, contents, count_at, extent, .. } = *claim;
+        let last_at = if last == 0 { usize::MAX } else { place(last)? };
+        Some(PlacedClaim { at, test_at, mask, value, equal, role, follow, last_at, contents, count_at, extent })
+    }
+}
+
+/// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
+#[inline(always)]
+pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, head: &[u8]) -> Option<u64> {
+    if claim.mask != 0 && (u32_at(head, claim.test_at) & claim.mask == claim.value) != claim.equal {
+        return None;
+    }
+    let pointer = match head.get(claim.at..claim.at + 8) {
+        Some(bytes) => u64_at(bytes, 0),
+        // Only types have such fields further in than what is looked at of each chunk.
+        None if claim.at as u64 + 8 <= size => space.word(address + claim.at as u64).ok()?,
+        None => return None,
+    };
+    Some(pointer).filter(|pointer| *pointer >= 4096)
+}

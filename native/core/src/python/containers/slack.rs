@@ -1,0 +1,245 @@
+//! Room that containers have allocated and do not use: the ends, and the beginnings, of buffers that grew, and tables
+//! that shrank no more.
+
+use crate::allocators::heaps::Heaps;
+use crate::allocators::mimalloc::page::Page;
+use crate::allocators::pymalloc::pools::Pool;
+use crate::allocators::spread::spread;
+use crate::bytes::u64_at;
+use crate::error::Result;
+use crate::memory::pages::{Pages, PAGE};
+use crate::python::containers::tables::Table;
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::{Control, Watcher};
+use std::collections::BTreeMap;
+
+/// Containers of one type: where they say how many items they hold, how many they have room for, where their buffer
+/// begins and (or -1) where in it the first item is, all as offsets from the object; bytes of an item, and bytes that are
+/// needed behind the last one.
+#[derive(Clone, Debug)]
+pub struct Growing {
+    pub name: String,
+    pub size_at: usize,
+    pub allocated_at: usize,
+    pub data_at: usize,
+    pub first_at: i64,
+    pub item: u64,
+    pub behind: u64,
+}
+
+/// Containers that have such room; its bytes inside of pages that they use, in whole resident pages, and the container
+/// that has the most of it.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    count: f64,
+    small: f64,
+    pages: f64,
+    most: u64,
+    address: u64,
+}
+
+impl Found {
+    fn add(&mut self, address: u64, small: u64, pages: u64, weight: f64) {
+        if small + pages == 0 {
+            return;
+        }
+        self.count += weight;
+        self.small += weight * small as f64;
+        self.pages += weight * pages as f64;
+        if small + pages > self.most {
+            (self.most, self.address) = (small + pages, address);
+        }
+    }
+
+    fn absorb(&mut self, other: &Found) {
+        self.count += other.count;
+        self.small += other.small;
+        self.pages += other.pages;
+        if other.most > self.most {
+            (self.most, self.address) = (other.most, other.address);
+        }
+    }
+}
+
+enum Part<'a> {
+    Pool(&'a Pool),
+    Page(&'a Page),
+}
+
+impl Part<'_> {
+    fn block_size(&self, heaps: &Heaps<'_>) -> u64 {
+        match self {
+            Part::Pool(pool) => heaps.pools.map_or(0, |pools| pool.block_size(pools.alignment)),
+            Part::Page(page) => page.size,
+        }
+    }
+}
+
+/// A buffer shrinks by whole units of an allocator.
+const UNIT: u64 = 16;
+const MOST_ITEMS: u64 = 1 << 40;
+const PARTS_IN_JOB: usize = 64;
+
+struct Worker<'a> {
+    heaps: Heaps<'a>,
+    pages: Option<&'a Pages>,
+    growing: &'a [Growing],
+    tables: &'a [Table],
+    types: Types<'a>,
+    /// By the number of a type: its place in `growing` and then `tables`.
+    shapes: Vec<Option<usize>>,
+    found: Vec<Found>,
+    bytes: Vec<u8>,
+    weight: f64,
+}
+
+impl Worker<'_> {
+    fn visit(&mut self, (part, weight): &(&Part<'_>, f64)) {
+        self.weight = *weight;
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let Heaps { space, pools, mimalloc, .. } = self.heaps;
+        match (part, pools, mimalloc) {
+            (Part::Pool(pool), Some(pools), _) => {
+                pools.show_used(space, pool, &mut bytes, |block, head| self.look(block, head));
+            }
+            (Part::Page(page), _, Some(mimalloc)) => {
+                mimalloc.show_used(space, page, &mut bytes, |block, head| self.look(block, head));
+            }
+            _ => (),
+        }
+        self.bytes = bytes;
+    }
+
+    fn shape_of(&mut self, number: usize) -> Option<usize> {
+        for next in self.shapes.len()..=number {
+            let bases = self.types.bases(self.types.kinds[next].address);
+            let is_one = |wanted: &String| bases.iter().any(|(_, name)| name == wanted.as_bytes());
+            let growing = self.growing.iter().map(|growing| &growing.name);
+            self.shapes.push(growing.chain(self.tables.iter().map(|table| &table.name)).position(is_one));
+        }
+        self.shapes[number]
+    }
+
+    fn look(&mut self, block: u64, head: &[u8]) {
+        let Some((number, true)) = self.types.object_in(head, head.len() as u64) else { return };
+        let Some(shape) = self.shape_of(number as usize) else { return };
+        let start = self.types.layout.outer_hook(head) + self.types.kinds[number as usize].pre as usize;
+        let own = &head[start.min(head.len())..];
+        let room = match self.growing.get(shape) {
+            Some(growing) => self.room(growing, own),
+            None => self.spare(&self.tables[shape - self.growing.len()], own),
+        };
+        if let Some((small, pages)) = room {
+            self.found[shape].add(block + start as u64, small, pages, self.weight);
+        }
+    }
+
+    /// The room of a container that begins with `head`, if its fields agree with the block that they point to.
+    fn room(&self, growing: &Growing, head: &[u8]) -> Option<(u64, u64)> {
+        let word = |at: usize| u64_at(head, at);
+        let (size, allocated, data) = (word(growing.size_at), word(growing.allocated_at), word(growing.data_at));
+        let first = usize::try_from(growing.first_at).map_or(data, word);
+        if size > allocated || allocated > MOST_ITEMS || data < PAGE {
+            return None;
+        }
+        let (place, block, block_size) = self.heaps.block_at(data)?;
+        let end = data + allocated * growing.item;
+        let used = first.checked_add(size * growing.item)?;
+        if end > place.end(block, block_size) || first < data || used > end {
+            return None;
+        }
+        // Since 3.15 the zero behind the last byte is not counted.
+        let (behind, before) = (self.released((used + growing.behind).min(end), end), self.released(data, first));
+        Some((behind.0 + before.0, behind.1 + before.1))
+    }
+
+    fn spare(&mut self, table: &Table, head: &[u8]) -> Option<(u64, u64)> {
+        Some((0, table.spare(head, &self.heaps, self.pages?, &mut self.types)?))
+    }
+
+    /// Of a stretch: what is too short for pages of its own, and what it has of those.
+    fn released(&self, start: u64, end: u64) -> (u64, u64) {
+        let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
+        if first >= last {
+            return ((end - start) / UNIT * UNIT, 0);
+        }
+        (0, self.pages.map_or(0, |pages| pages.count(first, last).0))
+    }
+}
+
+/// Containers that have room, and that room.
+#[derive(Clone, Copy, Debug)]
+pub struct Slack {
+    pub containers: u64,
+    /// Bytes inside of pages that the containers use.
+    pub small: u64,
+    /// Bytes of whole resident pages.
+    pub pages: u64,
+    /// What one of them has at most, and its address.
+    pub most: u64,
+    pub address: u64,
+}
+
+/// Which containers are looked at.
+pub struct WantedSlack {
+    pub growing: Vec<Growing>,
+    pub tables: Vec<Table>,
+    /// Only containers in blocks of these sizes, each (smallest, largest).
+    pub sizes: Vec<(u64, u64)>,
+    /// Estimates from at most this many pools or pages of each size; None: all are looked at.
+    pub most: Option<usize>,
+}
+
+/// One row for each of `growing` and of `tables`, of those that lie in pymalloc or in CPython's mimalloc.
+pub fn list_slack(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    pages: Option<&Pages>,
+    layout: &TypeLayout,
+    wanted: &WantedSlack,
+) -> Result<Vec<Slack>> {
+    let WantedSlack { growing, tables, sizes, most } = wanted;
+    let parts = parts_of(&heaps, sizes);
+    let mut by_size: BTreeMap<u64, Vec<&Part<'_>>> = BTreeMap::new();
+    parts.iter().for_each(|part| by_size.entry(part.block_size(&heaps)).or_default().push(part));
+    let wanted: Vec<_> = by_size.values().flat_map(|parts| spread(parts, most.unwrap_or(usize::MAX))).collect();
+    let jobs: Vec<&[(&Part<'_>, f64)]> = wanted.chunks(PARTS_IN_JOB).collect();
+    let init = || Worker {
+        heaps,
+        pages,
+        growing,
+        tables,
+        types: Types::new(heaps, layout),
+        shapes: Vec::new(),
+        found: vec![Found::default(); growing.len() + tables.len()],
+        bytes: Vec::new(),
+        weight: 1.0,
+    };
+    let work = |worker: &mut Worker<'_>, job: &&[(&Part<'_>, f64)], control: &Control| {
+        job.iter().for_each(|part| worker.visit(part));
+        control.advance(job.len() as u64)
+    };
+    let workers = heaps.space.task(watcher, None).run(&jobs, init, work)?;
+    let mut sums = vec![Found::default(); growing.len() + tables.len()];
+    for worker in &workers {
+        sums.iter_mut().zip(&worker.found).for_each(|(sum, found)| sum.absorb(found));
+    }
+    let slack = |sum: &Found| {
+        let Found { count, small, pages, most, address } = *sum;
+        Slack { containers: count as u64, small: small as u64, pages: pages as u64, most, address }
+    };
+    Ok(sums.iter().map(slack).collect())
+}
+
+/// The pools or pages with blocks of those sizes that may hold objects.
+fn parts_of<'a>(heaps: &Heaps<'a>, sizes: &[(u64, u64)]) -> Vec<Part<'a>> {
+    let fits = |size: u64| sizes.iter().any(|(least, most)| (*least..=*most).contains(&size));
+    let of_mimalloc = heaps.mimalloc.iter().flat_map(|mimalloc| {
+        mimalloc.pages.iter().filter(|page| mimalloc.may_hold_objects(page) && fits(page.size)).map(Part::Page)
+    });
+    let of_pools = heaps.pools.iter().flat_map(|pools| {
+        pools.pools.iter().filter(|pool| !pool.is_free() && fits(pool.block_size(pools.alignment))).map(Part::Pool)
+    });
+    of_mimalloc.chain(of_pools).collect()
+}

@@ -1,0 +1,113 @@
+//! Tables of containers that were made for many more entries than they hold: no release shrinks one when entries go.
+
+use crate::allocators::glibc::chunks::CHUNK_HEADER;
+use crate::allocators::heaps::{Heaps, Place};
+use crate::bytes::u64_at;
+use crate::memory::pages::{Pages, PAGE};
+use crate::python::dict_keys::{optional, TableHead, HASHED, MOST_SLOTS};
+use crate::python::types::Types;
+
+/// Containers with a table, all as offsets from the object: the entries it holds, where its table is, and (or -1) the number
+/// of its slots less one; a word that is 0 unless the table is shared (or -1).
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub name: String,
+    pub used_at: usize,
+    pub table_at: usize,
+    pub mask_at: i64,
+    pub shared_at: i64,
+    /// Bytes of a slot and what belongs to it, at most.
+    pub slot: u64,
+    pub head: Option<TableHead>,
+    pub entries: Option<Entries>,
+}
+
+/// Tables with keys by which those are told that nobody can replace: the flags of a text's type, where its characters begin,
+/// and the first key of namespaces.
+#[derive(Clone, Debug)]
+pub struct Entries {
+    pub text_flags: u64,
+    pub text_at: u64,
+    pub first_names: Vec<String>,
+}
+
+/// A copy has at most so many slots for each entry; fewer than an eighth are in use where it has a quarter.
+const SPARE: u64 = 2;
+const FEWEST: u64 = 8;
+const TIMES: u64 = 4;
+/// Smaller ones have no page of their own.
+const LEAST_BLOCK: u64 = 2 * PAGE;
+const HEAD_BYTES: usize = 64;
+/// So much of the entries is searched for the first one.
+const SEARCHED: usize = 1 << 16;
+
+impl Table {
+    /// Resident bytes that a copy would save of the container that begins with `head`: those of the pages of its table,
+    /// less what the copy's table has at most.
+    pub(crate) fn spare(&self, head: &[u8], heaps: &Heaps<'_>, pages: &Pages, types: &mut Types<'_>) -> Option<u64> {
+        let word = |at: usize| u64_at(head, at);
+        let (used, table) = (word(self.used_at), word(self.table_at));
+        if optional(self.shared_at).is_some_and(|at| word(at) != 0) || used > MOST_SLOTS || table < PAGE {
+            return None;
+        }
+        let copied = (SPARE * used + 1).next_power_of_two().max(FEWEST);
+        let is_sparse = |slots: u64| slots.is_power_of_two() && slots <= MOST_SLOTS && slots >= TIMES * copied;
+        let masked = optional(self.mask_at).map(|at| word(at).wrapping_add(1));
+        if masked.is_some_and(|slots| !is_sparse(slots)) {
+            return None;
+        }
+        let (place, block, size) = heaps.block_at(table).filter(|(.., size)| *size >= LEAST_BLOCK)?;
+        let mut own = [0; HEAD_BYTES];
+        let got = heaps.space.fill(table, &mut own);
+        let slots = masked.or_else(|| self.head.map(|head| head.slots(&own[..got])))?;
+        if !is_sparse(slots) || slots * (self.slot / 2) > size || !types.layout.begins_at(block, table) {
+            return None;
+        }
+        if self.is_fixed(table, &own[..got], slots, types) {
+            return None;
+        }
+        Some(resident(place, block, size, pages).saturating_sub((copied * self.slot).next_multiple_of(PAGE)))
+    }
+
+    /// Whether the first entry is that of a namespace, or of the interpreter's own table of texts, each its own value.
+    fn is_fixed(&self, table: u64, own: &[u8], slots: u64, types: &mut Types<'_>) -> bool {
+        let Some(entries) = &self.entries else { return false };
+        let (at, step) = self.head.map_or((0, HASHED), |head| head.entries(own, slots));
+        let mut bytes = vec![0; SEARCHED.min((slots * step) as usize)];
+        let got = types.space.fill(table.saturating_add(at), &mut bytes);
+        let pair = |entry: &[u8]| {
+            let key = entry.len() - 16;
+            (u64_at(entry, key), u64_at(entry, key + 8))
+        };
+        let mut pairs = bytes[..got].chunks_exact(step as usize).map(pair);
+        let Some((key, value)) = pairs.find(|(key, value)| *key != 0 && *value != 0) else { return false };
+        entries.is_text(key, types) && (key == value || entries.is_first_name(key, types))
+    }
+}
+
+impl Entries {
+    fn is_text(&self, key: u64, types: &mut Types<'_>) -> bool {
+        let kind = types.space.word(key.wrapping_add(types.layout.ob_type)).ok();
+        let number = kind.and_then(|kind| types.lookup(kind));
+        number.is_some_and(|number| types.kinds[number as usize].flags & self.text_flags != 0)
+    }
+
+    fn is_first_name(&self, key: u64, types: &Types<'_>) -> bool {
+        let text = types.space.string(key.wrapping_add(self.text_at), 64).unwrap_or_default();
+        self.first_names.iter().any(|name| name.as_bytes() == text)
+    }
+}
+
+/// Bytes of the resident pages that a block has for itself: a mapping goes with the header of its chunk.
+fn resident(place: Place, block: u64, size: u64, pages: &Pages) -> u64 {
+    let (start, end) = match place {
+        Place::Mapped(_) => (block - CHUNK_HEADER, block - CHUNK_HEADER + size),
+        _ => (block, place.end(block, size)),
+    };
+    let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
+    if first < last {
+        pages.count(first, last).0
+    } else {
+        0
+    }
+}

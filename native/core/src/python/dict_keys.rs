@@ -1,0 +1,69 @@
+//! The table of a dict, or of another container of hashed entries, as it describes itself.
+
+use crate::bytes::u64_at;
+
+pub(crate) const MOST_SLOTS: u64 = 1 << 40;
+
+/// What a table says of itself: where (or -1) its slots are, or their logarithm; where indices of entries begin, and (or -1)
+/// its kind, which is 0 where entries hold a hash.
+#[derive(Clone, Copy, Debug)]
+pub struct TableHead {
+    pub slots_at: i64,
+    pub log2_at: i64,
+    pub kind_at: i64,
+    pub indices: u64,
+}
+
+impl TableHead {
+    pub(crate) fn slots(&self, own: &[u8]) -> u64 {
+        if let Some(at) = optional(self.slots_at) {
+            return u64_at(own, at);
+        }
+        let log2 = optional(self.log2_at).and_then(|at| own.get(at)).copied().unwrap_or(u8::MAX);
+        1u64.checked_shl(log2.into()).unwrap_or(0)
+    }
+
+    /// Bytes of the table that begins with `own`: what dictobject.c's _PyDict_KeysSize() says. None where it cannot be.
+    pub(crate) fn size(&self, own: &[u8]) -> Option<u64> {
+        let slots = self.slots(own);
+        if !slots.is_power_of_two() || slots > MOST_SLOTS {
+            return None;
+        }
+        let (first, step) = self.entries(own, slots);
+        Some(first + usable(slots) * step)
+    }
+
+    /// Entries that the table which begins with `own` has room for.
+    pub(crate) fn room(&self, own: &[u8]) -> Option<u64> {
+        Some(self.slots(own)).filter(|slots| slots.is_power_of_two() && *slots <= MOST_SLOTS).map(usable)
+    }
+
+    /// Where the entries begin, and the distance between two.
+    pub(crate) fn entries(&self, own: &[u8], slots: u64) -> (u64, u64) {
+        let kind = optional(self.kind_at).and_then(|at| own.get(at)).copied().unwrap_or(0);
+        (self.indices + slots * index_width(slots), if kind == 0 { HASHED } else { PAIR })
+    }
+}
+
+/// dictobject.c: USABLE_FRACTION.
+fn usable(slots: u64) -> u64 {
+    slots * 2 / 3
+}
+
+pub(crate) const HASHED: u64 = 24;
+const PAIR: u64 = 16;
+
+/// Bytes of an index in a dict's keys with that many slots.
+pub(crate) fn index_width(slots: u64) -> u64 {
+    match slots {
+        0..=0xFF => 1,
+        0x100..=0xFFFF => 2,
+        0x1_0000..=0xFFFF_FFFF => 4,
+        _ => 8,
+    }
+}
+
+/// An offset; None for -1.
+pub(crate) fn optional(offset: i64) -> Option<usize> {
+    usize::try_from(offset).ok()
+}

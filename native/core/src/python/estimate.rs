@@ -1,0 +1,43 @@
+//! What a sample of blocks says of all objects.
+
+use crate::allocators::heaps::Heaps;
+use crate::allocators::sample::visit_sample;
+use crate::error::Result;
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::Watcher;
+use std::collections::HashMap;
+
+/// Objects of one type, as far as a sample tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    /// The address of the type.
+    pub kind: u64,
+    pub live: u64,
+    pub bytes: u64,
+    /// Objects on free lists, and their bytes.
+    pub idle: u64,
+    pub idle_bytes: u64,
+}
+
+/// What a sample of at most `most` pools of each size says of all objects in blocks of at most 512 bytes.
+pub fn estimate_types(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    most: usize,
+) -> Result<Vec<Estimate>> {
+    let mut types = Types::new(heaps, layout);
+    let mut found: HashMap<u32, [f64; 4]> = HashMap::new();
+    visit_sample(watcher, heaps, most, |block| {
+        let Some((number, alive)) = types.object_in(block.bytes, block.size) else { return };
+        let row = &mut found.entry(number).or_default()[if alive { 0 } else { 2 }..];
+        row[0] += block.weight;
+        row[1] += block.weight * block.size as f64;
+    })?;
+    let estimate = |(number, row): (u32, [f64; 4])| {
+        let [live, bytes, idle, idle_bytes] = row.map(|value| value as u64);
+        Estimate { kind: types.kinds[number as usize].address, live, bytes, idle, idle_bytes }
+    };
+    Ok(found.into_iter().map(estimate).collect())
+}

@@ -1,0 +1,224 @@
+//! Single Python objects: the instances of some types, and what the objects in pools asked their size classes for.
+
+use crate::allocators::heaps::{Heaps, Place, Visitor, Walk};
+use crate::error::{Error, Result};
+use crate::memory::space::Space;
+use crate::python::claims::claimed_pointer;
+use crate::python::layout::{TypeLayout, CLAIM};
+use crate::python::sizing::{asked_bytes, Measure, Sizing};
+use crate::python::types::{Kind, Types};
+use crate::work::{Control, Watcher};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::str::FromStr;
+
+/// While a list is cut to `top` rows, so many more may wait to be left out.
+const SLACK: usize = 4096;
+
+/// An object's address, its type's, the size of its block, and of the blocks that its fields own.
+pub type Instance = (u64, u64, u64, u64);
+
+/// Bytes of the blocks that the fields of the object in a block own.
+fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8]) -> u64 {
+    let mut blocks: Vec<(u64, u64)> = Vec::new();
+    for claim in &kind.claims {
+        let pointer = claimed_pointer(heaps.space, claim, address, size, head);
+        let outside = pointer.filter(|pointer| pointer.wrapping_sub(address) >= size);
+        let Some((_, block, size)) = outside.and_then(|pointer| heaps.block_at(pointer)) else { continue };
+        let holds = claim.follow != CLAIM || pointer == Some(block);
+        if holds && !blocks.contains(&(block, size)) {
+            blocks.push((block, size));
+        }
+    }
+    blocks.iter().map(|(_, size)| size).sum()
+}
+
+/// What a list of objects is ordered by.
+#[derive(Clone, Copy, Debug)]
+pub enum Order {
+    Together,
+    Bytes,
+    Buffers,
+    Type,
+    Address,
+}
+
+impl FromStr for Order {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Order> {
+        match text {
+            "together" => Ok(Order::Together),
+            "bytes" => Ok(Order::Bytes),
+            "buffers" => Ok(Order::Buffers),
+            "type" => Ok(Order::Type),
+            "address" => Ok(Order::Address),
+            _ => Err(Error::invalid("the order is together, bytes, buffers, type or address")),
+        }
+    }
+}
+
+/// Objects, their bytes and their buffers'.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Instances {
+    pub count: u64,
+    pub bytes: u64,
+    pub buffers: u64,
+}
+
+impl Instances {
+    fn with(self, other: Instances) -> Instances {
+        let (count, bytes) = (self.count + other.count, self.bytes + other.bytes);
+        Instances { count, bytes, buffers: self.buffers + other.buffers }
+    }
+}
+
+/// Collects the wanted instances, the first `top` of them.
+struct Collector<'a> {
+    heaps: Heaps<'a>,
+    /// Blocks that only look like objects, by user address.
+    without: &'a HashSet<u64>,
+    types: Types<'a>,
+    /// Types that are wanted, with the place of their names in alphabetical order.
+    kinds: &'a HashMap<u64, u32>,
+    order: Order,
+    top: usize,
+    rows: Vec<Instance>,
+    all: Instances,
+}
+
+impl Visitor for Collector<'_> {
+    fn block(&mut self, _: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some((number, true)) = self.types.object_in(head, size) else { return false };
+        let kind = &self.types.kinds[number as usize];
+        if !self.kinds.contains_key(&kind.address) || self.without.contains(&address) {
+            return true;
+        }
+        let buffers = buffers(&self.heaps, kind, address, size, head);
+        self.all = self.all.with(Instances { count: 1, bytes: size, buffers });
+        self.rows.push((address + kind.pre, kind.address, size, buffers));
+        if self.rows.len() >= self.top.saturating_mul(2).saturating_add(SLACK) {
+            self.cut();
+        }
+        true
+    }
+}
+
+impl Collector<'_> {
+    fn key(&self, (address, kind, size, buffers): &Instance) -> (u64, u64, u64) {
+        match self.order {
+            Order::Together => (!(size + buffers), *address, 0),
+            Order::Bytes => (!size, *address, 0),
+            Order::Buffers => (!buffers, *address, 0),
+            Order::Type => (u64::from(self.kinds.get(kind).copied().unwrap_or(0)), !(size + buffers), *address),
+            Order::Address => (*address, 0, 0),
+        }
+    }
+
+    fn cut(&mut self) {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.sort_unstable_by_key(|row| self.key(row));
+        rows.truncate(self.top);
+        self.rows = rows;
+    }
+}
+
+/// Which objects are listed.
+pub struct WantedInstances {
+    /// Types, each with the place of its name in the alphabet.
+    pub kinds: HashMap<u64, u32>,
+    /// Blocks that only look like objects, by user address.
+    pub without: HashSet<u64>,
+    pub order: Order,
+    pub top: Option<usize>,
+}
+
+/// How many live objects of the wanted types there are, and the first of them in order.
+pub fn list_instances(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    wanted: &WantedInstances,
+) -> Result<(Instances, Vec<Instance>)> {
+    let WantedInstances { kinds, without, order, top } = wanted;
+    let (order, top) = (*order, top.unwrap_or(usize::MAX));
+    let (jobs, total) = heaps.jobs();
+    let init = || {
+        let (types, all) = (Types::new(heaps, layout), Instances::default());
+        (Walk::new(heaps), Collector { heaps, without, types, kinds, order, top, rows: Vec::new(), all })
+    };
+    let work = |(walk, collector): &mut (Walk<'_>, Collector<'_>), job: &_, control: &Control| {
+        walk.run(job, control, collector)
+    };
+    let workers = heaps.space.task(watcher, Some(total)).run(&jobs, init, work)?;
+    let mut collectors = workers.into_iter().map(|(_, collector)| collector);
+    let Some(mut first) = collectors.next() else { return Ok((Instances::default(), Vec::new())) };
+    for other in collectors {
+        first.all = first.all.with(other.all);
+        first.rows.extend(other.rows);
+    }
+    first.cut();
+    Ok((first.all, first.rows))
+}
+
+/// Per size class: objects that tell their size, and the bytes that they asked for.
+struct Asker<'a> {
+    space: &'a Space,
+    without: &'a HashSet<u64>,
+    types: Types<'a>,
+    sizing: &'a Sizing,
+    measures: Vec<Option<Measure>>,
+    rows: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Visitor for Asker<'_> {
+    fn block(&mut self, _: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let Some((number, true)) = self.types.object_in(head, size) else { return false };
+        if self.without.contains(&address) {
+            return true;
+        }
+        let number = number as usize;
+        if self.measures.len() <= number {
+            self.measures.resize(number + 1, None);
+        }
+        let kind = &self.types.kinds[number];
+        let space = self.space;
+        let layout = self.types.layout;
+        let measure = *self.measures[number].get_or_insert_with(|| Measure {
+            basic: space.word(kind.address + layout.tp_basicsize).unwrap_or(0),
+            item: space.word(kind.address + layout.tp_itemsize).unwrap_or(0),
+        });
+        let asked = asked_bytes(kind, measure, self.sizing, head);
+        // What would be more than the block is no size.
+        if let Some(asked) = asked.filter(|asked| *asked <= size) {
+            let row = self.rows.entry(size).or_default();
+            *row = (row.0 + 1, row.1 + asked);
+        }
+        true
+    }
+}
+
+/// `(block size, objects that tell their size, bytes that they asked for)` of each size class of pools and of mimalloc's
+/// pages, by size. `without`: blocks that only look like objects.
+pub fn asked_sizes(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    sizing: &Sizing,
+    without: &HashSet<u64>,
+) -> Result<Vec<(u64, u64, u64)>> {
+    let walked = Heaps { chunks: None, mapped: &[], claimed: None, ..heaps };
+    let (jobs, total) = walked.jobs();
+    let init = || {
+        let (space, types) = (heaps.space, Types::new(heaps, layout));
+        (Walk::new(walked), Asker { space, without, types, sizing, measures: Vec::new(), rows: BTreeMap::new() })
+    };
+    let work = |(walk, asker): &mut (Walk<'_>, Asker<'_>), job: &_, control: &Control| walk.run(job, control, asker);
+    let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for (_, asker) in heaps.space.task(watcher, Some(total)).run(&jobs, init, work)? {
+        for (size, (count, bytes)) in asker.rows {
+            let row = sums.entry(size).or_default();
+            *row = (row.0 + count, row.1 + bytes);
+        }
+    }
+    Ok(sums.into_iter().map(|(size, (count, bytes))| (size, count, bytes)).collect())
+}

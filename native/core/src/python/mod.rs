@@ -1,0 +1,30 @@
+//! What blocks hold in a process that runs CPython: objects of types, and what these own.
+#![forbid(unsafe_code)]
+
+pub(crate) mod census;
+pub(crate) mod chunk_objects;
+pub(crate) mod claims;
+pub mod containers;
+pub(crate) mod counts;
+pub(crate) mod dict_keys;
+pub(crate) mod estimate;
+pub(crate) mod instances;
+pub(crate) mod layout;
+pub(crate) mod marks;
+pub(crate) mod reach;
+pub(crate) mod sizing;
+pub(crate) mod slabs;
+pub(crate) mod strays;
+pub(crate) mod types;
+pub(crate) mod unwalked;
+pub(crate) mod votes;
+
+pub use census::{objects_in, take_census, Census, Owned, Question, Row};
+pub use chunk_objects::list_objects;
+pub use dict_keys::TableHead;
+pub use estimate::{estimate_types, Estimate};
+pub use instances::{asked_sizes, list_instances, Instance, Instances, Order, WantedInstances};
+pub use layout::{Claim, Extent, Family, Slab, TypeLayout};
+pub use sizing::Sizing;
+pub use unwalked::{find_claimed, Measures};
+pub use votes::{sample_types, vote_distances};

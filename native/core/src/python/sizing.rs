@@ -1,0 +1,61 @@
+//! How large objects are, by what they say themselves.
+
+use crate::bytes::{u32_at, u64_at};
+use crate::python::types::Kind;
+
+/// Where objects tell their own size, beside `tp_basicsize` and `tp_itemsize`.
+#[derive(Clone, Debug)]
+pub struct Sizing {
+    pub ob_size: u64,
+    /// Whether an int's word at `ob_size` is a tag that holds the digits above three bits.
+    pub tagged: bool,
+    pub flag_int: u64,
+    pub flag_str: u64,
+    pub str_length: u64,
+    pub str_state: u64,
+    /// Bits before those that tell the kind of a str, beyond the two of most builds.
+    pub str_state_shift: u32,
+    pub sizeof_ascii: u64,
+    pub sizeof_compact: u64,
+    /// Types whose objects carry the values of their attributes behind them; 0 if none do.
+    pub flag_inline: u64,
+}
+
+const STR_COMPACT: u32 = 1 << 5;
+const STR_ASCII: u32 = 1 << 6;
+
+/// What a type says of its objects' sizes.
+#[derive(Clone, Copy)]
+pub(crate) struct Measure {
+    pub(crate) basic: u64,
+    pub(crate) item: u64,
+}
+
+/// Bytes that were asked for when the block of an object was handed out, if the object tells. `head`: its first bytes.
+pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
+    let word = |offset: u64| u64_at(head, (kind.pre + offset) as usize);
+    if kind.flags & sizing.flag_str != 0 {
+        let state = u32_at(head, (kind.pre + sizing.str_state) as usize) >> sizing.str_state_shift.min(31);
+        let characters = word(sizing.str_length).checked_add(1)?;
+        let own = match (state & STR_COMPACT != 0, state & STR_ASCII != 0) {
+            (false, _) => measure.basic,
+            (true, true) => sizing.sizeof_ascii.checked_add(characters)?,
+            (true, false) => characters.checked_mul(u64::from(state >> 2 & 7))?.checked_add(sizing.sizeof_compact)?,
+        };
+        return kind.pre.checked_add(own);
+    }
+    let items = match (measure.item, kind.flags & sizing.flag_int != 0) {
+        (0, _) => 0,
+        (_, true) if sizing.tagged => (word(sizing.ob_size) >> 3).max(1),
+        _ => (word(sizing.ob_size) as i64).unsigned_abs(),
+    };
+    let behind = kind.pre + measure.basic;
+    let inline = match kind.flags & sizing.flag_inline != 0 {
+        // struct PyDictValues: four bytes, padded to eight; the values; a byte for each, padded to eight.
+        true => {
+            8 + u64::from(*head.get(behind as usize)?) * 8 + u64::from(*head.get(behind as usize)?).next_multiple_of(8)
+        }
+        false => 0,
+    };
+    items.checked_mul(measure.item)?.checked_add(behind + inline)
+}

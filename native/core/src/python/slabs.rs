@@ -1,0 +1,108 @@
+//! Objects that lie many to one of malloc's blocks: `int` and `float` of Python 2 (`PyIntBlock`, `PyFloatBlock`).
+//!
+//! Such a block is a pointer to the next one, then objects without a gap. A free one has the next free one in the place
+//! of its type, so the whole block proves itself: each place holds either an object of the one type, or such a link.
+
+use crate::allocators::glibc::chunks::CHUNK_HEADER;
+use crate::bytes::u64_at;
+use crate::python::counts::LARGEST_COUNT;
+use crate::python::layout::Slab;
+use crate::python::types::Types;
+
+/// What one block holds: the number of its type, which places are alive, and how many places there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Filled {
+    first: u64,
+    pub(crate) number: u32,
+    pub(crate) alive: u64,
+    pub(crate) places: u64,
+}
+
+/// What debug hooks add to a request, where there are such blocks.
+const HOOKS: u64 = 32;
+const MOST_PLACES: u64 = 64;
+
+impl Types<'_> {
+    /// Whether a chunk of that size may be such a block.
+    pub(crate) fn is_slab_size(&self, chunk_size: u64) -> bool {
+        let hooks = if self.layout.hook == 0 { 0 } else { HOOKS };
+        self.layout.slab.as_ref().is_some_and(|slab| {
+            // A chunk is up to 16 bytes larger than it need be, when the rest would be too small for one of its own.
+            let least = (slab.block + hooks + 8).next_multiple_of(16);
+            chunk_size >= least && chunk_size <= least + CHUNK_HEADER
+        })
+    }
+
+    /// The objects in the used chunk whose user address is `address`, if it is such a block.
+    pub(crate) fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<Filled> {
+        let slab = self.layout.slab.as_ref()?;
+        let hook = self.layout.hook;
+        if !self.is_slab_size(chunk_size) || slab.item < 24 {
+            return None;
+        }
+        let (header, item) = (slab.header as usize, slab.item as usize);
+        let places = (slab.block.checked_sub(slab.header)? / slab.item).min(MOST_PLACES);
+        let mut bytes = vec![0; slab.block as usize];
+        if self.space.fill(address + hook, &mut bytes) < bytes.len() || !self.is_link(u64_at(&bytes, 0)) {
+            return None;
+        }
+        let (mut alive, mut number) = (0, None);
+        for place in 0..places {
+            let at = header + place as usize * item;
+            let count = u64_at(&bytes, at + self.layout.ob_refcnt as usize);
+            let word = u64_at(&bytes, at + self.layout.ob_type as usize);
+            match self.lookup(word) {
+                Some(found) if !self.kinds[found as usize].in_slabs || *number.get_or_insert(found) != found => {
+                    return None;
+                }
+                Some(_) if count == 0 || count >= LARGEST_COUNT => return None,
+                Some(_) => alive |= 1 << place,
+                None if self.is_link(word) => {}
+                None => return None,
+            }
+        }
+        number.map(|number| Filled { first: address + hook + slab.header, number, alive, places })
+    }
+
+    /// Whether the used chunk is such a block without a living object: each place leads to another place, but for the
+    /// last one of all. What else is in it is left over.
+    pub(crate) fn is_idle_slab(&self, address: u64, chunk_size: u64) -> bool {
+        let Some(slab) = self.layout.slab.as_ref().filter(|_| self.is_slab_size(chunk_size)) else { return false };
+        let mut bytes = vec![0; slab.block as usize];
+        if self.space.fill(address + self.layout.hook, &mut bytes) < bytes.len() {
+            return false;
+        }
+        let mut ends = 0;
+        let places = bytes[slab.header as usize..].chunks_exact(slab.item.max(24) as usize);
+        self.is_link(u64_at(&bytes, 0))
+            && places.map(|place| u64_at(place, self.layout.ob_type as usize)).all(|word| {
+                ends += u32::from(word == 0);
+                ends <= 1 && (word == 0 || self.is_place(slab, word))
+            })
+    }
+
+    /// Whether an object of such a block may begin there.
+    fn is_place(&self, slab: &Slab, address: u64) -> bool {
+        let Some((start, end, _)) = self.heaps.chunks.and_then(|chunks| chunks.locate(address)) else { return false };
+        let first = start + CHUNK_HEADER + self.layout.hook + slab.header;
+        self.is_slab_size(end - start) && address >= first && (address - first) % slab.item.max(24) == 0
+    }
+
+    fn is_link(&self, word: u64) -> bool {
+        word == 0 || (word % 8 == 0 && self.is_home(word))
+    }
+}
+
+impl Filled {
+    pub(crate) fn count(&self) -> u64 {
+        u64::from(self.alive.count_ones())
+    }
+
+    /// The object at `address`, or where that is in none the first living one: its address and whether it is alive.
+    pub(crate) fn object(&self, slab: &Slab, address: u64) -> (u64, bool) {
+        let place =
+            address.checked_sub(self.first).map(|inside| inside / slab.item).filter(|place| *place < self.places);
+        let place = place.unwrap_or(u64::from(self.alive.trailing_zeros()));
+        (self.first + place * slab.item, self.alive >> place & 1 == 1)
+    }
+}

@@ -1,0 +1,129 @@
+//! Which words are references, where a heap lies so low that any number of 32 bits may be an address in it.
+//!
+//! Above 4 GiB hardly a word is the address of a block by accident. Below, reference counts of static objects, sizes,
+//! limits and floats are: a program that is linked at a fixed address has its heap there. So a low word of static data or
+//! of a stack is believed as far as it leads to where something begins, and as far as its neighbours are pointers too.
+
+use crate::allocators::heaps::{Heaps, Place};
+use crate::bytes::u64_at;
+use crate::memory::space::Space;
+use crate::python::types::Types;
+
+/// Numbers of 32 bits are below.
+pub(crate) const LOW: u64 = 1 << 32;
+/// Sizes, limits and short floats are multiples of it, the addresses of blocks seldom.
+pub(crate) const ROUND: u64 = 4096;
+const WORD: u64 = 8;
+/// Words looked at on each side.
+const NEIGHBOURS: usize = 4;
+/// Smaller numbers say nothing of their place.
+const SMALL: u64 = 1 << 16;
+const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
+/// The largest header that a program puts before what it asked malloc for.
+const MOST_HEADER: u64 = 8;
+/// A chunk is up to this much larger than what was asked for.
+const MOST_SLACK: u64 = 24;
+/// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
+const PLAIN_WORDS: u64 = 3;
+
+/// What a word outside of the heaps is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sign {
+    Reference,
+    /// It may be one: to be believed after all that is certain.
+    Late,
+    /// It may be a number: it says something of the block that it leads to at most.
+    Stray,
+    Nothing,
+}
+
+/// What lies beside a word.
+#[derive(PartialEq, Eq)]
+enum Beside {
+    Pointers,
+    Numbers,
+    Neither,
+}
+
+/// Whether something begins at `pointer`, inside a block: after a header that says how large it is, as SQLite's blocks
+/// have, or with the address of the block itself, as what follows a page of SQLite.
+pub(crate) fn begins_inside(space: &Space, place: Place, block: u64, size: u64, pointer: u64) -> bool {
+    if pointer % WORD != 0 {
+        return false;
+    }
+    let room = place.end(block, size).saturating_sub(block);
+    if pointer == block + MOST_HEADER {
+        let asked = space.word(block).unwrap_or(0);
+        let least = room.saturating_sub(MOST_HEADER + MOST_SLACK).max(1);
+        if (least..=room.saturating_sub(MOST_HEADER)).contains(&asked) {
+            return true;
+        }
+    }
+    pointer > block && space.word(pointer).is_ok_and(|word| word == block || word == block + MOST_HEADER)
+}
+
+/// What the word `pointer` at `address`, in static data or on a stack, says of the block that it leads into; `begins`:
+/// whether something begins there.
+pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, pointer: u64, begins: bool) -> Sign {
+    if pointer >= LOW {
+        return Sign::Reference;
+    }
+    if is_plain_field(types, address) {
+        return Sign::Nothing;
+    }
+    match (beside(heaps, address), begins) {
+        (Beside::Pointers, true) if pointer % ROUND != 0 => Sign::Reference,
+        (Beside::Pointers | Beside::Neither, true) => Sign::Late,
+        (Beside::Numbers, true) => Sign::Stray,
+        (Beside::Pointers | Beside::Neither, false) if pointer % WORD == 0 => Sign::Stray,
+        (_, false) => Sign::Nothing,
+    }
+}
+
+/// Whether a static object has a count, a size, flags or another plain number at `address`.
+fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
+    let layout = types.layout;
+    let after = |word: u64| address.wrapping_sub(layout.head() + word * WORD);
+    type_of(types, address.wrapping_sub(layout.ob_refcnt)).is_some()
+        || types.lookup(address.wrapping_sub(layout.tp_flags)).is_some()
+        || type_of(types, after(0)).is_some_and(|(_, item)| item != 0)
+        || (0..PLAIN_WORDS)
+            .any(|word| type_of(types, after(word)).is_some_and(|(flags, _)| flags & layout.flags_plain != 0))
+}
+
+/// `tp_flags` and `tp_itemsize` of the type of what begins at `object`, if it looks like an object.
+fn type_of(types: &mut Types<'_>, object: u64) -> Option<(u64, u64)> {
+    let found = types.space.word(object.wrapping_add(types.layout.ob_type)).ok().filter(|found| *found >= SMALL)?;
+    let number = types.lookup(found)?;
+    let item = types.space.word(found.wrapping_add(types.layout.tp_itemsize)).unwrap_or(0);
+    Some((types.kinds[number as usize].flags, item))
+}
+
+/// Whether the words around `address` are pointers rather than numbers.
+fn beside(heaps: &Heaps<'_>, address: u64) -> Beside {
+    let mut bytes = [0; (2 * NEIGHBOURS + 1) * WORD as usize];
+    let start = address.saturating_sub(NEIGHBOURS as u64 * WORD);
+    let got = heaps.space.fill(start, &mut bytes);
+    let words = bytes[..got].chunks_exact(WORD as usize).map(|word| u64_at(word, 0)).enumerate();
+    let (mut pointers, mut numbers) = (0, 0);
+    for (_, word) in words.filter(|(place, word)| *place != NEIGHBOURS && (SMALL..SMALL_NEGATIVE).contains(word)) {
+        match is_pointer(heaps, word) {
+            true => pointers += 1,
+            false => numbers += 1,
+        }
+    }
+    match (pointers, numbers) {
+        (0, 0) => Beside::Neither,
+        _ if pointers >= numbers => Beside::Pointers,
+        _ => Beside::Numbers,
+    }
+}
+
+/// Whether a word leads to memory, and where it may be a number, to the start of a block or out of the heaps.
+fn is_pointer(heaps: &Heaps<'_>, word: u64) -> bool {
+    let (low, high) = heaps.bounds();
+    match word < LOW && (low..high).contains(&word) {
+        true => heaps.block_at(word).is_some_and(|(_, block, _)| block == word),
+        false => heaps.space.covers(word, 1),
+    }
+}

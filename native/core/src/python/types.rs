@@ -1,0 +1,340 @@
+//! Which addresses are Python types, decided once for each and remembered.
+//!
+//! A type is found by its shape: its `ob_type` is a type whose `tp_flags` say that it subclasses `type`, and so on up
+//! to the one that is its own type. Only addresses where a type can lie are read at all: the writable data of loaded
+//! objects, and used chunks that are large enough for one.
+
+use crate::allocators::heaps::Heaps;
+use crate::by_address::ByAddress;
+use crate::bytes::{range_at, u64_at};
+use crate::memory::space::Space;
+use crate::python::claims::PlacedClaim;
+use crate::python::counts::{is_immortal, shared_count, LARGEST_COUNT, SMALL_COUNT};
+use crate::python::layout::{Claim, Family, TypeLayout};
+
+/// A type.
+#[derive(Clone)]
+pub(crate) struct Kind {
+    pub(crate) address: u64,
+    /// Bytes between the start of the block and the object.
+    pub(crate) pre: u64,
+    pub(crate) flags: u64,
+    /// The least size of a block that holds an object of it.
+    pub(crate) least: u64,
+    /// Whether its objects lie many to a block.
+    pub(crate) in_slabs: bool,
+    pub(crate) claims: Vec<PlacedClaim>,
+    /// Bytes of the object that may hold pointers to structures of C; 0 if none.
+    pub(crate) extent: u64,
+}
+
+/// The types of one target, as far as they were met.
+pub(crate) struct Types<'a> {
+    pub(crate) space: &'a Space,
+    /// Where types may lie.
+    pub(crate) heaps: Heaps<'a>,
+    pub(crate) layout: &'a TypeLayout,
+    known: ByAddress<Option<u32>>,
+    metatypes: ByAddress<bool>,
+    pub(crate) kinds: Vec<Kind>,
+    memo: Box<[Memo; MEMO]>,
+    /// A set of the MiB in which types may lie, by the low bits of their number: says no quickly to nearly all pointers.
+    homes: Vec<u64>,
+    /// Distances from a block's start to an object that occur.
+    pub(crate) distances: Vec<usize>,
+}
+
+/// What is known of an address: the number of its type, or NO_TYPE; and what the type demands of a block.
+#[derive(Clone, Copy)]
+struct Memo {
+    address: u64,
+    number: u32,
+    pre: usize,
+    least: u64,
+}
+
+const NO_TYPE: u32 = u32::MAX;
+const MEMO: usize = 1024;
+const HOME_BITS: u64 = 1 << 14;
+const MOST_BASES: usize = 64;
+const LARGEST_BASIC_SIZE: u64 = 1 << 20;
+
+impl<'a> Types<'a> {
+    pub(crate) fn new(heaps: Heaps<'a>, layout: &'a TypeLayout) -> Types<'a> {
+        let (gc, extra) = (layout.gc_head as usize, layout.pre_header as usize);
+        let extras: &[usize] = if layout.flags_pre_header == 0 { &[0] } else { &[0, extra] };
+        let distance = |extra: &usize| [layout.hook as usize + extra, layout.hook as usize + gc + extra];
+        let mut types = Types {
+            space: heaps.space,
+            heaps,
+            layout,
+            known: ByAddress::default(),
+            metatypes: ByAddress::default(),
+            kinds: Vec::new(),
+            memo: Box::new([Memo { address: 0, number: NO_TYPE, pre: usize::MAX, least: u64::MAX }; MEMO]),
+            homes: vec![0; (HOME_BITS / 64) as usize],
+            distances: extras.iter().flat_map(distance).collect(),
+        };
+        types.distances.sort_unstable();
+        types.distances.dedup();
+        layout.data.iter().for_each(|(start, end)| types.add_home(*start, *end));
+        let regions = heaps.chunks.iter().flat_map(|chunks| &chunks.regions);
+        regions.for_each(|region| types.add_home(region.stretch.start, region.stretch.end));
+        let segments = heaps.mimalloc.into_iter().flat_map(|mimalloc| &mimalloc.segments);
+        segments.for_each(|segment| types.add_home(segment.address, segment.end));
+        let claimed = heaps.claimed.into_iter().flat_map(|claimed| &claimed.places);
+        claimed.chain(&layout.unwalked).for_each(|(start, end)| types.add_home(*start, *end));
+        types
+    }
+
+    fn add_home(&mut self, start: u64, end: u64) {
+        for mib in (start >> 20..=end >> 20).take(HOME_BITS as usize) {
+            self.homes[(mib % HOME_BITS / 64) as usize] |= 1 << (mib % 64);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_home(&self, address: u64) -> bool {
+        let mib = address >> 20;
+        self.homes[(mib % HOME_BITS / 64) as usize] >> (mib % 64) & 1 == 1
+    }
+
+    /// The number of the type at `address`, if it is one.
+    pub(crate) fn lookup(&mut self, address: u64) -> Option<u32> {
+        let memo = &self.memo[slot_of(address)];
+        if memo.address == address {
+            return Some(memo.number).filter(|number| *number != NO_TYPE);
+        }
+        if address < 4096 || address % 8 != 0 || !self.is_home(address) {
+            return None;
+        }
+        let answer = match self.known.get(&address) {
+            Some(answer) => *answer,
+            None if !self.may_lie_at(address) => return None,
+            None => self.decide(address),
+        };
+        self.memo[slot_of(address)] = match answer {
+            Some(number) => {
+                let kind = &self.kinds[number as usize];
+                Memo { address, number, pre: kind.pre as usize, least: kind.least }
+            }
+            None => Memo { address, number: NO_TYPE, pre: usize::MAX, least: u64::MAX },
+        };
+        answer
+    }
+
+    fn is_data(&self, address: u64) -> bool {
+        range_at(&self.layout.data, address).is_some()
+    }
+
+    fn may_lie_at(&self, address: u64) -> bool {
+        if self.is_data(address) {
+            return true;
+        }
+        let least = self.layout.smallest_heap_type;
+        self.heaps.chunks.is_some_and(|chunks| chunks.holds_object(address, least))
+            || self.heaps.mimalloc.is_some_and(|mimalloc| mimalloc.holds_object(address, least))
+            || self.heaps.claimed.is_some_and(|claimed| claimed.holds_object(address, least))
+            || range_at(&self.layout.unwalked, address).is_some()
+    }
+
+    #[cold]
+    fn decide(&mut self, address: u64) -> Option<u32> {
+        let answer = self.examine(address).map(|kind| {
+            self.kinds.push(kind);
+            self.kinds.len() as u32 - 1
+        });
+        self.known.insert(address, answer);
+        answer
+    }
+
+    fn field(&self, address: u64, offset: u64) -> Option<u64> {
+        self.space.word(address.wrapping_add(offset)).ok()
+    }
+
+    fn examine(&mut self, address: u64) -> Option<Kind> {
+        let layout = self.layout;
+        let metatype = self.field(address, layout.ob_type)?;
+        if !self.is_metatype(metatype, 0) {
+            return None;
+        }
+        let basic = self.field(address, layout.tp_basicsize)?;
+        let item = self.field(address, layout.tp_itemsize)?;
+        let flags = self.field(address, layout.tp_flags)?;
+        if !(16..LARGEST_BASIC_SIZE).contains(&basic) || item >= LARGEST_BASIC_SIZE {
+            return None;
+        }
+        let gc = if flags & layout.flag_gc != 0 { layout.gc_head } else { 0 };
+        let extra = if flags & layout.flags_pre_header != 0 { layout.pre_header } else { 0 };
+        let pre = layout.hook + gc + extra;
+        let name = self.name_of(address);
+        let short = layout.shortened.iter().find(|(short, _)| short.as_bytes() == name).map(|(_, least)| *least);
+        let least = match short {
+            _ if flags & layout.flag_no_minimum != 0 => pre + layout.ob_type + 8,
+            Some(least) => pre + least.min(basic),
+            None => pre + basic,
+        };
+        let in_slabs = layout.slab.as_ref().is_some_and(|slab| slab.names.iter().any(|own| own.as_bytes() == name));
+        let claims = self.claims(address, flags).iter().filter_map(|claim| PlacedClaim::new(claim, pre)).collect();
+        Some(Kind { address, pre, flags, least, in_slabs, claims, extent: self.extent(address) })
+    }
+
+    /// `tp_basicsize` of the nearest base that is written in C, unless its fields are all known.
+    fn extent(&self, address: u64) -> u64 {
+        let layout = self.layout;
+        let mut at = address;
+        for _ in 0..MOST_BASES {
+            match self.field(at, layout.tp_dealloc) {
+                Some(dealloc) if dealloc == layout.class_dealloc => at = self.field(at, layout.tp_base).unwrap_or(0),
+                Some(_) => {
+                    let name = self.name_of(at);
+                    let known = layout.closed.iter().any(|closed| closed.as_bytes() == name);
+                    return if known {
+                        0
+                    } else {
+                        self.field(at, layout.tp_basicsize).unwrap_or(0).min(LARGEST_BASIC_SIZE)
+                    };
+                }
+                None => break,
+            }
+        }
+        0
+    }
+
+    /// Whether a type of types lies at `address`.
+    pub(crate) fn is_metatype_at(&mut self, address: u64) -> bool {
+        self.is_home(address) && self.is_metatype(address, 0)
+    }
+
+    /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.
+    fn is_metatype(&mut self, address: u64, depth: usize) -> bool {
+        if let Some(known) = self.metatypes.get(&address) {
+            return *known;
+        }
+        let answer = depth < 8 && address % 8 == 0 && self.may_lie_at(address) && {
+            let flags = self.field(address, self.layout.tp_flags).unwrap_or(0);
+            let own = self.field(address, self.layout.ob_type).unwrap_or(0);
+            flags & self.layout.flag_type_subclass != 0 && (own == address || self.is_metatype(own, depth + 1))
+        };
+        self.metatypes.insert(address, answer);
+        answer
+    }
+
+    fn claims(&self, address: u64, flags: u64) -> Vec<Claim> {
+        let named = self.bases(address);
+        let belongs = |family: &&Family| {
+            flags & family.flags != 0
+                || family.names.iter().any(|name| named.iter().any(|(_, base)| base == name.as_bytes()))
+        };
+        self.layout.families.iter().filter(belongs).flat_map(|family| family.claims.iter().copied()).collect()
+    }
+
+    /// tp_name, or what else is known where it cannot be read; else empty.
+    fn name_of(&self, address: u64) -> Vec<u8> {
+        let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
+        let known = || self.layout.names.iter().find(|(own, _)| *own == address).map(|(_, name)| name.clone().into());
+        name.or_else(known).unwrap_or_default()
+    }
+
+    /// The type and its bases along tp_base, with their names.
+    pub(crate) fn bases(&self, address: u64) -> Vec<(u64, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut at = address;
+        while at != 0 && found.len() < MOST_BASES {
+            found.push((at, self.name_of(at)));
+            at = self.field(at, self.layout.tp_base).unwrap_or(0);
+        }
+        found
+    }
+
+    /// The type of the object in the block whose first bytes are `head`: the type's number and whether it is alive.
+    /// An object on a free list has its type still, and a reference count of zero.
+    #[inline(always)]
+    pub(crate) fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
+        if self.layout.hook != 0 || !self.layout.is_plain() {
+            let outer = self.layout.outer_hook(head);
+            return self.search_object(&head[outer..], size.saturating_sub(outer as u64));
+        }
+        // Nearly every block is decided here, by what is remembered. The nearest object is the right one: a tuple whose
+        // first item is a class looks like an instance of it, further in.
+        for distance in [0, 16, 32] {
+            let words = head.get(distance..distance + 16)?;
+            let (count, address) = (u64_at(words, 0), u64_at(words, 8));
+            let memo = &self.memo[slot_of(address)];
+            if memo.address == address {
+                if memo.pre == distance && memo.least <= size && count.wrapping_sub(1) < SMALL_COUNT {
+                    return Some((memo.number, true));
+                }
+                if memo.pre == distance {
+                    break;
+                }
+            } else if self.is_home(address) {
+                break;
+            }
+        }
+        self.search_object(head, size)
+    }
+
+    /// The type's number of the living object whose count is at `address`.
+    pub(crate) fn object_starting_at(&mut self, address: u64) -> Option<u32> {
+        let mut words = [0; 32];
+        let size = self.layout.head() as usize;
+        self.space.exact(address, words.get_mut(..size)?).ok()?;
+        let number = self.lookup(u64_at(&words, self.layout.ob_type as usize))?;
+        let alive = match self.layout.is_free_threaded() {
+            true => shared_count(&words)?,
+            false => {
+                self.is_alive(u64_at(&words, self.layout.ob_refcnt as usize), self.kinds[number as usize].address)?
+            }
+        };
+        alive.then_some(number)
+    }
+
+    #[inline(never)]
+    fn search_object(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
+        let mut dead = None;
+        for place in 0..self.distances.len() {
+            match self.object_at(head, self.distances[place], size) {
+                Some((number, true)) => return Some((number, true)),
+                // Up to 3.7 an untracked object's PyGC_Head is what the block's last user left there: a dead one's type.
+                found => dead = found.or(dead),
+            }
+        }
+        dead
+    }
+
+    fn object_at(&mut self, head: &[u8], distance: usize, size: u64) -> Option<(u32, bool)> {
+        let (type_at, count_at) = (self.layout.ob_type as usize, self.layout.ob_refcnt as usize);
+        let words = head.get(distance..distance + type_at + 8)?;
+        let number = self.lookup(u64_at(words, type_at))?;
+        let kind = &self.kinds[number as usize];
+        if kind.pre != distance as u64 || kind.least > size {
+            return None;
+        }
+        let alive = match self.layout.is_free_threaded() {
+            true => shared_count(words)?,
+            false => self.is_alive(u64_at(words, count_at), kind.address)?,
+        };
+        Some((number, alive))
+    }
+
+    /// Whether the object of a type that begins with this word is alive; None where it can be no object's. A free list
+    /// puts zero in the place of the count, or since 3.14 a link to the next object of the type.
+    fn is_alive(&self, word: u64, type_address: u64) -> Option<bool> {
+        if word <= SMALL_COUNT {
+            return Some(word != 0);
+        }
+        if is_immortal(word) {
+            return Some(true);
+        }
+        if word % 8 == 0 && self.field(word, self.layout.ob_type) == Some(type_address) {
+            return Some(false);
+        }
+        (word < LARGEST_COUNT && !self.is_data(word)).then_some(true)
+    }
+}
+
+#[inline(always)]
+fn slot_of(address: u64) -> usize {
+    ((address >> 4) ^ (address >> 14)) as usize % MEMO
+}

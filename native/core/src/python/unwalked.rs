@@ -1,0 +1,395 @@
+//! Memory that nobody walks: malloc is another allocator's. What Python has there is found by what its objects say.
+//!
+//! From the blocks that are walked, and from static data and stacks, words lead to objects; an object's type and its own
+//! fields say how large it is, which buffers it has and how large those are, and their words lead on. What is found is a
+//! place: it lies in memory where blocks may be, is disjoint from all others, and whoever was first has it. A target may
+//! say anything: a size that does not fit into its mapping is not believed.
+
+use crate::allocators::claimed::Claimed;
+use crate::allocators::heaps::{Heaps, Place, Visitor, Walk};
+use crate::by_address::Addresses;
+use crate::bytes::{range_at, u64_at};
+use crate::error::{Cancelled, Result};
+use crate::memory::space::Space;
+use crate::python::claims::{claimed_pointer, PlacedClaim};
+use crate::python::dict_keys::TableHead;
+use crate::python::layout::{Extent, TypeLayout};
+use crate::python::sizing::{asked_bytes, Measure, Sizing};
+use crate::python::types::{Kind, Types};
+use crate::work::{Control, Watcher};
+use std::collections::{BTreeMap, HashMap};
+
+/// `unit` times the word at `at`, and `more`.
+const COUNT: u8 = 1;
+/// A dict's keys, which say it themselves.
+const KEYS: u8 = 2;
+/// Up to the byte 0.
+const TEXT: u8 = 3;
+/// As many items as the word at `at` says, of the size that the description at `unit` has at `more` (array.array).
+const ITEMS: u8 = 4;
+/// numpy's: as many dimensions as the 32 bits at `at` say; at `unit` they lie, at `more` their strides.
+const STRIDES: u8 = 5;
+/// An object of variable size: `more` bytes and one for each that its `ob_size`, at `unit`, says.
+const VARIABLE: u8 = 6;
+/// The values of a split dict, whose keys lie at `at`.
+const SPLIT: u8 = 7;
+/// Values after the header that says how many there are, and before a byte for each.
+const HEADED: u8 = 8;
+/// A module's state.
+const STATE: u8 = 9;
+/// Characters, of the width that the bits at `unit` say from bit `more` on, and one more: as many as the word at `at`.
+const CHARACTERS: u8 = 10;
+/// Values of attributes after a prefix, whose bytes the last of them says: as many as the type's keys, to which the word at
+/// `unit` of the type points, have entries, counted at `more`, and room for, counted before that.
+const PREFIXED: u8 = 11;
+
+/// This much of an object is read to tell its size.
+const HEAD: usize = 4096;
+/// dictobject.c: SHARED_KEYS_MAX_SIZE is 30; sizes are kept in bytes.
+const MOST_VALUES: u64 = 254;
+const MOST_DIMENSIONS: u32 = 64;
+const LONGEST_TEXT: usize = 1 << 20;
+const WINDOW: usize = 64 << 10;
+const TAGS: u64 = 7;
+
+/// What sizes of objects and tables rest on; `plain`: bits of `tp_flags` whose types' objects hold no references.
+pub struct Measures {
+    pub sizing: Sizing,
+    pub keys: Option<TableHead>,
+    pub plain: u64,
+    pub flag_heap_type: u64,
+}
+
+/// A buffer before it is known whether it is free of others, and whether its words may lead on; `chain`: it is a block of
+/// one.
+#[derive(Clone, Copy)]
+struct Buffer {
+    start: u64,
+    end: u64,
+    follow: bool,
+    chain: Option<Chain>,
+}
+
+/// Where a block of a chain is, and what leads on from it: all blocks have `size` bytes and their link at `link`; the one
+/// at `last` is the last.
+#[derive(Clone, Copy)]
+struct Chain {
+    at: u64,
+    size: u64,
+    link: u64,
+    last: u64,
+}
+
+/// What both the walk and what follows it look at objects with.
+struct Look<'a> {
+    space: &'a Space,
+    layout: &'a TypeLayout,
+    measures: &'a Measures,
+    ranges: &'a [(u64, u64)],
+}
+
+impl Look<'_> {
+    #[inline(always)]
+    fn holds(&self, address: u64) -> Option<(u64, u64)> {
+        range_at(self.ranges, address).map(|index| self.ranges[index])
+    }
+
+    fn word(&self, object: u64, at: i64) -> Option<u64> {
+        self.space.word(object.wrapping_add_signed(at)).ok()
+    }
+
+    fn half(&self, address: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        self.space.exact(address, &mut bytes).ok()?;
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    fn is_plain(&self, kind: &Kind) -> bool {
+        kind.flags & self.measures.plain != 0 && kind.flags & self.measures.flag_heap_type == 0
+    }
+
+    /// The buffers in unwalked memory of the object in a block that begins with `head`, of a chain the first block.
+    fn buffers(&self, kind: &Kind, address: u64, size: u64, head: &[u8], found: &mut Vec<Buffer>) {
+        for claim in &kind.claims {
+            let Some(at) = claimed_pointer(self.space, claim, address, size, head) else { continue };
+            let Some((low, high)) = self.holds(at) else { continue };
+            let Some(length) = self.length((kind, address + kind.pre), claim, at, high) else { continue };
+            let before = if claim.extent.rule == PREFIXED { self.prefix(at) } else { 0 };
+            let start = at.saturating_sub(before).saturating_sub(self.layout.hook).max(low);
+            let Some(end) = at.checked_add(length).filter(|end| length > 0 && *end <= high) else { continue };
+            let follow = claim.contents > LEAF && (claim.extent.rule != STRIDES || self.holds_objects(address, kind));
+            let last = if claim.last_at == usize::MAX { 0 } else { u64_at(head, claim.last_at) };
+            let chain = u64::try_from(claim.follow).ok().map(|link| Chain { at, size: length, link, last });
+            found.push(Buffer { start, end, follow, chain });
+        }
+    }
+
+    /// The block that follows this one in its chain.
+    fn after(&self, buffer: &Buffer) -> Option<Buffer> {
+        let chain = buffer.chain.filter(|chain| chain.at != chain.last)?;
+        let at = self.space.word(chain.at.wrapping_add(chain.link)).ok()?;
+        let (low, high) = self.holds(at)?;
+        let end = at.checked_add(chain.size).filter(|end| *end <= high)?;
+        let start = at.saturating_sub(self.layout.hook).max(low);
+        Some(Buffer { start, end, chain: Some(Chain { at, ..chain }), ..*buffer })
+    }
+
+    /// Bytes of the buffer at `pointer`, by what its owner says of it.
+    fn length(&self, (kind, object): (&Kind, u64), claim: &PlacedClaim, pointer: u64, high: u64) -> Option<u64> {
+        let Extent { rule, at, unit, more } = claim.extent;
+        let own = |size: usize| {
+            let mut bytes = vec![0; size.min(high.saturating_sub(pointer) as usize)];
+            let got = self.space.fill(pointer, &mut bytes);
+            bytes.truncate(got);
+            bytes
+        };
+        match rule {
+            COUNT => (if at < 0 { 0 } else { self.word(object, at)? }).checked_mul(unit)?.checked_add(more),
+            KEYS => self.measures.keys.as_ref()?.size(&own(64)),
+            TEXT => Some(self.space.string(pointer, LONGEST_TEXT).ok()?.len() as u64 + 1),
+            ITEMS => {
+                let size = self.half(self.word(object, unit as i64)?.wrapping_add(more))?;
+                self.word(object, at)?.checked_mul(size.into())
+            }
+            STRIDES => {
+                let count = self.half(object.wrapping_add_signed(at)).filter(|count| *count <= MOST_DIMENSIONS)?;
+                let (sizes, strides) = (self.word(object, unit as i64)?, self.word(object, more as i64)?);
+                let span = |place: u32| {
+                    let of = |base: u64| self.space.word(base.wrapping_add(8 * u64::from(place))).ok();
+                    (of(strides)? as i64).unsigned_abs().checked_mul(of(sizes)?)
+                };
+                (0..count).map(span).collect::<Option<Vec<u64>>>()?.into_iter().max()
+            }
+            VARIABLE => self.space.word(pointer.wrapping_add(unit)).ok()?.checked_add(more),
+            SPLIT => {
+                let keys = self.word(object, at)?;
+                let mut bytes = [0; 64];
+                let got = self.space.fill(keys, &mut bytes);
+                self.measures.keys.as_ref()?.room(&bytes[..got])?.checked_mul(8)
+            }
+            HEADED => {
+                let (capacity, embedded) = own(8).first_chunk::<4>().map(|head| (u64::from(head[0]), head[2]))?;
+                (embedded == 0).then(|| 8 + capacity * 8 + capacity.next_multiple_of(8))
+            }
+            STATE => {
+                let path = &self.layout.state_size;
+                path.iter().try_fold(object, |at, offset| self.space.word(at.wrapping_add(*offset)).ok())
+            }
+            CHARACTERS => {
+                let state = self.half(object.wrapping_add(unit))? >> (more & 31);
+                self.word(object, at)?.checked_add(1)?.checked_mul(u64::from(state & 7))
+            }
+            PREFIXED => {
+                let keys = self.word(kind.address, unit as i64)?;
+                let (entries, room) = (self.word(keys, more as i64)?, self.word(keys, more as i64 - 8)?);
+                entries.checked_add(room).filter(|count| *count <= MOST_VALUES).map(|count| count * 8)
+            }
+            _ => None,
+        }
+    }
+
+    fn prefix(&self, pointer: u64) -> u64 {
+        let mut byte = [0];
+        self.space.fill(pointer.wrapping_sub(1), &mut byte);
+        byte[0].into()
+    }
+
+    /// Whether the items of numpy's array are objects: PyArray_Descr has the kind after its head and a pointer.
+    fn holds_objects(&self, address: u64, kind: &Kind) -> bool {
+        let descr = self.space.word((address + kind.pre).wrapping_add(DESCR)).unwrap_or(0);
+        self.half(descr.wrapping_add(self.layout.head() + 8)).is_some_and(|word| word as u8 == b'O')
+    }
+}
+
+const LEAF: u32 = 1;
+/// PyArrayObject_fields: descr.
+const DESCR: u64 = 56;
+
+/// What one worker gathers from the blocks that are walked.
+struct Gatherer<'a> {
+    look: &'a Look<'a>,
+    types: Types<'a>,
+    bounds: (u64, u64),
+    words: Addresses,
+    buffers: Vec<Buffer>,
+}
+
+impl Visitor for Gatherer<'_> {
+    const HEAD: usize = HEAD;
+
+    fn block(&mut self, _: Place, address: u64, size: u64, head: &[u8]) -> bool {
+        let found = self.types.object_in(head, size);
+        if let Some((number, alive)) = found {
+            let kind = &self.types.kinds[number as usize];
+            if !alive || kind.claims.is_empty() && self.look.is_plain(kind) {
+                return true;
+            }
+            self.look.buffers(kind, address, size, head, &mut self.buffers);
+        }
+        let (low, high) = self.bounds;
+        let words = head.chunks_exact(8).map(|word| u64_at(word, 0) & !TAGS);
+        self.words.extend(words.filter(|word| (low..high).contains(word) && self.look.holds(*word).is_some()));
+        found.is_some()
+    }
+}
+
+/// What is still to be looked at: [start, end), and of an object its type's number.
+struct Lead {
+    start: u64,
+    end: u64,
+    object: Option<u32>,
+}
+
+struct Finder<'a> {
+    look: &'a Look<'a>,
+    types: Types<'a>,
+    measures: HashMap<u32, Measure>,
+    seen: Addresses,
+    places: BTreeMap<u64, u64>,
+    next: Vec<Lead>,
+    bytes: Vec<u8>,
+}
+
+impl Finder<'_> {
+    /// Takes [start, end) if nobody has any of it.
+    fn take(&mut self, start: u64, end: u64) -> bool {
+        let last = self.places.range(..end).next_back();
+        if start >= end || last.is_some_and(|(_, before)| *before > start) {
+            return false;
+        }
+        self.places.insert(start, end);
+        true
+    }
+
+    /// Takes them, and of chains all blocks up to one of which somebody has a part already: so a chain that leads back into
+    /// itself or into another one ends, and all of them together have no more blocks than there is room for.
+    fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancelled> {
+        for buffer in buffers {
+            let mut next = Some(*buffer);
+            while let Some(buffer) = next.filter(|buffer| self.take(buffer.start, buffer.end)) {
+                if buffer.follow {
+                    self.next.push(Lead { start: buffer.start, end: buffer.end, object: None });
+                }
+                control.advance(0)?;
+                next = self.look.after(&buffer);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a word leads to: an object, or the links of its collector's list.
+    fn point(&mut self, word: u64) {
+        let word = word & !TAGS;
+        if self.look.holds(word).is_some() && self.seen.insert(word) {
+            self.try_object(word);
+            if self.look.layout.gc_head > 0 {
+                self.try_object(word.wrapping_add(self.look.layout.gc_head));
+            }
+        }
+    }
+
+    fn try_object(&mut self, address: u64) -> Option<()> {
+        let (low, high) = self.look.holds(address)?;
+        let number = self.types.object_starting_at(address)?;
+        let kind = &self.types.kinds[number as usize];
+        let start = address.checked_sub(kind.pre).filter(|start| *start >= low && !kind.in_slabs)?;
+        let measure = *self.measures.entry(number).or_insert_with(|| {
+            let word = |at: u64| self.look.space.word(kind.address + at).unwrap_or(0);
+            Measure { basic: word(self.look.layout.tp_basicsize), item: word(self.look.layout.tp_itemsize) }
+        });
+        let mut head = [0; HEAD];
+        let got = self.look.space.fill(start, &mut head[..HEAD.min((high - start) as usize)]);
+        let asked = asked_bytes(kind, measure, &self.look.measures.sizing, &head[..got]);
+        // Not every type keeps its count where others do: then the least is known.
+        let fits = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= high);
+        let size = asked.filter(fits).unwrap_or(kind.least).max(kind.least);
+        if fits(&size) && self.take(start, start + size) {
+            self.next.push(Lead { start, end: start + size, object: Some(number) });
+        }
+        Some(())
+    }
+
+    fn follow(&mut self, lead: Lead, control: &Control) -> Result<(), Cancelled> {
+        let Lead { start, end, object } = lead;
+        if let Some(number) = object {
+            let kind = self.types.kinds[number as usize].clone();
+            let mut head = [0; HEAD];
+            let wanted = HEAD.min((end - start) as usize);
+            let got = self.look.space.fill(start, &mut head[..wanted]);
+            let mut buffers = Vec::new();
+            self.look.buffers(&kind, start, end - start, &head[..got], &mut buffers);
+            self.take_buffers(&buffers, control)?;
+            if self.look.is_plain(&kind) {
+                return Ok(());
+            }
+        }
+        self.scan(start, end);
+        Ok(())
+    }
+
+    fn scan(&mut self, start: u64, end: u64) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        self.look.space.show(start, end, &mut bytes, |_, piece| {
+            piece.chunks_exact(8).for_each(|word| self.point(u64_at(word, 0)));
+        });
+        self.bytes = bytes;
+    }
+
+    fn run(&mut self, control: &Control) -> Result<(), Cancelled> {
+        while let Some(lead) = self.next.pop() {
+            self.follow(lead, control)?;
+            control.advance(0)?;
+        }
+        Ok(())
+    }
+}
+
+/// The places in `layout.unwalked` that Python's objects tell of. `roots`: groups of ranges of memory outside of the heaps
+/// whose words lead there, the ones that are to be believed most first.
+pub fn find_claimed(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    measures: &Measures,
+    roots: &[Vec<(u64, u64)>],
+) -> Result<Claimed> {
+    let Heaps { space, .. } = heaps;
+    let look = Look { space, layout, measures, ranges: &layout.unwalked };
+    let bounds = look.ranges.first().zip(look.ranges.last()).map_or((0, 0), |(first, last)| (first.0, last.1));
+    let (jobs, total) = heaps.jobs();
+    let init = || {
+        let types = Types::new(heaps, layout);
+        (Walk::new(heaps), Gatherer { look: &look, types, bounds, words: Addresses::default(), buffers: Vec::new() })
+    };
+    let work =
+        |(walk, gatherer): &mut (Walk<'_>, Gatherer<'_>), job: &_, control: &Control| walk.run(job, control, gatherer);
+    let gathered = space.task(watcher, Some(total)).run(&jobs, init, work)?;
+    let (mut words, mut buffers) = (Vec::new(), Vec::new());
+    for (_, gatherer) in gathered {
+        words.extend(gatherer.words);
+        buffers.extend(gatherer.buffers);
+    }
+    // In an order that does not depend on the workers.
+    words.sort_unstable();
+    words.dedup();
+    buffers.sort_unstable_by_key(|buffer| (buffer.start, buffer.end));
+    space.task(watcher, None).alone(|control| {
+        let mut finder = Finder {
+            look: &look,
+            types: Types::new(heaps, layout),
+            measures: HashMap::new(),
+            seen: Addresses::default(),
+            places: BTreeMap::new(),
+            next: Vec::new(),
+            bytes: vec![0; WINDOW],
+        };
+        finder.take_buffers(&buffers, control)?;
+        words.iter().for_each(|word| finder.point(*word));
+        finder.run(control)?;
+        for group in roots {
+            group.iter().for_each(|(start, end)| finder.scan(*start, *end));
+            finder.run(control)?;
+        }
+        Ok(Claimed { places: finder.places.into_iter().collect() })
+    })
+}

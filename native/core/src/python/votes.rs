@@ -1,0 +1,64 @@
+//! Samples of used blocks, looked at before it is known what precedes an object: which distances from a block's start
+//! to an object occur, and which types.
+
+use crate::allocators::heaps::Heaps;
+use crate::allocators::sample::visit_sample;
+use crate::bytes::u64_at;
+use crate::error::Result;
+use crate::python::counts::{shared_count, SMALL_COUNT};
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::Watcher;
+use std::collections::HashMap;
+
+/// An object begins at most this far into a block.
+const FURTHEST: usize = 80;
+
+/// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
+/// distance): blocks}`, over at most `most` pools of each size class, without pools over chunks of each size, or over as
+/// many pages of mimalloc if that is in use. The layout's own distances are not used.
+pub fn vote_distances(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    mask: u64,
+    most: usize,
+) -> Result<HashMap<(u64, u64), u64>> {
+    let mut types = Types::new(heaps, layout);
+    let mut votes = HashMap::new();
+    visit_sample(watcher, heaps, most, |block| {
+        vote_in_block(&mut types, &block.bytes[..block.bytes.len().min(FURTHEST)], mask, &mut votes);
+    })?;
+    Ok(votes)
+}
+
+fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut HashMap<(u64, u64), u64>) {
+    let (type_at, count_at) = (types.layout.ob_type as usize, types.layout.ob_refcnt as usize);
+    for distance in (0..head.len().saturating_sub(type_at + 7)).step_by(8) {
+        let Some(kind) = types.lookup(u64_at(head, distance + type_at)) else { continue };
+        // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
+        let is_counted = match types.layout.is_free_threaded() {
+            true => shared_count(&head[distance..]) == Some(true),
+            false => (1..SMALL_COUNT).contains(&u64_at(head, distance + count_at)),
+        };
+        if is_counted {
+            *votes.entry((types.kinds[kind as usize].flags & mask, distance as u64)).or_insert(0) += 1;
+        }
+    }
+}
+
+/// The types that blocks of such a sample point to: `{address: tp_flags}`.
+pub fn sample_types(
+    watcher: &dyn Watcher,
+    heaps: Heaps<'_>,
+    layout: &TypeLayout,
+    most: usize,
+) -> Result<HashMap<u64, u64>> {
+    let mut types = Types::new(heaps, layout);
+    visit_sample(watcher, heaps, most, |block| {
+        for word in block.bytes.chunks_exact(8) {
+            types.lookup(u64_at(word, 0));
+        }
+    })?;
+    Ok(types.kinds.iter().map(|kind| (kind.address, kind.flags)).collect())
+}

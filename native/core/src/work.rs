@@ -1,0 +1,154 @@
+//! Long work on all cores, while somebody watches.
+//!
+//! Workers are threads of their own. The calling thread wakes up a few times a second and calls the watcher, who learns
+//! how far the work is and may end it. Where only the calling thread can read (a remote target) it does the work itself.
+#![forbid(unsafe_code)]
+
+use crate::error::{Cancelled, Error, Result};
+use crate::signals::SignalsHeld;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+const WAKE: Duration = Duration::from_millis(50);
+const MOST_THREADS: usize = 8;
+
+/// How far some work is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub done: u64,
+    pub total: u64,
+}
+
+/// Somebody who waits for long work. Called on the thread that asked for the work, and on no other.
+pub trait Watcher: Sync {
+    /// Looks whether the work is to go on; an error ends it. `progress`: None where nothing is counted.
+    fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled>;
+
+    /// Looks whether the work is to go on.
+    fn check(&self) -> Result<(), Cancelled> {
+        self.attend(None)
+    }
+}
+
+/// What workers share with the thread that waits for them.
+pub(crate) struct Control<'a> {
+    watcher: &'a dyn Watcher,
+    cancelled: AtomicBool,
+    done: AtomicU64,
+    total: Option<u64>,
+    inline: bool,
+}
+
+impl Control<'_> {
+    /// Counts `bytes` as done; an error means: stop at once.
+    pub(crate) fn advance(&self, bytes: u64) -> Result<(), Cancelled> {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+        if self.inline {
+            self.attend();
+        }
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(Cancelled);
+        }
+        Ok(())
+    }
+
+    fn attend(&self) {
+        let done = self.done.load(Ordering::Relaxed);
+        let progress = self.total.map(|total| Progress { done: done.min(total), total });
+        if self.watcher.attend(progress).is_err() {
+            self.cancelled.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn threads_for(jobs: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+    cores.min(MOST_THREADS).min(jobs).max(1)
+}
+
+/// Work that is about to be done, and who watches it.
+pub(crate) struct Task<'a> {
+    pub(crate) watcher: &'a dyn Watcher,
+    /// What `advance` adds up to; None: nothing is counted.
+    pub(crate) total: Option<u64>,
+    /// Whether the calling thread has to do it all.
+    pub(crate) inline: bool,
+}
+
+impl Task<'_> {
+    /// Does every job with one of a few workers' states; returns the states.
+    pub(crate) fn run<J, W>(
+        &self,
+        jobs: &[J],
+        init: impl Fn() -> W + Sync,
+        work: impl Fn(&mut W, &J, &Control<'_>) -> Result<(), Cancelled> + Sync,
+    ) -> Result<Vec<W>>
+    where
+        J: Sync,
+        W: Send,
+    {
+        let Task { watcher, total, inline } = *self;
+        let control = Control { watcher, cancelled: AtomicBool::new(false), done: AtomicU64::new(0), total, inline };
+        control.attend();
+        let next = AtomicUsize::new(0);
+        let worker = || {
+            let mut state = init();
+            while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if work(&mut state, job, &control).is_err() {
+                    break;
+                }
+            }
+            state
+        };
+        let states = if inline { Ok(vec![worker()]) } else { in_threads(threads_for(jobs.len()), &control, worker) };
+        match control.cancelled.into_inner() {
+            true => Err(Error::Cancelled),
+            false => states.map_err(|_| Error::Failed("a worker thread failed")),
+        }
+    }
+
+    /// Does one piece of work on a thread of its own, so that the watcher can end it.
+    pub(crate) fn alone<T: Send>(&self, work: impl Fn(&Control<'_>) -> Result<T, Cancelled> + Sync) -> Result<T> {
+        let job = |state: &mut Option<T>, _: &(), control: &Control<'_>| {
+            *state = Some(work(control)?);
+            Ok(())
+        };
+        let states = self.run(&[()], || None, job)?;
+        states.into_iter().flatten().next().ok_or(Error::Memory("the work was not done"))
+    }
+}
+
+fn in_threads<W: Send>(
+    count: usize,
+    control: &Control<'_>,
+    worker: impl Fn() -> W + Sync,
+) -> std::thread::Result<Vec<W>> {
+    let running = Mutex::new(count);
+    let ended = Condvar::new();
+    let finished = || {
+        *running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) -= 1;
+        ended.notify_one();
+    };
+    std::thread::scope(|scope| {
+        let held = SignalsHeld::new();
+        let body = || {
+            let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&worker));
+            finished();
+            answer
+        };
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(body)).collect();
+        drop(held);
+        while !wait(&running, &ended) {
+            control.attend();
+        }
+        workers.into_iter().map(|worker| worker.join().and_then(|answer| answer)).collect()
+    })
+}
+
+/// Waits for a short while; true when nobody works any more.
+fn wait(running: &Mutex<usize>, ended: &Condvar) -> bool {
+    let guard = running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let answer = ended.wait_timeout_while(guard, WAKE, |count| *count > 0);
+    *answer.unwrap_or_else(|poisoned| poisoned.into_inner()).0 == 0
+}

@@ -1,0 +1,111 @@
+//! malloc's bins against the rings that were laid.
+
+mod support;
+
+use gdbheap_core::allocators::glibc::{follow_bins, walk_chunks, Bins, Chunks, Stretch};
+use std::collections::BTreeMap;
+use support::{Chance, Heap, Memory, Unwatched};
+
+const START: u64 = 0x5555_5555_0000;
+/// Where `malloc_state.bins` lies.
+const STATE: u64 = 0x7f00_0000_1000;
+const BINS: u64 = 127;
+
+/// glibc's own two macros, once more.
+fn bin_of(size: u64) -> u64 {
+    if size < 1024 {
+        return size >> 4;
+    }
+    for (shift, most, base) in [(6, 48, 48), (9, 20, 91), (12, 10, 110), (15, 4, 119), (18, 2, 124)] {
+        if size >> shift <= most {
+            return base + (size >> shift);
+        }
+    }
+    126
+}
+
+fn head(bin: u64) -> u64 {
+    STATE + (bin - 1) * 16 - 16
+}
+
+/// Links the free chunks of a heap into rings, some of them in the unsorted one; returns the bin of each.
+fn lay(chance: &mut Chance, heap: &mut Heap) -> BTreeMap<u64, u64> {
+    heap.memory.add(STATE, vec![0; 16 * BINS as usize]);
+    let mut rings: BTreeMap<u64, Vec<(u64, u64)>> = (1..BINS).map(|bin| (bin, Vec::new())).collect();
+    for (address, size, _) in heap.chunks.iter().filter(|chunk| chunk.2) {
+        let bin = if chance.one_in(10) { 1 } else { bin_of(*size) };
+        rings.entry(bin).or_default().push((*address, *size));
+    }
+    let mut found = BTreeMap::new();
+    for (bin, mut chunks) in rings {
+        // A large bin is sorted, the largest first.
+        chunks.sort_by_key(|(address, size)| (u64::MAX - size, *address));
+        let ring: Vec<u64> = [head(bin)].into_iter().chain(chunks.iter().map(|chunk| chunk.0)).collect();
+        for (place, chunk) in ring.iter().enumerate() {
+            let (next, last) = (ring[(place + 1) % ring.len()], ring[(place + ring.len() - 1) % ring.len()]);
+            heap.memory.put(chunk + 16, next);
+            heap.memory.put(chunk + 24, last);
+        }
+        lay_sizes(&mut heap.memory, &chunks, bin);
+        found.extend(chunks.iter().map(|(address, _)| (*address, bin)));
+    }
+    found
+}
+
+/// The ring through the first chunk of each size; the others have no link there.
+fn lay_sizes(memory: &mut Memory, chunks: &[(u64, u64)], bin: u64) {
+    let mut firsts: Vec<u64> = Vec::new();
+    for (place, (address, size)) in chunks.iter().enumerate().filter(|(_, (_, size))| *size >= 1024) {
+        memory.put(address + 32, 0);
+        memory.put(address + 40, 0);
+        if bin > 1 && (place == 0 || chunks[place - 1].1 != *size) {
+            firsts.push(*address);
+        }
+    }
+    for (place, chunk) in firsts.iter().enumerate() {
+        memory.put(chunk + 32, firsts[(place + 1) % firsts.len()]);
+        memory.put(chunk + 40, firsts[(place + firsts.len() - 1) % firsts.len()]);
+    }
+}
+
+fn follow(heap: &Heap) -> (Chunks, Bins) {
+    let space = heap.memory.space();
+    let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
+    let (chunks, _) = walk_chunks(&Unwatched, &space, vec![stretch], &[], true).expect("not cancelled");
+    let bins = follow_bins(&Unwatched, &space, &chunks, &[STATE]).expect("not cancelled");
+    (chunks, bins)
+}
+
+#[test]
+fn every_free_chunk_is_in_its_bin() {
+    let mut chance = Chance::new("every_free_chunk_is_in_its_bin");
+    for _ in 0..20 {
+        let mut heap = Heap::draw(&mut chance, START, 1 << 17, 1 << 16);
+        let laid = lay(&mut chance, &mut heap);
+        let (_, bins) = follow(&heap);
+        assert_eq!(bins.damage, []);
+        for (address, _, free) in &heap.chunks {
+            assert_eq!(bins.find(*address).map(u64::from), laid.get(address).copied(), "{address:#x} {free}");
+        }
+        let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
+        laid.values().for_each(|bin| *sums.entry(*bin).or_default() += 1);
+        let rows: BTreeMap<u64, u64> = bins.rows().iter().map(|(_, bin, tally)| (*bin, tally.count)).collect();
+        assert_eq!(rows, sums);
+    }
+}
+
+#[test]
+fn a_damaged_link_is_found() {
+    let mut chance = Chance::new("a_damaged_link_is_found");
+    for _ in 0..20 {
+        let mut heap = Heap::draw(&mut chance, START, 1 << 16, 1 << 14);
+        let laid = lay(&mut chance, &mut heap);
+        let place = chance.below(laid.len() as u64) as usize;
+        let Some(chunk) = laid.keys().nth(place).copied() else { continue };
+        let link = chunk + if chance.one_in(2) { 16 } else { 24 };
+        let wrong = heap.memory.word(link) ^ (1 << chance.between(3, 46));
+        heap.memory.put(link, wrong);
+        let (_, bins) = follow(&heap);
+        assert_ne!(bins.damage, []);
+    }
+}

@@ -1,0 +1,116 @@
+//! The walk over chunks against a plain list of them.
+
+mod support;
+
+use gdbheap_core::allocators::glibc::{
+    count_sizes, find_fits, list_chunks, walk_chunks, CacheList, Chunks, Order, Stretch, Wanted, STATES,
+};
+use support::{Chance, Heap, Unwatched};
+
+const START: u64 = 0x5555_5555_0000;
+const USED: usize = 0;
+const FREE: usize = 1;
+const TCACHE: usize = 2;
+const FAST: usize = 3;
+
+fn stretch(heap: &Heap, fast: Vec<u64>) -> Stretch {
+    Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast }
+}
+
+fn walked(heap: &Heap) -> Chunks {
+    let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch(heap, Vec::new())], &[], true);
+    walked.expect("nobody cancels it").0
+}
+
+fn agrees(heap: &Heap, chunks: &Chunks, chance: &mut Chance) {
+    assert_eq!(chunks.damage().next(), None);
+    let totals = &chunks.totals()[0].states;
+    for (state, free) in [(USED, false), (FREE, true)] {
+        let sizes = || heap.chunks.iter().filter(|chunk| chunk.2 == free).map(|chunk| chunk.1);
+        assert_eq!((totals[state].count, totals[state].bytes), (sizes().count() as u64, sizes().sum()));
+    }
+    assert_eq!(totals.iter().map(|tally| tally.bytes).sum::<u64>(), heap.end - heap.start);
+    for _ in 0..200 {
+        let (address, size, free) = heap.chunks[chance.below(heap.chunks.len() as u64) as usize];
+        let inside = address + chance.between(8, size + 7);
+        let state = STATES[if free { FREE } else { USED }];
+        assert_eq!(chunks.find(inside), Some((address, size, state)), "{inside:#x}");
+    }
+    let holes: Vec<(u64, u64)> = chunks.holes(0).iter().map(|hole| (hole.start, hole.end)).collect();
+    let free = heap.chunks.iter().filter(|chunk| chunk.2).map(|(address, size, _)| (*address, address + size));
+    assert_eq!(holes, free.collect::<Vec<_>>());
+}
+
+#[test]
+fn chunks_are_those_of_the_heap() {
+    let mut chance = Chance::new("chunks_are_those_of_the_heap");
+    for _ in 0..40 {
+        let size = chance.between(64, 1 << 17);
+        let heap = Heap::draw(&mut chance, START, size, 1 << 15);
+        agrees(&heap, &walked(&heap), &mut chance);
+    }
+}
+
+/// Parts of 16 MiB are walked on their own, each from where it looks as if there were chunks, and joined.
+#[test]
+fn parts_are_joined() {
+    let mut chance = Chance::new("parts_are_joined");
+    let start = START + 16 * chance.below(1 << 10);
+    let heap = Heap::draw(&mut chance, start, 34 << 20, 2 << 20);
+    agrees(&heap, &walked(&heap), &mut chance);
+}
+
+#[test]
+fn sizes_and_lists_agree_with_the_heap() {
+    let mut chance = Chance::new("sizes_and_lists_agree_with_the_heap");
+    let heap = Heap::draw(&mut chance, START, 1 << 18, 1 << 15);
+    let chunks = walked(&heap);
+    for (size, counts) in count_sizes(&chunks) {
+        let of = |free: bool| heap.chunks.iter().filter(|chunk| chunk.1 == size && chunk.2 == free).count() as u64;
+        assert_eq!((counts[USED], counts[FREE]), (of(false), of(true)), "{size}");
+    }
+    let minimum = chance.below(1 << 12);
+    let wanted = Wanted { states: 1 << FREE, minimum, maximum: u64::MAX, arena: Some(0) };
+    let (all, rows) = list_chunks(&chunks, &wanted, Order::Size, Some(10));
+    let mut own: Vec<(u64, u64)> =
+        heap.chunks.iter().filter(|chunk| chunk.2 && chunk.1 >= minimum).map(|chunk| (!chunk.1, chunk.0)).collect();
+    own.sort_unstable();
+    assert_eq!(all.count, own.len() as u64);
+    assert_eq!(rows.iter().map(|row| (!row.1, row.0)).collect::<Vec<_>>(), own[..own.len().min(10)]);
+    let need = chance.between(32, 1 << 10) & !15;
+    let best = heap.chunks.iter().filter(|chunk| chunk.2 && chunk.1 >= need).map(|chunk| chunk.1).min();
+    assert_eq!(find_fits(&chunks, need, false, 3)[0].best.map(|(_, size)| size), best);
+}
+
+#[test]
+fn caches_and_fast_bins_are_followed() {
+    let mut chance = Chance::new("caches_and_fast_bins_are_followed");
+    for _ in 0..20 {
+        let safe_linking = chance.one_in(2);
+        let mut heap = Heap::draw(&mut chance, START, 1 << 16, 1 << 12);
+        let used = |size: u64| heap.chunks.iter().filter(move |chunk| !chunk.2 && chunk.1 == size).map(|chunk| chunk.0);
+        // Of two sizes some go to a fast bin, others to a cache.
+        let (cached, fast): (Vec<u64>, Vec<u64>) = (used(48).take(20).collect(), used(64).take(20).collect());
+        let protect = |next: u64, at: u64| if safe_linking { next ^ (at >> 12) } else { next };
+        for (place, chunk) in cached.iter().enumerate() {
+            let next = cached.get(place + 1).map_or(0, |next| next + 16);
+            heap.memory.put(chunk + 16, protect(next, chunk + 16));
+        }
+        for (place, chunk) in fast.iter().enumerate() {
+            let next = fast.get(place + 1).copied().unwrap_or(0);
+            heap.memory.put(chunk + 16, protect(next, chunk + 16));
+        }
+        let mut heads = vec![0; 10];
+        heads[2] = fast.first().copied().unwrap_or(0);
+        let first = cached.first().map_or(0, |chunk| chunk + 16);
+        let list = CacheList { first, entries: cached.len() as u64, size: 48 };
+        let space = heap.memory.space();
+        let (chunks, taken) =
+            walk_chunks(&Unwatched, &space, vec![stretch(&heap, heads)], &[list], safe_linking).expect("not cancelled");
+        assert_eq!(chunks.damage().next(), None);
+        assert_eq!(taken[0], (cached.len() as u64, 0));
+        let totals = &chunks.totals()[0].states;
+        assert_eq!(totals[TCACHE].count, cached.len() as u64);
+        assert_eq!(totals[FAST].count, fast.len() as u64);
+    }
+}

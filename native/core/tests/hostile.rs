@@ -1,0 +1,151 @@
+//! Walkers over bytes that nobody vouches for: they end, they do not panic, and what they say stays inside of its bounds.
+
+mod support;
+
+use gdbheap_core::allocators::glibc::{
+    find_extents, find_fenced, find_mmapped, follow_bins, walk_chunks, CacheList, MmappedStyle, Stretch,
+};
+use gdbheap_core::allocators::mimalloc::{find_segments, read_mimalloc, MimallocLayout, Release};
+use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
+use gdbheap_core::allocators::{find_list_heads, Heaps};
+use gdbheap_core::python::{take_census, Question, TypeLayout};
+use support::{Chance, Heap, Memory, Unwatched};
+
+const START: u64 = 0x5555_5555_0000;
+const INPUTS: u64 = 150;
+
+/// Hostile words at `start`, or a page's worth of them at the very end of what can be addressed.
+fn bytes(chance: &mut Chance, start: u64, size: u64) -> Memory {
+    let mut memory = Memory::of(start, vec![0; size as usize]);
+    for at in (start..start + size).step_by(8) {
+        let word = chance.hostile(start);
+        memory.put(at, word);
+    }
+    memory
+}
+
+/// A heap of which some words are somebody else's.
+fn torn(chance: &mut Chance) -> Heap {
+    let size = chance.between(64, 1 << 15);
+    let mut heap = Heap::draw(chance, START, size, 1 << 13);
+    for _ in 0..chance.between(1, 20) {
+        let at = START + 8 * chance.below((heap.end - heap.start) / 8);
+        let word = chance.hostile(START);
+        heap.memory.put(at, word);
+    }
+    heap
+}
+
+fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
+    let space = memory.space();
+    let heads = (0..10).map(|_| if chance.one_in(2) { 0 } else { chance.hostile(start) }).collect();
+    let stretch = Stretch { arena: chance.below(2) as u32, start, end, top, fast: heads };
+    let list = CacheList { first: chance.hostile(start), entries: chance.below(1 << 12), size: chance.below(100) };
+    let walked = walk_chunks(&Unwatched, &space, vec![stretch], &[list], chance.one_in(2));
+    let (chunks, _) = walked.expect("nobody cancels it");
+    let Some(totals) = chunks.totals().first() else { return };
+    let sum: u64 = totals.states.iter().map(|tally| tally.bytes).sum();
+    assert_eq!(sum, end - start, "blocks cover the stretch");
+    assert!(chunks.holes(1).iter().all(|hole| start <= hole.start && hole.start < hole.end && hole.end <= end));
+    follow_bins(&Unwatched, &space, &chunks, &[chance.hostile(start), start]).expect("nobody cancels it");
+    for _ in 0..20 {
+        chunks.find(chance.hostile(start));
+    }
+    let layout =
+        TypeLayout { ob_type: 8, tp_basicsize: 32, tp_flags: 168, smallest_heap_type: 64, ..Default::default() };
+    let heaps = Heaps { space: &space, chunks: Some(&chunks), pools: None, mapped: &[], mimalloc: None, claimed: None };
+    let roots = vec![(0, start, end)];
+    let question = Question { roots, registers: Vec::new(), last: 1, watched: Vec::new(), unknown: 5 };
+    take_census(&Unwatched, heaps, &layout, &question).expect("nobody cancels it");
+}
+
+#[test]
+fn chunks_of_anything() {
+    let mut chance = Chance::new("chunks_of_anything");
+    for _ in 0..INPUTS {
+        let heap = torn(&mut chance);
+        walk(&mut chance, &heap.memory, heap.start, heap.end, heap.top);
+        let size = 16 * chance.between(2, 1 << 9);
+        let memory = bytes(&mut chance, START, size);
+        let top = START + 16 * chance.below(size / 16);
+        walk(&mut chance, &memory, START, START + size, top);
+    }
+}
+
+#[test]
+fn pools_of_anything() {
+    let mut chance = Chance::new("pools_of_anything");
+    for _ in 0..INPUTS {
+        let (pool_size, alignment) = [(4096u64, 8), (4096, 16), (16384, 16)][chance.below(3) as usize];
+        let size = pool_size * chance.between(1, 6);
+        let memory = bytes(&mut chance, START, size);
+        let space = memory.space();
+        let row = |chance: &mut Chance| ArenaRow {
+            number: 0,
+            index: chance.below(4) as u32,
+            address: if chance.one_in(2) { START } else { chance.hostile(START) },
+            carved: if chance.one_in(2) { START + size } else { chance.hostile(START) },
+            size: if chance.one_in(2) { size } else { chance.hostile(START) },
+        };
+        let rows = vec![row(&mut chance), row(&mut chance)];
+        let pools = read_pools(&Unwatched, &space, rows, pool_size, alignment).expect("nobody cancels it");
+        pools.verify(&Unwatched, &space, 100).expect("nobody cancels it");
+        pools.holes(&Unwatched, &space, 1).expect("nobody cancels it");
+        pools.classes();
+        used_blocks(&space, &pools, START, 100);
+        (0..20).for_each(|_| _ = pools.find(&space, chance.hostile(START)));
+        find_list_ends(&Unwatched, &space, &[(START, START + size)], pool_size, alignment).expect("not cancelled");
+        let samples = [(chance.hostile(START), chance.below(1 << 32) as u32)];
+        find_arena_tables(&space, (START, START + size), &samples, &[(START, START + size)], 1 << 20);
+    }
+}
+
+#[test]
+fn places_of_anything() {
+    let mut chance = Chance::new("places_of_anything");
+    for _ in 0..INPUTS {
+        let size = 8 * chance.between(8, 1 << 11);
+        let memory = bytes(&mut chance, START, size);
+        let (space, ranges) = (memory.space(), [(START, START + size)]);
+        find_list_heads(&space, START, START + size, 2);
+        let (header_outside, moved) = (chance.one_in(2), chance.one_in(2));
+        let style = MmappedStyle { header_outside, page: 4096, moved };
+        for (_, _, mapped) in find_mmapped(&Unwatched, &space, &ranges, style).expect("not cancelled") {
+            assert!(mapped <= size);
+        }
+        let top = chance.hostile(START);
+        for (start, end) in find_extents(&Unwatched, &space, &ranges, top, 4096, 64).expect("not cancelled") {
+            assert!(START <= start && start < end && end <= START + size);
+        }
+        let wanted = 16 * chance.between(4, 600);
+        find_fenced(&Unwatched, &space, &ranges, wanted, top, 4096).expect("not cancelled");
+    }
+}
+
+#[test]
+fn segments_of_anything() {
+    let mut chance = Chance::new("segments_of_anything");
+    let segment = 32 << 20;
+    for _ in 0..INPUTS / 3 {
+        let release = if chance.one_in(2) { Release::Early } else { Release::Late };
+        let entry = if chance.one_in(2) { 80 } else { 96 };
+        let size = chance.between(1 << 12, 1 << 18) & !7;
+        let mut memory = bytes(&mut chance, segment, size);
+        // Plausible counts, so that more than the header is looked at.
+        let counts = if release == Release::Early { 224 } else { 248 };
+        for (place, value) in [(0, 512), (8, 1), (16, 0), (24, 512)] {
+            if !chance.one_in(5) {
+                memory.put(segment + counts + place, value);
+            }
+        }
+        let space = memory.space();
+        let ranges = [(segment, segment + size)];
+        find_segments(&Unwatched, &space, &ranges, entry, release).expect("nobody cancels it");
+        let layout = MimallocLayout { entry, delayed: chance.below(1 << 8), tagged: chance.one_in(2), release };
+        let found = read_mimalloc(&Unwatched, &space, vec![segment, 2 * segment], layout).expect("not cancelled");
+        found.holes(&Unwatched, 1).expect("nobody cancels it");
+        found.classes();
+        found.heaps();
+        (0..50).for_each(|_| _ = found.find(&space, chance.hostile(segment)));
+    }
+}

@@ -1,0 +1,18 @@
+"""The commands' nouns by what tests do with them, from the declarations: a new command is tried without being named."""
+
+from __future__ import annotations
+
+from gdbheap.commands.surface.needs import PROCESS, TARGET
+from gdbheap.commands.surface.registry import COMMANDS
+
+# Of a process or a core, without an address: those that are quick, and those that compute for long.
+PLAIN, GRAPHS = (
+    tuple(
+        noun
+        for noun, command in COMMANDS.items()
+        if command.needs is TARGET and command.argument is None and command.copies is copies
+    )
+    for copies in (False, True)
+)
+ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is not None)
+LIVE_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs is PROCESS)

@@ -1,0 +1,250 @@
+"""What a process may do while it is copied, or while its copy is read: close, end, stop, sandbox itself, be killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import busy
+import programs
+import pytest
+from gdb_side import compiled, runs
+
+from gdbheap._native import Frozen
+from gdbheap.errors import Fault
+from gdbheap.target.cloning import cloned
+
+SECONDS = 20
+# Listens and accepts; at SIGUSR1 closes the connection, which it watches by epoll, and says what epoll still tells.
+SERVER = """
+import select, signal, socket, sys
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen()
+print(listener.getsockname()[1], file=sys.stderr, flush=True)
+connection, _ = listener.accept()
+poll = select.epoll()
+poll.register(connection, select.EPOLLIN | select.EPOLLRDHUP)
+signal.signal(signal.SIGUSR1, lambda *_: connection.close())
+while True:
+    if connection.fileno() >= 0:
+        signal.sigtimedwait([], 0.01)
+        continue
+    print("stale" if poll.poll(0.5) else "clean", file=sys.stderr, flush=True)
+    signal.pause()
+"""
+# A child that shares its parent's memory, for half a second: the parent does not stop before.
+VFORK = """
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+volatile unsigned long rounds;
+static void *forking(void *unused)
+{
+    struct timespec time = {0, 500000000};
+    for (;; rounds++) {
+        pid_t child = vfork();
+        if (child == 0) {
+            syscall(SYS_nanosleep, &time, NULL);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+    }
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, forking, NULL);
+    for (;;)
+        pause();
+}
+"""
+# Sandboxes itself when it is told to: what is not allowed kills it.
+SANDBOX = """
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void shut(int number)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_wait4, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
+    (void)number;
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+int main(void)
+{
+    signal(SIGUSR1, shut);
+    for (;;)
+        pause();
+}
+"""
+
+
+def becomes(condition: Callable[[], object]) -> bool:
+    """Whether a condition comes true soon."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def state(task: Path) -> str:
+    """Return the letter of a thread's state."""
+    try:
+        return (task / "stat").read_text().rsplit(") ", 1)[1][0]
+    except OSError:
+        return "X"
+
+
+def started(program: str | Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a program that says one line on its standard error."""
+    return subprocess.Popen([str(program), *arguments], stderr=subprocess.PIPE, text=True)
+
+
+def test_what_it_closes_is_closed() -> None:
+    """The other end of a connection hears of it while the copy lives, and epoll forgets it."""
+    with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
+        try:
+            assert target.stderr is not None
+            with socket.create_connection(("127.0.0.1", int(target.stderr.readline())), SECONDS) as peer:
+                time.sleep(0.2)
+                copy = Frozen(target.pid)
+                copy.let_go()
+                target.send_signal(signal.SIGUSR1)
+                assert peer.recv(1) == b"" and Path(f"/proc/{copy.pid}").exists()
+                assert target.stderr.readline() == "clean\n"
+                assert copy.end() and runs(target.pid)
+        finally:
+            target.kill()
+
+
+def test_it_ends(tmp_path: Path) -> None:
+    """Nothing of a process that ends stays with its copy: whoever comes after can have its port."""
+    with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
+        try:
+            assert target.stderr is not None
+            port = int(target.stderr.readline())
+            copy = Frozen(target.pid)
+            copy.let_go()
+        finally:
+            target.kill()
+        target.wait(SECONDS)
+        assert becomes(lambda: state(Path(f"/proc/{copy.pid}")) in "XZ"), "the copy outlives it"
+        with socket.socket() as heir:
+            heir.bind(("127.0.0.1", port))
+        copy.end()
+
+
+def test_a_thread_that_stops_too_late(tmp_path: Path) -> None:
+    """A vfork's parent is let go when it comes back, though its copy is still read."""
+    with compiled(VFORK, tmp_path) as path, subprocess.Popen([str(path)]) as target:
+        try:
+            time.sleep(0.3)
+            copy = Frozen(target.pid)
+            copy.let_go()
+            tasks = list(Path(f"/proc/{target.pid}/task").iterdir())
+            seen = set()
+            end = time.monotonic() + 1.5
+            while time.monotonic() < end:
+                seen.update(state(task) for task in tasks)
+                time.sleep(0.02)
+            standing = {state(task) for task in tasks} & {"t", "T"}
+            assert not standing and "S" in seen and Path(f"/proc/{copy.pid}").exists()
+            assert copy.end() and becomes(lambda: runs(target.pid))
+        finally:
+            target.kill()
+
+
+def test_told_to_stop_at_that_moment(rng: random.Random) -> None:
+    """A SIGSTOP at any moment of a copy stops the process when that is over; none is lost."""
+    with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()"]) as target:
+        try:
+            time.sleep(0.2)
+            task = Path(f"/proc/{target.pid}")
+            for _ in range(40):
+                sender = threading.Timer(rng.uniform(0, 0.004), os.kill, (target.pid, signal.SIGSTOP))
+                sender.start()
+                try:
+                    copy = Frozen(target.pid)
+                    copy.let_go()
+                    copy.end()
+                except (RuntimeError, OSError):
+                    pass  # it was stopped already
+                sender.join()
+                assert becomes(lambda: state(task) == "T"), "the signal is lost"
+                os.kill(target.pid, signal.SIGCONT)
+                assert becomes(lambda: runs(target.pid))
+                # Who is stopped cannot collect it.
+                assert set(busy.children_of(target.pid)) <= {"Z"}
+        finally:
+            target.kill()
+
+
+def test_it_sandboxes_itself(tmp_path: Path) -> None:
+    """A process that is filtered by now makes no call for us: its copy stays to be collected, and it lives."""
+    with compiled(SANDBOX, tmp_path) as path, subprocess.Popen([str(path)]) as target:
+        try:
+            time.sleep(0.2)
+            copy = Frozen(target.pid)
+            copy.let_go()
+            target.send_signal(signal.SIGUSR1)
+            assert becomes(lambda: "Seccomp:\t2" in Path(f"/proc/{target.pid}/status").read_text())
+            assert not copy.end(), "it was collected by a call that is not allowed"
+            assert target.poll() is None and runs(target.pid)
+        finally:
+            target.kill()
+
+
+def test_an_uncollected_copy_is_said(tmp_path: Path) -> None:
+    """A warning of what comes after the answer is shown too."""
+    with compiled(SANDBOX, tmp_path) as path, subprocess.Popen([str(path)]) as target:
+        try:
+            time.sleep(0.2)
+            with cloned(target.pid) as process:
+                target.send_signal(signal.SIGUSR1)
+                assert becomes(lambda: "Seccomp:\t2" in Path(f"/proc/{target.pid}/status").read_text())
+            assert "zombie" in process.warnings[-1]
+        finally:
+            target.kill()
+
+
+def test_the_copy_is_killed() -> None:
+    """The answer says that it lacks what was not read; the process never notices."""
+    with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()"]) as target:
+        try:
+            time.sleep(0.2)
+            with cloned(target.pid) as process:
+                assert process.cut_short is None
+                copy = process._holder.pid
+                assert Path(f"/proc/{copy}/oom_score_adj").read_text() == "1000\n"
+                os.kill(copy, signal.SIGKILL)
+                assert becomes(lambda: state(Path(f"/proc/{copy}")) in "XZ")
+                with pytest.raises(Fault):
+                    process.space.read(process.threads[0].sp, 8)
+                assert process.cut_short is not None and "the copy was killed" in process.cut_short
+            assert runs(target.pid) and busy.children_of(target.pid) == []
+        finally:
+            target.kill()

@@ -1,0 +1,173 @@
+"""The declarations: one file a command, options that are a command's own, and what it needs. Made-up commands go where
+no real one does yet."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nouns import ADDRESSED, GRAPHS, LIVE_ONLY, PLAIN
+from programs import GCORE, Running, c_program, running
+
+from gdbheap.commands.shell import commands as shell
+from gdbheap.commands.shell import subjects
+from gdbheap.commands.surface import registry
+from gdbheap.commands.surface.declaration import AnyCommand, Command, Shown
+from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, TWO_TARGETS, Needs
+from gdbheap.commands.surface.options import Common, valued
+from gdbheap.commands.surface.parser import parse
+from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.heap import Heap
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = registry.COMMANDS
+
+
+def test_one_file_each() -> None:
+    """commands/*.py are the commands that are registered, and nothing else."""
+    files = {path.stem for path in (ROOT / "commands").glob("*.py")} - {"__init__"}
+    assert sorted(command.answer.__module__ for command in COMMANDS.values()) == sorted(
+        f"gdbheap.commands.{stem}" for stem in files
+    )
+
+
+def test_groups_hold_every_command() -> None:
+    """What other tests go through leaves no command out."""
+    assert sorted((*PLAIN, *GRAPHS, *ADDRESSED, *LIVE_ONLY)) == sorted(COMMANDS)
+
+
+def plumbing() -> Iterator[Path]:
+    """Yield the files that serve every command."""
+    for folder in ("surface", "calls", "gdb", "shell"):
+        yield from sorted((ROOT / "commands" / folder).glob("*.py"))
+
+
+@pytest.mark.parametrize("path", list(plumbing()), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_nothing_asks_for_a_noun(path: Path) -> None:
+    """What a command does differently stands in its declaration: nobody compares its noun with a word."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare):
+            words = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+            assert not set(words) & (set(COMMANDS) - {""}), ast.unparse(node)
+            assert not any(isinstance(one, ast.Attribute) and one.attr == "noun" for one in ast.walk(node))
+
+
+@pytest.mark.parametrize("noun", COMMANDS)
+def test_options_are_its_own(noun: str) -> None:
+    """An options object has the fields that the command and all commands declare, and no others."""
+    command = COMMANDS[noun]
+    options, _, _ = parse(command, [])
+    own = {option.key for option in command.own_options}
+    argument = {"address"} if command.argument else set()
+    assert {field.name for field in fields(options)} == own | argument | {field.name for field in fields(Common)}
+    assert type(options) is command.options
+
+
+@dataclass
+class Counted:
+    """What a made-up command answers."""
+
+    what: list[str]
+    least: int
+
+
+@dataclass
+class Options(Common):
+    """Those of a made-up command."""
+
+    least: int = valued("--least", "N", "the least", 7, int)
+
+
+def made_up(needs: Needs[Any], names: Any) -> AnyCommand:
+    """Return a command that answers with the names of what it was given."""
+
+    def answer(subject: Any, options: Options) -> Counted:
+        return Counted(names(subject), options.least)
+
+    def render(shown: Shown[Counted, Options]) -> str:
+        return " ".join(shown.answer.what)
+
+    return Command(
+        noun="made-up", question="What was given?", text="A text.", example="heap made-up --least=3", needs=needs,
+        options=Options, answer=answer, render=render,
+    )  # fmt: skip
+
+
+def register(monkeypatch: pytest.MonkeyPatch, command: AnyCommand) -> None:
+    """Have the shell know one more command."""
+    monkeypatch.setitem(COMMANDS, command.noun, command)
+
+
+def answered(*words: str) -> dict[str, Any]:
+    """Return the document of a command line."""
+    text, status = shell.run([*words, "--json"])
+    assert status == 0
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Running]:
+    """A small program at rest."""
+    with running(c_program("holes", 1, 5, 100_000, 0, 0, tmp_path / "table"), tmp_path) as started:
+        yield started
+
+
+def name_of(heap: Heap) -> str:
+    """Return whether a heap is a process's or a core's."""
+    return str(heap.target.kind)
+
+
+def test_two_targets(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are open at once, in their order; the document describes the last one."""
+    register(monkeypatch, made_up(TWO_TARGETS, lambda pair: [name_of(heap) for heap in pair]))
+    core = target.as_form(GCORE)
+    found = answered("made-up", core, "--least=3", str(target.pid))
+    assert found["what"] == ["core", "process"] and found["least"] == 3 and found["target"]["pid"] == target.pid
+    for words in ([], [core], [core, core, core]):
+        with pytest.raises(UsageError, match="gdbheap made-up: "):
+            shell.run(["made-up", *words])
+    with pytest.raises(GdbheapError):
+        shell.run(["made-up", core, "/nowhere"])
+
+
+def test_files_and_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither opens a target; neither has the options that are about one."""
+    register(monkeypatch, made_up(FILES, list))
+    found = answered("made-up", "one", "two")
+    assert found["what"] == ["one", "two"] and found["target"] == {}
+    register(monkeypatch, made_up(NOTHING, lambda nothing: [str(nothing)]))
+    assert answered("made-up")["what"] == ["None"]
+    for words in (["more"], ["--clone"], ["--lest=3"]):
+        with pytest.raises(UsageError, match=words[0]):
+            shell.run(["made-up", *words])
+
+
+def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core is refused before it is opened."""
+    register(monkeypatch, made_up(PROCESS, lambda heap: [name_of(heap)]))
+    assert answered("made-up", str(target.pid))["what"] == ["process"]
+    with pytest.raises(UsageError, match="core.1 is no process"):
+        shell.run(["made-up", "core.1"])
+
+
+@pytest.mark.parametrize(
+    ("needs", "usage", "example"),
+    [
+        (TWO_TARGETS, "gdbheap made-up TARGET TARGET [--least=N]", "gdbheap made-up 1234 5678 --least=3"),
+        (FILES, "gdbheap made-up FILE… [--least=N]", "gdbheap made-up FILE --least=3"),
+        (NOTHING, "gdbheap made-up [--least=N]", "gdbheap made-up --least=3"),
+    ],
+)
+def test_help_says_what_is_needed(needs: Needs[Any], usage: str, example: str) -> None:
+    """The usage line and the example have the words that follow the noun."""
+    command = made_up(needs, list)
+    text = help_text(command, command.shell_name, needs, subjects.extra_options(command))
+    assert f"Usage: {usage} " in text and text.endswith(f"  {example}")
+    assert ("--clone" in text) == bool(needs.targets)

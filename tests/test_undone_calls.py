@@ -1,0 +1,187 @@
+"""Calls that do not return in time: undone or left; nothing stays locked, and the program goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from call_storm import ATTACHED, SEIZED, held
+from gdb_side import runs
+from programs import Running, ask, c_program, gdbheap, running
+
+from gdbheap.commands.calls.inferior_call import TRIM, find_libc
+from gdbheap.commands.calls.native_caller import NativeCaller
+from gdbheap.errors import CallEnded, GdbheapError
+from gdbheap.target.process import Process, stopped
+
+STYLES = pytest.mark.parametrize("style", [SEIZED, ATTACHED])
+LIMIT = 0.3
+# In struct user_regs_struct; -ERESTART_RESTARTBLOCK.
+RAX, ORIG_RAX, RIP = 10, 15, 16
+RESTART_BLOCK = (1 << 64) - 516
+
+
+@dataclass
+class Words:
+    """The program's own words: ``word`` is what a function stored last, the others are the sleeping thread's."""
+
+    pid: int
+    places: dict[str, int]
+
+    def __getitem__(self, name: str) -> int:
+        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
+            memory.seek(self.places[name])
+            return int(struct.unpack("<Q", memory.read(8))[0])
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Running]:
+    """Yield the program."""
+    with running(c_program("undone"), tmp_path) as found:
+        yield found
+
+
+def places(process: Process, *names: str) -> dict[str, int]:
+    """Return where symbols of the program are."""
+    found = {name: process.objects[0].symbol(name) for name in names}
+    return {name: address for name, address in found.items() if address is not None}
+
+
+@contextlib.contextmanager
+def caller_of(pid: int, style: str, limit: float = LIMIT) -> Iterator[tuple[NativeCaller, Process]]:
+    """Yield who calls in the thread that sleeps and counts."""
+    with held(pid, style) as (process, tracer):
+        caller = NativeCaller(process, tracer, find_libc(process, TRIM), False, limit)
+        caller.tid = max(thread.tid for thread in process.threads)
+        yield caller, process
+
+
+def restarted(registers: list[int]) -> list[int]:
+    """Return the registers with which the thread goes on: an interrupted system call is made once more."""
+    again = registers[RAX] == RESTART_BLOCK
+    return [*registers[:RAX], registers[ORIG_RAX] if again else registers[RAX], *registers[RAX + 1 : RIP],
+            registers[RIP] - 2 * again, *registers[RIP + 1 :]]  # fmt: skip
+
+
+def goes_on(pid: int, words: Words) -> bool:
+    """Whether nobody holds the program, and its thread goes on, none of whose sleeps was cut short."""
+    before, deadline = words["slept"], time.monotonic() + 20
+    while words["slept"] < before + 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return words["slept"] >= before + 3 and words["cut_short"] == 0 and runs(pid)
+
+
+@STYLES
+@pytest.mark.parametrize("name", ["spin", "spin_in_calls", "sleep_long"])
+def test_undone(style: str, name: str, target: Running) -> None:
+    """Wherever it is when the time is up, computing or in a system call: it is as if it had not been called."""
+    with caller_of(target.pid, style) as (caller, process):
+        own = places(process, name, "word", "slept", "cut_short")
+        words = Words(target.pid, own)
+        lock = own["word"]
+        registers = caller._tracer.look(caller.tid)[0]
+        with pytest.raises(CallEnded, match="has not returned after 0.3 s and was undone"):
+            caller.captured(-1, [(own[name], ())], [(lock, struct.pack("<Q", 77))], [])
+        assert words["word"] == 77, "what is kept was not put back"
+        assert restarted(caller._tracer.look(caller.tid)[0]) == restarted(registers)
+    assert goes_on(target.pid, words)
+
+
+@STYLES
+def test_left(style: str, target: Running) -> None:
+    """A function that may not be left in its middle is finished by the program itself."""
+    with caller_of(target.pid, style) as (caller, process):
+        own = places(process, "sleep_a_while", "word", "slept", "cut_short")
+        words = Words(target.pid, own)
+        with pytest.raises(CallEnded, match="finishes it by itself"):
+            caller.call_to_end(own["sleep_a_while"])
+        assert words["word"] == 4
+    deadline = time.monotonic() + 20
+    while words["word"] != 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert words["word"] == 5 and goes_on(target.pid, words)
+
+
+@STYLES
+def test_failed(style: str, target: Running) -> None:
+    """A function that fails is undone, and what it had locked is free."""
+    with caller_of(target.pid, style) as (caller, process):
+        own = places(process, "fail", "word", "slept", "cut_short")
+        words = Words(target.pid, own)
+        with pytest.raises(CallEnded, match="ended by SIGSEGV and was undone"):
+            caller.call_to_end(own["fail"], freed=[(own["word"], bytes(8))])
+        assert words["word"] == 0
+    assert goes_on(target.pid, words)
+
+
+def test_interrupted(target: Running) -> None:
+    """Ctrl-C ends a call that would take for ever."""
+    began = time.monotonic()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), caller_of(target.pid, SEIZED, 1000) as (caller, process):
+            own = places(process, "spin", "word", "slept", "cut_short")
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            caller.call(own["spin"])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 500 and goes_on(target.pid, Words(target.pid, own))
+
+
+def test_no_time_is_left(target: Running) -> None:
+    """A call is not begun where the process has stood for nearly as long as it may."""
+    with stopped(target.pid, 0.3) as process:
+        assert process.tracer is not None
+        caller = NativeCaller(process, process.tracer, find_libc(process, TRIM), False, 5)
+        own = places(process, "spin", "word", "slept", "cut_short")
+        with pytest.raises(GdbheapError, match="--max-stop"):
+            caller.call(own["spin"])
+    assert goes_on(target.pid, Words(target.pid, own))
+
+
+def _free_chunk(pid: int) -> int:
+    """Return a chunk in a bin of the main arena."""
+    chunks = ask("chunks", str(pid), "--state=free", "--min=4K", "--arena=0")["chunks"]
+    return next(int(chunk["address"]) for chunk in chunks if chunk["list"] and "large" in chunk["list"])
+
+
+def _write(pid: int, address: int, word: int) -> None:
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        memory.seek(address)
+        memory.write(struct.pack("<Q", word))
+
+
+@pytest.mark.parametrize("limit", ["1.5", "5"])
+def test_statistics_that_never_end(limit: str, rng: random.Random, tmp_path: Path) -> None:
+    """A bin that leads back into itself: malloc_stats() is undone, and no mutex stays locked, whatever limit it was."""
+    with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), tmp_path) as target:
+        chunk = _free_chunk(target.pid)
+        main_arena = ask("arenas", str(target.pid))["arenas"][0]["address"]
+        # bk, which malloc_stats() follows.
+        _write(target.pid, chunk + 8, chunk - 16)
+        began = time.monotonic()
+        done = gdbheap("stats", str(target.pid), f"--max-stop={limit}")
+        assert done.returncode == 1 and "undone" in done.stderr and len(done.stderr.splitlines()) == 1, done
+        assert time.monotonic() - began < 100 and runs(target.pid)
+        with stopped(target.pid) as process:
+            libc = find_libc(process, TRIM)
+            stderr = process.space.u64(process.space.u64(libc.address("stderr")) + 136)
+            assert process.space.read(stderr, 16) == bytes(16), "the lock of stderr"
+            assert process.space.read(main_arena, 4) == bytes(4), "the mutex of the main arena"
+
+
+def test_trim_follows_the_bins_first(rng: random.Random, tmp_path: Path) -> None:
+    """malloc_trim() would follow a link that was overwritten, and release what it finds there."""
+    with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), tmp_path) as target:
+        chunk = _free_chunk(target.pid)
+        _write(target.pid, chunk + 8, chunk + 4096)
+        done = gdbheap("trim", str(target.pid), "--yes")
+        assert done.returncode == 1 and "damaged" in done.stderr and len(done.stderr.splitlines()) == 1, done
+        assert runs(target.pid)
