@@ -137,7 +137,7 @@ def test_interrupted(target: Running) -> None:
 
 def test_no_time_is_left(target: Running) -> None:
     """A call is not begun where the process has stood for nearly as long as it may."""
-    with stopped(target.pid, 0.3) as process:
+    with stopped(target.pid, 0.6) as process:
         assert process.tracer is not None
         caller = NativeCaller(process, process.tracer, find_libc(process, TRIM), False, 5)
         own = places(process, "spin", "word", "slept", "cut_short")

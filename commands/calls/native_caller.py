@@ -273,8 +273,15 @@ class NativeCaller:
             try:
                 self._looks[tid] = self._tracer.look(tid)
             except OSError as error:
-                raise self._purpose.refusal(f"thread {tid} cannot be looked at ({error.strerror})") from None
+                raise self._too_late(error) or self._purpose.refusal(
+                    f"thread {tid} cannot be looked at ({error.strerror})"
+                ) from None
         return self._looks[tid]
+
+    def _too_late(self, error: OSError) -> GdbheapError | None:
+        """What to say where the process was let go before this, or is about to be."""
+        late = error.errno == errno.ETIME
+        return self._failed("the process has stood too long already: give it longer (--max-stop)") if late else None
 
     def call(self, function: int, *arguments: int) -> int:
         """Call by address; a signed 64-bit number. A call that takes too long is undone."""
@@ -309,9 +316,8 @@ class NativeCaller:
         try:
             end, value, text, seconds = self._tracer.call(self.tid, row)
         except OSError as error:
-            if error.errno == errno.ETIME:
-                raise self._failed("the process has stood too long already: give it longer (--max-stop)") from None
-            raise self._failed(f"a call into thread {self.tid} failed ({error.strerror})") from None
+            failed = self._failed(f"a call into thread {self.tid} failed ({error.strerror})")
+            raise self._too_late(error) or failed from None
         if end != "returned":
             raise CallEnded(f"{self._purpose.command}: {self._ending(end, seconds)}")
         return value - 2 * SIGN if value & SIGN else value, text
