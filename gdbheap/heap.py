@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gdbheap import _native
@@ -48,7 +49,8 @@ class Heap:
         self.target = target
         self.progress = progress
         self.facts = Facts()
-        self.disclosure = Disclosure(is_place=self._is_place)
+        # Not a method of this: the cycle would hold the target's files open.
+        self.disclosure = Disclosure(is_place=partial(_is_place, target))
         self._parts: dict[str, Any] = {}
         self._failures: dict[str, GdbheapError] = {}
         self._notes: list[str] = []
@@ -73,11 +75,6 @@ class Heap:
     def _shown(self, error: GdbheapError) -> GdbheapError:
         """The error without words of memory, where these are not shown."""
         return error if self.disclosure.contents else type(error)(self.disclosure.numbers(str(error)))
-
-    def _is_place(self, number: int) -> bool:
-        """Whether it is an address in a mapping, or the end of one."""
-        find = self.target.mappings.find
-        return find(number) is not None or find(number - 1) is not None
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
         """What is missing from a truncated core is no proof that it never was there."""
@@ -402,6 +399,12 @@ class Heap:
         if self.target.partial or self.target.cut_short:
             return True
         return any(not damage.what.startswith(CAUGHT) for damage in self.damage)
+
+
+def _is_place(target: Target, number: int) -> bool:
+    """Whether a number is an address in a mapping, or the end of one."""
+    find = target.mappings.find
+    return find(number) is not None or find(number - 1) is not None
 
 
 def _damage_of(part: Any) -> list[Damage]:

@@ -142,7 +142,7 @@ def test_descriptors_run_out() -> None:
                 assert done.returncode in (0, 1), done
                 assert "fault of gdbheap" not in done.stderr and "Traceback" not in done.stderr, done
                 lines.update(done.stderr.splitlines())
-            assert any("too few files may be open" in line for line in lines), lines
+            assert any("the limit on open files is too low" in line for line in lines), lines
         finally:
             target.kill()
 
@@ -172,4 +172,4 @@ def test_too_short_a_time(tmp_path: Path) -> None:
         target.unharmed()
         for wrong in ("-1", "nan", "inf", "x"):
             done = programs.gdbheap(str(target.pid), f"--max-stop={wrong}")
-            assert done.returncode == 2 and "no number of seconds" in done.stderr
+            assert done.returncode == 2 and "not a number of seconds" in done.stderr
