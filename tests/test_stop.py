@@ -113,13 +113,17 @@ def test_told_to_end(number: signal.Signals, tmp_path: Path) -> None:
         try:
             time.sleep(0.2)
             command = [str(programs.GDBHEAP), "retained", str(target.pid)]
-            process = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_hangups
-            )
-            while process.poll() is None and programs.tracer(target.pid) != process.pid:
-                pass
-            process.send_signal(number)
-            _, errors = process.communicate(timeout=programs.PATIENCE)
+            for _ in range(20):
+                process = subprocess.Popen(
+                    command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_hangups
+                )
+                while process.poll() is None and programs.tracer(target.pid) != process.pid:
+                    pass
+                process.send_signal(number)
+                _, errors = process.communicate(timeout=programs.PATIENCE)
+                if process.returncode:
+                    break
+            # One that had its answer already has none of this.
             assert process.returncode == 1 and errors == (
                 f"gdbheap: ended by {number.name}; a process that was stopped runs on\n"
             )
