@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from programs import FORMS, KINDS, ask, gdbheap, python_program, running
-from test_oracle_repr import CUT, every_python, same, truth, values
+from test_oracle_repr import CUT, every_python, program, same, truth, values
 
 from gdbheap.answers.instances import MOST_TEXTS
 
@@ -74,6 +74,18 @@ KEYS: dict[str, Any] = {
     "type": lambda row: (row["type"], -row["size"] - row["buffers"], row["address"]),
     "address": lambda row: row["address"],
 }
+
+
+@every_python
+def test_items_that_look_like_an_object(python: str, rng: random.Random, tmp_path: Path) -> None:
+    """What is a buffer claims nothing: objects to which its bytes point stay objects, and keep what they own."""
+    count = rng.randrange(1, 300)
+    with running(program(python, "lookalikes", count), tmp_path) as target:
+        answer = ask("pyobjects", str(target.pid), OWN, "--list")
+        table = ask("pyobjects", str(target.pid), OWN)
+    assert [(row["type"], row["count"]) for row in table["types"]] == [("__main__.Real", count)]
+    assert by_type(answer["objects"]) == {"__main__.Real": (count, table["total"]["bytes"])}
+    assert table["total"]["buffers"] >= count * 7 * 8
 
 
 @pytest.mark.parametrize("options", [["--sort=address"], ["--list", "--sort=count"]])

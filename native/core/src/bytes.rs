@@ -7,6 +7,11 @@ pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..offset.wrapping_add(8)).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
 }
 
+/// The little-endian words one after the other; what is left of less than one is not among them.
+pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect()
+}
+
 /// The little-endian 32 bits at `offset`; zero where the bytes end before their end.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {

@@ -296,7 +296,8 @@ fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
     done
 }
 
-fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
+/// As many bytes as can be read from `address` on.
+pub(crate) fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buffer.len() {
         let rest = &mut buffer[done..];

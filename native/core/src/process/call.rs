@@ -132,17 +132,16 @@ fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
 #[cfg(target_arch = "x86_64")]
 mod machine {
     use super::*;
+    use crate::bytes::words;
+    use crate::process::ptrace::send;
+    use crate::process::registers::{
+        self, CS, EFLAGS, NO_CALL, ORIG_RAX, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP, SS,
+    };
 
-    /// Indices in `struct user_regs_struct`.
-    const RAX: usize = 10;
-    const ORIG_RAX: usize = 15;
-    const RIP: usize = 16;
-    const EFLAGS: usize = 18;
-    const RSP: usize = 19;
-    /// In the order of the calling convention: rdi, rsi, rdx, rcx, r8, r9.
-    const ARGUMENTS: [usize; 6] = [14, 13, 12, 11, 9, 8];
+    /// In the order of the calling convention.
+    const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, RCX, R8, R9];
     /// `struct sigcontext_64` begins with these: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags.
-    const CONTEXT: [usize; 18] = [9, 8, 7, 6, 3, 2, 1, 0, 14, 13, 4, 5, 12, 10, 11, 19, 16, 18];
+    const CONTEXT: [usize; 18] = [R8, R9, 7, 6, 3, 2, 1, 0, RDI, RSI, 4, 5, RDX, RAX, RCX, RSP, RIP, EFLAGS];
     const RED_ZONE: u64 = 128;
     /// Trap, direction and alignment check.
     const BAD_FLAGS: u64 = 1 << 8 | 1 << 10 | 1 << 18;
@@ -150,7 +149,6 @@ mod machine {
     const SYS_WRITE: u64 = 1;
     const SYS_RT_SIGRETURN: u64 = 15;
     const SYS_WRITEV: u64 = 20;
-    const NO_CALL: u64 = u64::MAX;
     /// uc_flags: UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS.
     const FRAME_FLAGS: u64 = 7;
     const FRAME_SIZE: u64 = 8 + 304 + 128;
@@ -171,7 +169,6 @@ mod machine {
     /// `si_code` of a signal that tkill(2) sent.
     const SI_TKILL: i32 = -6;
     const GET_SYSCALL_INFO: libc::c_uint = 0x420e;
-    const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 
     /// All of a thread that a call changes.
     struct Saved {
@@ -214,13 +211,13 @@ mod machine {
 
     /// Whether, and by which state, a call may be made in a stopped thread.
     pub fn look(tid: i32) -> Result<Look, Error> {
-        let registers = registers(tid)?;
+        let registers = registers::read(tid)?;
         let vector_size = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?.len();
         let shadow_stack = ptrace::register_set(tid, ptrace::NT_X86_SHSTK, 8).is_ok();
         let dispatched = ptrace::is_dispatched(tid);
         let entering = ptrace::configuration::<11>(tid, GET_SYSCALL_INFO, 88).is_some_and(|info| info[0] & 0xff == 1);
-        let sequence = match ptrace::configuration::<3>(tid, GET_RSEQ_CONFIGURATION, 24) {
-            Some([area, ..]) if area != 0 => word_at(&memory(tid)?, area.wrapping_add(8))?,
+        let sequence = match ptrace::rseq_address(tid) {
+            Some(area) if area != 0 => word_at(&memory(tid)?, area.wrapping_add(8))?,
             _ => 0,
         };
         Ok(Look { registers, shadow_stack, dispatched, sequence, entering, vector_size })
@@ -269,7 +266,7 @@ mod machine {
 
     impl<'a> Call<'a> {
         fn new(tid: i32, style: Style, plan: &'a Plan) -> Result<Call<'a>, Error> {
-            let registers = registers(tid)?;
+            let registers = registers::read(tid)?;
             let vector = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?;
             let mask = ptrace::signal_mask(tid)?;
             if vector.len() < SMALLEST_VECTOR {
@@ -329,7 +326,7 @@ mod machine {
                 put(bytes, 40 + 8 * place as u64, registers[*index]);
             }
             // The selectors cs and ss in one word, as the frame has them: cs, gs, fs, ss.
-            put(bytes, 40 + 144, registers[17] & 0xffff | (registers[20] & 0xffff) << 48);
+            put(bytes, 40 + 144, registers[CS] & 0xffff | (registers[SS] & 0xffff) << 48);
             put(bytes, 40 + 184, vector_at);
             put(bytes, 40 + 256, self.saved.mask);
         }
@@ -346,7 +343,7 @@ mod machine {
             registers[ORIG_RAX] = NO_CALL;
             registers[EFLAGS] &= !BAD_FLAGS;
             registers[self.plan.keeper_register] = self.result;
-            set_registers(self.tid, &registers)?;
+            registers::write(self.tid, &registers)?;
             let open = FAULTS.iter().fold(0u64, |mask, signal| mask | 1 << (signal - 1));
             if let Err(error) = ptrace::set_signal_mask(self.tid, !open) {
                 self.restore()?;
@@ -391,7 +388,7 @@ mod machine {
 
         /// At the entry into a system call: the end of the call, a write that is captured, or none of our business.
         fn enters(&mut self) -> Result<bool, Error> {
-            let mut registers = self.registers()?;
+            let mut registers = registers::read(self.tid)?;
             if self.is_return(&registers) {
                 // A filter would see the number of the call that is left out.
                 self.returning = self.plan.filtered;
@@ -413,7 +410,7 @@ mod machine {
                         registers[ORIG_RAX] = NO_CALL;
                         registers[RAX] = written;
                     }
-                    set_registers(self.tid, &registers)?;
+                    registers::write(self.tid, &registers)?;
                 }
             }
             Ok(false)
@@ -425,10 +422,10 @@ mod machine {
                 return self.returned();
             }
             if let Some((written, count)) = self.written.take() {
-                let mut registers = self.registers()?;
+                let mut registers = registers::read(self.tid)?;
                 registers[RAX] = written;
                 registers[ARGUMENTS[2]] = count;
-                set_registers(self.tid, &registers)?;
+                registers::write(self.tid, &registers)?;
             }
             Ok(false)
         }
@@ -467,7 +464,7 @@ mod machine {
                 Parked::Inside if self.plan.leaves => Ok(End::Left),
                 Parked::Inside => {
                     // A sleep in the function, which was interrupted just now, has taken its place.
-                    self.forgotten = self.registers()?[RAX] as i64 == RESTART_BLOCK;
+                    self.forgotten = registers::read(self.tid)?[RAX] as i64 == RESTART_BLOCK;
                     self.restore()?;
                     Ok(End::Abandoned)
                 }
@@ -518,7 +515,7 @@ mod machine {
                 }
                 let Ok(code) = ptrace::signal_code(self.tid) else { continue };
                 if signal & 0x7f == libc::SIGTRAP && code & 0x7f == libc::SIGTRAP {
-                    let registers = self.registers()?;
+                    let registers = registers::read(self.tid)?;
                     if parked == Parked::Inside && self.is_return(&registers) {
                         parked = Parked::Returned;
                         self.returning = self.plan.filtered;
@@ -552,11 +549,7 @@ mod machine {
             let mut registers = registers.to_vec();
             registers[ORIG_RAX] = NO_CALL;
             registers[RIP] = self.plan.restorer;
-            set_registers(self.tid, &registers)
-        }
-
-        fn registers(&self) -> Result<Vec<u64>, Error> {
-            registers(self.tid)
+            registers::write(self.tid, &registers)
         }
 
         /// Mask, vector state, registers: the frame and the restorer would do each of them once more. A thread that
@@ -574,7 +567,7 @@ mod machine {
             // rt_sigreturn makes it forget that, too.
             let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
             let registers = if forgotten { restarted(&self.saved.registers) } else { self.saved.registers.clone() };
-            set_registers(self.tid, &registers)
+            registers::write(self.tid, &registers)
         }
     }
 
@@ -619,14 +612,6 @@ mod machine {
         (2..63).filter(|feature| features >> feature & 1 != 0).map(end).fold(SMALLEST_VECTOR, usize::max)
     }
 
-    fn registers(tid: i32) -> Result<Vec<u64>, Error> {
-        let found = words(&ptrace::register_set(tid, ptrace::NT_PRSTATUS, 27 * 8)?);
-        if found.len() != 27 {
-            return Err(Error::from_raw_os_error(libc::ENODATA));
-        }
-        Ok(found)
-    }
-
     fn memory(tid: i32) -> Result<File, Error> {
         File::options().read(true).write(true).open(format!("/proc/{tid}/mem"))
     }
@@ -637,22 +622,7 @@ mod machine {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    fn words(bytes: &[u8]) -> Vec<u64> {
-        (0..bytes.len() / 8).map(|index| u64_at(bytes, 8 * index)).collect()
-    }
-
     fn put(bytes: &mut [u8], offset: u64, value: u64) {
         bytes[offset as usize..offset as usize + 8].copy_from_slice(&value.to_le_bytes());
-    }
-
-    fn set_registers(tid: i32, registers: &[u64]) -> Result<(), Error> {
-        let bytes: Vec<u8> = registers.iter().flat_map(|word| word.to_le_bytes()).collect();
-        ptrace::set_register_set(tid, ptrace::NT_PRSTATUS, &bytes)
-    }
-
-    /// Sends a signal to one thread. A thread that ended meanwhile needs none.
-    fn send(tid: i32, signal: i32) {
-        // SAFETY: takes numbers only.
-        unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
     }
 }

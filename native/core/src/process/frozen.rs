@@ -9,8 +9,9 @@ use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::process::injection::{self, Made};
 use crate::process::ptrace::{self, Waited};
+use crate::process::stat;
 use crate::process::stop::Thread;
-use crate::process::tracer::{Failure, Registers, Tracer, GENERAL};
+use crate::process::tracer::{raise_priority, Failure, Registers, Tracer, GENERAL};
 use crate::signals::SignalsHeld;
 use crate::work::Watcher;
 use std::fs::File;
@@ -63,8 +64,7 @@ struct Copy {
 fn guard(pid: i32, limit: Option<Duration>, from: File, mut to: File) {
     // SAFETY: no argument. Signals to our process group and hang-ups of the terminal are not for the guardian.
     unsafe { libc::setsid() };
-    // SAFETY: two numbers.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    raise_priority();
     // SAFETY: numbers only.
     unsafe { libc::fcntl(to.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
     let identity = Identity::of(pid);
@@ -149,20 +149,18 @@ fn collect(tracer: &Tracer, inner: i64) -> Option<Made> {
     injection::make_call(caller, injection::find_instruction(tracer.pid)?, SYS_WAIT4, arguments)
 }
 
-/// What a process is: when it started (field 22 of `/proc/PID/stat`), and which program it runs, which exec(2) changes.
+/// What a process is: when it started, and which program it runs, which exec(2) changes.
 #[derive(PartialEq)]
 struct Identity {
-    started: Option<u64>,
+    started: Option<String>,
     program: Option<(u64, u64)>,
 }
 
 impl Identity {
     fn of(pid: i32) -> Identity {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let program = std::fs::metadata(format!("/proc/{pid}/exe")).ok();
         Identity {
-            started: fields.split_whitespace().nth(19).and_then(|field| field.parse().ok()),
+            started: stat::field(&format!("/proc/{pid}/stat"), stat::STARTED),
             program: program.map(|file| (file.dev(), file.ino())),
         }
     }
@@ -434,9 +432,7 @@ impl Frozen {
     }
 
     fn is_gone(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
-        state.is_none_or(|state| matches!(state, 'X' | 'x' | 'Z'))
+        stat::has_ended(&format!("/proc/{}/stat", self.pid))
     }
 
     fn line(&self) -> MutexGuard<'_, Option<Line>> {

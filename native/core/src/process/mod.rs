@@ -4,6 +4,8 @@ pub(crate) mod call;
 pub(crate) mod frozen;
 pub(crate) mod injection;
 pub(crate) mod ptrace;
+pub(crate) mod registers;
+pub(crate) mod stat;
 pub(crate) mod stop;
 pub(crate) mod tracer;
 pub(crate) mod unwind;

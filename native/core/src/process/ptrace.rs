@@ -38,13 +38,10 @@ fn request(kind: libc::c_uint, tid: i32, address: usize, data: usize) -> Result<
     Ok(answer as i64)
 }
 
-/// The address of a thread's `struct rseq` (rseq(2)); 0 when it has none. Linux 5.13 and later.
-pub(crate) fn rseq_address(tid: i32) -> Result<u64, Error> {
+/// The address of a thread's `struct rseq` (rseq(2)); 0 when it has none, None before Linux 5.13.
+pub(crate) fn rseq_address(tid: i32) -> Option<u64> {
     const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
-    let mut configuration = [0u64; 3];
-    let size = std::mem::size_of_val(&configuration);
-    request(GET_RSEQ_CONFIGURATION, tid, size, configuration.as_mut_ptr() as usize)?;
-    Ok(configuration[0])
+    configuration::<3>(tid, GET_RSEQ_CONFIGURATION, 24).map(|words| words[0])
 }
 
 /// Makes a thread a tracee without stopping it.
@@ -74,6 +71,12 @@ pub(crate) fn go_on_to_syscall(tid: i32, signal: i32) -> Result<(), Error> {
 /// Lets a stopped thread go on for good.
 pub(crate) fn detach(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
+}
+
+/// Sends a signal to one thread. A thread that ended meanwhile needs none.
+pub(crate) fn send(tid: i32, signal: i32) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
 }
 
 /// The child's or thread's id that a PTRACE_EVENT brings.

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::memory::gate::Gate;
 use crate::process::call::{self, Answer, Look, Plan, Style};
-use crate::process::tracer::{Failure, Registers, Tracer};
+use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};
 use crate::signals::SignalsHeld;
 use crate::work::Watcher;
 use std::io;
@@ -95,12 +95,6 @@ fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &Shared, jobs: &R
             }
         }
     }
-}
-
-/// This thread's own, where that is allowed: while it waits for a processor the target stands still.
-fn raise_priority() {
-    // SAFETY: two numbers.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
 impl Stop {

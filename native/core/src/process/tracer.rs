@@ -8,8 +8,12 @@
 //! - A thread in state D (the parent in a vfork) does not stop before the kernel wakes it.
 //! - Some system calls end with EINTR after a stop (signal(7)): these are told to start again.
 
+#[cfg(target_arch = "aarch64")]
 use crate::bytes::u64_at;
 use crate::process::ptrace::{self, Waited};
+#[cfg(target_arch = "x86_64")]
+use crate::process::registers::{self, FS_BASE, ORIG_RAX, RAX, RIP, RSP};
+use crate::process::stat;
 use std::collections::BTreeMap;
 use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +49,12 @@ pub(crate) struct Thread {
     /// The signal of a job-control stop that it was in; 0 for none.
     pub(crate) group_stop: i32,
     pub(crate) registers: Registers,
+}
+
+/// This thread's own, where that is allowed: while it waits for a processor the target stands still.
+pub(crate) fn raise_priority() {
+    // SAFETY: two numbers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
 /// Why a process was not stopped.
@@ -112,7 +122,8 @@ impl Tracer {
     /// Waits, for a few milliseconds at most, until no thread is in state D.
     fn await_uninterruptible(&self) {
         let began = Instant::now();
-        while began.elapsed() < STUCK / 4 && self.tasks().unwrap_or_default().iter().any(|tid| self.state(*tid) == 'D')
+        while began.elapsed() < STUCK / 4
+            && self.tasks().unwrap_or_default().iter().any(|tid| self.sleeps_uninterruptibly(*tid))
         {
             std::thread::sleep(NAP);
         }
@@ -145,10 +156,12 @@ impl Tracer {
         Ok(found)
     }
 
-    /// The state letter of a thread as in proc(5); X when it is gone.
-    fn state(&self, tid: i32) -> char {
-        let stat = std::fs::read_to_string(format!("/proc/{}/task/{tid}/stat", self.pid)).unwrap_or_default();
-        stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next()).unwrap_or('X')
+    fn stat(&self, tid: i32) -> String {
+        format!("/proc/{}/task/{tid}/stat", self.pid)
+    }
+
+    fn sleeps_uninterruptibly(&self, tid: i32) -> bool {
+        stat::field(&self.stat(tid), stat::STATE).as_deref() == Some("D")
     }
 
     /// Seizes and interrupts the threads that are not ours yet; says how many there were.
@@ -170,7 +183,7 @@ impl Tracer {
         loop {
             let Err(error) = ptrace::seize(tid, 0) else { return Ok(true) };
             attempt += 1;
-            let ended = matches!(self.state(tid), 'X' | 'x' | 'Z');
+            let ended = stat::has_ended(&self.stat(tid));
             if ended && tid != self.pid {
                 return Ok(false);
             }
@@ -217,7 +230,7 @@ impl Tracer {
             }
             let running = self.running();
             let Some(first) = running.first() else { return Ok(true) };
-            if began.elapsed() > STUCK && running.iter().all(|tid| self.state(*tid) == 'D') {
+            if began.elapsed() > STUCK && running.iter().all(|tid| self.sleeps_uninterruptibly(*tid)) {
                 return Ok(false);
             }
             if began.elapsed() > self.patience {
@@ -265,7 +278,7 @@ impl Tracer {
         }
         if ptrace::detach(tid, 0).is_ok() {
             self.threads.remove(&tid);
-        } else if matches!(self.state(tid), 'X' | 'x' | 'Z') {
+        } else if stat::has_ended(&self.stat(tid)) {
             self.forget(tid);
         } else {
             // Another thread has called exec(2), and has its id now.
@@ -277,16 +290,13 @@ impl Tracer {
     /// be this process.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
-        if tid != self.pid || self.parent() != std::process::id() {
+        if tid != self.pid || self.parent() != Some(std::process::id()) {
             ptrace::wait(tid, false);
         }
     }
 
-    /// Field 4 of `/proc/PID/stat`.
-    fn parent(&self) -> u32 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
-        fields.split_whitespace().nth(1).and_then(|parent| parent.parse().ok()).unwrap_or_default()
+    fn parent(&self) -> Option<u32> {
+        stat::field(&format!("/proc/{}/stat", self.pid), stat::PARENT)?.parse().ok()
     }
 
     /// Each thread with its registers; of one that was not stopped, what the kernel says without: sp and pc.
@@ -310,19 +320,14 @@ impl Tracer {
     }
 }
 
-fn word(bytes: &[u8], index: usize) -> u64 {
-    u64_at(bytes, 8 * index)
-}
-
-/// `struct user_regs_struct`: the general ones are words 0 to 14, rip is 16, rsp 19, fs_base 21.
 #[cfg(target_arch = "x86_64")]
 fn registers(tid: i32) -> Option<Registers> {
-    let bytes = ptrace::register_set(tid, ptrace::NT_PRSTATUS, 27 * 8).ok()?;
+    let words = registers::read(tid).ok()?;
     Some(Registers {
-        program_counter: word(&bytes, 16),
-        stack_pointer: word(&bytes, 19),
-        thread_pointer: word(&bytes, 21),
-        general: std::array::from_fn(|index| word(&bytes, index)),
+        program_counter: words[RIP],
+        stack_pointer: words[RSP],
+        thread_pointer: words[FS_BASE],
+        general: std::array::from_fn(|index| words[index]),
     })
 }
 
@@ -332,10 +337,10 @@ fn registers(tid: i32) -> Option<Registers> {
     let bytes = ptrace::register_set(tid, ptrace::NT_PRSTATUS, 34 * 8).ok()?;
     let tls = ptrace::register_set(tid, ptrace::NT_ARM_TLS, 8).ok()?;
     Some(Registers {
-        program_counter: word(&bytes, 32),
-        stack_pointer: word(&bytes, 31),
-        thread_pointer: word(&tls, 0),
-        general: std::array::from_fn(|index| word(&bytes, index)),
+        program_counter: u64_at(&bytes, 8 * 32),
+        stack_pointer: u64_at(&bytes, 8 * 31),
+        thread_pointer: u64_at(&tls, 0),
+        general: std::array::from_fn(|index| u64_at(&bytes, 8 * index)),
     })
 }
 
@@ -349,18 +354,17 @@ const STARTED_AGAIN: [u64; 26] =
 /// Turns an EINTR that only this stop has caused into "start again, unless a handler runs" (ERESTARTNOHAND).
 ///
 /// A thread that stands in user code has a negative `orig_rax`, and one whose handler is about to run has rax 0: so
-/// -EINTR beside the number of a system call is not yet the program's. A time limit starts anew.
+/// -EINTR beside the number of a system call is not yet the program's. A time limit starts again.
 #[cfg(target_arch = "x86_64")]
 fn restart_interrupted(tid: i32) -> bool {
-    const RAX: usize = 10;
-    const ORIG_RAX: usize = 15;
     const ERESTARTNOHAND: i64 = 514;
-    let Ok(mut bytes) = ptrace::register_set(tid, ptrace::NT_PRSTATUS, 27 * 8) else { return false };
-    if word(&bytes, RAX) as i64 != -i64::from(libc::EINTR) || !STARTED_AGAIN.contains(&word(&bytes, ORIG_RAX)) {
+    let Ok(mut registers) = registers::read(tid) else { return false };
+    let is_ended = registers[RAX] as i64 == -i64::from(libc::EINTR);
+    if !is_ended || !STARTED_AGAIN.contains(&registers[ORIG_RAX]) {
         return false;
     }
-    bytes[8 * RAX..8 * RAX + 8].copy_from_slice(&(-ERESTARTNOHAND).to_le_bytes());
-    ptrace::set_register_set(tid, ptrace::NT_PRSTATUS, &bytes).is_ok()
+    registers[RAX] = -ERESTARTNOHAND as u64;
+    registers::write(tid, &registers).is_ok()
 }
 
 /// Elsewhere the kernel has settled that before the thread stands.

@@ -12,7 +12,7 @@ use crate::allocators::heaps::{
 use crate::allocators::mimalloc::segments::Mimalloc;
 use crate::allocators::pymalloc::pools::BlockBits;
 use crate::allocators::tally::Tally;
-use crate::by_address::ByAddress;
+use crate::by_address::{Addresses, ByAddress};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::memory::window::Window;
@@ -52,6 +52,7 @@ struct Worker<'a> {
     heaps: Heaps<'a>,
     marks: &'a Marks<'a>,
     watched: &'a ByAddress<()>,
+    refused: &'a Refused,
     types: Types<'a>,
     rows: Vec<Counted>,
     tallies: Domains,
@@ -122,11 +123,18 @@ impl Visitor for Worker<'_> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(heaps: Heaps<'a>, marks: &'a Marks<'a>, watched: &'a ByAddress<()>, layout: &'a TypeLayout) -> Worker<'a> {
+    fn new(
+        heaps: Heaps<'a>,
+        marks: &'a Marks<'a>,
+        watched: &'a ByAddress<()>,
+        refused: &'a Refused,
+        layout: &'a TypeLayout,
+    ) -> Worker<'a> {
         Worker {
             heaps,
             marks,
             watched,
+            refused,
             types: Types::new(heaps, layout),
             rows: Vec::new(),
             tallies: Domains::default(),
@@ -183,7 +191,7 @@ impl<'a> Worker<'a> {
         if kind.extent > self.types.layout.ob_type + 8 {
             self.open.push((address + self.types.layout.outer_hook(head) as u64, number as u32));
         }
-        if !kind.claims.is_empty() {
+        if !kind.claims.is_empty() && !self.refused.holds(address) {
             self.claim_unhooked(number, address, size, head);
         }
         true
@@ -355,12 +363,15 @@ pub fn take_census(
     question: &Question,
 ) -> Result<Census> {
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
-    let take = |free: &[u64]| classify(watcher, heaps, free, &watched, layout, question);
-    let (mut marks, mut sums) = take(&[])?;
-    let free = marks.claimed_but_free();
-    if !free.is_empty() {
-        (marks, sums) = take(&free)?;
-    }
+    let mut refused = Refused::default();
+    let (marks, mut sums) = loop {
+        let (marks, sums) = classify(watcher, heaps, &refused, &watched, layout, question)?;
+        let next = Refused { passes: refused.passes + 1, ..Refused::after(&marks, &heaps, layout) };
+        if next.passes == MOST_PASSES || next.free == refused.free && next.claimants == refused.claimants {
+            break (marks, sums);
+        }
+        refused = next;
+    };
     sums.tallies.used[IN_CHUNK] = heaps.chunks.map_or_else(Tally::default, Chunks::used);
     sums.tallies.used[IN_MIMALLOC] = heaps.mimalloc.map_or_else(Tally::default, Mimalloc::used);
     heaps.mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
@@ -388,19 +399,58 @@ pub fn take_census(
     })
 }
 
-/// One pass over all used blocks. `free`: numbers of blocks in pools that nobody may claim.
+/// What a pass over all used blocks found out about its own claims: those that the next one must not make.
+#[derive(Default)]
+struct Refused {
+    /// Numbers of blocks in pools that nobody may claim: they are free.
+    free: Vec<u64>,
+    /// Blocks that may claim nothing: they look like objects, but are claimed. Items of a list look like an object where
+    /// a class follows what may be a count, as an address below 4 GiB may; what they point to is no buffer.
+    claimants: Addresses,
+    passes: u32,
+}
+
+/// A claim that is refused may have been made on something that claims as well, and has that right now: a few passes
+/// settle it. Without such claims, which is nearly always, there is one.
+const MOST_PASSES: u32 = 4;
+
+impl Refused {
+    fn after(marks: &Marks<'_>, heaps: &Heaps<'_>, layout: &TypeLayout) -> Refused {
+        let mut types = Types::new(*heaps, layout);
+        let mut has_claimed = |(_, address, size): &(usize, u64, u64)| {
+            let head = &mut [0; HEAD];
+            let head = head_of(heaps, *address, *size, head);
+            let Some((number, true)) = types.object_in(head, *size) else { return false };
+            let outer = layout.outer_hook(head);
+            let (start, size) = (address + outer as u64, size.saturating_sub(outer as u64));
+            let claims = &types.kinds[number as usize].claims;
+            let of = |claim| claimed_pointer(heaps.space, claim, start, size, &head[outer..]);
+            let mut pointers = claims.iter().filter_map(of);
+            pointers.any(|pointer| pointer.wrapping_sub(start) >= size && heaps.block_at(pointer).is_some())
+        };
+        let claimants = marks.contested().into_iter().filter(&mut has_claimed).map(|(_, address, _)| address);
+        Refused { free: marks.claimed_but_free(), claimants: claimants.collect(), passes: 0 }
+    }
+
+    #[inline(always)]
+    fn holds(&self, address: u64) -> bool {
+        !self.claimants.is_empty() && self.claimants.contains(&address)
+    }
+}
+
+/// One pass over all used blocks.
 fn classify<'a>(
     watcher: &dyn Watcher,
     heaps: Heaps<'a>,
-    free: &[u64],
+    refused: &Refused,
     watched: &ByAddress<()>,
     layout: &TypeLayout,
     question: &Question,
 ) -> Result<(Marks<'a>, Sums)> {
     let marks = Marks::new(heaps).ok_or(Error::Memory("not enough memory for a bit for each block"))?;
-    free.iter().for_each(|number| _ = marks.claim(Place::Pool(*number)));
+    refused.free.iter().for_each(|number| _ = marks.claim(Place::Pool(*number)));
     let (jobs, total) = heaps.jobs();
-    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, watched, layout));
+    let init = || (Walk::new(heaps), Worker::new(heaps, &marks, watched, refused, layout));
     let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
         let done = walk.run(job, control, worker);
         worker.settle_claims();
@@ -549,14 +599,19 @@ fn row((kind, counted): (&SharedKind, &Counted)) -> Row {
     Row { kind: kind.address, flags: kind.flags, live: counted.live, idle: counted.idle, owned }
 }
 
+/// What is looked at of a block.
+fn head_of<'a>(heaps: &Heaps<'_>, address: u64, size: u64, head: &'a mut [u8; HEAD]) -> &'a [u8] {
+    let got = heaps.space.fill(address, &mut head[..HEAD.min(size as usize)]);
+    &head[..got]
+}
+
 /// What looked like an object but is a buffer stops being one.
 fn settle_contested(heaps: &Heaps<'_>, contested: &[(usize, u64, u64)], layout: &TypeLayout, sums: &mut Sums) {
     let mut types = Types::new(*heaps, layout);
     for &(domain, address, size) in contested {
         sums.tallies.objects[domain].take(size);
-        let mut head = [0; HEAD];
-        let got = heaps.space.fill(address, &mut head[..HEAD.min(size as usize)]);
-        let Some((number, alive)) = types.object_in(&head[..got], size) else { continue };
+        let head = &mut [0; HEAD];
+        let Some((number, alive)) = types.object_in(head_of(heaps, address, size, head), size) else { continue };
         let Some(number) = sums.numbers.get(&types.kinds[number as usize].address) else { continue };
         let row = &mut sums.rows[*number as usize];
         let tally = if alive { &mut row.live } else { &mut row.idle };

@@ -1,0 +1,19 @@
+//! Fields of `/proc/PID/stat` and of a thread's (proc_pid_stat(5)).
+
+/// The state's letter, the parent's process id, and when it started, in clock ticks since boot.
+pub(crate) const STATE: usize = 3;
+pub(crate) const PARENT: usize = 4;
+pub(crate) const STARTED: usize = 22;
+
+/// The field with that number, from 3 on; None where there is none, as when the process is gone. The second field, a
+/// name in parentheses, may hold anything.
+pub(crate) fn field(path: &str, number: usize) -> Option<String> {
+    let stat = std::fs::read_to_string(path).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split_whitespace().nth(number - STATE).map(str::to_owned)
+}
+
+/// Whether the state that a `stat` file shows is that of somebody who runs no more; also where there is none.
+pub(crate) fn has_ended(path: &str) -> bool {
+    field(path, STATE).is_none_or(|state| matches!(&*state, "X" | "x" | "Z"))
+}
