@@ -57,7 +57,7 @@ class Heap:
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
         if name in self._failures:
-            raise self._shown(self._failures[name])
+            raise self._failures[name]
         if name not in self._parts:
             if self.target.refusal is not None:
                 raise self.target.refusal
@@ -66,15 +66,11 @@ class Heap:
             except _native.Fault as fault:
                 error = Unsupported(f"{name} cannot be read: nothing is at {fault.args[0]:#x}")
                 self._failures[name] = error
-                raise self._shown(error) from fault
+                raise error from fault
             except GdbheapError as error:
                 self._failures[name] = self._cut_short(error)
-                raise self._shown(self._failures[name]) from error
+                raise self._failures[name] from error
         return self._parts[name]
-
-    def _shown(self, error: GdbheapError) -> GdbheapError:
-        """The error without words of memory, where these are not shown."""
-        return error if self.disclosure.contents else type(error)(self.disclosure.numbers(str(error)))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
         """What is missing from a truncated core is no proof that it never was there."""

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import busy
@@ -101,14 +102,9 @@ int main(void)
 """
 
 
-def becomes(condition: Callable[[], object]) -> bool:
-    """Whether a condition comes true soon."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
+def wait_for_filter(pid: int) -> None:
+    """Return when the process has sandboxed itself."""
+    busy.wait_for(lambda: "Seccomp:\t2" in Path(f"/proc/{pid}/status").read_text(), "it has no filter")
 
 
 def state(task: Path) -> str:
@@ -119,40 +115,40 @@ def state(task: Path) -> str:
         return "X"
 
 
-def started(program: str | Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start a program that says one line on its standard error."""
-    return subprocess.Popen([str(program), *arguments], stderr=subprocess.PIPE, text=True)
+@contextmanager
+def started(program: str | Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that runs inside the block; what it says on its standard error can be read."""
+    with subprocess.Popen([str(program), *arguments], stderr=subprocess.PIPE, text=True) as target:
+        try:
+            yield target
+        finally:
+            target.kill()
 
 
 def test_what_it_closes_is_closed() -> None:
     """The other end of a connection hears of it while the copy lives, and epoll forgets it."""
     with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
-        try:
-            assert target.stderr is not None
-            with socket.create_connection(("127.0.0.1", int(target.stderr.readline())), SECONDS) as peer:
-                time.sleep(0.2)
-                copy = Frozen(target.pid)
-                copy.let_go()
-                target.send_signal(signal.SIGUSR1)
-                assert peer.recv(1) == b"" and Path(f"/proc/{copy.pid}").exists()
-                assert target.stderr.readline() == "clean\n"
-                assert copy.end() and runs(target.pid)
-        finally:
-            target.kill()
+        assert target.stderr is not None
+        with socket.create_connection(("127.0.0.1", int(target.stderr.readline())), SECONDS) as peer:
+            time.sleep(0.2)
+            copy = Frozen(target.pid)
+            copy.let_go()
+            target.send_signal(signal.SIGUSR1)
+            assert peer.recv(1) == b"" and Path(f"/proc/{copy.pid}").exists()
+            assert target.stderr.readline() == "clean\n"
+            assert copy.end() and runs(target.pid)
 
 
 def test_it_ends(tmp_path: Path) -> None:
     """Nothing of a process that ends stays with its copy: whoever comes after can have its port."""
     with started(programs.interpreter_of("stripped"), "-I", "-c", SERVER) as target:
-        try:
-            assert target.stderr is not None
-            port = int(target.stderr.readline())
-            copy = Frozen(target.pid)
-            copy.let_go()
-        finally:
-            target.kill()
+        assert target.stderr is not None
+        port = int(target.stderr.readline())
+        copy = Frozen(target.pid)
+        copy.let_go()
+        target.kill()
         target.wait(SECONDS)
-        assert becomes(lambda: state(Path(f"/proc/{copy.pid}")) in "XZ"), "the copy outlives it"
+        busy.wait_for(lambda: state(Path(f"/proc/{copy.pid}")) in "XZ", "the copy outlives it")
         with socket.socket() as heir:
             heir.bind(("127.0.0.1", port))
         copy.end()
@@ -160,91 +156,77 @@ def test_it_ends(tmp_path: Path) -> None:
 
 def test_a_thread_that_stops_too_late(tmp_path: Path) -> None:
     """A vfork's parent is let go when it comes back, though its copy is still read."""
-    with compiled(VFORK, tmp_path) as path, subprocess.Popen([str(path)]) as target:
-        try:
-            time.sleep(0.3)
-            copy = Frozen(target.pid)
-            copy.let_go()
-            tasks = list(Path(f"/proc/{target.pid}/task").iterdir())
-            seen = set()
-            end = time.monotonic() + 1.5
-            while time.monotonic() < end:
-                seen.update(state(task) for task in tasks)
-                time.sleep(0.02)
-            standing = {state(task) for task in tasks} & {"t", "T"}
-            assert not standing and "S" in seen and Path(f"/proc/{copy.pid}").exists()
-            assert copy.end() and becomes(lambda: runs(target.pid))
-        finally:
-            target.kill()
+    with compiled(VFORK, tmp_path) as path, started(path) as target:
+        time.sleep(0.3)
+        copy = Frozen(target.pid)
+        copy.let_go()
+        tasks = list(Path(f"/proc/{target.pid}/task").iterdir())
+        seen = set()
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            seen.update(state(task) for task in tasks)
+            time.sleep(0.02)
+        standing = {state(task) for task in tasks} & {"t", "T"}
+        assert not standing and "S" in seen and Path(f"/proc/{copy.pid}").exists()
+        assert copy.end()
+        busy.wait_for(lambda: runs(target.pid), "it does not run on")
 
 
 def test_told_to_stop_at_that_moment(rng: random.Random) -> None:
     """A SIGSTOP at any moment of a copy stops the process when that is over; none is lost."""
-    with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()"]) as target:
-        try:
-            time.sleep(0.2)
-            task = Path(f"/proc/{target.pid}")
-            for _ in range(40):
-                sender = threading.Timer(rng.uniform(0, 0.004), os.kill, (target.pid, signal.SIGSTOP))
-                sender.start()
-                try:
-                    copy = Frozen(target.pid)
-                    copy.let_go()
-                    copy.end()
-                except (RuntimeError, OSError):
-                    pass  # it was stopped already
-                sender.join()
-                assert becomes(lambda: state(task) == "T"), "the signal is lost"
-                os.kill(target.pid, signal.SIGCONT)
-                assert becomes(lambda: runs(target.pid))
-                # Who is stopped cannot collect it.
-                assert set(busy.children_of(target.pid)) <= {"Z"}
-        finally:
-            target.kill()
+    with started(programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()") as target:
+        time.sleep(0.2)
+        task = Path(f"/proc/{target.pid}")
+        for _ in range(40):
+            sender = threading.Timer(rng.uniform(0, 0.004), os.kill, (target.pid, signal.SIGSTOP))
+            sender.start()
+            try:
+                copy = Frozen(target.pid)
+                copy.let_go()
+                copy.end()
+            except (RuntimeError, OSError):
+                pass  # it was stopped already
+            sender.join()
+            busy.wait_for(lambda: state(task) == "T", "the signal is lost")
+            os.kill(target.pid, signal.SIGCONT)
+            busy.wait_for(lambda: runs(target.pid), "it does not run on")
+            # Who is stopped cannot collect it.
+            assert set(busy.children_of(target.pid)) <= {"Z"}
 
 
 def test_it_sandboxes_itself(tmp_path: Path) -> None:
     """A process that is filtered by now makes no call for us: its copy stays to be collected, and it lives."""
-    with compiled(SANDBOX, tmp_path) as path, subprocess.Popen([str(path)]) as target:
-        try:
-            time.sleep(0.2)
-            copy = Frozen(target.pid)
-            copy.let_go()
-            target.send_signal(signal.SIGUSR1)
-            assert becomes(lambda: "Seccomp:\t2" in Path(f"/proc/{target.pid}/status").read_text())
-            assert not copy.end(), "it was collected by a call that is not allowed"
-            assert target.poll() is None and runs(target.pid)
-        finally:
-            target.kill()
+    with compiled(SANDBOX, tmp_path) as path, started(path) as target:
+        time.sleep(0.2)
+        copy = Frozen(target.pid)
+        copy.let_go()
+        target.send_signal(signal.SIGUSR1)
+        wait_for_filter(target.pid)
+        assert not copy.end(), "it was collected by a call that is not allowed"
+        assert target.poll() is None and runs(target.pid)
 
 
 def test_an_uncollected_copy_is_said(tmp_path: Path) -> None:
     """A warning of what comes after the answer is shown too."""
-    with compiled(SANDBOX, tmp_path) as path, subprocess.Popen([str(path)]) as target:
-        try:
-            time.sleep(0.2)
-            with cloned(target.pid) as process:
-                target.send_signal(signal.SIGUSR1)
-                assert becomes(lambda: "Seccomp:\t2" in Path(f"/proc/{target.pid}/status").read_text())
-            assert "zombie" in process.warnings[-1]
-        finally:
-            target.kill()
+    with compiled(SANDBOX, tmp_path) as path, started(path) as target:
+        time.sleep(0.2)
+        with cloned(target.pid) as process:
+            target.send_signal(signal.SIGUSR1)
+            wait_for_filter(target.pid)
+        assert "zombie" in process.warnings[-1]
 
 
 def test_the_copy_is_killed() -> None:
     """The answer says that it lacks what was not read; the process never notices."""
-    with subprocess.Popen([programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()"]) as target:
-        try:
-            time.sleep(0.2)
-            with cloned(target.pid) as process:
-                assert process.cut_short is None
-                copy = process._holder.pid
-                assert Path(f"/proc/{copy}/oom_score_adj").read_text() == "1000\n"
-                os.kill(copy, signal.SIGKILL)
-                assert becomes(lambda: state(Path(f"/proc/{copy}")) in "XZ")
-                with pytest.raises(Fault):
-                    process.space.read(process.threads[0].sp, 8)
-                assert process.cut_short is not None and "the copy was killed" in process.cut_short
-            assert runs(target.pid) and busy.children_of(target.pid) == []
-        finally:
-            target.kill()
+    with started(programs.interpreter_of("stripped"), "-I", "-c", "import signal; signal.pause()") as target:
+        time.sleep(0.2)
+        with cloned(target.pid) as process:
+            assert process.cut_short is None
+            copy = process._holder.pid
+            assert Path(f"/proc/{copy}/oom_score_adj").read_text() == "1000\n"
+            os.kill(copy, signal.SIGKILL)
+            busy.wait_for(lambda: state(Path(f"/proc/{copy}")) in "XZ", "the copy is not gone")
+            with pytest.raises(Fault):
+                process.space.read(process.threads[0].sp, 8)
+            assert process.cut_short is not None and "the copy was killed" in process.cut_short
+        assert runs(target.pid) and busy.children_of(target.pid) == []

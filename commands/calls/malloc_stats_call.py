@@ -46,7 +46,7 @@ def _free_stream(libc: Libc, caller: Caller) -> int:
     """The stream; raises GdbheapError when it is locked or closed."""
     stream = _stream(libc)
     lock = _word(caller, stream + LOCK)
-    if lock and caller.read(lock, 4) != bytes(4):
+    if lock and caller.read(lock, 4) != FREE_MUTEX:
         raise libc.purpose.refusal("a thread holds the lock of stderr")
     if _descriptor(stream, caller) < 0:
         raise libc.purpose.error("the process has closed its stderr with fclose()")

@@ -262,10 +262,9 @@ class NativeCaller:
     def _can_grow(self, start: int, end: int, bottom: int) -> bool:
         """Whether the first thread's stack, which grows by itself, can grow down to ``bottom``."""
         below = max((mapping.end for mapping in self._target.mappings if mapping.end <= start), default=0)
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            lines = self._folder.read("limits").decode("ascii", "replace").splitlines()
-            soft = next(line for line in lines if line.startswith("Max stack size"))[26:].split()[0]
-            return bottom > below + GUARD_GAP and (soft == "unlimited" or end - bottom < int(soft))
+        with contextlib.suppress(OSError):
+            limit = self._folder.soft_limit("Max stack size")
+            return bottom > below + GUARD_GAP and (limit is None or end - bottom < limit)
         return False
 
     def _look(self, tid: int) -> LookRow:

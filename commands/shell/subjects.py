@@ -7,9 +7,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gdbheap.commands.calls.local_calls import LocalCalls
 from gdbheap.commands.surface.declaration import ADDRESS, AnyCommand
 from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, TARGET, TWO_TARGETS, Needs
 from gdbheap.commands.surface.options import Addressed, Common, Option, options_of, switch, valued
@@ -24,6 +23,9 @@ from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
 from gdbheap.target.open import parse_target
 from gdbheap.target.process import Process, stopped
+
+if TYPE_CHECKING:
+    from gdbheap.commands.calls.local_calls import LocalCalls
 
 __all__ = ["Extra", "answer", "extra_options"]
 
@@ -74,7 +76,7 @@ def _about_target(line: _Line) -> Result:
     _refuse_call(line, target)
     with _opened(line, target) as heap:
         with shown_for(heap):
-            answered = ask(line.command, heap, line.options, _calls(heap))
+            answered = ask(line.command, heap, line.options, _calls(line, heap))
         known = len(heap.target.warnings)
     return _with_late_warnings(answered, heap, known)
 
@@ -163,11 +165,13 @@ def _refuse_call(line: _Line, target: int | str) -> None:
         raise line.error("a copy is not asked itself: leave out --clone")
 
 
-def _calls(heap: Heap) -> LocalCalls | None:
+def _calls(line: _Line, heap: Heap) -> LocalCalls | None:
     """How functions of the target are called: not at all, unless it is a process that our own tracer holds."""
     target = heap.target
-    if not isinstance(target, Process) or target.tracer is None:
+    if line.command.call is None or not isinstance(target, Process) or target.tracer is None:
         return None
+    from gdbheap.commands.calls.local_calls import LocalCalls  # Few commands call: the others start faster without.
+
     return LocalCalls(target, target.tracer)
 
 

@@ -33,22 +33,18 @@ def check(heap: Heap) -> Check:
     """Walk everything. Damage is added to ``heap.damage``. Raises Unsupported without glibc's malloc."""
     totals = heap.chunks.totals()
     chunks = sum(count for _, _, _, tallies in totals for count, _ in tallies)
-    _follow_bins(heap)
+    follow_bins(heap)
     pools = _check_pools(heap)
-    _count_mapped(heap)
     unexplained = sum(tallies[UNEXPLAINED][1] for _, _, _, tallies in totals)
     pages = _check_pages(heap)
     return Check(not heap.partial, len(totals), chunks, pools, unexplained, pages)
 
 
-def _follow_bins(heap: Heap) -> None:
-    """Every link of every bin, both ways; what is wrong is the heap's damage."""
-    _followed = heap.bins
+def follow_bins(heap: Heap) -> None:
+    """Follow every link of every bin, both ways, and count the mmapped chunks: what is wrong is the heap's damage.
 
-
-def _count_mapped(heap: Heap) -> None:
-    """A chunk that ``mp_`` counts and that is not found has a damaged header, or its mapping is gone."""
-    _found = heap.mapped
+    A chunk that ``mp_`` counts and that is not found has a damaged header, or its mapping is gone."""
+    _followed, _found = heap.bins, heap.mapped
     heap.glibc.check_mapped()
 
 

@@ -69,21 +69,13 @@ def _link(path: str) -> str:
 def _too_many(folder: ProcessFolder, status: dict[str, str]) -> str | None:
     if room.processes_left(folder.pid) < 1:
         return "its control group allows no further process (pids.max)"
-    limit = _process_limit(folder)
+    limit = folder.soft_limit("Max processes")
     uid = int(status.get("Uid", "0").split()[0])
     powers = int(status.get("CapEff", "0"), 16)
     if limit is None or uid == 0 or powers & (CAP_SYS_ADMIN | CAP_SYS_RESOURCE):
         return None
     used = room.threads_of_user(uid)
     return f"its user has {used} processes and threads of {limit} (RLIMIT_NPROC)" if used >= limit else None
-
-
-def _process_limit(folder: ProcessFolder) -> int | None:
-    for line in folder.read("limits").decode("ascii", "replace").splitlines():
-        if line.startswith("Max processes"):
-            words = line.split()
-            return int(words[2]) if words[2].isdigit() else None
-    return None
 
 
 def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:

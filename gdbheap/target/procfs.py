@@ -68,6 +68,16 @@ class ProcessFolder:
         """The fields of ``status``, of one thread when ``task`` is given. Raises OSError."""
         return parse_status(self.read("status" if task is None else f"task/{task}/status"))
 
+    def soft_limit(self, name: str) -> int | None:
+        """A limit of the process by its name in ``limits`` ("Max processes"); None: unlimited, or not there.
+
+        Raises OSError."""
+        for line in self.read("limits").decode("ascii", "replace").splitlines():
+            if line.startswith(name):
+                soft = line[len(name) :].split()[0]
+                return int(soft) if soft.isdigit() else None
+        return None
+
     def flags(self) -> int:
         """The kernel's flags of the task (PF_… of <linux/sched.h>). Raises OSError."""
         return parse_flags(self.read("stat"))
