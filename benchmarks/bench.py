@@ -24,6 +24,7 @@ from pathlib import Path
 from measure import BUILD, HERE, Run, Series, Subject, alternate, compiled, median, preferred_python, run, subject
 
 from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
 from gdbheap.target.core import Core
@@ -49,7 +50,7 @@ WALKED, WALK = "heap pyobjects", "heap pyobjects: its walk over every block"
 OBJECTS, OWNERS = "of that, every block read and classified", "of that, the buffers' owners"
 CHUNK_WALK = "the walk over every chunk"
 ON_C: dict[str, Answer] = {
-    CHUNK_WALK: lambda heap: heap.chunks,
+    CHUNK_WALK: lambda heap: heap.allocator(GlibcAllocator).chunks,
     **{name: answer for name, answer in ON_PYTHON.items() if name != WALKED},
     "heap sizes": sizes.sizes,
     "heap check": check.check,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from gdbheap.allocators.finding import KINDS
 from gdbheap.answers import pins
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
@@ -16,6 +17,8 @@ from gdbheap.report.numbers import parse_size
 from gdbheap.report.pins import render
 
 __all__ = ["COMMAND"]
+
+NAMES = [kind.name for kind in KINDS]
 
 
 @dataclass
@@ -28,7 +31,7 @@ class Options(Common):
         4096, parse_size,
     )  # fmt: skip
     allocator: str | None = valued(
-        "--allocator", "NAME", "only the pins of glibc, pymalloc or mimalloc", None, one_of(pins.ALLOCATORS)
+        "--allocator", "NAME", f"only the pins of {', '.join(NAMES[:-1])} or {NAMES[-1]}", None, one_of(NAMES)
     )
     path: bool = root_paths()
 

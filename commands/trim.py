@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.answers import trim
-from gdbheap.answers.check import follow_bins
+from gdbheap.answers.check import find_damage
 from gdbheap.commands.calls.inferior_call import TRIM, Calls
 from gdbheap.commands.surface.declaration import Call, Command, Shown
 from gdbheap.commands.surface.needs import TARGET
@@ -61,7 +61,7 @@ def _call(heap: Heap, calls: Calls, options: Options) -> trim.Trim:
 
 def _refuse_damaged(heap: Heap) -> None:
     """Raise when malloc_trim() might meet damage: it follows the bins without a check, and releases what it finds."""
-    follow_bins(heap)
+    find_damage(heap)
     if heap.damage:
         first = heap.damage[0]
         raise TRIM.error(

@@ -333,7 +333,27 @@ class Sweep:
     def add_chunks(self, chunks: Chunks, start: int, owners: Mapping[str, int]) -> int: ...
     def add_arena(self, space: Space, pools: Pools, start: int, owners: tuple[int, ...]) -> int: ...
     def add_segment(self, mimalloc: Mimalloc, start: int, owners: tuple[int, ...]) -> int: ...
-    def finish(self) -> list[list[tuple[int, tuple[int, int, int, int, int, int]]]]: ...
+    def finish(self) -> list[list[OwnerSum]]: ...
+
+class OwnerSum:
+    @property
+    def owner(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def resident(self) -> int: ...
+    @property
+    def swapped(self) -> int: ...
+    @property
+    def zero(self) -> int: ...
+    @property
+    def huge(self) -> int: ...
+    @property
+    def pages(self) -> int: ...
+    @property
+    def whole(self) -> int: ...
+    @property
+    def whole_huge(self) -> int: ...
 
 Four = tuple[int, int, int, int]
 
@@ -408,8 +428,8 @@ def list_objects(
 ) -> list[ListedRow]: ...
 def list_instances(
     space: Space,
-    chunks: Chunks,
-    pools: Pools,
+    chunks: Chunks | None,
+    pools: Pools | None,
     mapped: Sequence[tuple[int, int]],
     layout: TypeLayout,
     kinds: Mapping[int, int],
@@ -420,8 +440,8 @@ def list_instances(
 ) -> tuple[int, int, int, list[tuple[int, int, int, int]]]: ...
 def asked_sizes(
     space: Space,
-    chunks: Chunks,
-    pools: Pools,
+    chunks: Chunks | None,
+    pools: Pools | None,
     layout: TypeLayout,
     sizing: Sizing,
     without: set[int],
@@ -699,8 +719,8 @@ def list_slack(
 def static_types(space: Space, layout: TypeLayout) -> list[int]: ...
 def draw_graph(
     space: Space,
-    chunks: Chunks,
-    pools: Pools,
+    chunks: Chunks | None,
+    pools: Pools | None,
     mapped: Sequence[tuple[int, int]],
     layout: TypeLayout,
     graph: GraphLayout,

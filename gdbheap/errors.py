@@ -17,6 +17,7 @@ __all__ = [
     "GdbheapError",
     "NoTarget",
     "NotAPython",
+    "NotInUse",
     "NotPermitted",
     "Unsupported",
     "UsageError",
@@ -86,6 +87,10 @@ class Unsupported(GdbheapError):
 
 class NotAPython(Unsupported):
     """The target holds no Python interpreter; what is not about Python can still be answered."""
+
+
+class NotInUse(Unsupported):
+    """The target could have an allocator, and does without."""
 
 
 class CallEnded(GdbheapError):

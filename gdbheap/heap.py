@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from gdbheap import _native
-from gdbheap.allocators.glibc.arenas import Glibc, MappedChunk
-from gdbheap.allocators.glibc.bins import Bins, list_names
-from gdbheap.allocators.glibc.mutation import Changes
+from gdbheap.allocators.allocator import A, Allocator, Block, WalkedBlocks
+from gdbheap.allocators.finding import KINDS, MALLOC
 from gdbheap.allocators.library_memory import Held, find_held
-from gdbheap.allocators.mimalloc.segments import Mimalloc
-from gdbheap.allocators.pymalloc.pools import Pymalloc
 from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
-from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
+from gdbheap.errors import GdbheapError, NotAPython, NotInUse, Unsupported, one_line
 from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.python.census import Objects
@@ -27,6 +23,7 @@ from gdbheap.python.paths import Paths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
 from gdbheap.python.threads import Threads
+from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
@@ -35,7 +32,6 @@ Progress = Callable[[str, int, int], object]
 
 # So many blocks of which nothing is known are described.
 LISTED = 10_000
-CAUGHT = "caught inside malloc"
 
 
 class Heap:
@@ -78,56 +74,58 @@ class Heap:
             return error
         return type(error)(f"the core is truncated, and what this needs may be cut off: {error}")
 
+    def allocator(self, kind: type[A]) -> A:
+        """An allocator of this target. Raises NotAPython, NotInUse, or Unsupported."""
+        found: A = self._part(kind.name, lambda: kind(self))
+        return found
+
+    def find_allocator(self, kind: type[A]) -> A | None:
+        """An allocator of this target, None where it is not there or not known."""
+        try:
+            return self.allocator(kind)
+        except GdbheapError:
+            return None
+
     @property
-    def glibc(self) -> Glibc:
-        """glibc's malloc. Raises Unsupported when the target has none."""
-        found: Glibc = self._part("glibc", lambda: Glibc(self.target, self.facts))
+    def unknown_allocators(self) -> dict[type[Allocator], GdbheapError]:
+        """Those that should be there and could not be found, with the reasons."""
+        found: dict[type[Allocator], GdbheapError] = {}
+        for kind in KINDS:
+            try:
+                self.allocator(kind)
+            except (NotAPython, NotInUse):
+                continue
+            except GdbheapError as error:
+                found[kind] = error
         return found
 
     @property
-    def python(self) -> Pymalloc:
-        """CPython's pymalloc. Raises NotAPython, or Unsupported."""
-        found: Pymalloc = self._part("pymalloc", lambda: Pymalloc(self.target, self.facts, self._outside_of_glibc))
-        return found
+    def malloc(self) -> Allocator:
+        """The C library's. Raises Unsupported when it is not known."""
+        return self.allocator(MALLOC)
 
-    def _outside_of_glibc(self, ranges: Ranges) -> Ranges:
-        """The parts of ``ranges`` that are no stack and that glibc's malloc, if there is one, does not own."""
+    @property
+    def allocators(self) -> list[Allocator]:
+        """Those that the target has, those inside of others after them."""
+        return [found for found in map(self.find_allocator, KINDS) if found is not None]
+
+    def block_at(self, address: int) -> Block | None:
+        """The innermost allocator's block that holds ``address``, used or free."""
+        found = (allocator.find(address) for allocator in reversed(self.allocators))
+        return next((block for block in found if block is not None), None)
+
+    def outside(self, ranges: Ranges, of: type[Allocator]) -> Ranges:
+        """The parts of ranges that are no stack, and not known to be that of an allocator looked for before ``of``."""
         ranges = subtract(ranges, [(stack.start, stack.end) for stack in self.stacks])
-        try:
-            rest = subtract(ranges, self.glibc.owned_ranges())
-            return subtract(rest, self.glibc.likely_mapped(rest))
-        except GdbheapError:
-            return ranges
-
-    @property
-    def python_or_none(self) -> Pymalloc | None:
-        """The same, None when there is none or it is not known."""
-        try:
-            return self.python
-        except GdbheapError:
-            return None
-
-    @property
-    def mimalloc(self) -> Mimalloc | None:
-        """CPython's own mimalloc; None when it is not in use."""
-        return self._part("mimalloc", self._make_mimalloc) if self.target.refusal is None else None
-
-    def _make_mimalloc(self) -> Mimalloc | None:
-        python = self.python_or_none
-        if python is None or python.in_use:
-            return None
-        try:
-            return Mimalloc(self.target, self.facts)
-        except Unsupported:
-            return None
+        for allocator in filter(None, map(self.find_allocator, KINDS[: KINDS.index(of)])):
+            ranges = allocator.leaves(ranges)
+        return ranges
 
     @property
     def other_allocator(self) -> OtherAllocator | None:
         """The allocator that is there beside glibc's, or in its place; None when none shows."""
-        try:
-            idle = self.glibc.idle
-        except GdbheapError:
-            idle = True
+        malloc = self.find_allocator(MALLOC)
+        idle = malloc is None or malloc.idle
         found: OtherAllocator | None = self._part("other allocator", lambda: find_other(self.target, idle))
         return found
 
@@ -140,42 +138,21 @@ class Heap:
     def _find_runtimes(self) -> list[Runtime]:
         return find_runtimes(self.target, self.other_allocator is not None)
 
-    @property
-    def chunks(self) -> _native.Chunks:
-        """Every block of glibc's arenas."""
-        return self.walked.walk()
-
-    @property
-    def walked(self) -> Glibc:
-        """glibc's malloc after the walk over its arenas; what another allocator holds is not among them, and noted."""
-        self.glibc.walk(self._labelled("walking glibc's heaps"))
-        self._note_other()
-        return self.glibc
-
-    def _note_other(self) -> None:
-        other, idle = self.other_allocator, self.glibc.idle
+    def note_others(self, idle: bool) -> None:
+        """Warn of allocators whose blocks are not walked, as the C library's are listed, which holds nothing if
+        ``idle``."""
+        other = self.other_allocator
         if other is None and idle:
             cause = "nobody has called it, or because another allocator is used that cannot be recognised"
             self.note(
-                f"glibc's malloc holds nothing, because {cause}: the memory of such an allocator counts as other memory"
+                f"{MALLOC.title} holds nothing, because {cause}: the memory of such an allocator counts as other memory"
             )
         elif other is not None:
             name, where = other.kind.name, f"{one_line(other.path)}, {other.evidence}"
-            empty = f"malloc here is {name}'s ({where}) and glibc's own arenas are empty"
+            empty = f"malloc here is {name}'s ({where}) and {MALLOC.title}'s own arenas are empty"
             self.note(
                 f"{empty if idle else f'{name} is here too ({where})'}: {name}'s blocks are not walked and not counted"
             )
-
-    @property
-    def bins(self) -> Bins:
-        """The bins of every arena, followed and checked."""
-        follow = self._labelled("following the bins")
-        found: Bins = self._part("bins", lambda: Bins(self.target.space, self.glibc, self.chunks, follow))
-        return found
-
-    def lists_of(self, chunks: Sequence[tuple[int, int, str]]) -> list[str | None]:
-        """The free list that each chunk (header, size, state) is on, None for one that is on none."""
-        return list_names(chunks, lambda: self.bins)
 
     @property
     def stacks(self) -> list[Stack]:
@@ -188,9 +165,9 @@ class Heap:
         """The threads' stacks, ascending, without those that lie in blocks of malloc: that memory is malloc's."""
         provided = [(stack.start, stack.end) for stack in self.stacks if stack.provided]
         if provided:
-            with suppress(GdbheapError):
-                chunks = [(chunk.base, chunk.end) for chunk in self.mapped]
-                provided = subtract(provided, sorted(self.glibc.owned_ranges() + chunks))
+            malloc = self.find_allocator(MALLOC)
+            if malloc is not None:
+                provided = subtract(provided, sorted([*malloc.ranges(), *malloc.single_blocks()]))
         return sorted(self._own_stacks() + provided)
 
     def _own_stacks(self) -> Ranges:
@@ -201,20 +178,24 @@ class Heap:
         on stacks of coroutines or of signals, in a block of malloc up to its end."""
         loose = []
         for start, end in unbounded(self.target, self.stacks):
-            (found,) = self.chunks.find_many([start])
-            mapped = self.mapped_at(start)
-            last = found[0] + found[1] if found is not None else mapped.end if mapped is not None else end
+            block = self.block_at(start)
+            last = end if block is None else block.end
             loose.append((start, min(last, start + LARGEST_GUARDED)))
         return live_parts(self.target, self.stacks), loose
 
     @property
-    def mapped(self) -> list[MappedChunk]:
-        """glibc's mmapped chunks, ascending."""
-        return self.glibc.find_mapped(subtract(self._anonymous(False), sorted(self._own_stacks() + self._arenas())))
+    def interpreter(self) -> LoadedObject:
+        """The loaded object that is the interpreter. Raises NotAPython, or Unsupported."""
+        found: LoadedObject = self._part("interpreter", self._find_interpreter)
+        return found
 
-    def mapped_at(self, address: int) -> MappedChunk | None:
-        """The mmapped chunk that holds ``address``, or None."""
-        return self.glibc.mapped_at(address) if self.mapped else None
+    def _find_interpreter(self) -> LoadedObject:
+        found = [allocator.interpreter for allocator in self.allocators if allocator.interpreter is not None]
+        if not found:
+            for kind in KINDS:
+                self.allocator(kind)
+            raise NotAPython("there is no Python in this process")
+        return found[0]
 
     @property
     def release(self) -> Release:
@@ -223,9 +204,8 @@ class Heap:
         return found
 
     def _make_release(self) -> Release:
-        mimalloc = self.mimalloc
-        free_threaded = mimalloc is not None and mimalloc.is_free_threaded
-        return find_release(self.target, self.python.module, self.facts, free_threaded)
+        free_threaded = any(allocator.is_free_threaded for allocator in self.allocators)
+        return find_release(self.target, self.interpreter, self.facts, free_threaded)
 
     @property
     def objects(self) -> Objects:
@@ -236,15 +216,17 @@ class Heap:
 
     def _make_objects(self) -> Objects:
         other = self.other_allocator
-        roots = Roots(self.target, self.python.module, *self.live_stacks())
+        roots = Roots(self.target, self.interpreter, *self.live_stacks())
         unwalked = self.unwalked_ranges() if other is not None else []
-        finding = self._labelled("looking for objects in memory that is not walked")
-        parts = self.python, self.release, self.chunks, self.mapped
-        return Objects(*parts, roots, self.facts, self.mimalloc, unwalked, finding, self.disclosure)
+        finding = self.labelled("looking for objects in memory that is not walked")
+        blocks = WalkedBlocks()
+        for allocator in [self.malloc, *self.allocators]:
+            allocator.give(blocks)
+        return Objects(self.target, self.release, blocks, roots, self.facts, unwalked, finding, self.disclosure)
 
     @property
     def objects_or_none(self) -> Objects | None:
-        """The same, None when there are none or they are not known."""
+        """The Python objects, None when there are none or they are not known."""
         try:
             return self.objects
         except GdbheapError:
@@ -253,7 +235,7 @@ class Heap:
     @property
     def threads(self) -> Threads:
         """The interpreter's thread states. Raises NotAPython, or Unsupported."""
-        found: Threads = self._part("threads", lambda: Threads(self.target, self.python.module, self.release))
+        found: Threads = self._part("threads", lambda: Threads(self.target, self.interpreter, self.release))
         return found
 
     @property
@@ -263,13 +245,13 @@ class Heap:
         return found
 
     def _find_collector(self) -> Collector | None:
-        data, head = self.python.module.writable_ranges(), self.objects.layout.gc_head
+        data, head = self.interpreter.writable_ranges(), self.objects.layout.gc_head
         return find_collector(self.target.space, head, data, lambda: self.threads.interpreters)
 
     @property
     def references(self) -> References:
         """The graph of all references. Raises NotAPython, or Unsupported."""
-        draw = self._labelled("following references")
+        draw = self.labelled("following references")
         found: References = self._part("references", lambda: References(self.objects, self.threads, draw))
         return found
 
@@ -291,7 +273,9 @@ class Heap:
         if self.progress is not None:
             self.progress("classifying blocks", done, total)
 
-    def _labelled(self, label: str) -> Callable[[int, int], None]:
+    def labelled(self, label: str) -> Callable[[int, int], None]:
+        """Progress of long work under a name."""
+
         def report(done: int, total: int) -> None:
             if self.progress is not None:
                 self.progress(label, done, total)
@@ -299,10 +283,11 @@ class Heap:
         return report
 
     def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no arena, stack or .bss: where mmapped chunks lie."""
-        return subtract(self._anonymous(), self.owned_ranges())
+        """Writable private anonymous memory that is no allocator's, no stack and no .bss; mappings of single blocks are
+        among it."""
+        return subtract(self.anonymous(), self.owned_ranges())
 
-    def _anonymous(self, writable: bool = True) -> Ranges:
+    def anonymous(self, writable: bool = True) -> Ranges:
         """Private anonymous memory, what may not be written too if not ``writable``. The kernel keeps an mmapped chunk
         as several mappings when a part of it was given to madvise (numpy does so) or mprotect."""
         return joined([
@@ -314,44 +299,45 @@ class Heap:
         ])  # fmt: skip
 
     def unwalked_ranges(self) -> Ranges:
-        """Memory that may be that of an allocator whose blocks are not walked."""
-        return subtract(self.unowned_ranges(), sorted((chunk.base, chunk.end) for chunk in self.mapped))
+        """Writable private anonymous memory that may be that of an allocator whose blocks are not walked."""
+        return subtract(self.unowned_ranges(), self.single_blocks())
+
+    def single_blocks(self) -> Ranges:
+        """The mappings that hold one block of an allocator each, ascending."""
+        return sorted(pair for allocator in self.allocators for pair in allocator.single_blocks())
 
     def owned_ranges(self) -> Ranges:
-        """What stacks, arenas of glibc and of the interpreter, and .bss have; mapped chunks are not among it."""
-        return sorted(self.stack_ranges + self._arenas())
+        """What stacks, allocators and .bss have, ascending; the mappings of single blocks are not among it."""
+        return sorted(self.stack_ranges + self._of_allocators())
 
-    def _arenas(self) -> Ranges:
-        """What arenas of glibc and of the interpreter, and .bss have."""
-        owned = self.glibc.owned_ranges() + [pair for loaded in self.target.objects for pair in loaded.bss]
-        python = self.python_or_none
-        owned += python.ranges() if python else []
-        return owned + (self.mimalloc.ranges() if self.mimalloc else [])
+    def taken(self) -> Ranges:
+        """What .bss, the allocators and those stacks have that lie in no block, ascending."""
+        return sorted(self._own_stacks() + self._of_allocators())
+
+    def _of_allocators(self) -> Ranges:
+        owned = [pair for loaded in self.target.objects for pair in loaded.bss]
+        return owned + [pair for allocator in self.allocators for pair in allocator.ranges()]
 
     @property
     def held(self) -> list[Held]:
         """Memory that is no heap, by the library whose static data points there; none where another allocator is known,
-        or glibc's is not."""
+        or the C library's is not."""
         found: list[Held] = self._part("held", self._find_held)
         return found
 
     def _find_held(self) -> list[Held]:
-        try:
-            chunks = [(chunk.base, chunk.end) for chunk in self.mapped]
-        except GdbheapError:
+        if self.other_allocator is not None or self.find_allocator(MALLOC) is None:
             return []
-        if self.other_allocator is not None:
-            return []
-        return find_held(self.target, subtract(self.unowned_ranges(), sorted(chunks)))
+        return find_held(self.target, self.unwalked_ranges())
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """The JSON's ``python`` and ``glibc``: versions as far as they are known, whatever the command was."""
-        for ask in (lambda: self.glibc, lambda: self.release):
-            with suppress(GdbheapError):
-                ask()
+        """The JSON's ``python`` and that of the C library: versions as far as they are known, whatever was asked."""
+        self.find_allocator(MALLOC)
+        with suppress(GdbheapError):
+            _known = self.release
         facts = {fact.fact: fact.value for fact in self.facts.all()}
-        return {"python": facts.get("python"), "glibc": facts.get("glibc")}
+        return {"python": facts.get("python"), MALLOC.name: facts.get(MALLOC.name)}
 
     def note(self, warning: str) -> None:
         """Add a warning to the answer, once."""
@@ -361,47 +347,33 @@ class Heap:
     @property
     def warnings(self) -> list[str]:
         """What a reader of the answer must know: from the target, the allocators and the answers."""
-        glibc = self._parts.get("glibc")
         cut = self.target.cut_short
-        found = self.target.warnings + (glibc.warnings if glibc else []) + self._notes + ([cut] if cut else [])
+        own = [warning for allocator in self._found for warning in allocator.warnings]
+        found = self.target.warnings + own + self._notes + ([cut] if cut else [])
         return [self.disclosure.numbers(warning) for warning in found]
 
     @property
     def damage(self) -> list[Damage]:
-        """All damage met so far. What a thread that stands inside malloc may have left half done is named so. None is
-        listed where reading ended early: what was not read looks the same."""
+        """All damage met so far. None is listed where reading ended early: what was not read looks the same."""
         if self.target.cut_short:
             return []
-        parts = [self._parts[name] for name in ("glibc", "bins") if name in self._parts]
-        found = [damage for part in parts for damage in part.damage]
-        python = [damage for name in ("pymalloc", "mimalloc") for damage in _damage_of(self._parts.get(name))]
-        whole = self.target.damage + (self._excused(found) if found else []) + python
-        return [self.disclosure.damage(damage) for damage in whole]
+        own = [damage for allocator in self._found for damage in allocator.damage]
+        return [self.disclosure.damage(damage) for damage in self.target.damage + own]
 
-    def _excused(self, found: list[Damage]) -> list[Damage]:
-        changes: Changes = self._part("changes", lambda: Changes(self.target, self.glibc))
-        caught = changes.explain(found, self.chunks.arena_of)
-        if any(caught):
-            names = ", ".join(str(thread.tid) for thread in changes.inside[:5]) or "one that holds an arena's lock"
-            self.note(f"stopped inside malloc: thread {names}; lists and sizes may be half changed there")
-        return [
-            replace(damage, what=f"{CAUGHT}: {damage.what}") if is_caught else damage
-            for damage, is_caught in zip(found, caught)
-        ]
+    @property
+    def _found(self) -> list[Allocator]:
+        """The allocators that were asked for so far, and are there."""
+        return [self._parts[kind.name] for kind in KINDS if kind.name in self._parts]
 
     @property
     def partial(self) -> bool:
         """Whether an answer may lack something: then the exit status is 1."""
         if self.target.partial or self.target.cut_short:
             return True
-        return any(not damage.what.startswith(CAUGHT) for damage in self.damage)
+        return any(not damage.transient for damage in self.damage)
 
 
 def _is_place(target: Target, number: int) -> bool:
     """Whether a number is an address in a mapping, or the end of one."""
     find = target.mappings.find
     return find(number) is not None or find(number - 1) is not None
-
-
-def _damage_of(part: Any) -> list[Damage]:
-    return part.damage if part is not None else []

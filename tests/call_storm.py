@@ -29,6 +29,7 @@ from pathlib import Path
 
 from programs import build
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.commands.calls.inferior_call import STATS, TRIM, find_libc, prove_safe
 from gdbheap.commands.calls.malloc_stats_call import written_by_stats
 from gdbheap.commands.calls.native_caller import Debugger, NativeCaller, Tracer
@@ -154,7 +155,7 @@ class Session:
 
     def __init__(self, process: Process, tracer: Tracer) -> None:
         heap = Heap(process)
-        self._mutexes = [arena.address for arena in heap.glibc.arenas]
+        self._mutexes = [arena.address for arena in heap.allocator(GlibcAllocator).malloc.arenas]
         self._libc = find_libc(process, STATS)
         self._caller = NativeCaller(process, tracer, self._libc, False, 30.0)
         prove_safe(self._libc, self._mutexes, self._caller)

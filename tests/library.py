@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from programs import program_of
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.heap import Heap
 from gdbheap.target.core import Core
 from gdbheap.target.process import stopped
@@ -24,13 +25,15 @@ def heap_of(target: str) -> Iterator[Heap]:
 
 def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str | None]]:
     """Return (header, size, state) of the chunk at each address, "mmapped" a state too; (0, 0, None): none there."""
-    assert heap.mapped is not None
-    return [found or _mapped_at(heap, address) for found, address in zip(heap.chunks.find_many(addresses), addresses)]
+    glibc = heap.allocator(GlibcAllocator)
+    assert glibc.mapped is not None
+    chunks = glibc.chunks.find_many(addresses)
+    return [found or _mapped_at(heap, address) for found, address in zip(chunks, addresses)]
 
 
 def _mapped_at(heap: Heap, address: int) -> tuple[int, int, str | None]:
     """An aligned chunk does not begin where its mapping does: what lies before its header is not in it."""
-    found = heap.glibc.mapped_at(address)
+    found = heap.allocator(GlibcAllocator).malloc.mapped_at(address)
     if found is None or address < found.chunk:
         return 0, 0, None
     return found.chunk, found.end - found.chunk, "tcache" if found.cached else "mmapped"

@@ -14,6 +14,8 @@ from elftools.elf.elffile import ELFFile
 from library import heap_of
 from programs import ask, c_program, running
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+
 WORD = struct.Struct("<Q")
 RECORD = struct.Struct("<4Q")
 # What is overwritten: in chunks of which state, how far into them, and with what it is mixed.
@@ -121,13 +123,11 @@ def test_one_word(kind: str, round_: int, rng: random.Random, tmp_path: Path, co
     answer = ask("check", str(memory.path), status=1)
     places = [row["address"] for row in answer["damage"]]
     with heap_of(str(memory.path)) as heap:
-        for _arena, start, end, tallies in heap.chunks.totals():
+        chunks = heap.allocator(GlibcAllocator).chunks
+        for _arena, start, end, tallies in chunks.totals():
             assert sum(total for _count, total in tallies) == end - start
-        lost = [
-            row
-            for row, found in zip(core.rows, heap.chunks.find_many([row[0] + 16 for row in core.rows]))
-            if row != found
-        ]
+        found = chunks.find_many([row[0] + 16 for row in core.rows])
+        lost = [row for row, chunk in zip(core.rows, found) if row != chunk]
     # A wrong size is noticed, at the latest, where the walk is back on the chunks that there are.
     back = max([header + size] + [start + length for start, length, _ in lost if start > header and "size" in kind])
     told = any(place in near or header <= place <= back for place in places)
@@ -145,7 +145,7 @@ def test_an_arena_itself(field: str, rng: random.Random, tmp_path: Path, core: C
     arenas = ask("arenas", str(core.path))["arenas"]
     hit = rng.choice([row for row in arenas if row["index"] or field != "next"])
     with heap_of(str(core.path)) as heap:
-        layout = heap.glibc.arenas[0].layout
+        layout = heap.allocator(GlibcAllocator).malloc.arenas[0].layout
     # The mutex and the flags are the two halves of the first word.
     place = hit["address"] + {"mutex": 0, "flags": 0}.get(field, layout.get(field, 0))
     mask = {"mutex": 0x7FFFFFF8, "flags": 0x7FFFFFF8 << 32}.get(field, 0x7F_FFFF_FFF0)

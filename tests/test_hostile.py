@@ -21,6 +21,8 @@ from nouns import GRAPHS, PLAIN
 from programs import KINDS, ask, c_program, gdbheap, interpreter_of, interpreters, python_program, running
 from test_other_allocators import library
 
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+
 ADDRESS_SPACE = 3 << 30
 SECONDS = 60
 POOL = 16 * 1024
@@ -241,7 +243,8 @@ def test_arena_that_ends_within_a_pool(name: str, cores: dict[str, Path], rng: r
     for highest in (True, False):
         path, data, segments = tmp_path / "core", bytearray(cores[name].read_bytes()), kernel.segments(cores[name])
         with heap_of(str(cores[name])) as heap:
-            table, arenas = heap.python.states[0].table, heap.python.pools.arena_ranges()
+            pymalloc = heap.allocator(PymallocAllocator).pymalloc
+            table, arenas = pymalloc.states[0].table, pymalloc.ranges()
         # struct arena_object: address, pool_address.
         wanted = max(arenas) if highest else min(arenas)
         entries = [table + number * ENTRY for number in range(len(arenas) + 16)]

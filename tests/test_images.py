@@ -16,6 +16,7 @@ from images.layouts import GLIBCS, Glibc
 from library import chunks_at, heap_of
 from programs import ask, c_program, running
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.at import find_block
 from gdbheap.answers.check import check
 from gdbheap.heap import Heap
@@ -47,21 +48,22 @@ def compare(heap: Heap, image: Image) -> None:
     ]
     assert not wrong, (len(wrong), wrong[:5], heap.damage[:5])
     assert not heap.damage and not [w for w in heap.warnings if "resident" not in w], (heap.damage, heap.warnings)
-    assert sum(count for *_, tallies in heap.chunks.totals() for count, _ in tallies) == len(truth)
-    mapped = sorted((chunk.base, chunk.chunk, chunk.size) for chunk in heap.mapped)
+    glibc = heap.allocator(GlibcAllocator)
+    assert sum(count for *_, tallies in glibc.chunks.totals() for count, _ in tallies) == len(truth)
+    mapped = sorted((chunk.base, chunk.chunk, chunk.size) for chunk in glibc.mapped)
     assert mapped == sorted((chunk.base, chunk.chunk, chunk.size) for chunk in image.mapped)
-    caches = {(cache.tid, cache.address): sorted(cache.lists) for cache in heap.glibc.tcaches}
+    caches = {(cache.tid, cache.address): sorted(cache.lists) for cache in glibc.malloc.tcaches}
     expected = {
         (cache.tid, cache.address): sorted((index, entries[0], len(entries)) for index, entries in cache.lists.items())
         for cache in image.caches
     }
     assert caches == expected
     if any(cache.lists for cache in image.caches):
-        assert heap.glibc.safe_linking == image.glibc.safe_linking
-    bins = {(row.arena, row.number): (row.chunks, row.bytes) for row in heap.bins.rows}
+        assert glibc.malloc.safe_linking == image.glibc.safe_linking
+    bins = {(row.arena, row.number): (row.chunks, row.bytes) for row in glibc.bins.rows}
     assert bins == {
         (index, number): (len(chunks), sum(chunk.size for chunk in chunks))
-        for index, state in enumerate(heap.glibc.arenas)
+        for index, state in enumerate(glibc.malloc.arenas)
         for number, chunks in image.bins[state.address].items()
         if chunks
     }
@@ -144,10 +146,13 @@ def test_books_of_mmapped_chunks_half_changed(glibc: Glibc, rng: random.Random, 
     """A thread that maps or unmaps a chunk counts it first and its bytes later: mp_ is found all the same."""
     image = Image(glibc, rng, rng.choice(SHAPES))
     with heap_of(str(image.save(tmp_path / "whole"))) as heap:
-        par = heap.glibc.par
+        par = heap.allocator(GlibcAllocator).malloc.par
     place = par.address + par.layout["n_mmaps"]
     word = image.memory.word(place // 8 * 8)
     image.memory.put(place // 8 * 8, word + (1 << place % 8 * 8))
     with heap_of(str(image.save(tmp_path / "torn"))) as heap:
-        assert (heap.glibc.par.address, heap.glibc.par.layout) == (par.address, par.layout)
-        assert heap.glibc.par.n_mmaps == par.n_mmaps + 1
+        assert (
+            heap.allocator(GlibcAllocator).malloc.par.address,
+            heap.allocator(GlibcAllocator).malloc.par.layout,
+        ) == (par.address, par.layout)
+        assert heap.allocator(GlibcAllocator).malloc.par.n_mmaps == par.n_mmaps + 1

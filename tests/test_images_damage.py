@@ -13,6 +13,7 @@ from images.layouts import GLIBCS
 from library import chunks_at, heap_of
 from programs import ask
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.check import check
 from gdbheap.heap import Heap
 
@@ -140,9 +141,9 @@ DAMAGES: tuple[Callable[[Image, random.Random], Near | None], ...] = (
 
 def assert_complete(heap: Heap, image: Image) -> None:
     """Each region's blocks add up to it, and the regions are those of the undamaged heap."""
-    regions = sorted((start, end) for _, start, end, _ in heap.chunks.totals())
+    regions = sorted((start, end) for _, start, end, _ in heap.allocator(GlibcAllocator).chunks.totals())
     assert regions == sorted((stretch[0].address, stretch[-1].end) for stretch in stretches(image))
-    for _, start, end, tallies in heap.chunks.totals():
+    for _, start, end, tallies in heap.allocator(GlibcAllocator).chunks.totals():
         assert sum(size for _, size in tallies) == end - start
 
 

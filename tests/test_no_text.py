@@ -33,6 +33,7 @@ from programs import (
     running,
 )
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.why import why
 from gdbheap.commands.calls.inferior_call import Calls
 from gdbheap.commands.surface.parser import parse
@@ -222,13 +223,13 @@ def spoilt(target: Running, words: Callable[[Heap], dict[int, bytes]]) -> None:
 
 def secret_top(heap: Heap, token: bytes) -> dict[int, bytes]:
     """Return words that make the token the address of the top chunk, and what tells where it is else useless."""
-    arena = heap.glibc.arenas[0]
+    arena = heap.allocator(GlibcAllocator).malloc.arenas[0]
     return {arena.address + arena.layout["top"]: token, arena.address + arena.layout["system_mem"]: token}
 
 
 def secret_sizes(heap: Heap, token: bytes) -> dict[int, bytes]:
     """Return words that make the token the size of the one chunk that has a mapping of its own."""
-    par = heap.walked.par
+    par = heap.allocator(GlibcAllocator).malloc.par
     return {par.address + par.layout["n_mmaps"]: b"\1\0\0\0", par.address + par.layout["mmapped_mem"]: token}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ def check_families(lines: list[dict[str, Any]]) -> None:
             total = None if any(value is None for value in values) else sum(values)
             assert line[column] == total, (line, children)
     assert all((line[column] or 0) >= 0 for line in lines for column in COLUMNS), lines
+    assert all((line["resident"] or 0) + (line["swapped"] or 0) <= line["virtual"] for line in lines), lines
 
 
 def line_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
@@ -255,7 +257,7 @@ def sorted_as(lines: list[dict[str, Any]], order: list[dict[str, Any]]) -> list[
 
 @pytest.mark.parametrize("program", [leaving_holes, threaded, fragmented_python], ids=lambda program: program.__name__)
 def test_free_lines_page_for_page(program: Any, rng: random.Random, tmp_path: Path) -> None:
-    """A page is under "free" if and only if every byte of it is free: by the listed chunks and pagemap's entries."""
+    """A whole page is under "free" if and only if each byte of it is: by the listed chunks and pagemap's entries."""
     with start(program, rng, tmp_path) as target:
         lines = {line["id"]: line for line in ask("", str(target.pid))["ledger"]}
         holes = ask("holes", str(target.pid), "--min=16")["holes"]
@@ -263,7 +265,39 @@ def test_free_lines_page_for_page(program: Any, rng: random.Random, tmp_path: Pa
         found = [page for start, end in spans for page in kernel.pages(target.pid, start, end)]
     whole = sum(end - start for start, end in spans)
     assert lines["glibc.free"]["pages"] == whole
-    assert lines["glibc.free"]["resident"] == kernel.PAGE * sum(page.is_there for page in found)
+    assert lines["glibc.free"]["whole"] == kernel.PAGE * sum(page.is_there for page in found)
+
+
+@pytest.mark.parametrize("program", [leaving_holes, threaded, fragmented_python], ids=lambda program: program.__name__)
+def test_each_byte_has_an_owner(program: Any, rng: random.Random, tmp_path: Path) -> None:
+    """What is resident of a line are the resident bytes of its chunks, by their list and pagemap's entries."""
+    with start(program, rng, tmp_path) as target:
+        lines = {line["id"]: line for line in ask("", str(target.pid))["ledger"]}
+        chunks = ask("chunks", str(target.pid), "--top=all")["chunks"]
+        there = present(target.pid, [(row["address"] - 16, row["address"] - 16 + row["size"]) for row in chunks])
+    sums: Counter[str] = Counter()
+    for row, resident in zip(chunks, there):
+        sums[{"fast": "free", "tcache": "free"}.get(row["state"], row["state"])] += resident
+    for state in ("used", "free", "top"):
+        assert lines[f"glibc.{state}"]["resident"] == sums[state], state
+
+
+def present(pid: int, spans: list[tuple[int, int]]) -> list[int]:
+    """Return the resident bytes of each stretch."""
+    low, high = min(start for start, _ in spans), max(end for _, end in spans)
+    found = {
+        mapping.start + kernel.PAGE * index
+        for mapping in kernel.maps(pid)
+        if mapping.end > low and mapping.start < high
+        for index, page in enumerate(kernel.pages(pid, mapping.start, mapping.end))
+        if page.is_there
+    }
+
+    def inside(start: int, end: int) -> int:
+        pages = range(start // kernel.PAGE * kernel.PAGE, end, kernel.PAGE)
+        return sum(min(end, page + kernel.PAGE) - max(start, page) for page in pages if page in found)
+
+    return [inside(start, end) for start, end in spans]
 
 
 def hole_span(hole: dict[str, Any]) -> tuple[int, int]:

@@ -14,11 +14,11 @@ import pytest
 from library import heap_of
 from programs import FREE_THREADED, Running, ask, c_program, release_program, running
 
-from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.answers.findings.finding import Evidence
 from gdbheap.answers.findings.pinned_pages import at_most
 from gdbheap.answers.partition import partition
-from gdbheap.answers.trim import given_tops
 
 IN_THREAD, BLOCKED, FOREIGN = 1, 2, 4
 # What freeing and malloc_trim() touch themselves: a stack, an arena for the thread that frees, chunks that are merged.
@@ -127,9 +127,9 @@ def test_mimalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
         path.write_text(json.dumps([member["address"] + head for pin in top for member in pin["members"]]))
         target.go_on(str(path))
         with heap_of(str(target.pid)) as heap:
-            assert heap.mimalloc is not None
-            used = [address for address in slices if heap.mimalloc.blocks.used_in_page(address)]
-            states = [(heap.mimalloc.blocks.find(heap.target.space, at) or (0, 0, "gone"))[2] for at in slices]
+            pages = heap.allocator(MimallocAllocator).mimalloc.blocks
+            used = [address for address in slices if pages.used_in_page(address)]
+            states = [(pages.find(heap.target.space, at) or (0, 0, "gone"))[2] for at in slices]
         target.go_on("spare")
         left = sum(kernel.resident_inside(target.pid, at, SLICE) for at in slices if mapped(target.pid, at))
     check(answer)
@@ -163,10 +163,10 @@ def test_never_more_than_is_free(mode: int, rng: random.Random, tmp_path: Path) 
         with running(c_program("pins", *arguments, tmp_path / "table"), tmp_path) as target:
             with heap_of(str(target.pid)) as heap:
                 evidence = Evidence(heap, *partition(heap))
-                pages, kept_back, tops = heap.target.pages, evidence.kept, given_tops(heap)
-                totals = _native.pins_of_chunks(heap.chunks, pages, kept_back, tops, 1, 0)[1]
-                assert totals[3] <= at_most(evidence), arguments
-                assert at_most(evidence) < 1 << 20 or kept > 1
+                glibc = heap.allocator(GlibcAllocator)
+                freed = glibc.pins(evidence.kept, 1, 0).totals[3]
+                assert freed <= at_most(evidence, glibc), arguments
+                assert at_most(evidence, glibc) < 1 << 20 or kept > 1
 
 
 def released(chunks: list[dict[str, Any]], gone: set[int], pid: int) -> set[int]:

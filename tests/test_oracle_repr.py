@@ -13,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 from library import heap_of
 from programs import FORMS, SOURCES, ask, interpreters, running, since
 
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.python.repr import BRIEF, Limits
 
 CUT = "…"
@@ -108,7 +109,11 @@ SMALLEST_POOL, POOL_HEADER = 4096, 48
 def pooled(core: Path, addresses: list[int]) -> list[int]:
     """Return those that lie in pools: beside others lie the types without which nothing is an object."""
     with heap_of(str(core)) as heap:
-        return [address for address in addresses if heap.python.pools.find(heap.target.space, address)]
+        return [
+            address
+            for address in addresses
+            if heap.allocator(PymallocAllocator).pymalloc.pools.find(heap.target.space, address)
+        ]
 
 
 def damage(core: Path, addresses: list[int], rng: random.Random) -> None:

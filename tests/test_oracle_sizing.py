@@ -12,6 +12,8 @@ from programs import KINDS, ask, python_program, running
 from reference import pymalloc
 from test_oracle_repr import every_python, program
 
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+
 PERCENTS = (1, 10, 25, 50, 75, 100)
 
 
@@ -42,7 +44,7 @@ def test_arenas_by_size_class(kind: str, rng: random.Random, tmp_path: Path) -> 
         answer = ask("pools", str(target.pid))
         found = list(pymalloc.pools(target.pid, answer["pool_size"]))
         with heap_of(str(target.pid)) as heap:
-            starts = [arena.address for arena in heap.python.arenas]
+            starts = [arena.address for arena in heap.allocator(PymallocAllocator).pymalloc.arenas]
     size = answer["arena_size"]
     held = {start: [pool for pool in found if start <= pool.address < start + size] for start in starts}
     assert sum(map(len, held.values())) == len(found)

@@ -13,6 +13,7 @@ import pytest
 from library import heap_of
 from programs import GCORE, KERNEL_CORE, ask, c_program, gdbheap, interpreter_of, release_program, running
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers import ledger
 from gdbheap.target.mappings import HUGE_PAGES, Mappings
 
@@ -45,7 +46,7 @@ def pages_of(target: int, line: str) -> dict[str, Any]:
 def heads(target: str) -> int:
     """Return the bytes of the threads' heaps before their first chunks, which mallinfo2() counts as used."""
     with heap_of(target) as heap:
-        return sum(part.chunks - part.start for part in heap.walked.heaps if part.arena)
+        return sum(part.chunks - part.start for part in heap.allocator(GlibcAllocator).malloc.heaps if part.arena)
 
 
 @pytest.mark.parametrize("threads", [0, 3])
@@ -89,7 +90,7 @@ def test_why_whole_free_pages_stay(path: str | None, expected: str, rng: random.
     with running(c_program("faults", rng.getrandbits(30), "chunks", tmp_path / "none"), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
             if path is None:
-                heap.target.locked = [(row.start, row.end) for row in heap.walked.stretches]
+                heap.target.locked = [(row.start, row.end) for row in heap.allocator(GlibcAllocator).malloc.stretches]
             else:
                 rows = [m if m.path != "[heap]" else replace(m, path=path) for m in heap.target.mappings]
                 heap.target.mappings = Mappings(rows)
@@ -111,7 +112,7 @@ def test_resident_part(rng: random.Random, tmp_path: Path) -> None:
             first, end = hole["address"] - 16, hole["address"] - 16 + hole["size"]
             low, high = -(-first // kernel.PAGE) * kernel.PAGE, end // kernel.PAGE * kernel.PAGE
             absent += kernel.PAGE * sum(not page.is_there for page in kernel.pages(target.pid, low, max(low, high)))
-    in_top = lines[1]["pages"] - lines[1]["resident"]
+    in_top = lines[1]["virtual"] - lines[1]["resident"]
     assert absent > 0 and told["free"] - told["free_resident"] == absent + in_top
 
 

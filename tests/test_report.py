@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from gdbheap.allocators.allocator import Allocator, Kept
+from gdbheap.allocators.finding import KINDS
 from gdbheap.answers.arenas import Arena, ArenaHeap, Arenas, Bins, Mmapped, ThreadCache, Total
 from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
 from gdbheap.answers.buffers import Buffer, Buffers
@@ -21,7 +23,6 @@ from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
 from gdbheap.answers.instances import Instance, Instances
 from gdbheap.answers.ledger import Ledger, Line, Rss
-from gdbheap.answers.partition import ALLOCATORS
 from gdbheap.answers.pins import Pin as HeapPin
 from gdbheap.answers.pins import Pins
 from gdbheap.answers.pins import Sums as PinSums
@@ -29,7 +30,7 @@ from gdbheap.answers.pools import ArenaUse, ClassShare, Fill, InterpreterPools, 
 from gdbheap.answers.pyobjects import Count, PyObjects, Root, Tally, TypeRow, Unknown
 from gdbheap.answers.sizes import SizeRow, Sizes, SizeTotal
 from gdbheap.answers.stats import compare
-from gdbheap.answers.summary import Kept, Summary
+from gdbheap.answers.summary import Summary
 from gdbheap.answers.summary import Unknown as NotWalked
 from gdbheap.commands import arenas as arenas_command
 from gdbheap.commands import chunks as chunks_command
@@ -159,7 +160,9 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sentences_fit_the_terminal() -> None:
     """No line is wider than the terminal, no word is lost, and a pipe gets each sentence whole."""
-    answer = Holes([Hole(1, 2 << 20, 5, 0, "glibc", None, None)], 1, 2 << 20, 5)
+    answer = Holes(
+        [Hole(1, 2 << 20, 5, 0, "glibc", None, None)], 1, 2 << 20, 5, why=["Long words are said here of why. " * 5]
+    )
     narrow, whole = (holes.render(answer, Style(width=width), 1) for width in (50, None))
     assert max(map(len, narrow.splitlines())) <= 50
     assert narrow[narrow.index("1 hole ") :].split() == whole[whole.index("1 hole ") :].split()
@@ -292,18 +295,18 @@ def test_holes_add_up(shown: int, rng: random.Random) -> None:
     pin = Neighbour(4096, 64, "items of list at 0x1234")
     found = [Hole(i, rng.randrange(1 << 20, 1 << 28), rng.randrange(1 << 20), 0, "glibc", None, pin) for i in range(12)]
     total = sum(hole.size for hole in found), sum(hole.resident or 0 for hole in found)
-    text = holes.render(Holes(found[:shown], 12, *total), EXACT, 1 << 20)
+    text = holes.render(Holes(found[:shown], 12, *total, why=["They stay."]), EXACT, 1 << 20)
     adds_up(text, "size")
     adds_up(text, "resident")
-    assert "What pins the most: items of list, directly above " in text and "malloc_trim" in text
+    assert "What pins the most: items of list, directly above " in text and "They stay." in text
     assert f"{total[0]:,} bytes that nobody holds" in text
 
 
-@pytest.mark.parametrize("allocator", sorted(ALLOCATORS))
-def test_why_holes_stay(allocator: str) -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_why_holes_stay(kind: type[Allocator]) -> None:
     """For each allocator there is a reason."""
-    hole = Hole(1, 2 << 20, 0, None, allocator, None, None)
-    text = holes.render(Holes([hole], 1, 2 << 20, 0), Style(rss=1 << 30), 1)
+    hole = Hole(1, 2 << 20, 0, None, kind.name, None, None)
+    text = holes.render(Holes([hole], 1, 2 << 20, 0, why=[kind.why_holes_stay]), Style(rss=1 << 30), 1)
     assert re.search(r"resident \(0.0 % of RSS\)\. \S.* gives? .*back", text), text
 
 
@@ -318,6 +321,9 @@ def test_no_holes() -> None:
     assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20).startswith("No hole of 1.0 MiB or more")
 
 
+UNITS = ("group is", "groups are"), "would go"
+
+
 def made_pins(rng: random.Random) -> Pins:
     """Return pins of both allocators, and their sums."""
     allocators = ["glibc", "pymalloc"]
@@ -329,7 +335,7 @@ def made_pins(rng: random.Random) -> Pins:
     for name in allocators:
         rows = [pin for pin in found if pin.allocator == name]
         blocks, size = sum(pin.blocks for pin in rows), sum(pin.size for pin in rows)
-        sums.append(PinSums(name, len(rows), blocks, size, sum(pin.would_free for pin in rows), blocks))
+        sums.append(PinSums(name, len(rows), blocks, size, sum(pin.would_free for pin in rows), blocks, *UNITS))
     return Pins(found, sums, [], 4096, True)
 
 
@@ -346,7 +352,7 @@ def test_pins_add_up(shown: int, rng: random.Random) -> None:
 
 def test_no_pins() -> None:
     """A sentence, and no empty table."""
-    empty = Pins([], [PinSums("glibc", 0, 0, 0, 0, 0)], [], 4096, True)
+    empty = Pins([], [PinSums("glibc", 0, 0, 0, 0, 0, *UNITS)], [], 4096, True)
     assert pins.render(empty, Style()).startswith("No few blocks keep 4.0 KiB or more")
 
 
@@ -478,19 +484,24 @@ def test_the_order_of_findings_is_said(doubtful: bool, heading: str, rng: random
 
 def made_summary(**changes: Any) -> Summary:
     """Return one of glibc's malloc alone, of which half is free."""
-    kept = [Kept("glibc.fragments", 300), Kept("glibc.tcache", 100), Kept("glibc.top", 1)]
-    return dataclasses.replace(Summary(1000, 1000, 1000, 800, 399, kept, ["glibc"], None), **changes)
+    kept = [
+        Kept("x.shared", 300, "on shared pages"),
+        Kept("x.cached", 100, "in caches"),
+        Kept("x.top", 1, "at the top"),
+    ]
+    return dataclasses.replace(Summary(1000, 1000, 1000, 800, 399, kept, ["glibc"], None, 500), **changes)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "1,000 bytes is in use by the program, and 800 bytes is free and resident. malloc_trim(0) would give back "
-             "399 bytes of that. The other 401 bytes stays: 300 bytes in free chunks on pages that chunks in use share "
-             "(fragmentation), 100 bytes in threads' caches."),
+        ({}, "1,000 bytes is in use by the program, and 800 bytes is free and resident. 500 bytes of that is in whole "
+             "pages that nobody holds; malloc_trim(0) would give back 399 bytes. The other 401 bytes stays: 300 bytes "
+             "on shared pages, 100 bytes in caches."),
         ({"used_resident": 900}, "1,000 bytes is in use by the program (900 bytes of it resident), and"),
-        ({"returnable": 0, "kept": [Kept("glibc.top", 800)]}, "give back none of that. It stays in top chunks that"),
-        ({"returnable": None, "kept": [Kept("new.free", 800)]}, "resident. It stays in free blocks of a new one."),
+        ({"returnable": 0, "kept": [Kept("x.top", 800, "at the top")]}, "give back nothing. It stays at the top."),
+        ({"whole": 0, "returnable": 0}, "None of that is in whole pages that nobody holds; malloc_trim(0) would give"),
+        ({"returnable": None, "kept": [Kept("new.free", 800, "in new blocks")]}, "holds. It stays in new blocks."),
         ({"used_resident": None, "free_resident": None, "returnable": None, "kept": []}, "is free; how much"),
         ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
         ({"unknown": NotWalked("other.x", "x", 7)}, "In glibc malloc, 1,000 bytes is in use, and 800 bytes is free"),
@@ -500,7 +511,7 @@ def made_summary(**changes: Any) -> Summary:
         ({"unknown": NotWalked("other.x", "x", None)}, "not walked: of its own and other anonymous memory it is not"),
         ({"unknown": NotWalked("other.rest", "", 7)}, "Of 7 bytes that is resident in other anonymous memory it is"),
         ({"unknown": NotWalked("other.rest", "a or b", 0)}, "In glibc malloc, 1,000 bytes is in use, and"),
-        ({"kept": [Kept("glibc.hugetlb", 401)]}, "stays in free pages of hugetlbfs"),
+        ({"kept": [Kept("x.huge", 401, "in huge pages")]}, "stays in huge pages."),
     ],
 )  # fmt: skip
 def test_summary(changes: dict[str, Any], words: str) -> None:
@@ -571,7 +582,8 @@ def test_document() -> None:
     content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3, 0))
     keys = ["command", "target", "warnings", "damage", "ok", "regions", "chunks", "pools", "unexplained", "pages"]
     assert list(content) == keys
-    assert json.loads(text_of(content))["damage"] == [{"address": 1, "what": "a", "expected": "b", "found": "c"}]
+    damage = {"address": 1, "what": "a", "expected": "b", "found": "c", "transient": False}
+    assert json.loads(text_of(content))["damage"] == [damage]
     with pytest.raises(TypeError, match="object"):
         text_of({"wrong": object()})
 

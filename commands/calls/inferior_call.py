@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.errors import GdbheapError, one_line
 
@@ -151,7 +152,7 @@ class Calls(Protocol):
 
 def mutexes(heap: Heap) -> list[int]:
     """The addresses of the arenas, whose first word is the mutex of each."""
-    return [arena.address for arena in heap.glibc.arenas]
+    return [arena.address for arena in heap.allocator(GlibcAllocator).malloc.arenas]
 
 
 def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gdbheap.commands.surface.declaration import AnyCommand, Shown
 from gdbheap.commands.surface.options import Common
 from gdbheap.errors import GdbheapError, UsageError, one_line
+from gdbheap.report.check import named
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style
 from gdbheap.report.tables import join
@@ -47,7 +48,7 @@ class TargetInfo:
         # Before the warnings: finding a version may add some.
         target = {**last.describe(), **heaps[-1].versions}
         warnings = [warning for heap in heaps for warning in heap.warnings]
-        damage = [place for heap in heaps for place in heap.damage]
+        damage = [named(place) for heap in heaps for place in heap.damage]
         partial = any(heap.partial for heap in heaps)
         return TargetInfo(target, warnings, damage, partial, last.rss.bytes, last.rss.private)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import ArenaTotals, Glibc, HeapRange
 from gdbheap.heap import Heap
 
@@ -82,20 +83,21 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     """Every arena in the order in which ``malloc_stats`` prints them. Raises Unsupported without glibc's malloc.
 
     ``detail``: the bins are followed, and told by kind."""
-    glibc = heap.walked
+    found = heap.allocator(GlibcAllocator)
+    _walked, glibc = found.chunks, found.malloc
     heaps = _heaps_by_arena(glibc)
     rows = [
         Arena(
             **vars(totals),
             heaps=_heaps(glibc, totals, heaps.get(totals.index, [])),
-            bins=_bins(heap, totals.index, sums, detail),
+            bins=_bins(found, totals.index, sums, detail),
         )
         for totals, sums in zip(glibc.totals(), glibc.sums())
     ]
     par = glibc.par
     system = sum(row.system for row in rows) + par.mmapped_mem
     in_use = sum(row.in_use for row in rows) + par.mmapped_mem
-    return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(heap))
+    return Arenas(rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found))
 
 
 def _heaps_by_arena(glibc: Glibc) -> dict[int, list[HeapRange]]:
@@ -114,20 +116,20 @@ def _heaps(glibc: Glibc, arena: ArenaTotals, heaps: list[HeapRange]) -> list[Are
     ]
 
 
-def _bins(heap: Heap, arena: int, sums: dict[str, tuple[int, int]], detail: bool) -> list[Bins]:
+def _bins(glibc: GlibcAllocator, arena: int, sums: dict[str, tuple[int, int]], detail: bool) -> list[Bins]:
     kinds = {kind: sums[state] for state, kind in BINS.items()}
     if detail:
         del kinds["bins"]
-        kinds.update(heap.bins.by_kind(arena))
+        kinds.update(glibc.bins.by_kind(arena))
     return [Bins(kind, *found) for kind, found in kinds.items()]
 
 
-def _threads(heap: Heap) -> list[ThreadCache]:
-    names = {thread.tid: thread.name for thread in heap.target.threads}
+def _threads(glibc: GlibcAllocator) -> list[ThreadCache]:
+    names = {thread.tid: thread.name for thread in glibc.target.threads}
     return [
         ThreadCache(
             found.cache.tid, names.get(found.cache.tid, ""), found.cache.address,
-            heap.chunks.arena_of(found.cache.address), found.chunks, found.bytes,
+            glibc.chunks.arena_of(found.cache.address), found.chunks, found.bytes,
         )
-        for found in heap.glibc.cache_totals()
+        for found in glibc.malloc.cache_totals()
     ]  # fmt: skip

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.answers.findings import Evidence, Finding
 from gdbheap.answers.findings.thresholds import DEFAULT, how
@@ -89,7 +90,7 @@ def check_advice(heap: Heap) -> CheckAdvice:
     evidence, findings = judged(heap)
     advising = [finding for finding in findings if finding.environment]
     try:
-        par = heap.walked.par
+        par = heap.allocator(GlibcAllocator).malloc.par
     except GdbheapError:
         if not others:
             raise
@@ -165,8 +166,9 @@ def _bytes(kind: _Kind, evidence: Evidence) -> int | None:
     pages = heap.target.pages
     if pages is None or (kind.field == HUGETLB and not pages.knows_huge):
         return None
+    glibc = heap.allocator(GlibcAllocator)
     measures: dict[str, Callable[[], int]] = {
-        "large-holes": lambda: evidence.released((row[0], row[1]) for row in heap.chunks.holes(DEFAULT)),
+        "large-holes": lambda: evidence.released((hole.start, hole.end) for hole in glibc.holes(DEFAULT)),
         "tops": lambda: evidence.resident("glibc.top"),
         "thread-tops": lambda: evidence.resident("glibc.top") - evidence.resident("glibc.top.0"),
         "huge-pages": lambda: total(evidence.sums, "glibc").huge,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import UsageError
@@ -87,10 +88,11 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
 
     Raises UsageError for an arena that is not there and for a type of chunks that hold no object, Unsupported without
     glibc's malloc, with a type also NotAPython."""
-    _check(heap, selection)
+    glibc = heap.allocator(GlibcAllocator)
+    _check(glibc, selection)
     if selection.type is None:
-        count, size, rows = _native.list_chunks(heap.chunks, selection.wanted, order, top)
-        others = [row for row in _mapped(heap) if selection.takes_mapped(row[1])]
+        count, size, rows = _native.list_chunks(glibc.chunks, selection.wanted, order, top)
+        others = [row for row in _mapped(glibc) if selection.takes_mapped(row[1])]
         found: list[Row] = [*rows, *others]
         count, size = count + len(others), size + sum(row[1] for row in others)
     else:
@@ -98,19 +100,19 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
         count, size = len(found), sum(row[1] for row in found)
     if others:
         found.sort(key=ORDERS[order])
-    return Chunks(_described(heap, found[:top]), count, size)
+    return Chunks(_described(heap, glibc, found[:top]), count, size)
 
 
-def _check(heap: Heap, selection: Selection) -> None:
-    arenas = len(heap.glibc.arenas)
+def _check(glibc: GlibcAllocator, selection: Selection) -> None:
+    arenas = len(glibc.malloc.arenas)
     if selection.arena is not None and selection.arena >= arenas:
         raise UsageError(f"there is no arena {selection.arena}: the last one is {arenas - 1}")
     if selection.type is not None and not set(OBJECT_STATES) & set(selection.states):
         raise UsageError("only used and mmapped chunks hold objects: leave out --state or --type")
 
 
-def _mapped(heap: Heap) -> list[Row]:
-    return [(chunk.chunk, chunk.end - chunk.chunk, MMAPPED, None) for chunk in heap.mapped]
+def _mapped(glibc: GlibcAllocator) -> list[Row]:
+    return [(chunk.chunk, chunk.end - chunk.chunk, MMAPPED, None) for chunk in glibc.mapped]
 
 
 def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
@@ -118,17 +120,17 @@ def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
     objects = heap.objects
     kinds = {row[0] for row in heap.census().rows if fnmatchcase(objects.names.name(row[0]), pattern)}
     rows: list[Row] = [*objects.chunks_of(kinds, selection.wanted, heap.classifying)]
-    mapped = [row for row in _mapped(heap) if selection.takes_mapped(row[1])]
+    mapped = [row for row in _mapped(heap.allocator(GlibcAllocator)) if selection.takes_mapped(row[1])]
     inside = objects.objects_in([(row[0] + HEADER, row[1]) for row in mapped])
     rows += [row for row, found in zip(mapped, inside) if found and found.alive and found.type_address in kinds]
     owners = objects.owners_of([row[0] + HEADER for row in rows], heap.classifying)
     return [row for row in rows if owners[row[0] + HEADER] is None]
 
 
-def _described(heap: Heap, rows: list[Row]) -> list[Chunk]:
+def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk]:
     held = [(chunk + HEADER, size) for chunk, size, state, _arena in rows if state in OBJECT_STATES]
     words = describe_blocks(heap, held) if held else {}
-    lists = heap.lists_of([row[:3] for row in rows])
+    lists = glibc.lists_of([row[:3] for row in rows])
     return [
         Chunk(chunk + HEADER, size, state, name, arena, words.get(chunk + HEADER))
         for (chunk, size, state, arena), name in zip(rows, lists)

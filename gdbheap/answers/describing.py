@@ -51,8 +51,4 @@ def owner_text(owner: Owner) -> str:
 
 def _structures(heap: Heap) -> dict[int, str]:
     """Blocks of the allocators themselves."""
-    known = {tcache.address: f"thread cache of thread {tcache.tid}" for tcache in heap.glibc.tcaches}
-    python = heap.python_or_none
-    if python is not None:
-        known.update((state.table, "pymalloc's table of arenas") for state in python.states)
-    return known
+    return {address: what for allocator in heap.allocators for address, what in allocator.structures().items()}

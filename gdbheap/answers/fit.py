@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER, Glibc
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
@@ -129,7 +130,8 @@ def fit(heap: Heap, request: int) -> Fit:
     if request > LARGEST_REQUEST:
         raise UsageError(f"malloc refuses a request of more than {LARGEST_REQUEST} bytes")
     need = chunk_of(request)
-    glibc = heap.walked
+    glibc = heap.allocator(GlibcAllocator).malloc
+    glibc.walk()
     search = _Search(glibc, need)
     found = [_in_arena(search, index) for index in range(len(glibc.arenas))]
     cached = _cached(glibc, need)

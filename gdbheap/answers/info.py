@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.allocators.finding import MALLOC
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.layout.facts import Fact
@@ -19,7 +20,7 @@ class Info:
 def info(heap: Heap) -> Info:
     """Every fact, those of the target first; a part that cannot be had is a fact too, with its reason."""
     facts = _target_facts(heap)
-    for name, ask in (("glibc", lambda: heap.glibc), ("Python", lambda: heap.objects)):
+    for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.objects)):
         try:
             ask()
         except GdbheapError as error:
@@ -34,14 +35,12 @@ def _runtime_facts(heap: Heap) -> list[Fact]:
 
 
 def _other_facts(heap: Heap) -> list[Fact]:
-    """Another allocator than glibc's, and whether it is the one in charge."""
+    """Another allocator than the C library's, and whether it is the one in charge."""
     other = heap.other_allocator if heap.target.refusal is None else None
     if other is None:
         return []
-    try:
-        empty = "glibc's arenas are empty" if heap.glibc.idle else None
-    except GdbheapError:
-        empty = None
+    malloc = heap.find_allocator(MALLOC)
+    empty = f"{MALLOC.title}'s arenas are empty" if malloc is not None and malloc.idle else None
     return [Fact("other allocator", other.kind.name, f"{other.path}, {other.evidence}", empty)]
 
 

@@ -1,49 +1,29 @@
-"""Where did the memory go? Every byte of the address space, and every resident page, in exactly one line.
+"""Where did the memory go? Every byte of the address space, resident or not, in exactly one line.
 
-Which owner gets a page that several touch is said in ``partition``: what is resident under "free" are whole pages that
-nobody holds.
+Each line also says what it has in whole pages (see ``partition``): of free memory that is what could be given back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gdbheap.allocators.finding import KINDS
 from gdbheap.answers.findings import Evidence, Finding, findings
-from gdbheap.answers.partition import Sum, Sums, main_runtime, other_allocator, partition, total
+from gdbheap.answers.partition import Sum, Sums, line_states, main_runtime, other_allocator, partition, total
 from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 
-NAMES = (
+FIRST = (
     ("file", None, "files: programs, libraries, mapped files"),
     ("stacks", None, "stacks of threads"),
     ("shared", None, "shared memory"),
-    ("glibc", None, "glibc malloc"),
-    ("glibc.used", "glibc", "chunks in use"),
-    ("glibc.mmapped", "glibc", "chunks with a mapping of their own"),
-    ("glibc.free", "glibc", "free chunks, also in thread caches and fast bins"),
-    ("glibc.top", "glibc", "top chunks"),
-    ("glibc.overhead", "glibc", "arenas' own data, and address space reserved for them"),
-    ("pymalloc", None, "Python's pymalloc"),
-    ("pymalloc.used", "pymalloc", "blocks in use"),
-    ("pymalloc.free", "pymalloc", "free blocks and pools"),
-    ("pymalloc.overhead", "pymalloc", "pool headers and padding"),
-    ("mimalloc", None, "Python's mimalloc"),
-    ("mimalloc.used", "mimalloc", "blocks in use"),
-    ("mimalloc.free", "mimalloc", "free blocks, pages and segments, and address space reserved for them"),
-    ("mimalloc.overhead", "mimalloc", "segment headers and padding"),
-    ("other", None, "other memory that a program or library mapped"),
-    ("unexplained", None, "unexplained"),
 )
+LAST = (("other", None, "other memory that a program or library mapped"), ("unexplained", None, "unexplained"))
 DETAILS = {
     "file.text": "code of files",
     "file.data": "data of files that may be written, .bss",
     "file.readonly": "data of files that is only read",
-    "glibc.free.mmapped": "chunks with a mapping of their own, in a thread's cache",
-    "pymalloc.free.blocks": "free blocks in pools in use",
-    "pymalloc.free.pools": "free pools",
-    "mimalloc.free.blocks": "free blocks of pages",
-    "mimalloc.free.spans": "spans without a page",
-    "mimalloc.free.reserve": "reserved beside the segments",
     "other.break": "other users' part of the break",
     "other.kernel": "the kernel's vdso and its data",
     "other.rest": "the rest",
@@ -64,9 +44,10 @@ class Rss:
 class Line:
     """One line of the ledger; sizes in bytes, None where residency is not known.
 
-    ``pages``: the whole pages that belong to this line; of those the resident ones, the swapped ones, and ``zero``, for
-    which the kernel's zero page stands in and which are not resident. ``huge``: of the resident ones those
-    mapped by huge pages, None also where the kernel does not say."""
+    ``zero``: bytes for which the kernel's zero page stands in and which are not resident. ``huge``: of the resident
+    bytes those mapped by huge pages, None also where the kernel does not say. ``pages``: bytes of the pages that belong
+    to this line as a whole, ``whole`` of these the resident ones: of a line that is free, those that nobody holds.
+    ``state``: of an allocator's line "used", "free", "top" or "overhead"."""
 
     id: str
     parent: str | None
@@ -77,6 +58,8 @@ class Line:
     pages: int = 0
     zero: int | None = None
     huge: int | None = None
+    whole: int | None = None
+    state: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +75,7 @@ class Ledger:
 
 
 def ledger(heap: Heap, detail: bool = False) -> Ledger:
-    """The whole address space. What cannot be looked into (no glibc, no memory) stays under files, stacks and other.
+    """The whole address space. What cannot be looked into (no malloc, no memory) stays under files, stacks and other.
 
     ``detail``: a line for each arena's part, kind of file mapping and kind of free memory, and findings that take
     longer."""
@@ -100,10 +83,11 @@ def ledger(heap: Heap, detail: bool = False) -> Ledger:
     evidence = Evidence(heap, _settle(heap, sums), detail)
     told = summary(heap, evidence) if heap.target.refusal is None else None
     sums = _renamed(heap, evidence.sums, detail)
-    lines = [_line(heap, name, parent, text, sums) for name, parent, text in _names(heap, sums, detail)]
+    states = line_states(heap.allocators if heap.target.refusal is None else ())
+    lines = [_line(heap, name, sums, states) for name in _names(heap, sums, detail)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
     shown = [line for line in lines if line.virtual or not line.parent]
-    return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None, told)
+    return Ledger(rss, shown, findings(evidence), told.returnable if told else None, told)
 
 
 def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
@@ -113,29 +97,36 @@ def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
     return evidence, findings(evidence)
 
 
-def _names(heap: Heap, sums: Sums, detail: bool) -> list[tuple[str, str | None, str]]:
-    """``NAMES``, and the children that there are beyond them: in detail of every line, else of the other memory where
-    an allocator or a runtime is known to be in it."""
+Name = tuple[str, "str | None", str]
+"""A line's id, its parent's, and its name."""
+
+
+def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
+    """The lines that are always there, those of the allocators, and the children that there are beyond them: in detail
+    of every line, else of the other memory where an allocator or a runtime is known to be in it."""
     other, runtime = other_allocator(heap), main_runtime(heap)
     titles = dict(DETAILS)
     titles |= {f"other.{other.id}": other.title} if other else {}
     titles |= {f"other.{runtime.kind.id}": runtime.title} if runtime else {}
-    known = {name for name, _parent, _text in NAMES}
-    names: list[tuple[str, str | None, str]] = []
-    for row in NAMES:
-        # mimalloc has its lines only where it is in use.
-        if row[0].startswith("mimalloc") and heap.mimalloc is None:
-            continue
+    names: list[Name] = []
+    for row in (*FIRST, *_of_allocators(heap, sums, detail), *LAST):
         names.append(row)
-        if detail or (row[0] == "other" and (other or runtime)):
-            below = [owner for owner in sums if owner.rpartition(".")[0] == row[0] and owner not in known]
-            names += [(owner, row[0], titles.get(owner) or _arena(owner)) for owner in below]
+        if row in FIRST + LAST and (detail or (row[0] == "other" and (other or runtime))):
+            below = [owner for owner in sums if owner.rpartition(".")[0] == row[0]]
+            names += [(owner, row[0], titles[owner]) for owner in below]
     return names
 
 
-def _arena(owner: str) -> str:
-    index = owner.rpartition(".")[2]
-    return f"arena {index}" if index != "0" else "the main arena"
+def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
+    """The lines of the allocators of this target, and of those that have lines without being there."""
+    for kind in KINDS:
+        found = heap.find_allocator(kind) if heap.target.refusal is None else None
+        if found is None and not kind.shown_idle:
+            continue
+        yield kind.name, None, kind.title
+        for line in found.all_lines() if found is not None else kind.lines:
+            if not line.detail or (detail and line.id in sums):
+                yield line.id, line.parent, line.title
 
 
 def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
@@ -153,12 +144,14 @@ def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
     return found
 
 
-def _line(heap: Heap, name: str, parent: str | None, text: str, sums: Sums) -> Line:
-    pages, found = heap.target.pages, total(sums, name)
+def _line(heap: Heap, name: Name, sums: Sums, states: dict[str, str]) -> Line:
+    pages, found = heap.target.pages, total(sums, name[0])
+    state = states.get(name[0])
     if pages is None:
-        return Line(name, parent, text, found.virtual, None, None, found.pages)
+        return Line(*name, found.virtual, None, None, found.pages, state=state)
     huge = found.huge if pages.knows_huge else None
-    return Line(name, parent, text, found.virtual, found.resident, found.swapped, found.pages, found.zero, huge)
+    sizes = (found.virtual, found.resident, found.swapped, found.pages, found.zero)
+    return Line(*name, *sizes, huge, found.whole, state)
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:

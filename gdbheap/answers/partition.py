@@ -1,37 +1,30 @@
 """Whose is each byte of the address space, and each page? The owners are the leaves of the ledger.
 
-A page that several owners touch belongs to one of them, in this order (the last wins): free memory, top, an
-allocator's own overhead, other memory, shared memory, stacks, files, mmapped chunks, blocks in use. So the pages under
-"free" are whole pages that nobody holds.
+Each byte of a page belongs to its owner, so that what is resident of a line is never more than the line. Beside that
+each whole page belongs to one of the owners that touch it, in this order (the last wins): free memory, reserves, tops,
+an allocator's own overhead, other memory, shared memory, stacks, files, blocks in use. So the whole pages of a line
+that is free are those that nobody holds.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Union
 
 from gdbheap import _native
+from gdbheap.allocators.allocator import Allocator, LedgerLine, State
 from gdbheap.allocators.recognised import OtherAllocator
 from gdbheap.allocators.runtimes import Runtime
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.target.mappings import Mapping
+from gdbheap.target.mappings import BREAK, Mapping
 from gdbheap.target.ranges import Ranges, joined, subtract
 
-# Ascending rank: the later owner gets a page that both touch. One with a star is there once for each arena.
-RANKED = (
-    "glibc.free.*",
-    "glibc.free.mmapped",
-    "pymalloc.free.pools",
-    "pymalloc.free.blocks",
-    "mimalloc.free.reserve",
-    "mimalloc.free.spans",
-    "mimalloc.free.blocks",
-    "glibc.top.*",
-    "glibc.overhead.*",
-    "pymalloc.overhead",
-    "mimalloc.overhead",
+# Ascending: a later owner gets a page that both touch. What is in use, or not known, comes after these.
+EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
+OTHERS = (
     "other.rest",
     "other.break",
     "other.kernel",
@@ -42,27 +35,8 @@ RANKED = (
     "file.readonly",
     "file.data",
     "file.text",
-    "glibc.mmapped",
-    "glibc.used.*",
-    "pymalloc.used",
-    "mimalloc.used",
-    "unexplained",
 )
-ALLOCATORS = frozenset(owner.partition(".")[0] for owner in RANKED if owner.split(".")[1:2] == ["used"])
-STATES = {
-    "used": "glibc.used",
-    "free": "glibc.free",
-    "tcache": "glibc.free",
-    "fast": "glibc.free",
-    "top": "glibc.top",
-    "fencepost": "glibc.overhead",
-    "foreign": "other.break",
-    "unexplained": "unexplained",
-}
-PYMALLOC = ("pymalloc.used", "pymalloc.free.blocks", "pymalloc.free.pools", "pymalloc.overhead")
-MIMALLOC = ("mimalloc.used", "mimalloc.free.blocks", "mimalloc.free.spans", "mimalloc.overhead", "unexplained")
-WITH_BLOCKS = ("region", "arena", "segment")
-BREAK = "[heap]"
+UNEXPLAINED = "unexplained"
 
 # Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
 USER_END = 1 << 63
@@ -70,22 +44,26 @@ USER_END = 1 << 63
 
 @dataclass(frozen=True)
 class Sum:
-    """Bytes of one owner: all of them; the whole pages that belong to it and, of these, the resident ones, the swapped
-    ones, those that the kernel's zero page stands for (not resident), and the resident ones mapped by huge pages."""
+    """Bytes of one owner: all of them; of these the resident ones, the swapped ones, those that the kernel's zero page
+    stands for (not resident), and the resident ones mapped by huge pages. ``pages``: the bytes of the pages that belong
+    to it as a whole; of these ``whole`` are resident, and ``whole_huge`` mapped by huge pages."""
 
     virtual: int = 0
-    pages: int = 0
     resident: int = 0
     swapped: int = 0
     zero: int = 0
     huge: int = 0
+    pages: int = 0
+    whole: int = 0
+    whole_huge: int = 0
 
     def __add__(self, other: Sum) -> Sum:
         return Sum(*(one + two for one, two in zip(vars(self).values(), vars(other).values())))
 
 
 Sums = dict[str, Sum]
-"""By owner: an id of the ledger's leaves, "glibc.used.0" for the used chunks of arena 0."""
+"""By owner: the id of a line of the ledger that has none below it."""
+Owner = Union[str, Allocator]
 
 
 def total(sums: Sums, name: str = "") -> Sum:
@@ -116,7 +94,7 @@ def main_runtime(heap: Heap) -> Runtime | None:
 def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
     """What each owner has in each cell of the address space: below the first cut, from there to the second, and so on.
 
-    ``cuts``: ascending addresses of whole pages. What cannot be looked into (no glibc, no memory) stays under files,
+    ``cuts``: ascending addresses of whole pages. What cannot be looked into (no malloc, no memory) stays under files,
     stacks and other."""
     layout = _Layout(heap)
     if heap.target.refusal is None:
@@ -141,7 +119,7 @@ class _Sweep:
 
     def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int], parts: Sequence[str] = ()) -> None:
         self._heap, self._layout = heap, layout
-        self._owners = list(_ranked(layout.arena_count))
+        self._owners = list(_ranked(ledger_lines(layout.allocators)))
         self._ranks = {owner: rank for rank, owner in enumerate(self._owners)}
         kept = [rank for owner, rank in self._ranks.items() if any(_is_below(owner, part) for part in parts)]
         self._sweep = _native.Sweep(heap.target.pages, len(self._owners), cuts, kept)
@@ -155,88 +133,95 @@ class _Sweep:
         at = 0
         for start, end, owner in self._layout.pieces:
             if start < at:
-                self._heap.note(f"two owners claim the bytes at {start:#x}: they do not count for {owner}, the second")
+                whose = owner if isinstance(owner, str) else owner.title
+                self._heap.note(f"two owners claim the bytes at {start:#x}: they do not count for {whose}, the second")
                 start = at
             if start < end:
                 at = self._add(start, end, owner)
-        return [{self._owners[rank]: Sum(*values) for rank, values in cell} for cell in self._sweep.finish()]
+        return [{self._owners[row.owner]: _sum_of(row) for row in cell} for cell in self._sweep.finish()]
 
-    def _add(self, start: int, end: int, owner: str) -> int:
-        heap, layout = self._heap, self._layout
-        if owner == "region" and start in layout.regions:
-            return self._sweep.add_chunks(heap.chunks, start, self._states(layout.regions[start]))
-        if owner == "arena" and start in layout.arenas:
-            parts = tuple(self._ranks[name] for name in PYMALLOC)
-            return self._sweep.add_arena(heap.target.space, heap.python.pools, start, parts)
-        if owner == "segment" and heap.mimalloc is not None:
-            parts = tuple(self._ranks[name] for name in MIMALLOC)
-            return self._sweep.add_segment(heap.mimalloc.blocks, start, parts)
-        self._sweep.add(start, end, self._ranks.get(owner, self._ranks["unexplained"]))
+    def _add(self, start: int, end: int, owner: Owner) -> int:
+        if isinstance(owner, str):
+            self._sweep.add(start, end, self._rank(owner))
+            return end
+        if (start, end) in self._layout.walked:
+            return owner.sweep(self._sweep, start, self._rank)
+        self._sweep.add(start, end, self._rank(UNEXPLAINED))
         return end
 
-    def _states(self, arena: int) -> dict[str, int]:
-        found = {}
-        for state, owner in STATES.items():
-            found[state] = self._ranks.get(f"{owner}.{arena}", self._ranks.get(owner, 0))
-        return found
+    def _rank(self, owner: str) -> int:
+        return self._ranks.get(owner, self._ranks[UNEXPLAINED])
 
 
-def _ranked(arenas: int) -> Iterator[str]:
-    for owner in RANKED:
-        if owner.endswith("*"):
-            yield from (f"{owner[:-1]}{index}" for index in range(max(arenas, 1)))
-        else:
-            yield owner
+def _sum_of(row: _native.OwnerSum) -> Sum:
+    return Sum(row.bytes, row.resident, row.swapped, row.zero, row.huge, row.pages, row.whole, row.whole_huge)
+
+
+def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
+    """The lines of the allocators that say whose bytes are, without those that have such lines below them."""
+    return [line for allocator in allocators for line in allocator.all_lines() if line.state is not None]
+
+
+def line_states(allocators: Iterable[Allocator]) -> dict[str, str]:
+    """What the bytes of the allocators' lines are, by the lines' ids, also of those that are sums of one kind: "used",
+    "free" (reserved address space too), "top", "overhead"."""
+    found: dict[str, str] = {}
+    for allocator in allocators:
+        for line in ledger_lines([allocator]):
+            state = State.FREE if line.state in (State.FREE, State.RESERVED) else line.state
+            names = [line.id, *[line.parent] * (line.parent != allocator.name)]
+            found.update((name, state.value) for name in names if state is not None)
+    return found
+
+
+def _ranked(lines: Sequence[LedgerLine]) -> Iterator[str]:
+    for state in EMPTY:
+        yield from (line.id for line in lines if line.state is state)
+    yield from OTHERS
+    yield from (line.id for line in lines if line.state is State.USED)
+    yield UNEXPLAINED
 
 
 class _Layout:
-    """The address space as ascending pieces, each with an owner or with blocks that say theirs.
+    """The address space as ascending pieces, each with an owner: a line of the ledger, or an allocator, whose blocks
+    say theirs.
 
-    ``regions``: the arena of each stretch of glibc's, by its start; ``arenas``: where pymalloc's arenas start."""
+    ``walked``: the places of the latter; ``allocators``: those that could be walked."""
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
-        self.pieces: list[tuple[int, int, str]] = []
-        self.regions: dict[int, int] = {}
-        self.arenas: set[int] = set()
-        self.arena_count = 0
+        self.pieces: list[tuple[int, int, Owner]] = []
+        self.walked: set[tuple[int, int]] = set()
+        self.allocators: list[Allocator] = []
 
     def build(self) -> None:
         """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
         heap = self._heap
         self.pieces = [(start, end, "stacks") for start, end in heap.stack_ranges]
         try:
-            self._add_glibc()
+            _known = heap.malloc
         except GdbheapError as error:
             heap.note(f"{error}: malloc's memory counts as other memory")
-        python = heap.python_or_none
-        if python is not None:
-            self.arenas = {start for start, _end in python.ranges()}
-            self.pieces += [(start, end, "arena") for start, end in python.ranges()]
-        if heap.mimalloc is not None:
-            self.pieces += [(segment.start, segment.end, "segment") for segment in heap.mimalloc.segments]
-            self.pieces += [(start, end, "mimalloc.free.reserve") for start, end in heap.mimalloc.reserved()]
+        for allocator in heap.allocators:
+            self._add(allocator)
         for loaded in heap.target.objects:
             self.pieces += [(start, end, "file.data") for start, end in loaded.bss]
         self.pieces = list(_mapped_parts(self.pieces, joined(heap.target.mappings.ranges())))
         self.add_rest()
 
-    def _add_glibc(self) -> None:
-        heap = self._heap
-        _chunks, glibc = heap.chunks, heap.glibc
-        self.arena_count = len(glibc.arenas)
-        stretches = sorted((stretch.start, stretch.end) for stretch in glibc.stretches)
-        self.regions = {stretch.start: stretch.arena for stretch in glibc.stretches}
-        self.pieces += [(start, end, "region") for start, end in stretches]
-        for start, end in subtract(sorted(glibc.owned_ranges()), stretches):
-            found = glibc.heap_at(start)
-            self.pieces.append((start, end, f"glibc.overhead.{found.arena if found else 0}"))
-        owners = {True: "glibc.free.mmapped", False: "glibc.mmapped"}
-        self.pieces += [(chunk.base, chunk.end, owners[chunk.cached]) for chunk in heap.mapped]
+    def _add(self, allocator: Allocator) -> None:
+        try:
+            found = list(allocator.pieces())
+        except GdbheapError as error:
+            self._heap.note(f"{error}: the memory of {allocator.title} counts as other memory")
+            return
+        self.allocators.append(allocator)
+        self.walked.update((piece.start, piece.end) for piece in found if piece.owner is None)
+        self.pieces += [(piece.start, piece.end, piece.owner or allocator) for piece in found]
 
     def add_rest(self) -> None:
         """What is in no piece yet, by its mapping."""
-        self.pieces.sort()
+        self.pieces.sort(key=lambda piece: piece[:2])
         taken = [(start, end) for start, end, _owner in self.pieces]
         mappings = list(self._heap.target.mappings)
         whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < USER_END]
@@ -245,16 +230,16 @@ class _Layout:
         for start, end in subtract(whole, taken):
             mapping = mappings[bisect_right(starts, start) - 1]
             self.pieces.append((start, end, _owner_of(mapping, other, runtime)))
-        self.pieces.sort()
+        self.pieces.sort(key=lambda piece: piece[:2])
 
 
-def _mapped_parts(pieces: list[tuple[int, int, str]], mapped: Ranges) -> Iterator[tuple[int, int, str]]:
+def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
     """The pieces without what lies in no mapping: the sizes of stacks and heaps are the target's own words. What says
     its own blocks was bounded by mappings when it was found."""
     starts = [start for start, _end in mapped]
     for start, end, owner in pieces:
         at = max(0, bisect_right(starts, start) - 1)
-        if owner in WITH_BLOCKS:
+        if not isinstance(owner, str):
             yield start, end, owner
             continue
         while at < len(mapped) and mapped[at][0] < end:

@@ -1,10 +1,9 @@
 """Which few blocks, if they were gone, would free the most pages?
 
-A pin is a group of blocks that keeps at least twice its own bytes: the resident whole pages that ``malloc_trim(0)``
-could release only if all of the group went, beyond what it would release as it is (see ``trim``); in pymalloc the
-arena, which is unmapped with its last block; in CPython's mimalloc the page, whose slices are free for other blocks
-without its last one, and go back later. In glibc's arenas blocks make a group when they share a page that they
-fill at most by half. No two groups have a block in common, so what several would free adds up."""
+A pin is a group of blocks that keeps at least twice its own bytes: the resident whole pages that would go, or be empty,
+only if all of the group went, beyond what goes as it is (see ``trim``). What makes a group is the allocator's to say:
+the blocks of a page, or of an arena that goes back as a whole. No two groups have a block in common, so what several
+would free adds up."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gdbheap import _native
+from gdbheap.allocators.allocator import Allocator, PinRow
+from gdbheap.allocators.allocator import Member as MemberRow
 from gdbheap.answers.describing import describe_blocks
-from gdbheap.answers.trim import given_tops, kept_ranges
 from gdbheap.answers.ways import alike, ways
 from gdbheap.heap import Heap
 from gdbheap.target.ranges import PAGE_SIZE
@@ -27,10 +26,6 @@ MOST_WORDS = 3
 MOST_WAYS = 20
 CACHED = "free, in a thread's cache"
 PLACE = re.compile(r" at 0x[0-9a-f]+")
-GLIBC, PYMALLOC, MIMALLOC = ALLOCATORS = ("glibc", "pymalloc", "mimalloc")
-
-Row = tuple[int, int, int, int, int]
-Totals = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -78,8 +73,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class Sums:
-    """All pins of one allocator: groups, blocks, their bytes, what they would free. ``described``: so many blocks
-    were looked into for ``kinds``, those of the groups that keep the most."""
+    """All pins of one allocator: groups, blocks, their bytes, what they would free. ``described``: how many blocks were
+    looked into for ``kinds``, those of the groups that keep the most. ``units``: what one and several groups are;
+    ``emptied``: what becomes of a group without its blocks."""
 
     allocator: str
     groups: int
@@ -87,6 +83,8 @@ class Sums:
     bytes: int
     would_free: int
     described: int
+    units: tuple[str, str]
+    emptied: str
 
 
 @dataclass(frozen=True)
@@ -102,19 +100,20 @@ class Pins:
 
 
 def pins(heap: Heap, minimum: int = PAGE_SIZE, allocator: str | None = None) -> Pins:
-    """Every pin that would free ``minimum`` bytes or more, of one allocator or both.
+    """Every pin that would free ``minimum`` bytes or more, of one allocator or of all.
 
-    Raises Unsupported without glibc's malloc."""
-    parts = [(name, *found) for name, found in _groups(heap, minimum) if allocator in (None, name)]
-    rows = sorted(
-        ((name, row) for name, rows, _ in parts for row in rows), key=lambda pair: (pair[1][3] - pair[1][4], pair[1])
-    )
-    members = _members(heap, rows)
+    Raises Unsupported where malloc is not known."""
+    _known = heap.malloc
+    wanted = [found for found in heap.allocators if allocator in (None, found.name)]
+    parts = [(found, found.pins(heap.target.kept, minimum, MOST_GROUPS)) for found in wanted]
+    rows = [(found, row) for found, sums in parts for row in sums.rows]
+    rows.sort(key=lambda pair: (pair[1][3] - pair[1][4], pair[1]))
+    members = _members(rows)
     words = describe_blocks(heap, [block[:2] for blocks in members for block in blocks if block[2]])
     named = [[Member(at, size, words[at] if used else CACHED) for at, size, used in blocks] for blocks in members]
-    found = [_pin(name, row, blocks) for (name, row), blocks in zip(rows, named)]
-    described = Counter(name for (name, _), blocks in zip(rows, named) for _ in blocks)
-    sums = [Sums(name, *totals, described[name]) for name, _, totals in parts]
+    found = [_pin(owner.name, row, blocks) for (owner, row), blocks in zip(rows, named)]
+    described = Counter(owner.name for (owner, _), blocks in zip(rows, named) for _ in blocks)
+    sums = [Sums(of.name, *group.totals, described[of.name], of.groups, of.emptied) for of, group in parts]
     return Pins(found, sums, _kinds(zip(found, named)), minimum, heap.target.pages is not None)
 
 
@@ -143,39 +142,18 @@ def _commonest(counts: Counter[str] | None) -> str | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
-def _groups(heap: Heap, minimum: int) -> list[tuple[str, tuple[list[Row], Totals]]]:
-    pages, kept = heap.target.pages, kept_ranges(heap.target)
-    chunks, mimalloc = heap.walked.walk(), heap.mimalloc
-    found = [(GLIBC, _native.pins_of_chunks(chunks, pages, kept, given_tops(heap), minimum, MOST_GROUPS))]
-    if mimalloc is not None:
-        return [*found, (MIMALLOC, _native.pins_of_pages(mimalloc.blocks, pages, kept, minimum, MOST_GROUPS))]
-    python = heap.python_or_none
-    if python is None:
-        return found
-    return [*found, (PYMALLOC, _native.pins_of_arenas(python.pools, pages, kept, minimum, MOST_GROUPS))]
-
-
-def _members(heap: Heap, rows: Sequence[tuple[str, Row]]) -> list[list[tuple[int, int, bool]]]:
+def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
     """(address, size, used) of the blocks of each group, until there are too many of them."""
-    found: list[list[tuple[int, int, bool]]] = []
+    found: list[list[MemberRow]] = []
     left = MOST_BLOCKS
-    for name, row in rows:
-        blocks = _blocks(heap, name, row) if row[2] <= left else []
+    for allocator, row in rows:
+        blocks = allocator.members(row) if row[2] <= left else []
         left -= len(blocks)
         found.append(blocks)
     return found
 
 
-def _blocks(heap: Heap, name: str, row: Row) -> list[tuple[int, int, bool]]:
-    start, end, count = row[:3]
-    if name == GLIBC:
-        return _native.held_chunks(heap.chunks, start, end, count)
-    if name == MIMALLOC and heap.mimalloc is not None:
-        return [(*block, True) for block in heap.mimalloc.blocks.used_in_page(start)]
-    return [(*block, True) for block in _native.used_blocks(heap.target.space, heap.python.pools, start, count)]
-
-
-def _pin(name: str, row: Row, members: list[Member]) -> Pin:
+def _pin(name: str, row: PinRow, members: list[Member]) -> Pin:
     start, _end, blocks, size, freed = row
     address = members[0].address if members else start
     return Pin(address, size, _summary(members), name, freed, blocks, members[:MOST_MEMBERS])

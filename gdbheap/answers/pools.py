@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
+from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.segments import Mimalloc
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.pools import Pymalloc
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.heap import Heap
@@ -140,9 +142,10 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
     """Every size class that has pools, by size. ``detail``: also what objects asked for, and what pins arenas.
 
     Raises NotAPython or Unsupported."""
-    python = heap.python
-    if heap.mimalloc is not None:
-        return _pages(heap, heap.mimalloc, detail)
+    python = heap.allocator(PymallocAllocator).pymalloc
+    mimalloc = heap.find_allocator(MimallocAllocator)
+    if mimalloc is not None:
+        return _pages(heap, mimalloc.mimalloc, detail)
     if not python.in_use:
         return Pools(None, None, 0, 0, [])
     spread, fill, emptiest = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)
@@ -197,7 +200,7 @@ def _use(row: tuple[int, int, int, list[tuple[int, int, int]]]) -> ArenaUse:
 
 def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
     """The same arenas with what holds them; all blocks are described at once."""
-    space, native = heap.target.space, heap.python.pools
+    space, native = heap.target.space, heap.allocator(PymallocAllocator).pymalloc.pools
     blocks = [_native.used_blocks(space, native, use.address, MOST_BLOCKS) for use in uses]
     words = describe_blocks(heap, [block for found in blocks for block in found])
     return [replace(use, pins=_pins(heap, found, words)) for use, found in zip(uses, blocks)]

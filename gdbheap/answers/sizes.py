@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.heap import Heap
 
 
@@ -66,19 +67,20 @@ class Sizes:
 
 def sizes(heap: Heap) -> Sizes:
     """A row for each exact size of used and free chunks. Raises Unsupported without glibc's malloc."""
-    glibc = heap.walked
-    rows = _native.count_sizes(heap.chunks)
+    found = heap.allocator(GlibcAllocator)
+    glibc, mapped = found.malloc, found.mapped
+    rows = _native.count_sizes(found.chunks)
     counts = {size: (used, free + tcache + fast) for size, (used, free, tcache, fast) in rows}
-    for chunk in heap.mapped:
+    for chunk in mapped:
         used, free = counts.get(chunk.end - chunk.chunk, (0, 0))
         counts[chunk.end - chunk.chunk] = (used + 1, free)
-    found = [SizeRow(size, used, free, size * used, size * free) for size, (used, free) in sorted(counts.items())]
+    sized = [SizeRow(size, used, free, size * used, size * free) for size, (used, free) in sorted(counts.items())]
     sums = glibc.sums()
     top = sum(arena["top"][1] for arena in sums)
     overhead = sum(arena[state][1] for arena in sums for state in ("fencepost", "foreign", "unexplained"))
     overhead += sum(glibc.unwalked(index) for index in range(len(sums)))
-    overhead += sum(chunk.chunk - chunk.base for chunk in heap.mapped)
-    return Sizes(found, _total(found), len(heap.mapped), top, overhead)
+    overhead += sum(chunk.chunk - chunk.base for chunk in mapped)
+    return Sizes(sized, _total(sized), len(mapped), top, overhead)
 
 
 def _total(rows: Iterable[SizeRow]) -> SizeTotal:

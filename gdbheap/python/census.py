@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
-from gdbheap.allocators.glibc.arenas import MappedChunk
-from gdbheap.allocators.mimalloc.segments import Mimalloc
-from gdbheap.allocators.pymalloc.pools import Pymalloc
+from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
@@ -24,6 +22,7 @@ from gdbheap.python.roots import Roots
 from gdbheap.python.sizing import sizing
 from gdbheap.python.slabs import Slab, slab
 from gdbheap.target.ranges import Ranges
+from gdbheap.target.target import Target
 
 SAMPLED_POOLS = 16
 ESTIMATED = 64
@@ -123,39 +122,32 @@ class Owner:
 
 
 class Objects:
-    """The Python objects of one target, in pymalloc's pools, mimalloc's pages, glibc's ``chunks`` and its ``mapped``
-    chunks; and those in ``unwalked`` memory that others lead to, with the buffers that objects' own fields tell of.
+    """The Python objects of one target, in the ``blocks`` of its allocators; and those in ``unwalked`` memory that
+    others point to, with the buffers that objects' own fields tell of.
 
     Raises Unsupported when the layout cannot be proven.
     """
 
     def __init__(
         self,
-        python: Pymalloc,
+        target: Target,
         release: cpython.Release,
-        chunks: _native.Chunks,
-        mapped: Sequence[MappedChunk],
+        blocks: WalkedBlocks,
         roots: Roots,
         facts: Facts,
-        mimalloc: Mimalloc | None = None,
         unwalked: Ranges | None = None,
         progress: Progress | None = None,
         disclosure: Disclosure | None = None,
     ) -> None:
-        self.target = python.target
+        self.target = target
         self.roots = roots
-        self.python = python
-        self.mimalloc = mimalloc
+        self.blocks = blocks
         self.release = release
-        self.chunks = chunks
-        self.mapped = [(chunk.chunk, chunk.end) for chunk in mapped if not chunk.cached]
         data = sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges())
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
         own, short = families(release), [(name, release.at(least)) for name, least in SHORTENED]
         blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), short, state_size(release))
-        if mimalloc is not None:
-            blank = replace(blank, mimalloc=mimalloc.blocks)
-        blank = replace(_with_head(blank, release), unwalked=unwalked or [])
+        blank = replace(_with_head(blank, release), mimalloc=blocks.pages, unwalked=unwalked or [])
         self.layout = self._prove(blank, facts)
         if unwalked:
             self.layout = self._with_claimed(self.layout, facts, progress)
@@ -171,7 +163,7 @@ class Objects:
         # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
         for where, pools in self._sampled.items():
-            votes = _native.vote_distances(self.target.space, self.chunks, pools, layout, mask, SAMPLED_POOLS)
+            votes = _native.vote_distances(self.target.space, self.blocks.chunks, pools, layout, mask, SAMPLED_POOLS)
             hook = _winner(votes, 0, (0, HOOK))
             heads = NO_GC_HEAD if self.release.is_free_threaded else GC_HEADS
             head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in heads))
@@ -203,19 +195,19 @@ class Objects:
         return replace(layout, gc_head=head)
 
     def _find_claimed(self, layout: TypeLayout, progress: Progress | None = None) -> _native.Claimed:
-        space, pools = self.target.space, self.python.pools
+        space, pools = self.target.space, self.blocks.pools
         of_release, ranges = measures(self.release), root_ranges(self.roots)
-        return _native.find_claimed(space, self.chunks, pools, layout, of_release, ranges, progress)
+        return _native.find_claimed(space, self.blocks.chunks, pools, layout, of_release, ranges, progress)
 
     @property
     def _sampled(self) -> dict[str, _native.Pools | None]:
         """Where small objects may lie: in pools, or without them in chunks of malloc."""
-        chunks: dict[str, _native.Pools | None] = {"chunks" if self.mimalloc is None else "pages of mimalloc": None}
-        return {"pools": self.python.pools, **chunks} if self.python.in_use else chunks
+        chunks: dict[str, _native.Pools | None] = {"chunks" if self.blocks.pages is None else "pages": None}
+        return {"pools": self.blocks.pools, **chunks} if self.blocks.pools_in_use else chunks
 
     def _class_dealloc(self, layout: TypeLayout, pools: _native.Pools | None) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
-        sample = _native.sample_types(self.target.space, self.chunks, pools, layout, TYPES_IN_POOLS)
+        sample = _native.sample_types(self.target.space, self.blocks.chunks, pools, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
         for address in heap_types:
@@ -230,7 +222,7 @@ class Objects:
             return {}
         types: set[int] = set()
         for pools in self._sampled.values():
-            types.update(_native.sample_types(space, self.chunks, pools, layout, SAMPLED_POOLS))
+            types.update(_native.sample_types(space, self.blocks.chunks, pools, layout, SAMPLED_POOLS))
         if all(_is_readable(space, self.release, address) for address in types):
             return {}
         found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None)[3]
@@ -267,7 +259,13 @@ class Objects:
         ``unknown`` largest blocks that nobody leads to are listed."""
         question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
         census = _native.take_census(
-            self.target.space, self.chunks, self.python.pools, self.mapped, self.layout, question, progress
+            self.target.space,
+            self.blocks.chunks,
+            self.blocks.pools,
+            self.blocks.mapped,
+            self.layout,
+            question,
+            progress,
         )
         self._owners.update(dict.fromkeys(watched))
         for block, address, type_address, role in census.owners:
@@ -281,7 +279,11 @@ class Objects:
         """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
         however large the heap is."""
         rows = _native.estimate_types(
-            self.target.space, self.chunks, self.python.pools if self.python.in_use else None, self.layout, ESTIMATED
+            self.target.space,
+            self.blocks.chunks,
+            self.blocks.pools if self.blocks.pools_in_use else None,
+            self.layout,
+            ESTIMATED,
         )
         return [Estimate(self.names.name(row[0]), *row) for row in rows]
 
@@ -292,7 +294,7 @@ class Objects:
     def addresses_in(self, blocks: Sequence[tuple[int, int]]) -> list[int | None]:
         """The address of the object in each block, or None."""
         places = [(address, size, address) for address, size in blocks]
-        rows = _native.objects_in(self.target.space, self.chunks, self.layout, places)
+        rows = _native.objects_in(self.target.space, self.blocks.chunks, self.layout, places)
         return [None if row is None else row[0] for row in rows]
 
     def object_at(self, block: int, size: int, address: int) -> Found | None:
@@ -300,15 +302,15 @@ class Objects:
         return self._objects_at([(block, size, address)])[0]
 
     def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
-        rows = _native.objects_in(self.target.space, self.chunks, self.layout, places)
+        rows = _native.objects_in(self.target.space, self.blocks.chunks, self.layout, places)
         return [None if row is None else Found(row[0], row[1], self.names.name(row[1]), row[2]) for row in rows]
 
     def chunks_of(
         self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
     ) -> list[tuple[int, int, str, int]]:
         """The wanted chunks (header, size, state, arena) that look like live objects of the types at ``kinds``."""
-        space = self.target.space
-        return _native.list_objects(space, self.chunks, self.layout, kinds, wanted, progress)
+        space, chunks = self.target.space, self.blocks.chunks
+        return _native.list_objects(space, chunks, self.layout, kinds, wanted, progress) if chunks is not None else []
 
     def instances(
         self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
@@ -316,16 +318,22 @@ class Objects:
         """Live objects of the types at ``kinds``, which have their places in the alphabet: how many, their bytes,
         their buffers', and the first ``top`` in ``order`` as (address, type, size of its block, of the blocks that its
         fields own). ``without``: blocks that only look like objects."""
-        space, pools = self.target.space, self.python.pools
-        mapped = sorted(self.mapped)
+        space, pools = self.target.space, self.blocks.pools
+        mapped = sorted(self.blocks.mapped)
         return _native.list_instances(
-            space, self.chunks, pools, mapped, self.layout, kinds, without, order, top, progress
+            space, self.blocks.chunks, pools, mapped, self.layout, kinds, without, order, top, progress
         )
 
     def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[tuple[int, int, int]]:
         """Of each of pymalloc's size classes: (block size, live objects that tell their size, bytes they asked for)."""
         return _native.asked_sizes(
-            self.target.space, self.chunks, self.python.pools, self.layout, sizing(self.release), without, progress
+            self.target.space,
+            self.blocks.chunks,
+            self.blocks.pools,
+            self.layout,
+            sizing(self.release),
+            without,
+            progress,
         )
 
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:

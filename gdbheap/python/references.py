@@ -64,9 +64,9 @@ class References:
         self.roots = [*_of_python(threads), Root(STATIC_TYPES, BY_FRAMES, statics), *_of_memory(objects)]
         self.graph = _native.draw_graph(
             space,
-            objects.chunks,
-            objects.python.pools,
-            objects.mapped,
+            objects.blocks.chunks,
+            objects.blocks.pools,
+            objects.blocks.mapped,
             objects.layout,
             graph_layout(objects.release),
             statics,

@@ -57,9 +57,9 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
     tables = [one for one in tables_of(release) if one.name in names]
     rows = _native.list_slack(
         target.space,
-        objects.chunks,
-        objects.python.pools,
-        objects.mapped,
+        objects.blocks.chunks,
+        objects.blocks.pools,
+        objects.blocks.mapped,
         objects.layout,
         target.pages,
         growing,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.report.numbers import address_text, counted
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from gdbheap.answers.check import Check
     from gdbheap.target.target import Damage
 
-__all__ = ["render"]
+__all__ = ["named", "render"]
 
+CAUGHT = "caught inside malloc"
 COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Column("found", True))
 
 
@@ -33,6 +35,11 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
     left = style.bytes(answer.unexplained)
     went_on = f"The walk went on behind all of it; {left} of glibc's arenas lie in between, unexplained."
     return join(style.heading(f"{walked}; {places} damaged."), _table(damage, style), style.filled(went_on))
+
+
+def named(place: Damage) -> Damage:
+    """The place in words that also say what a thread has left half done."""
+    return replace(place, what=f"{CAUGHT}: {place.what}") if place.transient else place
 
 
 def _table(damage: Sequence[Damage], style: Style) -> str:

@@ -40,8 +40,7 @@ LOOKS = {
     "other": Look("▪", "+", "\033[35m", "#8e6fa8", "other, overhead"),
     "nothing": Look("·", "-", "\033[2m", "#f4f4f4", "not resident"),
 }
-# What parts of an allocator's memory are, by the second part of their ids.
-USED, FREE, TOP = ("used", "mmapped"), ("free",), ("top",)
+USED, FREE, TOP = "used", "free", "top"
 
 
 def look_of(cell: Cell) -> str:
@@ -57,41 +56,33 @@ def look_of(cell: Cell) -> str:
 
 
 def shares(cell: Cell) -> dict[str, int]:
-    """The bytes of a cell by kind: "used", "free", "gone", "top", "top gone", "other" and "nothing". Free memory and
-    top are resident where their whole pages are; pieces without a whole page are on pages that are in use."""
-    used, free, top = (_sum(cell.parts, ids) for ids in (USED, FREE, TOP))
-    other = [part for part in cell.parts if _kind(part) not in (*USED, *FREE, *TOP)]
-    there = sum(part.virtual if part.resident is None else part.resident for part in other)
-    rest = sum(part.virtual for part in other)
+    """The bytes of a cell by kind: "used", "free", "gone", "top", "top gone", "other" and "nothing"."""
+    used, free, top = (_sum(cell.parts, state) for state in (USED, FREE, TOP))
+    other = [part for part in cell.parts if part.state not in (USED, FREE, TOP)]
     found = dict.fromkeys(("used", "free", "gone", "top", "top gone", "other", "nothing"), 0)
-    found["used"] = used[0]
-    found["free"], found["gone"] = _split(*free)
-    found["top"], found["top gone"] = _split(*top)
-    found["other"], found["nothing"] = min(there, rest), max(rest - there, 0)
+    found["used"] = sum(used)
+    found["free"], found["gone"] = free
+    found["top"], found["top gone"] = top
+    found["other"], found["nothing"] = _resident_and_not(other)
     return found
 
 
-def _kind(part: Part) -> str:
-    return part.id.partition(".")[2]
+def _sum(parts: Iterable[Part], state: str) -> tuple[int, int]:
+    """(resident bytes, others) of the parts in a state."""
+    return _resident_and_not([part for part in parts if part.state == state])
 
 
-def _sum(parts: Iterable[Part], kinds: tuple[str, ...]) -> tuple[int, int]:
-    """(bytes, bytes that are not resident) of some lines of the ledger."""
-    chosen = [part for part in parts if _kind(part) in kinds]
-    absent = sum(part.pages - part.resident for part in chosen if part.resident is not None)
-    return sum(part.virtual for part in chosen), absent
-
-
-def _split(size: int, absent: int) -> tuple[int, int]:
-    gone = min(size, absent)
-    return size - gone, gone
+def _resident_and_not(parts: list[Part]) -> tuple[int, int]:
+    """(resident bytes, others); all count as resident where that is not known."""
+    there = sum(part.virtual if part.resident is None else part.resident for part in parts)
+    return there, sum(part.virtual for part in parts) - there
 
 
 def render(answer: HeapMap, style: Style, left_out: int) -> str:
     """The groups, each with a title and its cells; the legend."""
     if not answer.groups:
         return style.filled("Nothing that malloc or Python could have mapped is there to draw.")
-    drawn = [group for group in answer.groups if group.kind == "glibc" or group.end - group.start >= answer.cell]
+    drawn = [group for group in answer.groups if group.arena is not None or group.end - group.start >= answer.cell]
     return join(
         *(_drawn(group, style) for group in drawn), _left_out(answer, drawn, left_out), _legend(drawn, answer, style)
     )

@@ -68,21 +68,9 @@ def _sentence(answer: Holes, style: Style, minimum: int) -> str:
     start = f"{holes} of {style.bytes(minimum)} or more: {style.bytes(answer.bytes)} that nobody holds, "
     if answer.resident is None:
         return f"{start}how much of it is resident is not known for this target."
-    return f"{start}{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}. {_why(answer)}"
-
-
-WHY = {
-    "glibc": "free() gives back only what reaches the top of a heap, and a hole ends below something that is held; "
-    "malloc_trim(0) would give back its whole resident pages.",
-    "pymalloc": "pymalloc gives an arena back only as a whole, when nothing in it is held any more.",
-    "mimalloc": "mimalloc gives back only what no page with blocks in use has, and a free page not at once.",
-}
-
-
-def _why(answer: Holes) -> str:
-    """Why holes stay: a sentence for each allocator that has one in the list."""
-    allocators = {hole.allocator for hole in answer.holes}
-    return " ".join(text for allocator, text in WHY.items() if allocator in allocators)
+    return (
+        f"{start}{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}. {' '.join(answer.why)}"
+    )
 
 
 def _pins(answer: Holes, style: Style) -> str:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
+FREE = ("free", "top")
 FIRST, LAST = "Findings, largest first", ", doubtful ones last"
 COLUMNS = (
-    Column("what", True), Column("resident"), SHARE, Column("swapped"), Column("virtual"),
+    Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
 )  # fmt: skip
 
 
@@ -50,6 +51,7 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
         name,
         style.size(line.resident),
         style.share(line.resident),
+        style.size(line.whole) if line.state in FREE else "",
         style.size(line.swapped),
         style.size(line.virtual),
     ]
@@ -66,7 +68,8 @@ def _total(lines: list[Line], style: Style) -> list[str]:
     resident = _sum([line.resident for line in roots])
     swapped = _sum([line.swapped for line in roots])
     virtual = sum(line.virtual for line in roots)
-    return ["total", style.size(resident), style.share(resident), style.size(swapped), style.size(virtual)]
+    free = _sum([line.whole for line in lines if line.state in FREE and line.id.count(".") == 1])
+    return ["total", style.size(resident), style.share(resident), *map(style.size, (free, swapped, virtual))]
 
 
 def _headline(answer: Ledger, style: Style) -> str:

@@ -23,12 +23,6 @@ KIND_COLUMNS = (
     Column("what", True), Column("allocator", True), Column("blocks"), Column("size"), Column("groups"),
     Column("alone in"), Column("would free"), SHARE,
 )  # fmt: skip
-UNITS = {
-    "glibc": ("group of pages is", "groups of pages are"),
-    "pymalloc": ("arena is", "arenas are"),
-    "mimalloc": ("page is", "pages are"),
-}
-WITHOUT = {"mimalloc": "would be empty, and go back some time later, when another page of the segment goes"}
 
 
 def render(answer: Pins, style: Style) -> str:
@@ -76,15 +70,14 @@ def _kinds(kinds: list[Kind], paths: bool, style: Style) -> str:
 
 
 def _sentence(row: Sums, answer: Pins, style: Style) -> str:
-    units, blocks = counted(row.groups, *UNITS[row.allocator]), counted(row.blocks, "block")
+    units, blocks = counted(row.groups, *row.units), counted(row.blocks, "block")
     text = f"{row.allocator}: {units} kept by {blocks} of {style.bytes(row.bytes)}"
     most = next((kind for kind in _by_blocks(answer.kinds) if kind.allocator == row.allocator), None)
     of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {most.what}"
     partly = "" if row.described == row.blocks else f" (the {row.described:,} that keep the most were looked into)"
     unsure = "" if answer.resident_known else " at most, as it is not known what is resident"
-    goes = WITHOUT.get(row.allocator, "would go")
     freed = f"{style.bytes(row.would_free)}{style.of_rss(row.would_free)}"
-    return f"{text}{of_which}{partly}; without them {freed} {goes}{unsure}."
+    return f"{text}{of_which}{partly}; without them {freed} {row.emptied}{unsure}."
 
 
 def _by_blocks(kinds: list[Kind]) -> list[Kind]:

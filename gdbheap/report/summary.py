@@ -13,26 +13,14 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 LEAST_SHARE = 100
-WHY = {
-    "glibc.fragments": "in free chunks on pages that chunks in use share (fragmentation)",
-    "glibc.tcache": "in threads' caches",
-    "glibc.locked": "in free pages that mlock keeps",
-    "glibc.hugetlb": "in free pages of hugetlbfs, which malloc_trim() does not give back",
-    "glibc.top": "in top chunks that malloc_trim() leaves",
-    "pymalloc.free": "in pymalloc's arenas, which go back only as a whole",
-    "mimalloc.free": "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later",
-}
 # What holds other memory than that of what is named, by the ledger's line.
-PLACES = {
-    "glibc.mmapped": "malloc's chunks with mappings of their own",
-    "shared": "shared memory",
-    "other.rest": "other anonymous memory",
-}
+PLACES = {"shared": "shared memory", "other.rest": "other anonymous memory"}
+MALLOCS = "malloc's blocks with mappings of their own"
 
 
 def render(answer: Summary, names: dict[str, str], style: Style) -> str:
     """``names``: what the ledger's lines are called, by id. Nothing where no block was found."""
-    told = [_books(answer, names, style), _given_back(answer, style), _stays(answer, names, style)]
+    told = [_books(answer, names, style), _given_back(answer, style), _stays(answer, style)]
     return " ".join(filter(None, [*told, _not_walked(answer.unknown, style)]))
 
 
@@ -50,13 +38,17 @@ def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
 
 
 def _given_back(answer: Summary, style: Style) -> str:
-    if answer.returnable is None or not answer.free_resident:
+    """How much of what is free are pages that nobody holds, and how much a call would give back."""
+    if not answer.free_resident or answer.whole is None:
         return ""
-    size = style.bytes(answer.returnable) if answer.returnable else "none"
-    return f"malloc_trim(0) would give back {size} of that."
+    whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of that is in whole pages that nobody holds"
+    if answer.returnable is None:
+        return f"{whole}."
+    size = style.bytes(answer.returnable) if answer.returnable else "nothing"
+    return f"{whole}; malloc_trim(0) would give back {size}."
 
 
-def _stays(answer: Summary, names: dict[str, str], style: Style) -> str:
+def _stays(answer: Summary, style: Style) -> str:
     """What is less than a hundredth of the rest is in its sum, and has no words of its own."""
     rest = sum(row.bytes for row in answer.kept)
     told = [row for row in answer.kept if row.bytes * LEAST_SHARE >= rest]
@@ -64,20 +56,16 @@ def _stays(answer: Summary, names: dict[str, str], style: Style) -> str:
         return ""
     start = f"The other {style.bytes(rest)} stays" if answer.returnable else "It stays"
     if len(told) == 1:
-        return f"{start} {_why(told[0].id, names)}."
-    return f"{start}: {', '.join(f'{style.bytes(row.bytes)} {_why(row.id, names)}' for row in told)}."
-
-
-def _why(name: str, names: dict[str, str]) -> str:
-    allocator = name.partition(".")[0]
-    return WHY.get(name) or f"in free blocks of {names.get(allocator, allocator)}"
+        return f"{start} {told[0].why}."
+    return f"{start}: {', '.join(f'{style.bytes(row.bytes)} {row.why}' for row in told)}."
 
 
 def _not_walked(unknown: Unknown | None, style: Style) -> str:
     """Nothing where nothing is left, and nothing that is resident."""
     if unknown is None or unknown.bytes == 0:
         return ""
-    where = PLACES.get(unknown.id) or ("its own memory" if unknown.own else "its own and other anonymous memory")
+    own = "its own memory" if unknown.own else "its own and other anonymous memory"
+    where = PLACES.get(unknown.id) or (own if unknown.id.startswith("other.") else MALLOCS)
     start = f"The blocks of {unknown.name} are not walked: of" if unknown.name else "Of"
     part = where if unknown.bytes is None else f"{style.bytes(unknown.bytes)} that is resident in {where}"
     return f"{start} {part} it is not known what is used and what is free."

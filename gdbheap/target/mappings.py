@@ -21,6 +21,7 @@ from gdbheap.errors import one_line
 from gdbheap.target.ranges import Ranges, joined
 
 KIB = 1024
+BREAK = "[heap]"
 HUGE_PAGES = "/anon_hugepage (deleted)"
 # [vvar_vclock] too, since Linux 6.13.
 KERNELS = ("[vdso]", "[vvar", "[vsyscall]", "[uprobes]")

@@ -10,8 +10,8 @@ from typing import Any
 from gdbheap._native import Pages, Space
 from gdbheap.errors import GdbheapError
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.ranges import PAGE_SIZE, Ranges
+from gdbheap.target.mappings import HUGE_PAGES, Mapping, Mappings
+from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined
 
 AT_PHDR = 3
 AT_PAGESZ = 6
@@ -37,12 +37,15 @@ class Thread:
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that is not as it must be: where, what it is, what was expected and what was found."""
+    """Something that is not as it must be: where, what it is, what was expected and what was found.
+
+    ``transient``: a thread that stands inside malloc may have left it half done, and will finish it."""
 
     address: int
     what: str
     expected: str
     found: str
+    transient: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,12 @@ class Target:
     def main_stack(self) -> Mapping | None:
         """The stack of the first thread: the kernel puts the 16 bytes of AT_RANDOM at its far end (execve(2))."""
         return self.mappings.find(self.auxv.get(AT_RANDOM, 0))
+
+    @property
+    def kept(self) -> Ranges:
+        """Ranges of which madvise() releases nothing that counts: locked memory, and hugetlbfs, which is not in RSS."""
+        huge = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.path == HUGE_PAGES]
+        return joined(sorted(self.locked + huge))
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
         """Of the whole resident pages in [start, end): bytes that this process alone maps, and bytes that others map

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from gdbheap import _native
-from gdbheap.allocators.glibc.arenas import HEADER, Glibc
+from gdbheap.allocators.allocator import LedgerLine, State
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.arenas import HEADER
+from gdbheap.allocators.glibc.trim import Trim
 from gdbheap.answers.chunks import Selection
 from gdbheap.answers.findings.thresholds import DEFAULT
-from gdbheap.answers.partition import Sums, total
-from gdbheap.answers.trim import Trim, kept_ranges, trim
+from gdbheap.answers.partition import Sums, ledger_lines, total
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.census import Estimate, Objects
@@ -21,8 +23,6 @@ from gdbheap.python.references import References
 from gdbheap.target.ranges import Ranges, subtract
 
 USED = _native.STATES.index("used")
-# Where Python's objects and their buffers may lie.
-HOMES = ("pymalloc.used", "mimalloc.used", "glibc.used", "glibc.mmapped")
 # Of so many blocks the graph is drawn whatever comes of it, and where that is likely: a quarter of a second, or half.
 FEW_BLOCKS, MANY_BLOCKS = 250_000, 2_000_000
 LEAST = 4 << 20
@@ -90,21 +90,28 @@ class Evidence:
         return [" ".join(["gdbheap", noun, where, *options])]
 
     @cached_property
-    def glibc(self) -> Glibc | None:
-        """glibc's malloc after its walk; None where there is none."""
-        try:
-            return self.heap.walked
-        except GdbheapError:
-            return None
+    def lines(self) -> list[LedgerLine]:
+        """The lines of the allocators that say whose bytes are."""
+        return ledger_lines(self.heap.allocators if self.heap.target.refusal is None else ())
+
+    def of(self, *states: State) -> list[str]:
+        """The owners whose bytes are in one of these states."""
+        return [line.id for line in self.lines if line.state in states]
 
     @cached_property
-    def trim(self) -> Trim | None:
-        """What malloc_trim(0) would give back; None without glibc, or where residency is not known."""
+    def glibc(self) -> GlibcAllocator | None:
+        """glibc's malloc after its walk; None where there is none."""
         try:
-            found = trim(self.heap)
+            found = self.heap.allocator(GlibcAllocator)
+            _walked = found.chunks
         except GdbheapError:
             return None
-        return None if found.predicted is None else found
+        return found
+
+    @property
+    def trim(self) -> Trim | None:
+        """What malloc_trim(0) would give back; None without glibc, or where residency is not known."""
+        return None if self.glibc is None else self.glibc.trim
 
     @cached_property
     def objects(self) -> Objects | None:
@@ -113,7 +120,7 @@ class Evidence:
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail:
             return None
-        if not self.worth(sum(total(self.sums, owner).virtual for owner in HOMES)):
+        if not self.worth(sum(total(self.sums, owner).virtual for owner in self.of(State.USED))):
             return None
         return heap.objects_or_none
 
@@ -140,14 +147,16 @@ class Evidence:
     @cached_property
     def used_chunks(self) -> list[tuple[int, int]]:
         """(size with the header, how many are in use) of glibc's chunks, without those with mappings of their own."""
-        return [(size, counts[USED]) for size, counts in _native.count_sizes(self.heap.chunks)]
+        chunks = self.heap.allocator(GlibcAllocator).chunks
+        return [(size, counts[USED]) for size, counts in _native.count_sizes(chunks)]
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
         """(address, size with the header) of the ``most`` largest used blocks of malloc, of ``least`` bytes or more."""
+        glibc = self.heap.allocator(GlibcAllocator)
         wanted = Selection(states=("used",), minimum=least).wanted
-        rows = _native.list_chunks(self.heap.chunks, wanted, "size", most)[2]
+        rows = _native.list_chunks(glibc.chunks, wanted, "size", most)[2]
         found = [(row[0] + HEADER, row[1]) for row in rows]
-        found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in self.heap.mapped if not chunk.cached]
+        found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in glibc.mapped if not chunk.cached]
         return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:most]
 
     @cached_property
@@ -155,9 +164,9 @@ class Evidence:
         """[start, end) of holes of 128 KiB or more, where ``mmap_threshold`` is above glibc's default; none where it is
         not, or residency is not known."""
         pages, glibc = self.heap.target.pages, self.glibc
-        if glibc is None or pages is None or glibc.par.hp_pagesize or glibc.par.mmap_threshold <= DEFAULT:
+        if glibc is None or pages is None or glibc.malloc.par.hp_pagesize or glibc.malloc.par.mmap_threshold <= DEFAULT:
             return []
-        return [(start, end) for start, end, *_ in self.heap.chunks.holes(DEFAULT)]
+        return [(hole.start, hole.end) for hole in glibc.holes(DEFAULT)]
 
     def released(self, ranges: Iterable[tuple[int, int]]) -> int:
         """Bytes of the whole resident pages in those ranges; 0 where residency is not known."""
@@ -171,22 +180,19 @@ class Evidence:
 
     def tops(self, main: bool) -> Ranges:
         """The top chunks of the ``main`` arena, or those of all others."""
-        glibc = self.glibc
+        glibc = self.glibc.malloc if self.glibc else None
         rows = [row for row in glibc.stretches if row.top and (row.arena == 0) == main] if glibc else []
         return sorted((glibc.arenas[row.arena].top, row.end) for row in rows) if glibc else []
 
     def between_tops(self) -> Ranges:
         """glibc's arenas without their top chunks."""
-        whole = sorted((row.start, row.end) for row in self.glibc.stretches) if self.glibc else []
+        whole = sorted((row.start, row.end) for row in self.glibc.malloc.stretches) if self.glibc else []
         return subtract(whole, sorted(self.tops(True) + self.tops(False)))
 
     @cached_property
     def _blocks(self) -> int:
-        """Blocks in use of glibc, of pymalloc and of CPython's mimalloc."""
-        heap = self.heap
-        in_chunks = sum(count for _size, count in self.used_chunks)
-        rows = heap.python.pools.classes() + (heap.mimalloc.blocks.classes() if heap.mimalloc else [])
-        return in_chunks + sum(used for _size, _pools, used, _free in rows)
+        """Blocks in use of all allocators."""
+        return sum(count for allocator in self.heap.allocators for _size, count in allocator.used_sizes())
 
     @property
     def is_collector_off(self) -> bool:
@@ -197,7 +203,7 @@ class Evidence:
     @cached_property
     def kept(self) -> Ranges:
         """Ranges of which the kernel takes nothing back."""
-        return kept_ranges(self.heap.target)
+        return self.heap.target.kept
 
 
 Rule = Callable[[Evidence], "Sequence[Finding | Claim]"]

@@ -42,7 +42,7 @@ def find(evidence: Evidence) -> list[Claim]:
     kept = evidence.released((copy.start, copy.end) for copy in copies)
     if len(copies) < LEAST_COPIES or not evidence.worth(kept):
         return []
-    buffers = {copy.buffer for copy in copies}
+    buffers, par = {copy.buffer for copy in copies}, evidence.glibc.malloc.par
     address, size = largest = max(
         buffers, key=lambda buffer: sum(copy.end - copy.start for copy in copies if copy.buffer == buffer)
     )
@@ -52,12 +52,12 @@ def find(evidence: Evidence) -> list[Claim]:
     text = (
         f"in holes are {counted(len(copies), 'copy', 'copies')} of the beginnings of {_what(evidence, largest)} at "
         f"{address:#x} ({size_text(size)}, copies of {lengths_text}){others}: as realloc() leaves them where it moves "
-        f"a buffer that grows; from mmap_threshold on, which is {mmap_threshold(evidence.glibc.par)}, it moves pages "
+        f"a buffer that grows; from mmap_threshold on, which is {mmap_threshold(par)}, it moves pages "
         "and leaves nothing"
     )
     advice = f"allocate such a buffer once, as large as it will be, or {MMAPPED_AGAIN}"
     figures = {"address": address, "size": size, "copies": len(copies), "buffers": len(buffers)}
-    figures["mmap_threshold"] = evidence.glibc.par.mmap_threshold
+    figures["mmap_threshold"] = par.mmap_threshold
     finding = Finding("growing-buffers", kept, text, advice, figures, environment=MMAP_THRESHOLD)
     return [Claim(finding, lambda: [(copy.start, copy.end) for copy in copies])]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from gdbheap import _native
+from gdbheap.allocators.allocator import State
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.findings.settings import NO_HUGE_PAGES
 from gdbheap.answers.partition import huge_ranges, total
 from gdbheap.words import counted, size_text
 
-# What nobody holds, in ascending order of the ledger.
-FREE = ("glibc.free", "glibc.top", "pymalloc.free", "mimalloc.free")
+# What nobody holds.
+FREE = (State.FREE, State.RESERVED, State.TOP)
 HUGE_PAGE = 2 << 20
 
 
@@ -18,10 +19,11 @@ def find(evidence: Evidence) -> list[Claim]:
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge:
         return []
-    free = sum(total(evidence.sums, owner).huge for owner in FREE)
+    owners = evidence.of(*FREE)
+    free = sum(total(evidence.sums, owner).whole_huge for owner in owners)
     if not evidence.worth(min(free, heap.target.rss.huge or 0)):
         return []
-    ranges = huge_ranges(heap, FREE)
+    ranges = huge_ranges(heap, owners)
     size = _native.zero_pages(heap.target.space, ranges)
     if not evidence.worth(size):
         return []
@@ -33,7 +35,7 @@ def find(evidence: Evidence) -> list[Claim]:
         f"of {size_text(whole)} in huge pages {size_text(free)} are free"
     )
     figures = {"huge": whole, "free": free, "huge_pages": count}
-    asked = evidence.glibc is not None and bool(evidence.glibc.par.thp_pagesize)
+    asked = evidence.glibc is not None and bool(evidence.glibc.malloc.par.thp_pagesize)
     finding = Finding("huge-pages", size, text, ADVICE, figures, environment=NO_HUGE_PAGES if asked else {})
     return [Claim(finding, lambda: ranges)]
 

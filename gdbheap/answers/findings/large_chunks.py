@@ -23,8 +23,13 @@ def find(evidence: Evidence) -> list[Claim]:
     text = (
         f"{counted(len(holes), 'hole')} of 128 KiB or more lie between {counted(count, 'used chunk')} of that size "
         f"({size_text(size)}): malloc gives a buffer a mapping of its own, which free() gives back at once, only from "
-        f"mmap_threshold on, which is {mmap_threshold(glibc.par)}"
+        f"mmap_threshold on, which is {mmap_threshold(glibc.malloc.par)}"
     )
-    figures = {"holes": len(holes), "used_chunks": count, "used": size, "mmap_threshold": glibc.par.mmap_threshold}
+    figures = {
+        "holes": len(holes),
+        "used_chunks": count,
+        "used": size,
+        "mmap_threshold": glibc.malloc.par.mmap_threshold,
+    }
     finding = Finding("large-chunks", kept, text, MMAPPED_AGAIN, figures, environment=MMAP_THRESHOLD)
     return [Claim(finding, lambda: holes, f"start it with {next(iter(MMAP_THRESHOLD))}=131072")]

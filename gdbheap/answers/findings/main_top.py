@@ -17,10 +17,10 @@ def find(evidence: Evidence) -> list[Claim]:
     if not evidence.worth(top):
         return []
     text = f"the main arena's top chunk holds {size_text(top)} of free resident pages"
-    risen = glibc.par.trim_threshold > max(DEFAULT, top)
-    text += f": {BELOW} {trim_threshold(glibc.par)}" if risen else f", beyond trim_threshold: {BEYOND}"
+    risen = glibc.malloc.par.trim_threshold > max(DEFAULT, top)
+    text += f": {BELOW} {trim_threshold(glibc.malloc.par)}" if risen else f", beyond trim_threshold: {BEYOND}"
     advice = CALL + START if risen else CALL
-    figures = {"top": top, "trim_threshold": glibc.par.trim_threshold}
+    figures = {"top": top, "trim_threshold": glibc.malloc.par.trim_threshold}
     commands = evidence.line("trim", "--yes", calls=True)
     finding = Finding("main-top", top, text, advice, figures, commands, TRIM_THRESHOLD if risen else {})
     return [Claim(finding, lambda: evidence.tops(main=True), CALL)]

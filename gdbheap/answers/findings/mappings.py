@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gdbheap.allocators.pymalloc.pools import has_python
 from gdbheap.allocators.runtimes import ANONYMOUS
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.target.mappings import Mapping
@@ -85,9 +84,9 @@ def _taken(evidence: Evidence) -> Ranges | None:
     heap = evidence.heap
     if heap.target.refusal is not None or evidence.glibc is None:
         return None
-    if heap.python_or_none is None and heap.mimalloc is None and has_python(heap.target):
+    if heap.unknown_allocators:
         return None
-    taken = heap.owned_ranges() + [(chunk.base, chunk.end) for chunk in heap.mapped]
+    taken = heap.owned_ranges() + heap.single_blocks()
     taken += [(mapping.start, mapping.end) for loaded in heap.target.objects for mapping in loaded.mappings]
     return sorted(taken)
 

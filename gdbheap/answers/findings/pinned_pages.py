@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gdbheap import _native
+from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.trim import given_tops
 from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.partition import total
-from gdbheap.answers.trim import given_tops
 from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
@@ -13,11 +13,10 @@ from gdbheap.words import counted, size_text
 def find(evidence: Evidence) -> list[Finding]:
     """What malloc_trim(0) could give back only if the groups of blocks that ``heap pins`` lists went. They are not
     looked for where ``at_most`` is not worth it."""
-    heap, pages = evidence.heap, evidence.heap.target.pages
-    if evidence.glibc is None or pages is None or not evidence.worth(at_most(evidence)):
+    glibc, pages = evidence.glibc, evidence.heap.target.pages
+    if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
         return []
-    found = _native.pins_of_chunks(heap.chunks, pages, evidence.kept, given_tops(heap), PAGE_SIZE, 0)
-    groups, blocks, size, freed = found[1]
+    groups, blocks, size, freed = glibc.pins(evidence.kept, PAGE_SIZE, 0).totals
     if not evidence.worth(freed):
         return []
     text = (
@@ -32,15 +31,15 @@ def find(evidence: Evidence) -> list[Finding]:
     return [Finding("pinned-pages", freed, text, advice, figures, evidence.line("pins", "--allocator=glibc"))]
 
 
-def at_most(evidence: Evidence) -> int:
+def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
     """Bytes that no groups together can exceed: twice what is free in pages that malloc_trim(0) does not release.
 
     A group frees at least twice the bytes of its own blocks, so that at least half of the pages it frees is free
     already, in fast bins, or the top chunk; no page is in two groups, and none is one that malloc_trim(0) releases as
     it is. The last page of a region may reach beyond it."""
-    heap, trim = evidence.heap, evidence.trim
+    trim, malloc = glibc.trim, glibc.malloc
     if trim is None:
         return 0
     free = total(evidence.sums, "glibc.free").virtual - total(evidence.sums, "glibc.free.mmapped").virtual
-    top = total(evidence.sums, "glibc.top.0").virtual if given_tops(heap) else 0
-    return 2 * (free + top - trim.whole + PAGE_SIZE * len(heap.walked.stretches))
+    top = total(evidence.sums, "glibc.top.0").virtual if given_tops(evidence.heap.target, malloc) else 0
+    return 2 * (free + top - trim.whole + PAGE_SIZE * len(malloc.stretches))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap import _native
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
@@ -10,15 +10,14 @@ from gdbheap.words import counted, size_text
 
 def find(evidence: Evidence) -> list[Claim]:
     """The resident pages of arenas whose blocks in use are at most half of them; from the pools' headers alone."""
-    python = evidence.heap.python_or_none if evidence.heap.target.refusal is None else None
-    pages = evidence.heap.target.pages
-    if python is None or pages is None:
+    python = evidence.heap.find_allocator(PymallocAllocator)
+    if python is None or evidence.heap.target.pages is None:
         return []
-    _, (arenas, blocks, size, freed) = _native.pins_of_arenas(python.pools, pages, evidence.kept, PAGE_SIZE, 0)
+    arenas, blocks, size, freed = python.pins(evidence.kept, PAGE_SIZE, 0).totals
     if not evidence.worth(freed):
         return []
     text = (
-        f"{counted(arenas, 'arena')} of pymalloc, of {len(python.arenas):,}, are kept by "
+        f"{counted(arenas, 'arena')} of pymalloc, of {len(python.pymalloc.arenas):,}, are kept by "
         f"{counted(blocks, 'block')} of {size_text(size)} together: an arena goes back only as a whole"
     )
     advice = (

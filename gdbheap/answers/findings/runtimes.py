@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, HELD, MMAPPED, SHARED, Runtime
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.partition import main_runtime, other_allocator
-from gdbheap.errors import GdbheapError, one_line
+from gdbheap.errors import one_line
 from gdbheap.heap import Heap
 from gdbheap.target.ranges import Ranges, subtract
 
@@ -56,7 +56,7 @@ def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ran
         shared = [(mapping.start, mapping.end) for mapping in heap.target.mappings if not mapping.private]
         return evidence.resident("shared"), lambda: shared
     if kind == MMAPPED:
-        return evidence.resident("glibc.mmapped"), lambda: [(chunk.base, chunk.end) for chunk in heap.mapped]
+        return evidence.resident_of(heap.single_blocks()), heap.single_blocks
     if kind == ALLOCATOR:
         return evidence.resident("other.allocator"), lambda: allocator_ranges(heap)
     held = [pair for each in heap.held if runtime.kind.has_file(each.path) for pair in each.ranges]
@@ -76,8 +76,5 @@ def allocator_ranges(heap: Heap) -> Ranges:
 
 
 def _owned(heap: Heap) -> Ranges:
-    """What allocators, stacks and loaded objects own; without glibc's malloc what the last two do."""
-    try:
-        return sorted(heap.owned_ranges() + [(chunk.base, chunk.end) for chunk in heap.mapped])
-    except GdbheapError:
-        return sorted(heap.stack_ranges + [pair for loaded in heap.target.objects for pair in loaded.bss])
+    """What allocators, stacks and loaded objects own."""
+    return sorted(heap.owned_ranges() + heap.single_blocks())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gdbheap.allocators.finding import MALLOC
 from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.python.census import Objects
 from gdbheap.python.slack import Slack, find_slack
@@ -78,11 +79,11 @@ def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
 
 
 def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(size, how many) of malloc's large blocks, and of those of CPython's mimalloc."""
-    heap = evidence.heap
-    in_pages = [(row[0], row[2]) for row in heap.mimalloc.blocks.classes()] if heap.mimalloc else []
-    large, paged = ([row for row in rows if row[0] >= LARGE] for rows in (evidence.used_chunks, in_pages))
-    return large + [(chunk.end - chunk.chunk, 1) for chunk in heap.mapped if not chunk.cached], paged
+    """(size, how many) of malloc's large blocks, and of those of other allocators."""
+    found: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
+    for allocator in evidence.heap.allocators:
+        found[not isinstance(allocator, MALLOC)].extend(row for row in allocator.used_sizes() if row[0] >= LARGE)
+    return found
 
 
 def _is_table(size: int, name: str) -> bool:

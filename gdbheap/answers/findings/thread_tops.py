@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from gdbheap.allocators.glibc.arenas import Glibc
+from gdbheap.allocators.glibc.trim import ArenaTrim
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.findings.settings import ONE_ARENA, TRIM_THRESHOLD
 from gdbheap.answers.findings.thresholds import DEFAULT, trim_threshold
-from gdbheap.answers.trim import ArenaTrim
 from gdbheap.words import counted, size_text
 
 
 def find(evidence: Evidence) -> list[Claim]:
     """Resident pages of the tops of all arenas but the main one."""
-    trim, glibc = evidence.trim, evidence.glibc
+    trim, glibc = evidence.trim, evidence.glibc.malloc if evidence.glibc else None
     if trim is None or glibc is None or glibc.par.hp_pagesize:
         return []
     arenas = [arena for arena in trim.arenas[1:] if arena.top_kept]
@@ -49,7 +49,7 @@ BY_ARENAS = (
 def _largest(evidence: Evidence, glibc: Glibc, arenas: list[ArenaTrim]) -> str:
     most = max(arenas, key=lambda arena: arena.top_kept or 0)
     names = {thread.tid: thread.name for thread in evidence.heap.target.threads}
-    arena_of = evidence.heap.chunks.arena_of
+    arena_of = glibc.walk().arena_of
     users = [cache.tid for cache in glibc.tcaches if arena_of(cache.address) == most.index]
     whose = f" (thread {users[0]}, {names.get(users[0]) or 'without a name'})" if users else " (no thread is there now)"
     return f"the most, {size_text(most.top_kept or 0)}, in arena {most.index}{whose}"

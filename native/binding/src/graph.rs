@@ -50,8 +50,8 @@ pub fn static_types(space: &Space, layout: Layout) -> Vec<u64> {
 pub fn draw_graph(
     py: Python<'_>,
     space: &Space,
-    chunks: &Chunks,
-    pools: &Pools,
+    chunks: Option<&Chunks>,
+    pools: Option<&Pools>,
     mut mapped: Vec<(u64, u64)>,
     layout: Layout,
     graph: Given<GraphLayout>,
@@ -61,7 +61,8 @@ pub fn draw_graph(
 ) -> PyResult<Graph> {
     mapped.sort_unstable();
     let Layout { types, mimalloc, claimed } = layout;
-    let (space, chunks, pools) = (space.0.clone(), Some(chunks.0.clone()), Some(pools.0.clone()));
+    let (chunks, pools) = (chunks.map(|chunks| chunks.0.clone()), pools.map(|pools| pools.0.clone()));
+    let space = space.0.clone();
     let heaps = SharedHeaps { space, chunks, pools, mapped, mimalloc, claimed };
     let draw =
         |watcher: &dyn gdbheap_core::Watcher| graph::draw_graph(watcher, heaps, types, &graph.0, statics, &roots.0);

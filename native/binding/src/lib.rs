@@ -36,6 +36,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<objects::Claimed>()?;
     module.add_function(wrap_pyfunction!(objects::find_claimed, module)?)?;
     module.add_class::<memory_use::Sweep>()?;
+    module.add_class::<memory_use::OwnerSum>()?;
     module.add_class::<objects::Census>()?;
     module.add_class::<graph::Graph>()?;
     module.add("STATES", gdbheap_core::allocators::glibc::STATES)?;

@@ -10,8 +10,28 @@ use gdbheap_core::memory_use::{self, ArenaOwners, Copied, Kept, Pins, SegmentOwn
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
-/// An owner, and its bytes: all, in pages of its own, and of these resident, swapped, zero, huge.
-type SumRow = (u32, (u64, u64, u64, u64, u64, u64));
+/// What an owner has, all in bytes: all of it; of that what is resident, swapped, mapped to the kernel's zero page, and
+/// resident in huge pages. `pages`: those that are its own as a whole; of these `whole` are resident, `whole_huge` in
+/// huge pages.
+#[pyclass(frozen, get_all)]
+pub struct OwnerSum {
+    owner: u32,
+    bytes: u64,
+    resident: u64,
+    swapped: u64,
+    zero: u64,
+    huge: u64,
+    pages: u64,
+    whole: u64,
+    whole_huge: u64,
+}
+
+impl OwnerSum {
+    fn new((owner, sum): (u32, Sum)) -> OwnerSum {
+        let Sum { bytes, resident, swapped, zero, huge, pages, whole, whole_huge } = sum;
+        OwnerSum { owner, bytes, resident, swapped, zero, huge, pages, whole, whole_huge }
+    }
+}
 
 /// A sweep over ascending stretches; each has an owner, a small number that is its rank too. The sums are kept apart for
 /// each cell: what lies below the first cut is cell 0, from the first cut on cell 1, and so on. Cuts are whole pages.
@@ -61,12 +81,10 @@ impl Sweep {
         self.0.add_segment(&mimalloc.0, start, owners).map_err(raised)
     }
 
-    /// `(owner, (bytes, pages, resident, swapped, zero, huge))` of each cell's owners, all in bytes.
-    fn finish(&mut self) -> PyResult<Vec<Vec<SumRow>>> {
-        let row =
-            |(owner, sum): (u32, Sum)| (owner, (sum.bytes, sum.pages, sum.resident, sum.swapped, sum.zero, sum.huge));
+    /// What each cell's owners have.
+    fn finish(&mut self) -> PyResult<Vec<Vec<OwnerSum>>> {
         let cells = self.0.finish().map_err(raised)?;
-        Ok(cells.into_iter().map(|cell| cell.into_iter().map(row).collect()).collect())
+        Ok(cells.into_iter().map(|cell| cell.into_iter().map(OwnerSum::new).collect()).collect())
     }
 }
 

@@ -237,8 +237,8 @@ pub fn list_objects(
 pub fn list_instances(
     py: Python<'_>,
     space: &Space,
-    chunks: &Chunks,
-    pools: &Pools,
+    chunks: Option<&Chunks>,
+    pools: Option<&Pools>,
     mapped: Vec<(u64, u64)>,
     layout: Layout,
     kinds: HashMap<u64, u32>,
@@ -248,7 +248,7 @@ pub fn list_instances(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u64, u64, Vec<Instance>)> {
     let wanted = WantedInstances { kinds, without, order: order.parse().map_err(raised)?, top };
-    let heaps = Heaps { mapped: &mapped, ..layout.all_heaps(space, Some(chunks), Some(pools)) };
+    let heaps = Heaps { mapped: &mapped, ..layout.all_heaps(space, chunks, pools) };
     let list = |watcher: &dyn gdbheap_core::Watcher| python::list_instances(watcher, heaps, &layout.types, &wanted);
     let (all, rows) = watched(py, progress, list)?;
     Ok((all.count, all.bytes, all.buffers, rows))
@@ -262,14 +262,14 @@ pub fn list_instances(
 pub fn asked_sizes(
     py: Python<'_>,
     space: &Space,
-    chunks: &Chunks,
-    pools: &Pools,
+    chunks: Option<&Chunks>,
+    pools: Option<&Pools>,
     layout: Layout,
     sizing: Given<Sizing>,
     without: HashSet<u64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<(u64, u64, u64)>> {
-    let heaps = layout.all_heaps(space, Some(chunks), Some(pools));
+    let heaps = layout.all_heaps(space, chunks, pools);
     watched(py, progress, |watcher| python::asked_sizes(watcher, heaps, &layout.types, &sizing.0, &without))
 }
 

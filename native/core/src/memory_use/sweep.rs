@@ -1,7 +1,8 @@
-//! Whose page is it: adds up stretches of address space by owner, page by page.
+//! Whose is it: adds up stretches of address space by owner.
 //!
-//! Virtual bytes are exact. A resident or swapped page belongs to exactly one owner: where several touch it, to the one
-//! with the highest rank (a used block keeps the whole page).
+//! Each byte of a page, resident, swapped or not there, is its owner's. Beside that each whole page goes to one owner:
+//! where several touch it, to the one with the highest rank (a used block keeps the whole page), so that the pages of free
+//! memory are those that nobody holds.
 
 use crate::allocators::glibc::chunks::{Chunks, State, STATES};
 use crate::allocators::mimalloc::segments::Mimalloc;
@@ -15,14 +16,25 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     pub bytes: u64,
-    /// Whole pages that belong to the owner, whether they are there or not.
-    pub pages: u64,
     pub resident: u64,
     pub swapped: u64,
     /// Mapped to the kernel's zero page: not resident.
     pub zero: u64,
     /// Of the resident bytes, those in huge pages.
     pub huge: u64,
+    /// Pages that belong to the owner as a whole, whether they are there or not.
+    pub pages: u64,
+    /// Of those the resident ones.
+    pub whole: u64,
+    /// Of the resident ones those that are parts of huge pages.
+    pub whole_huge: u64,
+}
+
+/// How far the lists of pages were followed: the states of pages, and huge pages.
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    run: usize,
+    huge: usize,
 }
 
 /// A sweep over ascending stretches; each has an owner, a small number that is its rank too. The sums are kept apart for
@@ -36,8 +48,9 @@ pub struct Sweep {
     cell: usize,
     base: usize,
     limit: u64,
-    cursor: usize,
-    huge: usize,
+    /// Of bytes, and of whole pages, which are settled later.
+    bytes: Cursor,
+    whole: Cursor,
     page: u64,
     owner: u32,
     last: u64,
@@ -107,7 +120,7 @@ impl Sweeper<'_> {
 
     #[inline]
     fn add_inside(&mut self, start: u64, end: u64, owner: u32) {
-        self.sum(owner).bytes += end - start;
+        self.count_bytes(start, end, owner);
         let (first, last) = (start / PAGE, (end - 1) / PAGE);
         if first != self.sweep.page {
             self.settle();
@@ -117,7 +130,7 @@ impl Sweeper<'_> {
         }
         if last > first {
             self.settle();
-            self.count(first + 1, last, owner);
+            self.count_pages(first + 1, last, owner);
             (self.sweep.page, self.sweep.owner) = (last, owner);
         }
         self.sweep.last = end;
@@ -127,25 +140,20 @@ impl Sweeper<'_> {
     fn settle(&mut self) {
         let page = self.sweep.page;
         if page != u64::MAX {
-            self.count(page, page + 1, self.sweep.owner);
+            self.count_pages(page, page + 1, self.sweep.owner);
             self.sweep.page = u64::MAX;
         }
     }
 
-    fn count(&mut self, first: u64, end: u64, owner: u32) {
-        let (start, end) = (first * PAGE, end.saturating_mul(PAGE));
-        while self.runs.get(self.sweep.cursor).is_some_and(|run| run.end <= start) {
-            self.sweep.cursor += 1;
-        }
-        let huge = if self.huge.is_empty() { 0 } else { self.count_huge(start, end) };
-        if huge > 0 && self.sweep.kept.contains(&owner) {
-            self.keep_huge(start, end);
-        }
-        let runs = &self.runs[self.sweep.cursor..];
+    #[inline]
+    fn count_bytes(&mut self, start: u64, end: u64, owner: u32) {
+        skip(self.runs, &mut self.sweep.bytes.run, |run| run.end <= start);
+        let (runs, from) = (self.runs, self.sweep.bytes.run);
+        let huge = if self.huge.is_empty() { 0 } else { self.sweep.bytes.count_huge(self.huge, start, end) };
         let sum = self.sum(owner);
-        sum.pages += end - start;
+        sum.bytes += end - start;
         sum.huge += huge;
-        for run in runs.iter().take_while(|run| run.start < end) {
+        for run in runs[from..].iter().take_while(|run| run.start < end) {
             let size = run.end.min(end) - run.start.max(start);
             match run.state {
                 PRESENT => sum.resident += size,
@@ -155,22 +163,46 @@ impl Sweeper<'_> {
         }
     }
 
-    fn count_huge(&mut self, start: u64, end: u64) -> u64 {
-        while self.huge.get(self.sweep.huge).is_some_and(|range| range.1 <= start) {
-            self.sweep.huge += 1;
+    fn count_pages(&mut self, first: u64, end: u64, owner: u32) {
+        let (start, end) = (first * PAGE, end.saturating_mul(PAGE));
+        skip(self.runs, &mut self.sweep.whole.run, |run| run.end <= start);
+        let (runs, from) = (self.runs, self.sweep.whole.run);
+        let huge = if self.huge.is_empty() { 0 } else { self.sweep.whole.count_huge(self.huge, start, end) };
+        if huge > 0 && self.sweep.kept.contains(&owner) {
+            self.keep_huge(start, end);
         }
-        let ranges = self.huge[self.sweep.huge..].iter().take_while(|range| range.0 < end);
-        ranges.map(|range| range.1.min(end) - range.0.max(start)).sum()
+        let sum = self.sum(owner);
+        sum.pages += end - start;
+        sum.whole_huge += huge;
+        let present = runs[from..].iter().take_while(|run| run.start < end).filter(|run| run.state == PRESENT);
+        sum.whole += present.map(|run| run.end.min(end) - run.start.max(start)).sum::<u64>();
     }
 
     fn keep_huge(&mut self, start: u64, end: u64) {
-        for range in self.huge[self.sweep.huge..].iter().take_while(|range| range.0 < end) {
+        for range in self.huge[self.sweep.whole.huge..].iter().take_while(|range| range.0 < end) {
             let (from, to) = (range.0.max(start), range.1.min(end));
             match self.sweep.ranges.last_mut() {
                 Some(last) if last.1 == from => last.1 = to,
                 _ => self.sweep.ranges.push((from, to)),
             }
         }
+    }
+}
+
+impl Cursor {
+    /// Bytes of huge pages in [start, end).
+    fn count_huge(&mut self, ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
+        skip(ranges, &mut self.huge, |range| range.1 <= start);
+        let inside = ranges[self.huge..].iter().take_while(|range| range.0 < end);
+        inside.map(|range| range.1.min(end) - range.0.max(start)).sum()
+    }
+}
+
+/// Moves a cursor on to the first entry that is not over.
+#[inline]
+fn skip<T>(list: &[T], at: &mut usize, is_over: impl Fn(&T) -> bool) {
+    while list.get(*at).is_some_and(&is_over) {
+        *at += 1;
     }
 }
 
@@ -206,9 +238,9 @@ impl Sweep {
         }
         let sums = vec![Sum::default(); owners * (cuts.len() + 1)];
         let limit = cuts.first().copied().unwrap_or(u64::MAX);
-        let (page, cell, base, cursor, huge, owner, last) = (u64::MAX, 0, 0, 0, 0, 0, 0);
-        let ranges = Vec::new();
-        Ok(Sweep { pages, owners, cuts, sums, cell, base, limit, cursor, huge, page, owner, last, kept, ranges })
+        let (page, cell, base, owner, last) = (u64::MAX, 0, 0, 0, 0);
+        let (bytes, whole, ranges) = (Cursor::default(), Cursor::default(), Vec::new());
+        Ok(Sweep { pages, owners, cuts, sums, cell, base, limit, bytes, whole, page, owner, last, kept, ranges })
     }
 
     /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.

@@ -1,0 +1,300 @@
+"""What an allocator says of its memory, whichever it is: all answers are made of this.
+
+Sizes are bytes, addresses those that the program sees. ``finding.py`` names the allocators there are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar, Protocol, TypeVar
+from weakref import proxy
+
+from gdbheap import _native
+from gdbheap.layout.facts import Facts
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import Ranges, subtract
+from gdbheap.target.target import Damage, Target
+
+Progress = Callable[[int, int], object]
+BlockRow = tuple[int, int, str]
+"""Address, size and state of a block beside a hole."""
+PinRow = tuple[int, int, int, int, int]
+"""Start and end of a group of pages, its blocks, their bytes, and what would be free without them."""
+Member = tuple[int, int, bool]
+"""Address and size of a block, and whether it is in use (or only cached)."""
+
+
+class State(Enum):
+    """What the bytes of a line of the ledger are, to a reader who does not know the allocator."""
+
+    FREE = "free"
+    TOP = "top"
+    """Free at the end of a heap that grows there."""
+    RESERVED = "reserved"
+    """Address space that no block was ever in."""
+    OVERHEAD = "overhead"
+    USED = "used"
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """A line of the ledger: its id and its parent's, what people read, and the state of its bytes (None: its children
+    say).
+
+    ``detail``: it is shown only where more was asked for."""
+
+    id: str
+    parent: str
+    title: str
+    state: State | None
+    detail: bool = False
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Address space [start, end) of one owner, the id of a line; None where the blocks inside say whose bytes are."""
+
+    start: int
+    end: int
+    owner: str | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block: the program's pointer, its size (with the header where there is one), its state, and the list it is on.
+    ``end``: after its last byte; ``mappings``: in how many it lies: the kernel splits one where madvise or mprotect was
+    called for a part of it."""
+
+    address: int
+    size: int
+    state: str
+    allocator: str
+    arena: int | None
+    list: str | None
+    end: int = 0
+    mappings: int = 1
+
+
+@dataclass(frozen=True)
+class HoleRow:
+    """A hole [start, end), what the allocator would return for its first block, and the blocks before and after it."""
+
+    start: int
+    end: int
+    address: int
+    arena: int | None
+    before: BlockRow | None
+    after: BlockRow | None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A stretch for the map: [start, end), its name, and its kind, as in JSON."""
+
+    start: int
+    end: int
+    name: str
+    kind: str
+    arena: int | None = None
+
+
+@dataclass(frozen=True)
+class PinSums:
+    """The groups of blocks that keep the most, and over all groups: how many, their blocks, bytes, and what is kept."""
+
+    rows: list[PinRow]
+    totals: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Free resident bytes that stay, by why: an id, the bytes, and the reason in words that follow "stays"."""
+
+    id: str
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Looked:
+    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages"; ``unexplained``: bytes that
+    the walk could not read as blocks."""
+
+    counts: dict[str, int]
+    unexplained: int = 0
+
+
+@dataclass
+class WalkedBlocks:
+    """What the native half is told of the blocks of all allocators: ``chunks`` of arenas, ``mapped`` chunks in use with
+    mappings of their own as [start, end), ``pools``, which hold blocks if ``pools_in_use``, and ``pages``."""
+
+    chunks: _native.Chunks | None = None
+    mapped: list[tuple[int, int]] = field(default_factory=list)
+    pools: _native.Pools | None = None
+    pools_in_use: bool = False
+    pages: _native.Mimalloc | None = None
+
+
+A = TypeVar("A", bound="Allocator")
+
+
+class Surroundings(Protocol):
+    """What an allocator is told of the rest of the target. Its parts are read when they are first asked for."""
+
+    target: Target
+    facts: Facts
+
+    def allocator(self, kind: type[A]) -> A:
+        """Another allocator of this target. Raises NotAPython, or Unsupported."""
+
+    def taken(self) -> Ranges:
+        """What .bss, the allocators and those stacks have that lie in no block, ascending."""
+
+    def outside(self, ranges: Ranges, of: type[Allocator]) -> Ranges:
+        """The parts of ranges that are no stack, and not known to be that of an allocator looked for before ``of``."""
+
+    def anonymous(self, writable: bool = True) -> Ranges:
+        """Private anonymous memory, what may not be written too if not ``writable``."""
+
+    def labelled(self, label: str) -> Progress:
+        """Progress of long work under a name."""
+
+    def note(self, warning: str) -> None:
+        """A warning that belongs to every answer."""
+
+    def note_others(self, idle: bool) -> None:
+        """Warn of allocators whose blocks are not walked, as the C library's are listed, which holds nothing if
+        ``idle``."""
+
+
+class Allocator(ABC):
+    """One allocator of one target, for as long as its surroundings are there. Construction locates it, and raises
+    NotAPython, NotInUse or Unsupported where it is not there. What it lacks it leaves as it is here.
+
+    ``name``: as in JSON, and the first part of its lines' ids; ``title``: its line in the ledger; ``shown_idle``: its
+    lines are there with zeros where the target has none; ``why_holes_stay``: a sentence; ``groups``: what one and
+    several of its pins are; ``emptied``: what becomes of such a group without its blocks."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    lines: ClassVar[tuple[LedgerLine, ...]]
+    shown_idle: ClassVar[bool] = True
+    why_holes_stay: ClassVar[str]
+    groups: ClassVar[tuple[str, str]]
+    emptied: ClassVar[str] = "would go"
+
+    def __init__(self, around: Surroundings) -> None:
+        # A weak reference: with a strong one the two would hold the target's files open until the collector runs.
+        self._around: Surroundings = proxy(around)
+        self.target: Target = around.target
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What a reader of any answer must know."""
+        return ()
+
+    @property
+    def idle(self) -> bool:
+        """Whether it holds nothing: it was never called, or another takes its place."""
+        return False
+
+    @property
+    @abstractmethod
+    def damage(self) -> list[Damage]:
+        """What is not as it must be, as far as was looked."""
+
+    @property
+    def interpreter(self) -> LoadedObject | None:
+        """The loaded object of the interpreter that it serves; None where it does not tell."""
+        return None
+
+    @property
+    def is_free_threaded(self) -> bool:
+        """Whether it proves that the interpreter was built to run without its lock."""
+        return False
+
+    # Whose bytes.
+
+    @abstractmethod
+    def ranges(self) -> Ranges:
+        """All address space that is its own, ascending, what it has only reserved included."""
+
+    def single_blocks(self) -> Ranges:
+        """The mappings beside ``ranges`` that hold one of its blocks each, ascending: they are found last of all."""
+        return []
+
+    def leaves(self, ranges: Ranges) -> Ranges:
+        """The parts of ranges that are not its own as far as is known before its blocks are listed."""
+        return subtract(ranges, self.ranges())
+
+    @abstractmethod
+    def pieces(self) -> Iterable[Piece]:
+        """Its address space, each part once."""
+
+    @abstractmethod
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """Adds the blocks of the piece without an owner that begins at ``start``; returns where it ends. ``number``
+        tells the owner's number by the id of its line."""
+
+    def all_lines(self) -> Iterator[LedgerLine]:
+        """Its lines in this target, with those of single arenas."""
+        yield from self.lines
+
+    def drawn(self) -> Iterable[Drawn]:
+        """What the map shows of it."""
+        return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
+
+    # Blocks.
+
+    @abstractmethod
+    def find(self, address: int) -> Block | None:
+        """The block, used or free, that holds ``address``."""
+
+    def own_part(self, address: int) -> str | None:
+        """What an address in no block is that is the allocator's own, in words; None for what is not."""
+        return None
+
+    def structures(self) -> dict[int, str]:
+        """What blocks are for that it made for itself, by their address."""
+        return {}
+
+    @abstractmethod
+    def used_sizes(self) -> list[tuple[int, int]]:
+        """(size, how many are in use) of its blocks."""
+
+    @abstractmethod
+    def give(self, blocks: WalkedBlocks) -> None:
+        """Adds its own to what the native half is told."""
+
+    # Holes, what pins them, and what is free and stays.
+
+    @abstractmethod
+    def holes(self, minimum: int) -> Iterable[HoleRow]:
+        """The maximal runs of at least ``minimum`` bytes that nobody holds."""
+
+    @abstractmethod
+    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
+        """Groups of blocks that keep ``minimum`` bytes or more beyond their own, the first ``most``; of ``kept`` the
+        kernel takes nothing back."""
+
+    @abstractmethod
+    def members(self, row: PinRow) -> list[Member]:
+        """The blocks of a group."""
+
+    def returnable(self) -> int | None:
+        """Bytes that a call of the program would give back now; None where it has no such call, or nobody knows."""
+        return None
+
+    @abstractmethod
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """Why its ``free`` resident bytes stay beyond what is returnable; ``whole``: of them, in free pages."""
+
+    # Its own account.
+
+    @abstractmethod
+    def check(self) -> Looked:
+        """Walk everything; what is wrong is added to ``damage``."""

@@ -1,0 +1,305 @@
+"""glibc's malloc as one of the allocators: what ``Glibc`` and the walk over its arenas found, in the words of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import (
+    Allocator,
+    Block,
+    BlockRow,
+    Drawn,
+    HoleRow,
+    Kept,
+    LedgerLine,
+    Looked,
+    Member,
+    Piece,
+    PinRow,
+    PinSums,
+    State,
+    Surroundings,
+    WalkedBlocks,
+)
+from gdbheap.allocators.glibc.arenas import HEADER, Glibc, MappedChunk
+from gdbheap.allocators.glibc.bins import Bins, list_names
+from gdbheap.allocators.glibc.mutation import Changes
+from gdbheap.allocators.glibc.trim import Trim, given_tops, predict
+from gdbheap.target.mappings import HUGE_PAGES
+from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.target import Damage
+
+# The lines of the ledger by the state of a chunk; those of an arena have its index after them.
+OF_ARENAS = {
+    "used": "glibc.used",
+    "free": "glibc.free",
+    "tcache": "glibc.free",
+    "fast": "glibc.free",
+    "top": "glibc.top",
+    "fencepost": "glibc.overhead",
+}
+PARTS_OF_ARENAS = {
+    "glibc.used": State.USED,
+    "glibc.free": State.FREE,
+    "glibc.top": State.TOP,
+    "glibc.overhead": State.OVERHEAD,
+}
+WHY_KEPT = (
+    ("fragments", "in free chunks on pages that chunks in use share (fragmentation)"),
+    ("tcache", "in threads' caches"),
+    ("locked", "in free pages that mlock keeps"),
+    ("hugetlb", "in free pages of hugetlbfs, which malloc_trim() does not give back"),
+    ("top", "in top chunks that malloc_trim() leaves"),
+)
+OF_OTHERS = {"foreign": "other.break", "unexplained": "unexplained"}
+UNEXPLAINED = _native.STATES.index("unexplained")
+USED = _native.STATES.index("used")
+
+
+class GlibcAllocator(Allocator):
+    """glibc's malloc in one target. Raises Unsupported at construction where there is none.
+
+    ``malloc`` is what was located; ``chunks``, ``mapped`` and ``bins`` are read when they are first asked for."""
+
+    name = "glibc"
+    title = "glibc malloc"
+    lines = (
+        LedgerLine("glibc.used", "glibc", "chunks in use", None),
+        LedgerLine("glibc.mmapped", "glibc", "chunks with a mapping of their own", State.USED),
+        LedgerLine("glibc.free", "glibc", "free chunks, also in thread caches and fast bins", None),
+        LedgerLine(
+            "glibc.free.mmapped",
+            "glibc.free",
+            "chunks with a mapping of their own, in a thread's cache",
+            State.FREE,
+            detail=True,
+        ),
+        LedgerLine("glibc.top", "glibc", "top chunks", None),
+        LedgerLine("glibc.overhead", "glibc", "arenas' own data, and address space reserved for them", None),
+    )
+    why_holes_stay = (
+        "free() gives back only what reaches the top of a heap, and a hole ends below something that is held; "
+        "malloc_trim(0) would give back its whole resident pages."
+    )
+    groups = ("group of pages is", "groups of pages are")
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.malloc = Glibc(self.target, around.facts)
+        self._bins: Bins | None = None
+        self._changes: Changes | None = None
+
+    # The walk.
+
+    @property
+    def chunks(self) -> _native.Chunks:
+        """Every block of the arenas; what another allocator holds is not among them, and noted."""
+        chunks = self.malloc.walk(self._around.labelled("walking glibc's heaps"))
+        self._around.note_others(self.malloc.idle)
+        return chunks
+
+    @property
+    def mapped(self) -> list[MappedChunk]:
+        """The mmapped chunks, ascending."""
+        return self.malloc.find_mapped(subtract(self._around.anonymous(False), self._around.taken()))
+
+    @property
+    def bins(self) -> Bins:
+        """The bins of every arena, followed and checked."""
+        if self._bins is None:
+            follow = self._around.labelled("following the bins")
+            self._bins = Bins(self.target.space, self.malloc, self.chunks, follow)
+        return self._bins
+
+    def lists_of(self, chunks: Sequence[tuple[int, int, str]]) -> list[str | None]:
+        """The free list that each chunk (header, size, state) is on, None for one that is on none."""
+        return list_names(chunks, lambda: self.bins)
+
+    def mapped_at(self, address: int) -> MappedChunk | None:
+        """The mmapped chunk that holds ``address``."""
+        return self.malloc.mapped_at(address) if self.mapped else None
+
+    # Whose bytes.
+
+    def ranges(self) -> Ranges:
+        """The arenas with their reserves; mmapped chunks, which are found last of all, are not among them."""
+        return self.malloc.owned_ranges()
+
+    def single_blocks(self) -> Ranges:
+        """The mmapped chunks."""
+        return [(chunk.base, chunk.end) for chunk in self.mapped]
+
+    def pieces(self) -> Iterable[Piece]:
+        """The stretches of the arenas, what is theirs beside those, and the mmapped chunks."""
+        _walked = self.chunks
+        stretches = sorted((stretch.start, stretch.end) for stretch in self.malloc.stretches)
+        yield from (Piece(start, end, None) for start, end in stretches)
+        for start, end in subtract(sorted(self.ranges()), stretches):
+            found = self.malloc.heap_at(start)
+            yield Piece(start, end, f"glibc.overhead.{found.arena if found else 0}")
+        owners = {True: "glibc.free.mmapped", False: "glibc.mmapped"}
+        yield from (Piece(chunk.base, chunk.end, owners[chunk.cached]) for chunk in self.mapped)
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """The chunks of a stretch."""
+        arena = next(stretch.arena for stretch in self.malloc.stretches if stretch.start == start)
+        owners = {state: number(f"{line}.{arena}") for state, line in OF_ARENAS.items()}
+        owners.update((state, number(line)) for state, line in OF_OTHERS.items())
+        return sweep.add_chunks(self.chunks, start, owners)
+
+    def leaves(self, ranges: Ranges) -> Ranges:
+        """Without the arenas, and without what looks like mmapped chunks."""
+        rest = subtract(ranges, self.malloc.owned_ranges())
+        return subtract(rest, self.malloc.likely_mapped(rest))
+
+    def all_lines(self) -> Iterator[LedgerLine]:
+        """With a line for each arena's part, below the line of all arenas."""
+        for line in self.lines:
+            yield line
+            for index in range(len(self.malloc.arenas)) if line.id in PARTS_OF_ARENAS else ():
+                title = f"arena {index}" if index else "the main arena"
+                yield LedgerLine(f"{line.id}.{index}", line.id, title, PARTS_OF_ARENAS[line.id], detail=True)
+
+    def drawn(self) -> Iterable[Drawn]:
+        """The heaps of the arenas, and the mmapped chunks."""
+        _walked = self.chunks
+        for part in self.malloc.heaps:
+            yield Drawn(
+                part.start, part.end, f"arena {part.arena}" if part.arena else "main arena", "glibc", part.arena
+            )
+        for start, end in joined(sorted((chunk.base, chunk.end) for chunk in self.mapped)):
+            yield Drawn(start, end, "chunks with their own mapping", "mmapped")
+
+    # Blocks.
+
+    def find(self, address: int) -> Block | None:
+        """The chunk, of an arena or with a mapping of its own. A chunk reaches eight bytes into the next header, but
+        not beyond its heap."""
+        found = self.chunks.find_many([address])[0] if self.own_part(address) is None else None
+        if found is not None:
+            chunk, size, state = found
+            (held,) = self.lists_of([found])
+            arena = self.chunks.arena_of(chunk)
+            return Block(chunk + HEADER, size, state, self.name, arena, held, chunk + size)
+        mapped = self.mapped_at(address)
+        if mapped is None:
+            return None
+        size = mapped.end - mapped.chunk
+        state = "tcache" if mapped.cached else "used"
+        (held,) = self.lists_of([(mapped.chunk, size, state)])
+        return Block(mapped.chunk + HEADER, size, state, self.name, None, held or "mmapped", mapped.end)
+
+    def own_part(self, address: int) -> str | None:
+        """What lies in a thread's heap before its chunks or after them."""
+        found = self.malloc.heap_at(address)
+        if found is None or found.chunks <= address < found.end:
+            return None
+        return f"header of arena {found.arena}'s heap" if address < found.chunks else f"reserve of arena {found.arena}"
+
+    def structures(self) -> dict[int, str]:
+        """The threads' caches."""
+        return {tcache.address: f"thread cache of thread {tcache.tid}" for tcache in self.malloc.tcaches}
+
+    def used_sizes(self) -> list[tuple[int, int]]:
+        """With the header; mmapped chunks among them."""
+        found = [(size, counts[USED]) for size, counts in _native.count_sizes(self.chunks)]
+        return found + [(chunk.end - chunk.chunk, 1) for chunk in self.mapped if not chunk.cached]
+
+    def give(self, blocks: WalkedBlocks) -> None:
+        """The chunks of the arenas, and the mmapped ones in use."""
+        blocks.chunks = self.chunks
+        blocks.mapped = [(chunk.chunk, chunk.end) for chunk in self.mapped if not chunk.cached]
+
+    # Holes and what pins them.
+
+    def holes(self, minimum: int) -> Iterable[HoleRow]:
+        """Free chunks that touch, whether they lie in bins, fast bins or thread caches."""
+        for start, end, _chunks, before, after in self.chunks.holes(max(minimum, 1)):
+            arena = self.chunks.arena_of(start)
+            yield HoleRow(start, end, start + HEADER, arena, _inside(before), _inside(after))
+
+    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
+        """Blocks that share pages of which they fill at most half."""
+        tops = given_tops(self.target, self.malloc)
+        return PinSums(*_native.pins_of_chunks(self.chunks, self.target.pages, kept, tops, minimum, most))
+
+    def members(self, row: PinRow) -> list[Member]:
+        """Chunks in use, and those that a thread's cache holds."""
+        return _native.held_chunks(self.chunks, *row[:3])
+
+    @cached_property
+    def trim(self) -> Trim | None:
+        """What malloc_trim(0) would give back; None where residency is not known."""
+        found = predict(self.target, self.malloc, self.chunks)
+        return None if found.predicted is None else found
+
+    def returnable(self) -> int | None:
+        """What malloc_trim(0) would give back."""
+        return None if self.trim is None else self.trim.predicted
+
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """What shares pages with chunks in use, what threads' caches hold, what the kernel does not take back, and the
+        tops that malloc_trim(0) leaves."""
+        if self.trim is None:
+            return []
+        tops = sum(arena.top_kept or 0 for arena in self.trim.arenas)
+        rest = free - (self.trim.predicted or 0) - tops
+        cached = min(rest, sum(sums["tcache"][1] for sums in self.malloc.sums()))
+        # Whole pages of free chunks are released, unless they are locked.
+        released = sum((arena.predicted or 0) - (arena.top or 0) for arena in self.trim.arenas)
+        stays = min(rest - cached, whole - released) if self.target.kept else 0
+        huge = min(stays, self._in_huge_pages())
+        sizes = (rest - cached - stays, cached, stays - huge, huge, tops)
+        return [Kept(f"{self.name}.{reason}", size, why) for (reason, why), size in zip(WHY_KEPT, sizes)]
+
+    def _in_huge_pages(self) -> int:
+        """Resident bytes of the arenas that lie in pages of hugetlbfs."""
+        huge = [(mapping.start, mapping.end) for mapping in self.target.mappings if mapping.path == HUGE_PAGES]
+        arenas = joined(sorted((stretch.start, stretch.end) for stretch in self.malloc.stretches))
+        inside = subtract(arenas, subtract(arenas, huge)) if huge else []
+        return 0 if self.target.pages is None else sum(self.target.pages.count(*pair)[0] for pair in inside)
+
+    # Its own account.
+
+    @property
+    def idle(self) -> bool:
+        """Whether no arena has memory, and nothing was mapped."""
+        return self.malloc.idle
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Thread caches and mmapped chunks that were not found."""
+        return self.malloc.warnings
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What the walk met, and what following the bins did; a thread that stands inside malloc may have left that."""
+        found = self.malloc.damage + (self._bins.damage if self._bins is not None else [])
+        return self._explained(found) if found else []
+
+    def _explained(self, found: list[Damage]) -> list[Damage]:
+        if self._changes is None:
+            self._changes = Changes(self.target, self.malloc)
+        changes = self._changes
+        caught = changes.explain(found, self.chunks.arena_of)
+        if any(caught):
+            names = ", ".join(str(thread.tid) for thread in changes.inside[:5]) or "one that holds an arena's lock"
+            self._around.note(f"stopped inside malloc: thread {names}; lists and sizes may be half changed there")
+        return [replace(damage, transient=True) if by_thread else damage for damage, by_thread in zip(found, caught)]
+
+    def check(self) -> Looked:
+        """Every chunk, every link of every bin, both ways, and the mmapped chunks that ``mp_`` counts."""
+        totals = self.chunks.totals()
+        _followed, _found = self.bins, self.mapped
+        self.malloc.check_mapped()
+        chunks = sum(count for *_, tallies in totals for count, _size in tallies)
+        unexplained = sum(tallies[UNEXPLAINED][1] for *_, tallies in totals)
+        return Looked({"regions": len(totals), "chunks": chunks}, unexplained)
+
+
+def _inside(block: BlockRow | None) -> BlockRow | None:
+    """A chunk as the program sees it."""
+    return None if block is None else (block[0] + HEADER, block[1], block[2])

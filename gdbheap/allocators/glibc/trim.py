@@ -1,0 +1,128 @@
+"""What would ``malloc_trim()`` give back? The pages by glibc's own rule, and of these the resident ones.
+
+Of each arena: fast bins are merged with their free neighbours, then the whole pages inside each chunk in bins go, less
+the header at its start. Of the main arena's top chunk what lies beyond the pad goes too, if nobody else has moved the
+break since. The tops of the other arenas stay, and so does what waits in threads' caches (glibc malloc/malloc.c,
+``mtrim``, ``systrim``; the same from 2.17 on). What ``mlock`` locked stays, except
+at the break.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.allocators.glibc.arenas import SMALLEST, Glibc
+from gdbheap.target.mappings import BREAK
+from gdbheap.target.ranges import PAGE_SIZE
+from gdbheap.target.target import Target
+
+LARGEST_PAD = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class ArenaTrim:
+    """One arena. ``whole``: bytes in whole pages that malloc_trim() would release, resident or not; ``predicted``: the
+    resident ones, ``swapped`` those in swap, both None where that is not known. ``chunks``: how many free chunks have
+    whole pages; ``top``: the part of ``predicted`` that is of the top chunk; ``top_kept``: what of the top is resident
+    and stays. ``actual``: by how much the arena's resident memory shrank, None unless it was done."""
+
+    index: int
+    address: int
+    chunks: int
+    whole: int
+    predicted: int | None
+    swapped: int | None
+    top: int | None
+    top_kept: int | None
+    actual: int | None = None
+
+
+@dataclass(frozen=True)
+class Trim:
+    """The answer of ``heap trim``: bytes that would be given back, None where residency is not known.
+
+    ``actual``: by how much RssAnon shrank, and what it was ``before`` and ``after``; None unless it was done.
+    ``released``: what malloc_trim() returned."""
+
+    predicted: int | None
+    actual: int | None
+    arenas: list[ArenaTrim]
+    pad: int
+    whole: int
+    swapped: int | None
+    before: int | None = None
+    after: int | None = None
+    released: bool | None = None
+
+
+@dataclass(frozen=True)
+class _Region:
+    """What the native side says of one region: ``top`` is where its top chunk starts after consolidation, or 0."""
+
+    arena: int
+    start: int
+    end: int
+    chunks: int
+    released: tuple[int, int, int]
+    top: int
+
+
+def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) -> Trim:
+    """What ``malloc_trim(pad)`` would give back."""
+    rows = [_Region(*row) for row in _native.trim_chunks(chunks, target.pages, target.kept)]
+    arenas = [
+        _arena(target, glibc, index, [row for row in rows if row.arena == index], pad)
+        for index in range(len(glibc.arenas))
+    ]
+    known = target.pages is not None
+    predicted = sum(arena.predicted or 0 for arena in arenas) if known else None
+    swapped = sum(arena.swapped or 0 for arena in arenas) if known else None
+    return Trim(predicted, None, arenas, pad, sum(arena.whole for arena in arenas), swapped)
+
+
+def _arena(target: Target, glibc: Glibc, index: int, rows: list[_Region], pad: int) -> ArenaTrim:
+    whole, resident, swapped = (sum(row.released[place] for row in rows) for place in range(3))
+    chunks = sum(row.chunks for row in rows)
+    tops = [(row.top, row.end) for row in rows if row.top]
+    given = _given_at_break(target, glibc, tops[0], pad) if index == 0 and tops else None
+    address = glibc.arenas[index].address
+    whole += given[1] - given[0] if given else 0
+    if target.pages is None:
+        return ArenaTrim(index, address, chunks, whole, None, None, None, None)
+    of_top, swapped_top = target.pages.count(*given) if given else (0, 0)
+    in_tops = sum(target.pages.count(-(-start // PAGE_SIZE) * PAGE_SIZE, end)[0] for start, end in tops)
+    return ArenaTrim(index, address, chunks, whole, resident + of_top, swapped + swapped_top, of_top, in_tops - of_top)
+
+
+def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int) -> tuple[int, int] | None:
+    """The end of the main arena's top chunk that goes back by moving the break, None when nothing does."""
+    start, end = top
+    beyond = end - start - SMALLEST - 1
+    unit = glibc.par.thp_pagesize or PAGE_SIZE
+    extra = (beyond - pad) // unit * unit if beyond > pad else 0
+    return (end - extra, end) if extra and _ends_at_break(target, glibc, end) else None
+
+
+def given_tops(target: Target, glibc: Glibc) -> list[int]:
+    """Where the regions start whose top chunk malloc_trim(0) gives back: the main arena's if its end can move."""
+    unit = glibc.par.thp_pagesize or PAGE_SIZE
+    tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]
+    return [top.start for top in tops if unit == PAGE_SIZE and _ends_at_break(target, glibc, top.end)]
+
+
+def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:
+    """Whether the break is at ``end``: there ends the last mapping that the kernel calls the heap (there are several
+    where a part was advised to be huge). A core has no names: there the mappings from the first break on lead to it,
+    unless ``sbrk`` has failed once, after which ``sbrk_base`` may be a mapping of mmap's."""
+    named = [mapping for mapping in target.mappings if mapping.path == BREAK]
+    if named:
+        return named[-1].end == end
+    if glibc.main.noncontiguous:
+        return False
+    at = glibc.par.sbrk_base
+    found = target.mappings.find(at)
+    while found is not None and found.anonymous and found.private and found.writable:
+        at = found.end
+        found = target.mappings.find(at)
+    return at == end

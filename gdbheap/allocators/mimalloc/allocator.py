@@ -1,0 +1,137 @@
+"""CPython's own mimalloc as one of the allocators: its segments and pages in the words of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import (
+    Allocator,
+    Block,
+    Drawn,
+    HoleRow,
+    Kept,
+    LedgerLine,
+    Looked,
+    Member,
+    Piece,
+    PinRow,
+    PinSums,
+    State,
+    Surroundings,
+    WalkedBlocks,
+)
+from gdbheap.allocators.mimalloc.segments import Mimalloc
+from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
+from gdbheap.errors import NotInUse, Unsupported
+from gdbheap.target.ranges import Ranges, holds
+from gdbheap.target.target import Damage
+
+RESERVE = "mimalloc.free.reserve"
+
+
+class MimallocAllocator(Allocator):
+    """CPython's mimalloc in one target; ``mimalloc`` is what was located. It takes pymalloc's place where it is there.
+
+    Raises NotAPython, NotInUse, or Unsupported."""
+
+    name = "mimalloc"
+    title = "Python's mimalloc"
+    lines = (
+        LedgerLine("mimalloc.used", "mimalloc", "blocks in use", State.USED),
+        LedgerLine(
+            "mimalloc.free", "mimalloc", "free blocks, pages and segments, and address space reserved for them", None
+        ),
+        LedgerLine("mimalloc.free.blocks", "mimalloc.free", "free blocks of pages", State.FREE, detail=True),
+        LedgerLine("mimalloc.free.spans", "mimalloc.free", "spans without a page", State.FREE, detail=True),
+        LedgerLine(RESERVE, "mimalloc.free", "reserved beside the segments", State.RESERVED, detail=True),
+        LedgerLine("mimalloc.overhead", "mimalloc", "segment headers and padding", State.OVERHEAD),
+    )
+    shown_idle = False
+    why_holes_stay = "mimalloc gives back only what no page with blocks in use has, and a free page not at once."
+    groups = ("page is", "pages are")
+    emptied = "would be empty, and go back some time later, when another page of the segment goes"
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        if around.allocator(PymallocAllocator).pymalloc.in_use:
+            raise NotInUse("Python's blocks are pymalloc's")
+        try:
+            self.mimalloc = Mimalloc(self.target, around.facts)
+        except Unsupported as error:
+            raise NotInUse(error) from error
+
+    @property
+    def is_free_threaded(self) -> bool:
+        """Whether its heaps have the tags that only such builds use."""
+        return self.mimalloc.is_free_threaded
+
+    @property
+    def damage(self) -> list[Damage]:
+        """Of segments and pages."""
+        return self.mimalloc.damage
+
+    def ranges(self) -> Ranges:
+        """The segments and the areas that they are cut from."""
+        return self.mimalloc.ranges()
+
+    def pieces(self) -> Iterable[Piece]:
+        """The segments, and what is reserved beside them."""
+        yield from (Piece(segment.start, segment.end, None) for segment in self.mimalloc.segments)
+        yield from (Piece(start, end, RESERVE) for start, end in self.mimalloc.reserved())
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """The blocks of a segment."""
+        names = ("mimalloc.used", "mimalloc.free.blocks", "mimalloc.free.spans", "mimalloc.overhead", "unexplained")
+        used, blocks, spans, overhead, unexplained = map(number, names)
+        return sweep.add_segment(self.mimalloc.blocks, start, (used, blocks, spans, overhead, unexplained))
+
+    def drawn(self) -> Iterable[Drawn]:
+        """Each segment; what is reserved beside them is not drawn."""
+        places = sorted((segment.start, segment.end) for segment in self.mimalloc.segments)
+        return (Drawn(start, end, "mimalloc's segments", self.name) for start, end in places)
+
+    def find(self, address: int) -> Block | None:
+        """The block of a page, with the list it is on."""
+        found = self.mimalloc.blocks.find(self.target.space, address)
+        return None if found is None else Block(*found[:3], self.name, None, found[3])
+
+    def own_part(self, address: int) -> str | None:
+        """What a segment has beside blocks, and what is reserved."""
+        if holds(self.mimalloc.reserved(), address):
+            return "reserve of mimalloc"
+        return "overhead of mimalloc" if holds(self.ranges(), address) else None
+
+    def used_sizes(self) -> list[tuple[int, int]]:
+        """By the block sizes of pages."""
+        return [(size, used) for size, _pages, used, _free in self.mimalloc.blocks.classes()]
+
+    def give(self, blocks: WalkedBlocks) -> None:
+        """The pages of the segments."""
+        blocks.pages = self.mimalloc.blocks
+
+    def holes(self, minimum: int) -> Iterable[HoleRow]:
+        """Inside of segments; what is reserved beside them holds no blocks."""
+        for start, end, before, after in self.mimalloc.blocks.holes(max(minimum, 1)):
+            yield HoleRow(start, end, start, None, before, after)
+
+    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
+        """The blocks of a page, whose slices are free for other blocks without the last of them, and go back later."""
+        return PinSums(*_native.pins_of_pages(self.mimalloc.blocks, self.target.pages, kept, minimum, most))
+
+    def members(self, row: PinRow) -> list[Member]:
+        """The blocks in use of a page."""
+        return [(address, size, True) for address, size in self.mimalloc.blocks.used_in_page(row[0])]
+
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """All of it."""
+        why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
+        return [Kept("mimalloc.free", free, why)]
+
+    def check(self) -> Looked:
+        """Each page's lists were followed when it was read; one block more or less is a thread's that stands inside."""
+        known = {damage.address for damage in self.damage}
+        for (address, what, expected, found), is_one in self.mimalloc.blocks.miscounted:
+            if address not in known:
+                self.damage.append(Damage(address, what, expected, found, transient=is_one))
+        return Looked({"pages": self.mimalloc.blocks.page_count})

@@ -1,0 +1,131 @@
+"""CPython's pymalloc as one of the allocators: its arenas and pools in the words of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import (
+    Allocator,
+    Block,
+    Drawn,
+    HoleRow,
+    Kept,
+    LedgerLine,
+    Looked,
+    Member,
+    Piece,
+    PinRow,
+    PinSums,
+    State,
+    Surroundings,
+    WalkedBlocks,
+)
+from gdbheap.allocators.pymalloc.pools import Pymalloc
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.target import Damage
+
+MOST_DAMAGE = 1000
+
+
+class PymallocAllocator(Allocator):
+    """pymalloc in one target; ``pymalloc`` is what was located. Raises NotAPython, or Unsupported."""
+
+    name = "pymalloc"
+    title = "Python's pymalloc"
+    lines = (
+        LedgerLine("pymalloc.used", "pymalloc", "blocks in use", State.USED),
+        LedgerLine("pymalloc.free", "pymalloc", "free blocks and pools", None),
+        LedgerLine("pymalloc.free.blocks", "pymalloc.free", "free blocks in pools in use", State.FREE, detail=True),
+        LedgerLine("pymalloc.free.pools", "pymalloc.free", "free pools", State.FREE, detail=True),
+        LedgerLine("pymalloc.overhead", "pymalloc", "pool headers and padding", State.OVERHEAD),
+    )
+    why_holes_stay = "pymalloc gives an arena back only as a whole, when nothing in it is held any more."
+    groups = ("arena is", "arenas are")
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.pymalloc = Pymalloc(self.target, around.facts, lambda ranges: around.outside(ranges, PymallocAllocator))
+
+    @property
+    def interpreter(self) -> LoadedObject | None:
+        """The object whose data has the lists of pools."""
+        return self.pymalloc.module
+
+    @property
+    def damage(self) -> list[Damage]:
+        """Of arenas and pools."""
+        return self.pymalloc.damage
+
+    def ranges(self) -> Ranges:
+        """The arenas."""
+        return self.pymalloc.ranges()
+
+    def pieces(self) -> Iterable[Piece]:
+        """The arenas."""
+        return (Piece(start, end, None) for start, end in self.ranges())
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """The blocks of an arena."""
+        used, blocks, pools, overhead = (number(line.id) for line in self.lines if line.state is not None)
+        return sweep.add_arena(self.target.space, self.pymalloc.pools, start, (used, blocks, pools, overhead))
+
+    def drawn(self) -> Iterable[Drawn]:
+        """The arenas, neighbours as one."""
+        return (Drawn(start, end, "pymalloc's arenas", self.name) for start, end in joined(sorted(self.ranges())))
+
+    def find(self, address: int) -> Block | None:
+        """The block of a pool, with the number of its arena."""
+        row = self.pymalloc.pools.find(self.target.space, address)
+        return None if row is None else Block(*row, self.name, self._arena_at(address), None)
+
+    def _arena_at(self, address: int) -> int | None:
+        size = self.pymalloc.arena_size or 0
+        return next((arena.number for arena in self.pymalloc.arenas if 0 <= address - arena.address < size), None)
+
+    def own_part(self, address: int) -> str | None:
+        """The header of a pool, or what is left of an arena beside its pools."""
+        if not any(start <= address < end for start, end in self.ranges()):
+            return None
+        return f"overhead of pymalloc arena {self._arena_at(address)}"
+
+    def structures(self) -> dict[int, str]:
+        """The tables of arenas."""
+        return {state.table: "pymalloc's table of arenas" for state in self.pymalloc.states}
+
+    def used_sizes(self) -> list[tuple[int, int]]:
+        """By size class."""
+        return [(size, used) for size, _pools, used, _free in self.pymalloc.pools.classes()]
+
+    def give(self, blocks: WalkedBlocks) -> None:
+        """The pools."""
+        blocks.pools, blocks.pools_in_use = self.pymalloc.pools, self.pymalloc.in_use
+
+    def holes(self, minimum: int) -> Iterable[HoleRow]:
+        """Free pools that touch, and free blocks of one pool that do."""
+        if minimum > (self.pymalloc.arena_size or 0):
+            return
+        for start, end, arena, before, after in self.pymalloc.pools.holes(self.target.space, max(minimum, 1)):
+            yield HoleRow(start, end, start, arena, before, after)
+
+    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
+        """The blocks of an arena, which is unmapped with the last of them."""
+        return PinSums(*_native.pins_of_arenas(self.pymalloc.pools, self.target.pages, kept, minimum, most))
+
+    def members(self, row: PinRow) -> list[Member]:
+        """The blocks in use of an arena."""
+        start, _end, count = row[:3]
+        blocks = _native.used_blocks(self.target.space, self.pymalloc.pools, start, count)
+        return [(address, size, True) for address, size in blocks]
+
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """All of it."""
+        return [Kept("pymalloc.free", free, "in pymalloc's arenas, which go back only as a whole")]
+
+    def check(self) -> Looked:
+        """Every pool: its header, its free blocks, its place on the lists."""
+        known = {damage.address for damage in self.damage}
+        rows = self.pymalloc.pools.verify(self.target.space, MOST_DAMAGE)
+        self.damage.extend(Damage(*row) for row in rows if row[0] not in known)
+        return Looked({"pools": self.pymalloc.pools.pool_count})
