@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -39,11 +39,15 @@ class Heap:
 
     ``progress`` is called as (label, bytes done, bytes in all) during long walks, on the calling thread.
     ``disclosure`` says whether texts show contents of strings, bytes and keys; it may change between answers.
+    ``kinds``: the allocators that are looked for, in order.
     """
 
-    def __init__(self, target: Target, progress: Progress | None = None) -> None:
+    def __init__(
+        self, target: Target, progress: Progress | None = None, kinds: Sequence[type[Allocator]] = KINDS
+    ) -> None:
         self.target = target
         self.progress = progress
+        self.kinds = tuple(kinds)
         self.facts = Facts()
         # Not a method of this: the cycle would hold the target's files open.
         self.disclosure = Disclosure(is_place=partial(_is_place, target))
@@ -90,7 +94,7 @@ class Heap:
     def unknown_allocators(self) -> dict[type[Allocator], GdbheapError]:
         """Those that should be there and could not be found, with the reasons."""
         found: dict[type[Allocator], GdbheapError] = {}
-        for kind in KINDS:
+        for kind in self.kinds:
             try:
                 self.allocator(kind)
             except (NotAPython, NotInUse):
@@ -107,7 +111,7 @@ class Heap:
     @property
     def allocators(self) -> list[Allocator]:
         """Those that the target has, those inside of others after them."""
-        return [found for found in map(self.find_allocator, KINDS) if found is not None]
+        return [found for found in map(self.find_allocator, self.kinds) if found is not None]
 
     def block_at(self, address: int) -> Block | None:
         """The innermost allocator's block that holds ``address``, used or free."""
@@ -117,7 +121,7 @@ class Heap:
     def outside(self, ranges: Ranges, of: type[Allocator]) -> Ranges:
         """The parts of ranges that are no stack, and not known to be that of an allocator looked for before ``of``."""
         ranges = subtract(ranges, [(stack.start, stack.end) for stack in self.stacks])
-        for allocator in filter(None, map(self.find_allocator, KINDS[: KINDS.index(of)])):
+        for allocator in filter(None, map(self.find_allocator, self.kinds[: self.kinds.index(of)])):
             ranges = allocator.leaves(ranges)
         return ranges
 
@@ -192,7 +196,7 @@ class Heap:
     def _find_interpreter(self) -> LoadedObject:
         found = [allocator.interpreter for allocator in self.allocators if allocator.interpreter is not None]
         if not found:
-            for kind in KINDS:
+            for kind in self.kinds:
                 self.allocator(kind)
             raise NotAPython("there is no Python in this process")
         return found[0]
@@ -363,7 +367,7 @@ class Heap:
     @property
     def _found(self) -> list[Allocator]:
         """The allocators that were asked for so far, and are there."""
-        return [self._parts[kind.name] for kind in KINDS if kind.name in self._parts]
+        return [self._parts[kind.name] for kind in self.kinds if kind.name in self._parts]
 
     @property
     def partial(self) -> bool:

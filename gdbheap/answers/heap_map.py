@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.allocators.allocator import Drawn
-from gdbheap.allocators.finding import KINDS
 from gdbheap.answers.partition import Sum, Sums, line_states, partition, total
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
@@ -19,7 +18,6 @@ CELLS = 1200
 MOST_CELLS = 1 << 20
 # Of other memory, gaps without any page that are longer are left out: terabytes may be reserved and never touched.
 LONGEST_GAP = 32 << 20
-ALLOCATORS = frozenset(kind.name for kind in KINDS)
 
 
 @dataclass(frozen=True)
@@ -111,16 +109,16 @@ def _group(stretch: Drawn, cells: list[Cell], known: bool) -> Group:
 
 def _parts(sums: Sums, states: dict[str, str], known: bool) -> list[Part]:
     """By the lines of the ledger, those of all arenas together."""
-    found = [(line, total(sums, line)) for line in sorted({_line_of(owner) for owner in sums})]
+    found = [(line, total(sums, line)) for line in sorted({_line_of(owner, states) for owner in sums})]
     return [
         Part(line, part.virtual, part.pages, part.resident if known else None, states.get(line)) for line, part in found
     ]
 
 
-def _line_of(owner: str) -> str:
+def _line_of(owner: str, states: dict[str, str]) -> str:
     """Of allocators the parts have lines, of all else the whole."""
     first, *rest = owner.split(".")
-    return ".".join([first, *rest[: first in ALLOCATORS]])
+    return ".".join([first, *rest[: owner in states]])
 
 
 def _count(stretch: Drawn, size: int) -> int:

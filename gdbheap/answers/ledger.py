@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gdbheap.allocators.finding import KINDS
 from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.partition import Sum, Sums, line_states, main_runtime, other_allocator, partition, total
 from gdbheap.answers.summary import Summary, summary
@@ -119,7 +118,7 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
 
 def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
     """The lines of the allocators of this target, and of those that have lines without being there."""
-    for kind in KINDS:
+    for kind in heap.kinds:
         found = heap.find_allocator(kind) if heap.target.refusal is None else None
         if found is None and not kind.shown_idle:
             continue

@@ -65,12 +65,11 @@ def _rest(answer: Holes, style: Style) -> list[str]:
 
 def _sentence(answer: Holes, style: Style, minimum: int) -> str:
     holes = counted(answer.count, "hole")
-    start = f"{holes} of {style.bytes(minimum)} or more: {style.bytes(answer.bytes)} that nobody holds, "
+    resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
     if answer.resident is None:
-        return f"{start}how much of it is resident is not known for this target."
-    return (
-        f"{start}{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}. {' '.join(answer.why)}"
-    )
+        resident = "how much of it is resident is not known for this target"
+    start = f"{holes} of {style.bytes(minimum)} or more: {style.bytes(answer.bytes)} that nobody holds, {resident}."
+    return " ".join([start, *answer.why])
 
 
 def _pins(answer: Holes, style: Style) -> str:

@@ -1,0 +1,208 @@
+"""An allocator that nobody knows, made up here, with two blocks: every answer has what it says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from images.heap import Image
+from images.layouts import GLIBCS
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import (
+    Allocator,
+    Block,
+    HoleRow,
+    Kept,
+    LedgerLine,
+    Looked,
+    Member,
+    Piece,
+    PinRow,
+    PinSums,
+    State,
+    WalkedBlocks,
+)
+from gdbheap.allocators.finding import KINDS
+from gdbheap.answers import at, heap_map, holes, ledger, pins
+from gdbheap.answers.check import check
+from gdbheap.answers.describing import describe_blocks
+from gdbheap.heap import Heap
+from gdbheap.report import check as check_report
+from gdbheap.report import heap_map as map_report
+from gdbheap.report import holes as holes_report
+from gdbheap.report import ledger as ledger_report
+from gdbheap.report import pins as pins_report
+from gdbheap.report.style import Style
+from gdbheap.target.core import Core
+from gdbheap.target.ranges import Ranges
+from gdbheap.target.target import Damage
+
+START, SIZE, BLOCK = 0x6A0000000000, 0x40000, 0x1000
+PRESENT = 1
+FIRST, LAST = (START + 64, BLOCK), (START + SIZE - BLOCK, BLOCK)
+
+
+class TwoBlocks(Allocator):
+    """A header of 64 bytes, a block in use, a hole, and a block in use that is the allocator's own."""
+
+    name, title = "twin", "the twin allocator"
+    lines = (
+        LedgerLine("twin.used", "twin", "twins", State.USED),
+        LedgerLine("twin.free", "twin", "what lies between twins", State.FREE),
+        LedgerLine("twin.overhead", "twin", "the cradle", State.OVERHEAD),
+    )
+    why_holes_stay = "Twins give back nothing."
+    groups = ("pair is", "pairs are")
+    emptied = "would be orphaned"
+
+    @property
+    def damage(self) -> list[Damage]:
+        """A place that is not as it must be."""
+        return self._damage
+
+    _damage: list[Damage] = []
+
+    def ranges(self) -> Ranges:
+        """All of its mapping."""
+        return [(START, START + SIZE)]
+
+    def pieces(self) -> Iterable[Piece]:
+        """The header, and the rest, whose blocks say theirs."""
+        return [Piece(START, FIRST[0], "twin.overhead"), Piece(FIRST[0], START + SIZE, None)]
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """Both blocks, and the hole."""
+        sweep.add(start, sum(FIRST), number("twin.used"))
+        sweep.add(sum(FIRST), LAST[0], number("twin.free"))
+        sweep.add(LAST[0], START + SIZE, number("twin.used"))
+        return START + SIZE
+
+    def find(self, address: int) -> Block | None:
+        """Used, or free."""
+        for start, size in (FIRST, LAST):
+            if start <= address < start + size:
+                return Block(start, size, "used", self.name, None, None, start + size)
+        if sum(FIRST) <= address < LAST[0]:
+            return Block(sum(FIRST), LAST[0] - sum(FIRST), "free", self.name, None, "the only list", LAST[0])
+        return None
+
+    def own_part(self, address: int) -> str | None:
+        """The header."""
+        return "cradle of twins" if START <= address < FIRST[0] else None
+
+    def structures(self) -> dict[int, str]:
+        """The last block."""
+        return {LAST[0]: "the twins' own table"}
+
+    def used_sizes(self) -> list[tuple[int, int]]:
+        """Two of one size."""
+        return [(BLOCK, 2)]
+
+    def give(self, blocks: WalkedBlocks) -> None:
+        """Nothing: no object lies here."""
+
+    def holes(self, minimum: int) -> Iterator[HoleRow]:
+        """The one between the blocks."""
+        if LAST[0] - sum(FIRST) >= minimum:
+            yield HoleRow(sum(FIRST), LAST[0], sum(FIRST), None, (*FIRST, "used"), (*LAST, "used"))
+
+    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
+        """Both keep all of it."""
+        row = (START, START + SIZE, 2, 2 * BLOCK, SIZE)
+        return PinSums([row] if SIZE >= minimum else [], (1, 2, 2 * BLOCK, SIZE))
+
+    def members(self, row: PinRow) -> list[Member]:
+        """Both."""
+        return [(*FIRST, True), (*LAST, True)]
+
+    def returnable(self) -> int | None:
+        """None of it."""
+        return 0
+
+    def kept(self, free: int, whole: int) -> list[Kept]:
+        """All of it."""
+        return [Kept("twin.cradle", free, "in the cradle")]
+
+    def check(self) -> Looked:
+        """One place is wrong, and a thread is at it."""
+        self._damage = [Damage(START, "rattle", "1", "2", transient=True)]
+        return Looked({"chunks": 2})
+
+
+@pytest.fixture
+def heap(rng: random.Random, tmp_path: Path) -> Heap:
+    """A core with glibc's malloc and the mapping of the twins, all of which is resident."""
+    image = Image(rng.choice(GLIBCS), rng, "sbrk")
+    image.memory.map(START, SIZE)
+    core = Core(str(image.save(tmp_path / "core")))
+    core.pages = _native.Pages.from_runs([(start, end, PRESENT) for start, end in core.mappings.ranges()])
+    return Heap(core, kinds=(*KINDS, TwoBlocks))
+
+
+def test_ledger(heap: Heap) -> None:
+    """Its lines add up to its mapping, its blocks are in use, its hole is free and stays."""
+    answer = ledger.ledger(heap)
+    lines = {line.id: line for line in answer.ledger}
+    free = LAST[0] - sum(FIRST)
+    sizes = {"twin": SIZE, "twin.used": 2 * BLOCK, "twin.free": free, "twin.overhead": 64}
+    assert {name: lines[name].virtual for name in sizes} == sizes
+    assert {name: lines[name].resident for name in sizes} == sizes
+    assert lines["twin.free"].whole == free // 4096 * 4096 and lines["twin.free"].state == "free"
+    assert not [line for line in answer.ledger if line.parent is None and line.id == "unexplained" and line.virtual]
+    summary = answer.summary
+    assert summary is not None and "twin" in summary.allocators
+    assert [row.bytes for row in summary.kept if row.id == "twin.cradle"] == [free]
+    text = ledger_report.render(answer, Style())
+    assert "the twin allocator" in text and "in the cradle" in text and "  what lies between twins" in text
+
+
+def test_map(heap: Heap) -> None:
+    """It is drawn, as what it is."""
+    answer = heap_map.heap_map(heap, cell=4096)
+    (group,) = [group for group in answer.groups if group.kind == "twin"]
+    assert (group.name, group.start, group.end) == ("the twin allocator", START, START + SIZE)
+    looks = [map_report.look_of(cell) for cell in group.cells]
+    assert (looks[0], set(looks[2:-1]), looks[-1]) == ("used", {"free"}, "used")
+    assert "the twin allocator: " in map_report.render(answer, Style(), 0)
+
+
+def test_holes_and_pins(heap: Heap) -> None:
+    """The hole has its neighbours, and a reason; the pin its blocks."""
+    answer = holes.holes(heap, 1)
+    (hole,) = [hole for hole in answer.holes if hole.allocator == "twin"]
+    assert (hole.address, hole.size) == (sum(FIRST), LAST[0] - sum(FIRST))
+    assert hole.after is not None and hole.after.what == "the twins' own table"
+    assert "Twins give back nothing." in holes_report.render(answer, Style(), 1)
+    found = pins.pins(heap, allocator="twin")
+    (pin,) = found.pins
+    assert (pin.would_free, pin.blocks, [member.address for member in pin.members]) == (SIZE, 2, [FIRST[0], LAST[0]])
+    text = pins_report.render(found, Style())
+    assert "twin: 1 pair is kept by 2 blocks" in text and "would be orphaned" in text
+
+
+def test_at_any_address(heap: Heap) -> None:
+    """The block, used or free, and what is no block; nothing of it is other memory."""
+    for address, state in ((FIRST[0] + 5, "used"), (sum(FIRST), "free"), (LAST[0], "used")):
+        answer = at.at(heap, address)
+        assert answer.block is not None and (answer.block.state, answer.block.allocator) == (state, "twin")
+        assert answer.mapping.owner == "twin"
+    assert at.at(heap, START).mapping.owner == "cradle of twins"
+    assert describe_blocks(heap, [LAST]) == {LAST[0]: "the twins' own table"}
+
+
+def test_check(heap: Heap) -> None:
+    """What it looked at is counted, and its damage told; what a thread does at the moment is no damage."""
+    chunks = check(Heap(heap.target)).chunks
+    answer = check(heap)
+    assert answer.chunks == chunks + 2 and answer.ok
+    (place,) = heap.damage
+    assert check_report.named(place).what == "caught inside malloc: rattle"
+
+
+def test_what_is_no_other_memory(heap: Heap) -> None:
+    """No other memory is where it is: neither unowned, nor a place to look for mmapped chunks."""
+    assert all(not start <= START < end for start, end in heap.unowned_ranges() + heap.unwalked_ranges())
+    assert (START, START + SIZE) in heap.taken()
