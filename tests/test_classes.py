@@ -29,7 +29,8 @@ def test_each_object_by_its_class(form: str, tmp_path: Path) -> None:
         with heap_of(target.as_form(form)) as heap:
             found = describe_blocks(heap, [(at, 80) for at in truth])
     assert len(truth) == 40
-    assert found == {at: f"C++ object of class {name}" for at, name in truth.items()}
+    told = {at: str(what) for at, what in found.items()}
+    assert told == {at: f"C++ object of class {name}" for at, name in truth.items()}
 
 
 @pytest.mark.parametrize(

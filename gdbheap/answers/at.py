@@ -112,7 +112,7 @@ def _owner(heap: Heap, block: Block) -> Owner | None:
     owner = objects.owners_of([block.address], heap.classifying)[block.address] if objects else None
     if owner is not None and owner.type is not None:
         return Owner(owner.address, owner.type, owner.role)
-    return Owner(None, None, describe_blocks(heap, [(block.address, block.size)])[block.address])
+    return Owner(None, None, str(describe_blocks(heap, [(block.address, block.size)])[block.address]))
 
 
 def _whose(heap: Heap, address: int, block: Block | None) -> str:

@@ -129,7 +129,8 @@ def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk]:
     held = [(chunk + HEADER, size) for chunk, size, state, _arena in rows if state in OBJECT_STATES]
-    words = describe_blocks(heap, held) if held else {}
+    found = describe_blocks(heap, held) if held else {}
+    words = {address: str(what) for address, what in found.items()}
     lists = glibc.lists_of([row[:3] for row in rows])
     return [
         Chunk(chunk + HEADER, size, state, name, arena, words.get(chunk + HEADER))

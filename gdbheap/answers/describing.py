@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.heap import Heap
@@ -10,25 +11,67 @@ from gdbheap.python.census import Owner
 from gdbheap.python.classes import class_name
 
 PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
+OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
+    "object", "object on a free list", "reached", "structure", "unknown", "cached",
+)  # fmt: skip
 
 
-def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, str]:
-    """A few words for each used block (user address, size), by user address."""
-    words = _structures(heap)
+@dataclass(frozen=True)
+class BlockKind:
+    """What a block is, not which one: blocks that are the same thing have equal kinds.
+
+    ``role``: "object", "object on a free list", what a buffer is to the object that owns it (such as "items"),
+    "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or "unknown".
+    ``type``: the object's, or its owner's; ``library``: whose data points to it, or "threads"; ``look``: which
+    structure, or what the bytes look like."""
+
+    role: str
+    type: str | None = None
+    library: str | None = None
+    look: str | None = None
+
+    def text(self, owner: int | None = None) -> str:
+        """A few words, with the address of the owner where one is given."""
+        place = "" if owner is None else f" at {owner:#x}"
+        if self.role == OBJECT:
+            return str(self.type)
+        if self.role == SPARE:
+            return f"{self.type} on a free list"
+        if self.role == REACHED:
+            return f"reached from {self.library}{place}"
+        if self.role == UNKNOWN and self.look in PLAIN_LOOKS:
+            return f"unknown ({self.look})"
+        return str(self.look) if self.look is not None else f"{self.role} of {self.type}{place}"
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a block is, and the address of its owner: an object, or a word of a library's data that points to it."""
+
+    kind: BlockKind
+    owner: int | None = None
+
+    def __str__(self) -> str:
+        return self.kind.text(self.owner)
+
+
+def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, Described]:
+    """What each used block (user address, size) is, by user address."""
+    found = _structures(heap)
     objects = heap.objects_or_none
-    unknown = [block for block in dict.fromkeys(blocks) if block[0] not in words]
+    unknown = [block for block in dict.fromkeys(blocks) if block[0] not in found]
     if objects is not None and unknown:
-        for (address, _size), found in zip(unknown, objects.objects_in(unknown)):
-            if found is not None:
-                words[address] = found.type if found.alive else f"{found.type} on a free list"
-        others = [address for address, _size in unknown if address not in words]
+        for (address, _size), held in zip(unknown, objects.objects_in(unknown)):
+            if held is not None:
+                found[address] = Described(BlockKind(OBJECT if held.alive else SPARE, held.type))
+        others = [address for address, _size in unknown if address not in found]
         for address, owner in objects.owners_of(others, heap.classifying).items():
             if owner is not None:
-                words[address] = owner_text(owner)
-    rest = [block for block in unknown if block[0] not in words]
+                found[address] = _owned(owner)
+    rest = [block for block in unknown if block[0] not in found]
     for (address, _size), look in zip(rest, looks(heap, rest)):
-        words[address] = f"unknown ({look})" if look in PLAIN_LOOKS else look
-    return {address: words[address] for address, _size in blocks}
+        found[address] = Described(BlockKind(UNKNOWN, look=look))
+    return {address: found[address] for address, _size in blocks}
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
@@ -42,13 +85,16 @@ def _look(heap: Heap, address: int, look: str) -> str:
     return look if name is None else f"C++ object of class {name}"
 
 
-def owner_text(owner: Owner) -> str:
-    """Like ``items of list at 0x…``, or ``reached from libcrypto.so.3 at 0x…``."""
+def _owned(owner: Owner) -> Described:
     if owner.type is None:
-        return f"reached from {owner.role} at {owner.address:#x}"
-    return f"{owner.role} of {owner.type} at {owner.address:#x}"
+        return Described(BlockKind(REACHED, library=owner.role), owner.address)
+    return Described(BlockKind(owner.role, owner.type), owner.address)
 
 
-def _structures(heap: Heap) -> dict[int, str]:
+def _structures(heap: Heap) -> dict[int, Described]:
     """Blocks of the allocators themselves."""
-    return {address: what for allocator in heap.allocators for address, what in allocator.structures().items()}
+    return {
+        address: Described(BlockKind(STRUCTURE, look=what))
+        for allocator in heap.allocators
+        for address, what in allocator.structures().items()
+    }

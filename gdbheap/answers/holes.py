@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap.allocators.allocator import Allocator, HoleRow
-from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.describing import BlockKind, describe_blocks
 from gdbheap.answers.fit import Fit, fit
 from gdbheap.answers.ways import ways
 from gdbheap.heap import Heap
@@ -20,12 +20,13 @@ from gdbheap.target.ranges import PAGE_SIZE
 @dataclass(frozen=True)
 class Neighbour:
     """The block before or after a hole: malloc's pointer, size in bytes with its header, what it is, and the way that
-    leads there (see ``ways``)."""
+    leads there (see ``ways``). ``kind``: of a block in use what it is, without saying which."""
 
     address: int
     size: int
     what: str
     path: str | None = None
+    kind: BlockKind | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def _named(heap: Heap, found: list[Hole]) -> list[Hole]:
     def name(neighbour: Neighbour | None) -> Neighbour | None:
         if neighbour is None:
             return None
-        return replace(neighbour, what=words.get(neighbour.address, neighbour.what))
+        found = words.get(neighbour.address)
+        return neighbour if found is None else replace(neighbour, what=str(found), kind=found.kind)
 
     return [replace(hole, before=name(hole.before), after=name(hole.after)) for hole in found]

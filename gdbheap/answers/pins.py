@@ -7,14 +7,13 @@ would free adds up."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gdbheap.allocators.allocator import Allocator, PinRow
 from gdbheap.allocators.allocator import Member as MemberRow
-from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.describing import CACHED, BlockKind, Described, describe_blocks
 from gdbheap.answers.ways import alike, ways
 from gdbheap.heap import Heap
 from gdbheap.target.ranges import PAGE_SIZE
@@ -24,18 +23,18 @@ MOST_BLOCKS = 400_000
 MOST_MEMBERS = 1000
 MOST_WORDS = 3
 MOST_WAYS = 20
-CACHED = "free, in a thread's cache"
-PLACE = re.compile(r" at 0x[0-9a-f]+")
+FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 
 @dataclass(frozen=True)
 class Member:
     """A block of a group: malloc's pointer (of an object's block, where the block starts), size, what it is, and the
-    way that leads there (see ``ways``)."""
+    way that leads there (see ``ways``). ``kind``: what it is, without saying which."""
 
     address: int
     size: int
     what: str
+    kind: BlockKind
     path: str | None = None
 
 
@@ -110,7 +109,7 @@ def pins(heap: Heap, minimum: int = PAGE_SIZE, allocator: str | None = None) -> 
     rows.sort(key=lambda pair: (pair[1][3] - pair[1][4], pair[1]))
     members = _members(rows)
     words = describe_blocks(heap, [block[:2] for blocks in members for block in blocks if block[2]])
-    named = [[Member(at, size, words[at] if used else CACHED) for at, size, used in blocks] for blocks in members]
+    named = [[_member(at, size, words[at] if used else FREE) for at, size, used in blocks] for blocks in members]
     found = [_pin(owner.name, row, blocks) for (owner, row), blocks in zip(rows, named)]
     described = Counter(owner.name for (owner, _), blocks in zip(rows, named) for _ in blocks)
     sums = [Sums(of.name, *group.totals, described[of.name], of.groups, of.emptied) for of, group in parts]
@@ -127,7 +126,7 @@ def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
     for pin in rows:
         for member in pin.members:
             if member.path is not None:
-                most.setdefault((kind(member.what), pin.allocator), Counter())[alike(member.path)] += 1
+                most.setdefault((member.kind.text(), pin.allocator), Counter())[alike(member.path)] += 1
     kinds = [replace(row, path=_commonest(most.get((row.what, row.allocator)))) for row in answer.kinds]
     return replace(answer, pins=rows, kinds=kinds)
 
@@ -135,7 +134,11 @@ def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
 def _with_path(pin: Pin, found: dict[int, str]) -> Pin:
     members = [replace(member, path=found.get(member.address)) for member in pin.members]
     known = [member.path for member in members if member.path is not None]
-    return replace(pin, members=members, path=_counted(known, alike, pin.blocks) if known else None)
+    return replace(pin, members=members, path=_path_of(known, pin.blocks) if known else None)
+
+
+def _path_of(known: list[str], count: int) -> str:
+    return known[0] if count == 1 else _counted([alike(path) for path in known], count)
 
 
 def _commonest(counts: Counter[str] | None) -> str | None:
@@ -153,26 +156,26 @@ def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
     return found
 
 
+def _member(address: int, size: int, found: Described) -> Member:
+    return Member(address, size, str(found), found.kind)
+
+
 def _pin(name: str, row: PinRow, members: list[Member]) -> Pin:
     start, _end, blocks, size, freed = row
     address = members[0].address if members else start
     return Pin(address, size, _summary(members), name, freed, blocks, members[:MOST_MEMBERS])
 
 
-def kind(what: str) -> str:
-    """A description without addresses, so that equal things are equal."""
-    return PLACE.sub("", what)
-
-
 def _summary(members: list[Member]) -> str:
-    return _counted([member.what for member in members], kind, len(members)) if members else "not looked into"
+    if not members:
+        return "not looked into"
+    kinds = [member.kind.text() for member in members]
+    return members[0].what if len(members) == 1 else _counted(kinds, len(members))
 
 
-def _counted(texts: list[str], same: Callable[[str], str], count: int) -> str:
-    """What ``texts`` say of ``count`` things: of one the text as it is, of several how many are the ``same``."""
-    if count == 1:
-        return texts[0]
-    counts = Counter(map(same, texts)).most_common(MOST_WORDS)
+def _counted(texts: list[str], count: int) -> str:
+    """How many of ``count`` things are the same, by what is said of those that are known."""
+    counts = Counter(texts).most_common(MOST_WORDS)
     more = count - sum(number for _, number in counts)
     return ", ".join([*(f"{number:,} x {text}" for text, number in counts), *[f"{more:,} others"] * bool(more)])
 
@@ -183,7 +186,7 @@ def _kinds(groups: Iterable[tuple[Pin, list[Member]]]) -> list[Kind]:
     for pin, members in groups:
         sizes: dict[str, list[int]] = {}
         for member in members:
-            sizes.setdefault(kind(member.what), []).append(member.size)
+            sizes.setdefault(member.kind.text(), []).append(member.size)
         for what, of_kind in sizes.items():
             blocks, size, of, alone, freed = rows.get((what, pin.allocator), (0, 0, 0, 0, 0))
             only = int(len(sizes) == 1)

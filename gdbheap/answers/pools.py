@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +10,7 @@ from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.allocators.pymalloc.pools import Pymalloc
-from gdbheap.answers.describing import describe_blocks
+from gdbheap.answers.describing import Described, describe_blocks
 from gdbheap.heap import Heap
 from gdbheap.python.repr import BRIEF
 
@@ -19,7 +18,6 @@ PERCENTS = (1, 10, 25, 50, 75, 100)
 MOST_ARENAS = 5
 MOST_PINS = 5
 MOST_BLOCKS = 20_000
-_PLACE = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True)
@@ -206,11 +204,11 @@ def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
     return [replace(use, pins=_pins(heap, found, words)) for use, found in zip(uses, blocks)]
 
 
-def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, str]) -> list[Pin]:
+def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, Described]) -> list[Pin]:
     """What holds the most bytes of an arena: blocks that are the same but for their owner's address."""
     alike: dict[str, list[tuple[int, int]]] = {}
     for block in blocks:
-        alike.setdefault(_PLACE.sub("", words[block[0]]), []).append(block)
+        alike.setdefault(words[block[0]].kind.text(), []).append(block)
     sizes = {what: sum(size for _, size in found) for what, found in alike.items()}
     largest = sorted(alike, key=lambda what: (-sizes[what], what))[:MOST_PINS]
     return [Pin(what, len(alike[what]), sizes[what], *_first(heap, alike[what][0])) for what in largest]

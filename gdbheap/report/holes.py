@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 COLUMNS = (
     Column("address"), Column("size"), Column("resident"), SHARE, Column("allocator", True), Column("arena"),
     Column("held below", True), Column("held above", True),
@@ -77,14 +75,9 @@ def _pins(answer: Holes, style: Style) -> str:
     pinned: Counter[str] = Counter()
     for hole in answer.holes:
         if hole.after is not None:
-            pinned[_kind(hole.after.what)] += hole.size
+            pinned[hole.after.kind.text() if hole.after.kind else hole.after.what] += hole.size
     if not pinned:
         return ""
     what, size = pinned.most_common(1)[0]
     listed = sum(hole.size for hole in answer.holes)
     return f"What pins the most: {what}, directly above {style.bytes(size)} of the {style.bytes(listed)} listed."
-
-
-def _kind(what: str) -> str:
-    """A neighbour's description without its address, so that equal kinds add up."""
-    return ADDRESS.sub("", what)

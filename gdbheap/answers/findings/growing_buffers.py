@@ -88,4 +88,4 @@ def _what(evidence: Evidence, buffer: tuple[int, int]) -> str:
     """What a buffer is, as far as that is quickly said."""
     if evidence.objects is None:
         return "a buffer"
-    return describe_blocks(evidence.heap, [buffer])[buffer[0]]
+    return str(describe_blocks(evidence.heap, [buffer])[buffer[0]])
