@@ -19,6 +19,7 @@ from gdbheap._native import Frozen, Pages, Room, Space, Stop
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
 from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.elf import ElfFiles, find_objects
+from gdbheap.target.identity import identify
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.ranges import PAGE_SIZE, Ranges, subtract
@@ -52,6 +53,7 @@ class Preparation:
         refusal.check(self.folder)
         self.files = ElfFiles()
         self.exe = executable(self.folder)
+        self.identity = identify(self.folder)
         self.thread_names = {tid: self.folder.thread_name(tid) for tid in _quiet_tasks(self.folder)}
 
     def load_files(self) -> None:
@@ -100,7 +102,7 @@ class Process(Target):
         self._ready = preparation or Preparation(pid)
         self._standing = list(threads)
         self._folder = self._ready.folder
-        self.exe = self._ready.exe
+        self.exe, self.identity = self._ready.exe, self._ready.identity
         self.refusal = memory_refused
         self._read_books()
         self._open_space(pid if memory_of is None else memory_of, books_read(self))

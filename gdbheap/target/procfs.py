@@ -138,6 +138,12 @@ def parse_flags(stat: bytes) -> int:
     return int(fields[6]) if len(fields) > 6 and fields[6].isdigit() else 0
 
 
+def parse_start(stat: bytes) -> int | None:
+    """The 22nd field of ``/proc/PID/stat``: when the process started, in clock ticks after the machine did."""
+    fields = stat.rpartition(b")")[2].split()
+    return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else None
+
+
 def parse_auxv(data: bytes) -> dict[int, int]:
     """The auxiliary vector: pairs of 64-bit words up to AT_NULL (getauxval(3))."""
     found: dict[int, int] = {}

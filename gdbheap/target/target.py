@@ -69,6 +69,17 @@ class Rss:
     huge: int | None = None
 
 
+@dataclass(frozen=True)
+class Identity:
+    """The name of the machine, the id of its boot (random_boot_id(4)), when the process started in clock ticks after
+    that (proc(5), stat), and the id of the container that it runs in; each None where it is not known."""
+
+    host: str | None = None
+    boot_id: str | None = None
+    start_time: int | None = None
+    container: str | None = None
+
+
 @dataclass(eq=False)
 class Target:
     """One address space at one moment; a process and a core fill it in.
@@ -100,6 +111,7 @@ class Target:
     refusal: GdbheapError | None = None
     locked: Ranges = field(default_factory=list)
     stopped_seconds: float | None = None
+    identity: Identity = Identity()
 
     @property
     def cut_short(self) -> str | None:
@@ -130,5 +142,5 @@ class Target:
         return self.objects[index]
 
     def describe(self) -> dict[str, Any]:
-        """The part of the JSON key "target" that is known without any heap: kind, pid, core, exe."""
-        return {"kind": self.kind, "pid": self.pid, "core": self.core, "exe": self.exe}
+        """The part of the JSON key "target" that is known without any heap: what it is, and which one."""
+        return {"kind": self.kind, "pid": self.pid, "core": self.core, "exe": self.exe, **vars(self.identity)}

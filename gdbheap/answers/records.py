@@ -1,0 +1,101 @@
+"""Answers as JSON and back: what was written by one process can be compared by another, later, elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar, Union
+
+from gdbheap.errors import UsageError
+
+__all__ = ["SCHEMA", "from_json", "to_json"]
+
+SCHEMA = 1
+"""The version of the keys' meaning: a document with a later one is refused, one with an earlier one is still read."""
+
+R = TypeVar("R")
+
+
+def to_json(record: Any) -> dict[str, Any]:
+    """The fields of a record, which may be records themselves; they are not copied, as there may be millions.
+
+    Raises TypeError for anything else than a record."""
+    if not dataclasses.is_dataclass(record):
+        raise TypeError(f"an answer holds a {type(record).__name__}")
+    return vars(record)
+
+
+def from_json(kind: type[R], content: Any) -> R:
+    """The record of that kind that was written as ``content``; keys that it does not have are left out, and what is
+    missing has its default. Raises UsageError where that is not possible."""
+    if not isinstance(content, Mapping):
+        raise UsageError(f"a {type(content).__name__} is no {kind.__name__}")
+    hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]  # a type is hashable
+    found = {name: _value(hints[name], content[name], f"{kind.__name__}.{name}") for name in hints if name in content}
+    try:
+        return kind(**found)
+    except TypeError as error:
+        raise UsageError(f"not a {kind.__name__}: {error}") from None
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """The types of a record's fields, by name."""
+    names = {**vars(builtins), **vars(sys.modules[kind.__module__])}
+    return {field.name: _type_of(_parsed(str(field.type)), names) for field in dataclasses.fields(kind)}
+
+
+def _parsed(annotation: str) -> ast.expr:
+    return ast.parse(annotation, mode="eval").body
+
+
+def _type_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """A type from its annotation: ``typing.get_type_hints`` cannot read ``int | None`` before Python 3.10. What is not
+    known when a program runs is Any."""
+    if isinstance(node, ast.BinOp):
+        return Union[_type_of(node.left, names), _type_of(node.right, names)]
+    if isinstance(node, ast.Subscript):
+        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return types.GenericAlias(_type_of(node.value, names), tuple(_type_of(part, names) for part in inner))
+    if isinstance(node, ast.Constant):
+        return _type_of(_parsed(node.value), names) if isinstance(node.value, str) else node.value
+    return names.get(node.id, Any) if isinstance(node, ast.Name) else Any
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    """``value`` as the type says. Raises UsageError where it does not fit."""
+    origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
+    if origin is Any:
+        return value
+    if origin is Union:
+        return _first_that_fits(parts, value, where)
+    if dataclasses.is_dataclass(origin) and isinstance(origin, type):
+        return from_json(origin, value)
+    if origin is list and isinstance(value, list):
+        return [_value(parts[0], item, where) for item in value]
+    if origin is tuple and isinstance(value, (list, tuple)):
+        kinds = parts[:1] * len(value) if parts[-1] is ... else parts
+        return tuple(_value(kind, item, where) for kind, item in zip(kinds, value))
+    if origin is dict and isinstance(value, Mapping):
+        return {key: _value(parts[1], item, where) for key, item in value.items()}
+    if origin is float and type(value) is int:
+        return float(value)
+    if not isinstance(origin, type) or not isinstance(value, origin) or (origin is int and isinstance(value, bool)):
+        raise UsageError(f"{where} cannot be {value!r:.100}")
+    return value
+
+
+def _first_that_fits(kinds: Sequence[Any], value: Any, where: str) -> Any:
+    if value is None and type(None) in kinds:
+        return None
+    for kind in kinds:
+        try:
+            return _value(kind, value, where)
+        except UsageError:
+            continue
+    raise UsageError(f"{where} cannot be {value!r:.100}")

@@ -1,0 +1,91 @@
+"""Answers are records that can be written and read back; a document says which process it is about."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library import heap_of
+from nouns import GRAPHS, PLAIN
+from programs import KINDS, Running, ask, python_program, running
+
+from gdbheap.answers.findings import Finding
+from gdbheap.answers.ledger import Ledger, Line
+from gdbheap.answers.records import SCHEMA, from_json, to_json
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.errors import UsageError
+from gdbheap.target.identity import CONTAINER
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Python that holds objects."""
+    seed = random.SystemRandom().randrange(1 << 30)
+    with running(python_program(KINDS[0], "pools", seed, 2000), tmp_path_factory.mktemp("records")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("noun", [*PLAIN, *GRAPHS], ids=lambda noun: noun or "heap")
+def test_read_back(noun: str, target: Running) -> None:
+    """Each answer is equal to what is read from its JSON."""
+    command = COMMANDS[noun]
+    options = parse(command, [], command.shell_name, ())[0]
+    with heap_of(str(target.pid)) as heap:
+        answer = command.answer(heap, options)
+    text = json.dumps(answer, default=to_json)
+    assert from_json(type(answer), json.loads(text)) == answer
+
+
+def test_what_is_missing_and_what_is_more() -> None:
+    """A later version's keys are left out, an earlier one's records have the defaults; nothing else is taken."""
+    line = {"id": "a", "parent": None, "name": "b", "virtual": 1, "resident": None, "swapped": 2}
+    assert from_json(Line, {**line, "unheard": [1]}) == Line("a", None, "b", 1, None, 2)
+    finding = {"id": "f", "bytes": 3, "text": "t", "advice": "", "figures": {"x": 1}, "commands": ["y"]}
+    assert from_json(Finding, finding) == Finding("f", 3, "t", "", {"x": 1}, ["y"])
+    wrong: list[tuple[Any, Any]] = [
+        (Line, [line]), (Line, {**line, "virtual": "1"}), (Line, {**line, "virtual": True}),
+        (Line, {**line, "id": None}),
+        (Line, {key: line[key] for key in line if key != "name"}), (Ledger, {"rss": 3, "ledger": [], "findings": []}),
+        (Ledger, {"rss": {"bytes": 1, "swap": 0, "source": ""}, "ledger": [line, 7], "findings": []}),
+    ]  # fmt: skip
+    for kind, content in wrong:
+        with pytest.raises(UsageError):
+            from_json(kind, content)
+    with pytest.raises(TypeError, match="object"):
+        to_json(object())
+
+
+def test_which_process(target: Running) -> None:
+    """The start of the process, the boot, the machine, and the time; a core tells none of them."""
+    before = time.time()
+    document = ask("arenas", str(target.pid))
+    about = document["target"]
+    assert before - 1 <= document["time"] <= time.time() + 1 and document["schema"] == SCHEMA
+    assert about["host"] == os.uname().nodename
+    assert about["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    seconds = about["start_time"] / os.sysconf("SC_CLK_TCK")
+    since_boot = float(Path("/proc/uptime").read_text().split()[0])
+    assert 0 <= since_boot - seconds < 3600
+    assert "container" in about
+
+
+def test_container() -> None:
+    """Its id is in the names of control groups, as Docker, Kubernetes and podman write them."""
+    number = "0123456789abcdef" * 4
+    for line in (
+        f"0::/system.slice/docker-{number}.scope",
+        f"12:memory:/docker/{number}",
+        f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{number}.scope",
+        f"0::/machine.slice/libpod-{number}.scope/container",
+    ):
+        found = CONTAINER.search(f"1:name=systemd:/x\n{line}\n".encode())
+        assert found is not None and found[1].decode() == number, line
+    for line in ("0::/", "0::/user.slice/user-1000.slice", f"0::/x{number}"):
+        assert CONTAINER.search(line.encode()) is None, line
