@@ -69,7 +69,7 @@ COMMAND = Command(
     kernel, top, other. In colour on a terminal, unless NO_COLOR is set; in ASCII where the terminal has nothing else.
 
     In JSON, cell is the bytes of a cell; groups a list of {name, kind, arena, start, end, resident, cells}; cells one
-    of {start, end, parts}, parts one of {id, virtual, pages, resident} with the ids of heap's ledger. rest are the
+    of {start, end, parts}, parts one of {id, virtual, pages, resident, state} with the ids of heap's ledger. rest are the
     parts of what is in no group: together they are the ledger's lines.""",
     example="heap map --svg=heap.svg",
     needs=TARGET,
