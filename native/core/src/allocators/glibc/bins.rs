@@ -23,6 +23,9 @@ const SLICE: u64 = 32 << 20;
 const MOST_DAMAGE: usize = 1000;
 const IS_MMAPPED: u64 = 2;
 const NO_BIN: u8 = 0;
+/// Marks the number of a bin among numbers of chunks.
+const HEAD: u32 = 1 << 31;
+const LINKS_AT_ONCE: usize = 1 << 14;
 
 /// The bin of free chunks of a size, once they are sorted (glibc's `largebin_index_64`, the same since 2.17).
 fn bin_of(size: u64) -> u64 {
@@ -56,7 +59,6 @@ struct Free {
     size: u64,
     fd: u64,
     bk: u64,
-    bin: AtomicU8,
 }
 
 /// A chunk that is the first of its size in a large bin.
@@ -76,19 +78,31 @@ struct Found {
     damage: Vec<Damage>,
 }
 
-/// The free chunks of one region.
+/// The free chunks of one region; they are numbered over all regions, from `first` on here.
 struct Shelf {
     arena: u32,
+    first: usize,
     free: Vec<Free>,
+    /// The bin of each.
+    bins: Vec<AtomicU8>,
     skips: Vec<Skip>,
     index: PageIndex,
 }
 
 impl Shelf {
-    fn find(&self, address: u64) -> Option<&Free> {
+    fn place(&self, address: u64) -> Option<usize> {
         let from = self.index.place(address)?;
-        let found = self.free[from..].iter().find(|free| free.address >= address)?;
-        (found.address == address).then_some(found)
+        let place = from + self.free[from..].iter().position(|free| free.address >= address)?;
+        (self.free[place].address == address).then_some(place)
+    }
+
+    fn bin(&self, place: usize) -> u8 {
+        self.bins[place].load(Ordering::Relaxed)
+    }
+
+    /// The bin of the chunk at `address`; None for what is no free chunk.
+    fn bin_at(&self, address: u64) -> Option<u8> {
+        self.place(address).map(|place| self.bin(place))
     }
 
     fn skip(&self, address: u64) -> Option<&Skip> {
@@ -121,8 +135,7 @@ fn collect(space: &Space, chunks: &Chunks, slice: &Slice, control: &Control) -> 
                 if end - start >= 0x400 && next != 0 {
                     found.skips.push(Skip { address: start, fd: next, bk: last });
                 }
-                let bin = AtomicU8::new(NO_BIN);
-                found.free.push(Free { address: start, size: end - start, fd, bk, bin });
+                found.free.push(Free { address: start, size: end - start, fd, bk });
             }
             State::Used | State::Tcache | State::Fast => {
                 let flags = window.word(start + 8).unwrap_or(0) & (IS_MMAPPED | NON_MAIN_ARENA);
@@ -181,10 +194,76 @@ struct Rings<'a> {
     shelves: &'a [Shelf],
 }
 
+impl Ring {
+    /// The head overlays the pair of words of the bin, as if a chunk began 16 bytes before it.
+    fn new(arena: u32, bins: u64, bin: u64) -> Ring {
+        Ring { arena, bin, head: bins.wrapping_add((bin - 1) * 16).wrapping_sub(16) }
+    }
+}
+
+impl Shelf {
+    /// Whether each chunk is in the bin of its size, or in the unsorted one.
+    fn is_sorted(&self) -> bool {
+        let is_right = |(place, free): (usize, &Free)| {
+            let bin = u64::from(self.bin(place));
+            bin == UNSORTED || bin == u64::from(NO_BIN) || bin == bin_of(free.size)
+        };
+        self.free.iter().enumerate().all(is_right)
+    }
+}
+
 impl Rings<'_> {
-    fn find(&self, arena: u32, address: u64) -> Option<&Free> {
+    /// Where a chunk's `fd` leads: see `look_up_links`. `bins`: where its arena has its bins.
+    #[inline(always)]
+    fn link(&self, arena: u32, bins: u64, free: &Free) -> Option<u32> {
+        let behind = free.fd.wrapping_sub(Ring::new(arena, bins, 1).head);
+        if behind < (BINS - 1) * 16 && behind % 16 == 0 {
+            return Some(HEAD | (behind / 16 + 1) as u32);
+        }
+        let (shelf, place) = self.find(arena, free.fd)?;
+        (shelf.free[place].bk == free.address).then_some((shelf.first + place) as u32)
+    }
+
+    /// Goes round one ring by numbers; whether it leads back to its head, and both ends to the same chunks.
+    fn follow_numbers(&self, ring: Ring, next: &[u32], control: &Control) -> Result<bool, Cancelled> {
+        let (Ok(first), Ok(last)) =
+            (self.space.word(ring.head.wrapping_add(16)), self.space.word(ring.head.wrapping_add(24)))
+        else {
+            return Ok(false);
+        };
+        if first == ring.head {
+            return Ok(last == ring.head);
+        }
+        let Some((shelf, place)) = self.find(ring.arena, first) else { return Ok(false) };
+        if shelf.free[place].bk != ring.head {
+            return Ok(false);
+        }
+        let (mut at, mut steps) = ((shelf.first + place) as u32, 0u64);
+        loop {
+            let (shelf, place) = self.of_number(at);
+            if shelf.bins[place].swap(ring.bin as u8, Ordering::Relaxed) != NO_BIN {
+                return Ok(false);
+            }
+            let following = next[at as usize];
+            if following & HEAD != 0 {
+                return Ok(u64::from(following ^ HEAD) == ring.bin && shelf.free[place].address == last);
+            }
+            at = following;
+            steps += 1;
+            if steps % 65536 == 0 {
+                control.advance(0)?;
+            }
+        }
+    }
+
+    fn of_number(&self, number: u32) -> (&Shelf, usize) {
+        let index = self.shelves.partition_point(|shelf| shelf.first <= number as usize) - 1;
+        (&self.shelves[index], number as usize - self.shelves[index].first)
+    }
+
+    fn find(&self, arena: u32, address: u64) -> Option<(&Shelf, usize)> {
         let shelf = &self.shelves[self.chunks.region_of(address)?];
-        (shelf.arena == arena).then(|| shelf.find(address)).flatten()
+        (shelf.arena == arena).then(|| shelf.place(address)).flatten().map(|place| (shelf, place))
     }
 
     /// Goes round one ring, forward by `fd` and, where that leads astray, back by `bk`.
@@ -219,7 +298,7 @@ impl Rings<'_> {
         let (mut before, mut at) = (ring.head, first);
         let mut steps = 0u64;
         while at != ring.head {
-            let Some(chunk) = self.find(ring.arena, at) else {
+            let Some((shelf, place)) = self.find(ring.arena, at) else {
                 found.push(Damage::new(
                     before.wrapping_add(way.offset),
                     way.leads_astray,
@@ -228,7 +307,8 @@ impl Rings<'_> {
                 ));
                 return Ok(None);
             };
-            if chunk.bin.swap(ring.bin as u8, Ordering::Relaxed) != NO_BIN {
+            let chunk = &shelf.free[place];
+            if shelf.bins[place].swap(ring.bin as u8, Ordering::Relaxed) != NO_BIN {
                 // Going back ends where going forward did.
                 if !way.is_second {
                     found.push(Damage::new(at, "free chunk", "in one bin, once", format!("again in bin {}", ring.bin)));
@@ -258,13 +338,13 @@ impl Rings<'_> {
 /// Free chunks in no bin, and links between sizes that do not lead back.
 fn check_shelf(shelf: &Shelf, chunks: &Chunks, shelves: &[Shelf], found: &mut Vec<Damage>) {
     let most = |found: &Vec<Damage>| found.len() < MOST_DAMAGE;
-    for free in shelf.free.iter().filter(|free| free.bin.load(Ordering::Relaxed) == NO_BIN) {
+    for (_, free) in shelf.free.iter().enumerate().filter(|(place, _)| shelf.bin(*place) == NO_BIN) {
         if most(found) {
             found.push(Damage::new(free.address, "free chunk", "in a bin of its arena", "in none"));
         }
     }
     for skip in &shelf.skips {
-        let bin = shelf.find(skip.address).map_or(NO_BIN, |free| free.bin.load(Ordering::Relaxed));
+        let bin = shelf.bin_at(skip.address).unwrap_or(NO_BIN);
         if u64::from(bin) < SMALL_BINS || !most(found) {
             continue;
         }
@@ -301,9 +381,8 @@ impl Bins {
     pub fn rows(&self) -> Vec<(u32, u64, Tally)> {
         let mut rows: BTreeMap<(u32, u64), Tally> = BTreeMap::new();
         for shelf in &self.shelves {
-            for free in &shelf.free {
-                let bin = u64::from(free.bin.load(Ordering::Relaxed));
-                rows.entry((shelf.arena, bin)).or_default().add(free.size);
+            for (place, free) in shelf.free.iter().enumerate() {
+                rows.entry((shelf.arena, u64::from(shelf.bin(place)))).or_default().add(free.size);
             }
         }
         rows.into_iter().map(|((arena, bin), tally)| (arena, bin, tally)).collect()
@@ -312,7 +391,7 @@ impl Bins {
     /// The bin of a free chunk; None for what is no free chunk, 0 for one that is in no bin.
     pub fn find(&self, chunk: u64) -> Option<u8> {
         let place = self.starts.partition_point(|(_, end)| *end <= chunk);
-        Some(self.shelves.get(place)?.find(chunk)?.bin.load(Ordering::Relaxed))
+        self.shelves.get(place)?.bin_at(chunk)
     }
 }
 
@@ -324,21 +403,61 @@ pub fn follow_bins(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, heads:
         .iter()
         .enumerate()
         .filter(|(_, bins)| **bins != 0)
-        .flat_map(|(arena, bins)| {
-            let head = |bin| bins.wrapping_add((bin - 1) * 16).wrapping_sub(16);
-            (1..BINS).map(move |bin| Ring { arena: arena as u32, bin, head: head(bin) })
-        })
+        .flat_map(|(arena, bins)| (1..BINS).map(move |bin| Ring::new(arena as u32, *bins, bin)))
         .collect();
-    let work = |found: &mut Vec<Damage>, ring: &Ring, control: &Control| {
-        found.extend(rings.follow(*ring, control)?);
-        Ok(())
-    };
-    damage.extend(space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten());
+    if !follow_sound(watcher, &rings, heads, &jobs)? {
+        shelves.iter().flat_map(|shelf| &shelf.bins).for_each(|bin| bin.store(NO_BIN, Ordering::Relaxed));
+        let work = |found: &mut Vec<Damage>, ring: &Ring, control: &Control| {
+            found.extend(rings.follow(*ring, control)?);
+            Ok(())
+        };
+        damage.extend(space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten());
+    }
     shelves.iter().for_each(|shelf| check_shelf(shelf, chunks, &shelves, &mut damage));
     damage.sort_by_key(|damage| damage.address);
     damage.truncate(MOST_DAMAGE);
     let starts = chunks.regions.iter().map(|region| (region.stretch.start, region.stretch.end)).collect();
     Ok(Bins { shelves, starts, damage })
+}
+
+/// Follows all rings the quick way; false as soon as anything is not as it must be, and then no bin means anything.
+///
+/// From chunk to chunk a ring leads anywhere in memory, and each step waits for the one before it. So all links are
+/// looked up first, in the order of the chunks and on all cores, where no step waits for another; what is left to be
+/// followed are numbers close together.
+fn follow_sound(watcher: &dyn Watcher, rings: &Rings<'_>, heads: &[u64], jobs: &[Ring]) -> Result<bool> {
+    let Some(next) = look_up_links(watcher, rings, heads)? else { return Ok(false) };
+    let work = |sound: &mut bool, ring: &Ring, control: &Control| {
+        *sound = *sound && rings.follow_numbers(*ring, &next, control)?;
+        Ok(())
+    };
+    let sound = rings.space.task(watcher, None).run(jobs, || true, work)?.into_iter().all(|sound| sound);
+    Ok(sound && rings.shelves.iter().all(Shelf::is_sorted))
+}
+
+/// Of each free chunk, by its number, where `fd` leads: the number of a chunk that leads back, or HEAD and a bin's number.
+/// None if one leads anywhere else.
+fn look_up_links(watcher: &dyn Watcher, rings: &Rings<'_>, heads: &[u64]) -> Result<Option<Vec<u32>>> {
+    let count: usize = rings.shelves.iter().map(|shelf| shelf.free.len()).sum();
+    if count >= HEAD as usize {
+        return Ok(None);
+    }
+    let parts = |(number, shelf): (usize, &Shelf)| {
+        let last = shelf.free.len();
+        (0..last).step_by(LINKS_AT_ONCE).map(move |from| (number, from, last.min(from + LINKS_AT_ONCE)))
+    };
+    let jobs: Vec<_> = rings.shelves.iter().enumerate().flat_map(parts).collect();
+    let work = |done: &mut Vec<(usize, Option<Vec<u32>>)>, &(number, from, to): &(usize, usize, usize), _: &Control| {
+        let shelf = &rings.shelves[number];
+        let head = heads.get(shelf.arena as usize).copied().unwrap_or(0);
+        let links = shelf.free[from..to].iter().map(|free| rings.link(shelf.arena, head, free)).collect();
+        done.push((shelf.first + from, links));
+        Ok(())
+    };
+    let mut found: Vec<_> = rings.space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten().collect();
+    found.sort_by_key(|(first, _)| *first);
+    let links: Option<Vec<Vec<u32>>> = found.into_iter().map(|(_, links)| links).collect();
+    Ok(links.map(|links| links.concat()))
 }
 
 fn shelves_of(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<(Vec<Shelf>, Vec<Damage>)> {
@@ -363,9 +482,13 @@ fn shelves_of(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<(
         shelf.skips.extend(part.skips);
         damage.extend(part.damage);
     }
+    let mut first = 0;
     let shelf = |(region, found): (&Region, Found)| {
         let index = PageIndex::new(region.stretch.start, found.free.iter().map(|free| free.address));
-        Shelf { arena: region.stretch.arena, free: found.free, skips: found.skips, index }
+        let bins = found.free.iter().map(|_| AtomicU8::new(NO_BIN)).collect();
+        let shelf = Shelf { arena: region.stretch.arena, first, free: found.free, bins, skips: found.skips, index };
+        first += shelf.free.len();
+        shelf
     };
     Ok((chunks.regions.iter().zip(shelves).map(shelf).collect(), damage))
 }
