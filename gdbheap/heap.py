@@ -9,24 +9,24 @@ from functools import partial
 from typing import Any
 
 from gdbheap import _native
+from gdbheap.allocators.carriers import has_python
 from gdbheap.allocators.glibc.arenas import Glibc, MappedChunk
 from gdbheap.allocators.glibc.bins import Bins, list_names
 from gdbheap.allocators.glibc.mutation import Changes
 from gdbheap.allocators.library_memory import Held, find_held
 from gdbheap.allocators.mimalloc.segments import Mimalloc
-from gdbheap.allocators.pymalloc.pools import Pymalloc
+from gdbheap.allocators.pymalloc.pools import NO_POOL_SIZE, Pymalloc
 from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported, one_line
-from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.python.census import Objects
 from gdbheap.python.collector import Collector, find_collector
 from gdbheap.python.disclosure import Disclosure
+from gdbheap.python.interpreter import Interpreter
 from gdbheap.python.paths import Paths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
-from gdbheap.python.threads import Threads
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
@@ -101,7 +101,7 @@ class Heap:
 
     @property
     def python_or_none(self) -> Pymalloc | None:
-        """The same, None when there is none or it is not known."""
+        """CPython's pymalloc, None when there is none or it is not known."""
         try:
             return self.python
         except GdbheapError:
@@ -114,7 +114,7 @@ class Heap:
 
     def _make_mimalloc(self) -> Mimalloc | None:
         python = self.python_or_none
-        if python is None or python.in_use:
+        if not has_python(self.target) or (python is not None and python.in_use):
             return None
         try:
             return Mimalloc(self.target, self.facts)
@@ -217,15 +217,15 @@ class Heap:
         return self.glibc.mapped_at(address) if self.mapped else None
 
     @property
-    def release(self) -> Release:
-        """The interpreter's release. Raises NotAPython, or Unsupported."""
-        found: Release = self._part("release", self._make_release)
+    def interpreter(self) -> Interpreter:
+        """CPython itself, whatever allocates its objects. Raises NotAPython, or Unsupported."""
+        found: Interpreter = self._part("interpreter", self._make_interpreter)
         return found
 
-    def _make_release(self) -> Release:
-        mimalloc = self.mimalloc
-        free_threaded = mimalloc is not None and mimalloc.is_free_threaded
-        return find_release(self.target, self.python.module, self.facts, free_threaded)
+    def _make_interpreter(self) -> Interpreter:
+        python, mimalloc = self.python_or_none, self.mimalloc
+        tagged = mimalloc is not None and mimalloc.is_free_threaded
+        return Interpreter(self.target, self.facts, python.module if python is not None else None, tagged)
 
     @property
     def objects(self) -> Objects:
@@ -236,25 +236,21 @@ class Heap:
 
     def _make_objects(self) -> Objects:
         other = self.other_allocator
-        roots = Roots(self.target, self.python.module, *self.live_stacks())
+        interpreter, python = self.interpreter, self.python_or_none
+        roots = Roots(self.target, interpreter.module, *self.live_stacks())
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self._labelled("looking for objects in memory that is not walked")
-        parts = self.python, self.release, self.chunks, self.mapped
+        pools = python.pools if python is not None else _native.read_pools(self.target.space, [], NO_POOL_SIZE, 16)
+        parts = self.target, interpreter.release, pools, self.chunks, self.mapped
         return Objects(*parts, roots, self.facts, self.mimalloc, unwalked, finding, self.disclosure)
 
     @property
     def objects_or_none(self) -> Objects | None:
-        """The same, None when there are none or they are not known."""
+        """The Python objects, None when there are none or they are not known."""
         try:
             return self.objects
         except GdbheapError:
             return None
-
-    @property
-    def threads(self) -> Threads:
-        """The interpreter's thread states. Raises NotAPython, or Unsupported."""
-        found: Threads = self._part("threads", lambda: Threads(self.target, self.python.module, self.release))
-        return found
 
     @property
     def collector(self) -> Collector | None:
@@ -263,14 +259,14 @@ class Heap:
         return found
 
     def _find_collector(self) -> Collector | None:
-        data, head = self.python.module.writable_ranges(), self.objects.layout.gc_head
-        return find_collector(self.target.space, head, data, lambda: self.threads.interpreters)
+        data, head = self.interpreter.module.writable_ranges(), self.objects.layout.gc_head
+        return find_collector(self.target.space, head, data, lambda: self.interpreter.threads.interpreters)
 
     @property
     def references(self) -> References:
         """The graph of all references. Raises NotAPython, or Unsupported."""
         draw = self._labelled("following references")
-        found: References = self._part("references", lambda: References(self.objects, self.threads, draw))
+        found: References = self._part("references", lambda: References(self.objects, self.interpreter.threads, draw))
         return found
 
     @property
@@ -347,7 +343,7 @@ class Heap:
     @property
     def versions(self) -> dict[str, str | None]:
         """The JSON's ``python`` and ``glibc``: versions as far as they are known, whatever the command was."""
-        for ask in (lambda: self.glibc, lambda: self.release):
+        for ask in (lambda: self.glibc, lambda: self.interpreter):
             with suppress(GdbheapError):
                 ask()
         facts = {fact.fact: fact.value for fact in self.facts.all()}
@@ -361,9 +357,9 @@ class Heap:
     @property
     def warnings(self) -> list[str]:
         """What a reader of the answer must know: from the target, the allocators and the answers."""
-        glibc = self._parts.get("glibc")
+        told = [warning for name in ("glibc", "interpreter") for warning in _warnings_of(self._parts.get(name))]
         cut = self.target.cut_short
-        found = self.target.warnings + (glibc.warnings if glibc else []) + self._notes + ([cut] if cut else [])
+        found = self.target.warnings + told + self._notes + ([cut] if cut else [])
         return [self.disclosure.numbers(warning) for warning in found]
 
     @property
@@ -405,3 +401,7 @@ def _is_place(target: Target, number: int) -> bool:
 
 def _damage_of(part: Any) -> list[Damage]:
     return part.damage if part is not None else []
+
+
+def _warnings_of(part: Any) -> list[str]:
+    return part.warnings if part is not None else []

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import MappedChunk
 from gdbheap.allocators.mimalloc.segments import Mimalloc
-from gdbheap.allocators.pymalloc.pools import Pymalloc
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout import cpython
 from gdbheap.layout.facts import Facts
@@ -24,6 +23,7 @@ from gdbheap.python.roots import Roots
 from gdbheap.python.sizing import sizing
 from gdbheap.python.slabs import Slab, slab
 from gdbheap.target.ranges import Ranges
+from gdbheap.target.target import Target
 
 SAMPLED_POOLS = 16
 ESTIMATED = 64
@@ -131,8 +131,9 @@ class Objects:
 
     def __init__(
         self,
-        python: Pymalloc,
+        target: Target,
         release: cpython.Release,
+        pools: _native.Pools,
         chunks: _native.Chunks,
         mapped: Sequence[MappedChunk],
         roots: Roots,
@@ -142,9 +143,9 @@ class Objects:
         progress: Progress | None = None,
         disclosure: Disclosure | None = None,
     ) -> None:
-        self.target = python.target
+        self.target = target
         self.roots = roots
-        self.python = python
+        self.pools = pools
         self.mimalloc = mimalloc
         self.release = release
         self.chunks = chunks
@@ -203,7 +204,7 @@ class Objects:
         return replace(layout, gc_head=head)
 
     def _find_claimed(self, layout: TypeLayout, progress: Progress | None = None) -> _native.Claimed:
-        space, pools = self.target.space, self.python.pools
+        space, pools = self.target.space, self.pools
         of_release, ranges = measures(self.release), root_ranges(self.roots)
         return _native.find_claimed(space, self.chunks, pools, layout, of_release, ranges, progress)
 
@@ -211,7 +212,7 @@ class Objects:
     def _sampled(self) -> dict[str, _native.Pools | None]:
         """Where small objects may lie: in pools, or without them in chunks of malloc."""
         chunks: dict[str, _native.Pools | None] = {"chunks" if self.mimalloc is None else "pages of mimalloc": None}
-        return {"pools": self.python.pools, **chunks} if self.python.in_use else chunks
+        return {"pools": self.pools, **chunks} if self.pools.pool_count else chunks
 
     def _class_dealloc(self, layout: TypeLayout, pools: _native.Pools | None) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
@@ -267,7 +268,7 @@ class Objects:
         ``unknown`` largest blocks that nobody leads to are listed."""
         question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
         census = _native.take_census(
-            self.target.space, self.chunks, self.python.pools, self.mapped, self.layout, question, progress
+            self.target.space, self.chunks, self.pools, self.mapped, self.layout, question, progress
         )
         self._owners.update(dict.fromkeys(watched))
         for block, address, type_address, role in census.owners:
@@ -281,7 +282,7 @@ class Objects:
         """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
         however large the heap is."""
         rows = _native.estimate_types(
-            self.target.space, self.chunks, self.python.pools if self.python.in_use else None, self.layout, ESTIMATED
+            self.target.space, self.chunks, self.pools if self.pools.pool_count else None, self.layout, ESTIMATED
         )
         return [Estimate(self.names.name(row[0]), *row) for row in rows]
 
@@ -316,7 +317,7 @@ class Objects:
         """Live objects of the types at ``kinds``, which have their places in the alphabet: how many, their bytes,
         their buffers', and the first ``top`` in ``order`` as (address, type, size of its block, of the blocks that its
         fields own). ``without``: blocks that only look like objects."""
-        space, pools = self.target.space, self.python.pools
+        space, pools = self.target.space, self.pools
         mapped = sorted(self.mapped)
         return _native.list_instances(
             space, self.chunks, pools, mapped, self.layout, kinds, without, order, top, progress
@@ -325,7 +326,7 @@ class Objects:
     def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[tuple[int, int, int]]:
         """Of each of pymalloc's size classes: (block size, live objects that tell their size, bytes they asked for)."""
         return _native.asked_sizes(
-            self.target.space, self.chunks, self.python.pools, self.layout, sizing(self.release), without, progress
+            self.target.space, self.chunks, self.pools, self.layout, sizing(self.release), without, progress
         )
 
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:

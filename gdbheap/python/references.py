@@ -65,7 +65,7 @@ class References:
         self.graph = _native.draw_graph(
             space,
             objects.chunks,
-            objects.python.pools,
+            objects.pools,
             objects.mapped,
             objects.layout,
             graph_layout(objects.release),

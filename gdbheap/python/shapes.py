@@ -200,7 +200,7 @@ def _generator_form(release: Release, name: str) -> Form:
 def frame_layout(release: Release) -> FrameLayout:
     """A frame's fields. Raises Unsupported."""
     return FrameLayout(
-        fields=list(release.fields["f_fields"]),
+        fields=release.offsets("f_fields"),
         code=release["f_code"],
         locals=release["f_locals"],
         top=release["f_top"],

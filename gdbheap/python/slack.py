@@ -58,7 +58,7 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
     rows = _native.list_slack(
         target.space,
         objects.chunks,
-        objects.python.pools,
+        objects.pools,
         objects.mapped,
         objects.layout,
         target.pages,

@@ -249,7 +249,7 @@ class Threads:
         code = self.code(space.u64(address + release["f_code"]) & clean)
         if code is None:
             return None
-        fields = [space.u64(address + offset) & clean for offset in release.fields["f_fields"]]
+        fields = [space.u64(address + offset) & clean for offset in release.offsets("f_fields")]
         locals_ = [Local(name, place, value) for name, place, value in self._locals(address, code, clean)]
         line = self._line(address, code)
         return Frame(

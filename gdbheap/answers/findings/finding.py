@@ -185,7 +185,7 @@ class Evidence:
         """Blocks in use of glibc, of pymalloc and of CPython's mimalloc."""
         heap = self.heap
         in_chunks = sum(count for _size, count in self.used_chunks)
-        rows = heap.python.pools.classes() + (heap.mimalloc.blocks.classes() if heap.mimalloc else [])
+        rows = heap.objects.pools.classes() + (heap.mimalloc.blocks.classes() if heap.mimalloc else [])
         return in_chunks + sum(used for _size, _pools, used, _free in rows)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.allocators.pymalloc.pools import has_python
+from gdbheap.allocators.carriers import has_python
 from gdbheap.allocators.runtimes import ANONYMOUS
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.target.mappings import Mapping
