@@ -9,9 +9,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from gdbheap.errors import Fault
-from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, MODULE_DICT, OB_SIZE, OB_TYPE, TP_FLAGS, TP_NAME, Release
+from gdbheap.layout.cpython import (
+    FLAG_DICT,
+    FLAG_TUPLE,
+    FLAG_TYPE,
+    MODULE_DICT,
+    OB_SIZE,
+    OB_TYPE,
+    TP_BASICSIZE,
+    TP_FLAGS,
+    TP_ITEMSIZE,
+    TP_NAME,
+    Release,
+)
 from gdbheap.python.contents import dict_items, dict_lookup, read_name
 from gdbheap.python.lines import line_of
 from gdbheap.target.elf import LoadedObject
@@ -21,6 +34,10 @@ MOST_THREADS = 1 << 14
 MOST_FRAMES = 1 << 16
 MOST_LOCALS = 1 << 12
 LONGEST_NAME = 200
+# The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
+MOST_MODULES = 1 << 14
+# sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; links of Py_TRACE_REFS come to that.
+LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
 WINDOW = 1 << 20
 WORD = 8
@@ -192,16 +209,28 @@ class Threads:
 
     def _is_modules(self, address: int) -> bool:
         try:
-            if not self._flags(address) & FLAG_DICT:
+            if not self._is_dict(address):
                 return False
             names = set()
-            for key, value in dict_items(self._space, self._release, address):
+            for key, value in islice(dict_items(self._space, self._release, address), MOST_MODULES):
                 name = read_name(self._space, self._release, key, LONGEST_NAME)
                 if name in ("sys", "builtins", "__builtin__") and self._is_module(value):
                     names.add(name)
-            return len(names) >= 2
+                if len(names) == 2:
+                    return True
+            return False
         except (Fault, OverflowError):
             return False
+
+    def _is_dict(self, address: int) -> bool:
+        """Whether the object's type says that it is a dict, has a dict's size and is a type itself: a frame's words may
+        be read as an object of a type with any flags. Raises Fault."""
+        release, space = self._release, self._space
+        kind = space.u64(address + release.at(OB_TYPE))
+        if not space.u64(kind + release.at(TP_FLAGS)) & FLAG_DICT or not self._flags(kind) & FLAG_TYPE:
+            return False
+        size, item = (space.u64(kind + release.at(at)) for at in (TP_BASICSIZE, TP_ITEMSIZE))
+        return 0 < size <= LARGEST_DICT and item == 0
 
     def _is_own(self, modules: int) -> bool:
         """Whether the module sys in the dict says that this is ``sys.modules``. Raises Fault."""
