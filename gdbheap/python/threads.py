@@ -43,7 +43,6 @@ WINDOW = 1 << 20
 WORD = 8
 # enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
 OWNED_BY_C = 3
-F_BACK = 24
 
 
 @dataclass(frozen=True)
@@ -258,13 +257,15 @@ class Threads:
                 at = space.u64(space.u64(state + chain) + release["cf_frame"])
             else:
                 at = space.u64(state + release["ts_frame"])
+            is_object = release.get("f_previous") is None
+            previous = release["f_back" if is_object else "f_previous"]
             seen: set[int] = set()
             while at and at not in seen and len(seen) < MOST_FRAMES:
                 seen.add(at)
-                frame = self.read(at, release.get("f_previous") is None)
+                frame = self.read(at, is_object)
                 if frame is not None:
                     yield frame
-                at = space.u64(at + (release.get("f_previous") or release.at(F_BACK)))
+                at = space.u64(at + previous)
         except (Fault, OverflowError):
             return
 
@@ -315,8 +316,7 @@ class Threads:
             where = release.get("f_instruction")
             if where is None:
                 (last,) = struct.unpack("<i", space.read(address + release["f_lasti"], 4))
-                # Since 3.10 it counts instructions.
-                offset = last * 2 if release.minor == 10 else last
+                offset = last * release["f_lasti_unit"]
             else:
                 offset = space.u64(address + where) - code.address - release["co_code"]
             return line_of(release, code.table, code.first_line, offset)
