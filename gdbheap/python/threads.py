@@ -238,16 +238,28 @@ class Threads:
         return bool(names) and dict_lookup(self._space, self._release, names, "modules", set()) == modules
 
     def _is_module(self, address: int) -> bool:
-        return self._type_name(address) == b"module"
+        """Whether an object is a module, by its type's name, or where that is in no file at hand by the ``__name__`` in
+        its dict. Raises Fault."""
+        name = self._type_name(address)
+        if name is not None:
+            return name == b"module"
+        held = self._space.u64(address + self._release.at(MODULE_DICT))
+        is_dict = self._is_dict(held)
+        return is_dict and dict_lookup(self._space, self._release, held, "__name__", set()) is not None
 
     def _flags(self, address: int) -> int:
         """``tp_flags`` of an object's type. Raises Fault."""
         kind = self._space.u64(address + self._release.at(OB_TYPE))
         return self._space.u64(kind + self._release.at(TP_FLAGS))
 
-    def _type_name(self, address: int) -> bytes:
+    def _type_name(self, address: int) -> bytes | None:
+        """The name of an object's type, None where it is in no file at hand. Raises Fault."""
         kind = self._space.u64(address + self._release.at(OB_TYPE))
-        return self._space.cstring(self._space.u64(kind + self._release.at(TP_NAME)), LONGEST_NAME)
+        place = self._space.u64(kind + self._release.at(TP_NAME))
+        try:
+            return self._space.cstring(place, LONGEST_NAME)
+        except Fault:
+            return None
 
     def _frames(self, state: int) -> Iterator[Frame]:
         release, space = self._release, self._space
@@ -334,12 +346,13 @@ class Threads:
 
     def _read_code(self, address: int) -> _Code | None:
         release, space = self._release, self._space
-        if self._type_name(address) != b"code":
-            return None
+        kind = self._type_name(address)
         name, file = (
-            read_name(space, release, space.u64(address + release[field]), LONGEST_NAME) or "?"
+            read_name(space, release, space.u64(address + release[field]), LONGEST_NAME)
             for field in ("co_name", "co_filename")
         )
+        if kind != b"code" if kind is not None else name is None or file is None:
+            return None
         fields = ("co_localsplusnames",) if release.get("co_localsplusnames") else (
             "co_varnames", "co_cellvars", "co_freevars")  # fmt: skip
         variables = [variable for field in fields for variable in self._names(space.u64(address + release[field]))]
@@ -347,7 +360,7 @@ class Threads:
         table = space.u64(address + linetable)
         size = min(space.u64(table + release.at(OB_SIZE)), 1 << 20)
         raw = space.read(table + release["bytes_data"], size)
-        return _Code(address, name, file, space.u32(address + release["co_firstlineno"]), variables, raw)
+        return _Code(address, name or "?", file or "?", space.u32(address + release["co_firstlineno"]), variables, raw)
 
     def _names(self, address: int) -> list[str]:
         space = self._space
