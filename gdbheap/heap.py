@@ -36,6 +36,8 @@ Progress = Callable[[str, int, int], object]
 # So many blocks of which nothing is known are described.
 LISTED = 10_000
 CAUGHT = "caught inside malloc"
+# The kind of other allocator that CPython has a copy of.
+MIMALLOC = "mimalloc"
 
 
 class Heap:
@@ -116,10 +118,16 @@ class Heap:
         python = self.python_or_none
         if not has_python(self.target) or (python is not None and python.in_use):
             return None
+        other, facts = self.other_allocator, Facts()
         try:
-            return Mimalloc(self.target, self.facts)
+            found = Mimalloc(self.target, facts)
         except Unsupported:
             return None
+        # A library's segments look the same, but those of a free-threaded build.
+        if other is not None and other.id == MIMALLOC and not found.is_free_threaded:
+            return None
+        self.facts.take(facts)
+        return found
 
     @property
     def other_allocator(self) -> OtherAllocator | None:
