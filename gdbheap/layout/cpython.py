@@ -88,7 +88,7 @@ class Release:
     @property
     def names(self) -> dict[str, str]:
         """What types were called in this release, where that differs from later ones: {name now: name then}."""
-        return dict(self._field("names") or {})
+        return dict(self.fields.get("names") or {})
 
     def at(self, offset: int) -> int:
         """The place of a field that lies after the head of an object: some builds have a larger one."""
@@ -97,26 +97,26 @@ class Release:
     def __getitem__(self, name: str) -> int:
         """The offset or size called ``name``. Raises Unsupported when this release has no such field, KeyError for a
         name that no release has."""
-        offset = self._field(name)
+        offset = self.fields.get(name)
         if offset is None:
+            _need_known(name)
             raise Unsupported(f"Python {self.text} has no {name}, as far as the tables know")
         return int(offset)
 
     def get(self, name: str) -> int | None:
         """The offset or size called ``name``, None when this release has no such field. Raises KeyError for a name that
         no release has."""
-        offset = self._field(name)
-        return None if offset is None else int(offset)
+        offset = self.fields.get(name)
+        if offset is None:
+            _need_known(name)
+            return None
+        return int(offset)
 
     def offsets(self, name: str) -> list[int]:
         """The list of offsets called ``name``, empty when this release has none. Raises KeyError for a name that no
         release has."""
-        return list(self._field(name) or [])
-
-    def _field(self, name: str) -> Any:
-        if name not in field_names():
-            raise KeyError(f"no release in tables/cpython.json has a field called {name}")
-        return self.fields.get(name)
+        _need_known(name)
+        return list(self.fields.get(name) or [])
 
 
 @cache
@@ -126,6 +126,12 @@ def field_names() -> frozenset[str]:
     changes = [tables[kind]["releases"].values() for kind in ("traced", "free_threaded")]
     rows = [*tables["releases"].values(), *chain.from_iterable(changes)]
     return frozenset(chain.from_iterable(rows))
+
+
+def _need_known(name: str) -> None:
+    """Raises KeyError for a name that no release has: a mistake in the code, and no lack of the target's."""
+    if name not in field_names():
+        raise KeyError(f"no release in tables/cpython.json has a field called {name}")
 
 
 @dataclass(frozen=True)
