@@ -95,8 +95,9 @@ def published() -> dict[str, list[str]]:
 
     groups: dict[str, list[str]] = {}
     for group in gdb.lookup_type("struct _Py_DebugOffsets").fields():
-        if group.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:
-            groups[group.name] = [field.name for field in group.type.strip_typedefs().fields()]
+        kind = group.type.strip_typedefs() if group.type is not None else None
+        if kind is not None and kind.code == gdb.TYPE_CODE_STRUCT:
+            groups[str(group.name)] = [str(field.name) for field in kind.fields()]
     return groups
 
 
