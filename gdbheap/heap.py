@@ -14,16 +14,14 @@ from gdbheap.allocators.library_memory import Held, find_held
 from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, Unsupported, one_line
-from gdbheap.layout.cpython import Release, find_release
 from gdbheap.layout.facts import Facts
 from gdbheap.python.census import Objects
 from gdbheap.python.collector import Collector, find_collector
 from gdbheap.python.disclosure import Disclosure
+from gdbheap.python.interpreter import Interpreter
 from gdbheap.python.paths import Paths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
-from gdbheap.python.threads import Threads
-from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
@@ -101,7 +99,8 @@ class Heap:
                 continue
             except GdbheapError as error:
                 found[kind] = error
-        return found
+        replaced = {type(allocator).replaces for allocator in self.allocators}
+        return {kind: error for kind, error in found.items() if kind not in replaced}
 
     @property
     def malloc(self) -> Allocator:
@@ -188,28 +187,15 @@ class Heap:
         return live_parts(self.target, self.stacks), loose
 
     @property
-    def interpreter(self) -> LoadedObject:
-        """The loaded object that is the interpreter. Raises NotAPython, or Unsupported."""
-        found: LoadedObject = self._part("interpreter", self._find_interpreter)
+    def interpreter(self) -> Interpreter:
+        """CPython itself, whatever allocates its objects. Raises NotAPython, or Unsupported."""
+        found: Interpreter = self._part("interpreter", self._make_interpreter)
         return found
 
-    def _find_interpreter(self) -> LoadedObject:
-        found = [allocator.interpreter for allocator in self.allocators if allocator.interpreter is not None]
-        if not found:
-            for kind in self.kinds:
-                self.allocator(kind)
-            raise NotAPython("there is no Python in this process")
-        return found[0]
-
-    @property
-    def release(self) -> Release:
-        """The interpreter's release. Raises NotAPython, or Unsupported."""
-        found: Release = self._part("release", self._make_release)
-        return found
-
-    def _make_release(self) -> Release:
-        free_threaded = any(allocator.is_free_threaded for allocator in self.allocators)
-        return find_release(self.target, self.interpreter, self.facts, free_threaded)
+    def _make_interpreter(self) -> Interpreter:
+        named = [allocator.interpreter for allocator in self.allocators if allocator.interpreter is not None]
+        tagged = any(allocator.is_free_threaded for allocator in self.allocators)
+        return Interpreter(self.target, self.facts, named[0] if named else None, tagged)
 
     @property
     def objects(self) -> Objects:
@@ -220,13 +206,15 @@ class Heap:
 
     def _make_objects(self) -> Objects:
         other = self.other_allocator
-        roots = Roots(self.target, self.interpreter, *self.live_stacks())
+        roots = Roots(self.target, self.interpreter.module, *self.live_stacks())
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self.labelled("looking for objects in memory that is not walked")
         blocks = WalkedBlocks()
         for allocator in [self.malloc, *self.allocators]:
             allocator.give(blocks)
-        return Objects(self.target, self.release, blocks, roots, self.facts, unwalked, finding, self.disclosure)
+        return Objects(
+            self.target, self.interpreter.release, blocks, roots, self.facts, unwalked, finding, self.disclosure
+        )
 
     @property
     def objects_or_none(self) -> Objects | None:
@@ -237,26 +225,20 @@ class Heap:
             return None
 
     @property
-    def threads(self) -> Threads:
-        """The interpreter's thread states. Raises NotAPython, or Unsupported."""
-        found: Threads = self._part("threads", lambda: Threads(self.target, self.interpreter, self.release))
-        return found
-
-    @property
     def collector(self) -> Collector | None:
         """The state of the cyclic garbage collector, None where it is not found. Raises NotAPython, or Unsupported."""
         found: Collector | None = self._part("collector", self._find_collector)
         return found
 
     def _find_collector(self) -> Collector | None:
-        data, head = self.interpreter.writable_ranges(), self.objects.layout.gc_head
-        return find_collector(self.target.space, head, data, lambda: self.threads.interpreters)
+        data, head = self.interpreter.module.writable_ranges(), self.objects.layout.gc_head
+        return find_collector(self.target.space, head, data, lambda: self.interpreter.threads.interpreters)
 
     @property
     def references(self) -> References:
         """The graph of all references. Raises NotAPython, or Unsupported."""
         draw = self.labelled("following references")
-        found: References = self._part("references", lambda: References(self.objects, self.threads, draw))
+        found: References = self._part("references", lambda: References(self.objects, self.interpreter.threads, draw))
         return found
 
     @property
@@ -339,7 +321,7 @@ class Heap:
         """The JSON's ``python`` and that of the C library: versions as far as they are known, whatever was asked."""
         self.find_allocator(MALLOC)
         with suppress(GdbheapError):
-            _known = self.release
+            _known = self.interpreter
         facts = {fact.fact: fact.value for fact in self.facts.all()}
         return {"python": facts.get("python"), MALLOC.name: facts.get(MALLOC.name)}
 
@@ -353,6 +335,7 @@ class Heap:
         """What a reader of the answer must know: from the target, the allocators and the answers."""
         cut = self.target.cut_short
         own = [warning for allocator in self._found for warning in allocator.warnings]
+        own += self._parts["interpreter"].warnings if "interpreter" in self._parts else []
         found = self.target.warnings + own + self._notes + ([cut] if cut else [])
         return [self.disclosure.numbers(warning) for warning in found]
 

@@ -1,7 +1,11 @@
-"""The fields of a CPython's objects, as gdbheap/layout/tables/cpython.json has them: object_offsets.py FILE.
+"""The fields of a CPython's objects, as gdbheap/layout/tables/cpython.json has them.
 
-FILE is an interpreter or a libpython with debug information, of 3.6 or later; `python3.N-dbg` will do: the fields lie
-as in the release build. Prints one JSON object. What no debug information says is in docs/adding-a-version.md.
+Usage: object_offsets.py FILE [published]. FILE is an interpreter or a libpython with debug information, of 3.6 or
+later; `python3.N-dbg` will do: the fields lie as in the release build. Prints one JSON object. What no debug
+information says is in docs/adding-a-version.md.
+
+`published` prints the groups of `struct _Py_DebugOffsets` instead (3.13 and later), as tables/debug_offsets.json has
+them.
 """
 
 from __future__ import annotations
@@ -50,6 +54,19 @@ FIELDS = {
     "co_name": ["PyCodeObject.co_name"],
     "co_firstlineno": ["PyCodeObject.co_firstlineno"],
     "values_header": ["struct _dictvalues.values"],
+    "bytearray_alloc": ["PyByteArrayObject.ob_alloc"],
+    "bytearray_bytes": ["PyByteArrayObject.ob_bytes"],
+    "set_small": ["PySetObject.smalltable"],
+    "sizeof_dict": ["PyDictObject"],
+    "descr_method": ["PyMethodDescrObject.d_method"],
+    "deque_left": ["dequeobject.leftblock"],
+    "deque_left_index": ["dequeobject.leftindex"],
+    "deque_items": ["struct BLOCK.data"],
+    "deque_right_link": ["struct BLOCK.rightlink"],
+    "exc_notes": ["PyBaseExceptionObject.notes"],
+    "exc_traceback": ["PyBaseExceptionObject.traceback"],
+    "exc_context": ["PyBaseExceptionObject.context"],
+    "exc_cause": ["PyBaseExceptionObject.cause"],
 }
 
 
@@ -72,22 +89,35 @@ def offsets() -> dict[str, int | None]:
     return {key: at[0] if at else None for key, at in found.items()}
 
 
+def published() -> dict[str, list[str]]:
+    """Return the groups of the interpreter's own table with the names of their words, in gdb."""
+    import gdb
+
+    groups: dict[str, list[str]] = {}
+    for group in gdb.lookup_type("struct _Py_DebugOffsets").fields():
+        kind = group.type.strip_typedefs() if group.type is not None else None
+        if kind is not None and kind.code == gdb.TYPE_CODE_STRUCT:
+            groups[str(group.name)] = [str(field.name) for field in kind.fields()]
+    return groups
+
+
 def main() -> int:
     """Run gdb on the file."""
-    script = f"python import sys; sys.path.insert(0, {sys.path[0]!r}); import object_offsets; object_offsets.tell()"
+    what = "published" if sys.argv[2:] == ["published"] else "offsets"
+    script = f"python import sys; sys.path.insert(0, {sys.path[0]!r}); import object_offsets as o; o.tell(o.{what}())"
     command = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", script, sys.argv[1]]
     done = subprocess.run(command, capture_output=True, text=True)
     answer = next((line for line in done.stdout.splitlines() if line.startswith("{")), None)
-    if answer is None or json.loads(answer)["sizeof_heaptype"] is None:
+    if answer is None or not any(json.loads(answer).values()):
         print(done.stderr + f"{sys.argv[1]} has no debug information of CPython's", file=sys.stderr)
         return 1
     print(answer)
     return 0
 
 
-def tell() -> None:
-    """Print the table, in gdb."""
-    print(json.dumps(offsets()))
+def tell(found: object) -> None:
+    """Print what was found, in gdb."""
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

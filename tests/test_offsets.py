@@ -1,4 +1,5 @@
-"""The shipped table of objects' fields against the debug information of every CPython that is found here."""
+"""The shipped tables of objects' fields, and of what an interpreter publishes, against the debug information of every
+CPython that is found here."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -14,17 +16,30 @@ from programs import interpreters, since
 from gdbheap.layout.tables import table
 
 
-@pytest.mark.parametrize("release", since("3.6"))
-def test_table_equals_debug_information(release: str) -> None:
-    """Every field that scripts/object_offsets.py knows, of a build with debug information."""
+def told(release: str, *options: str) -> dict[str, Any]:
+    """Return what scripts/object_offsets.py says of a build with debug information; skip the test without one."""
     if shutil.which("gdb") is None:
         pytest.skip("no gdb")
     unstripped = [found.library for found in interpreters(release) if found.kind == "unstripped"]
     if not unstripped:
         pytest.skip(f"no unstripped CPython {release}")
     script = str(ROOT / "scripts" / "object_offsets.py")
-    done = subprocess.run([sys.executable, script, unstripped[0]], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, script, unstripped[0], *options], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("release", since("3.6"))
+def test_table_equals_debug_information(release: str) -> None:
+    """Every field that scripts/object_offsets.py knows, of a build with debug information."""
+    found = told(release)
     shipped = table("cpython")["releases"][release]
-    assert found == {key: shipped[key] for key in found}
+    assert found == {key: shipped.get(key) for key in found}
+
+
+@pytest.mark.parametrize("release", since("3.13"))
+def test_published_words_equal_debug_information(release: str) -> None:
+    """Every group of struct _Py_DebugOffsets, and the words in it, in their order."""
+    found = told(release, "published")
+    shipped = table("debug_offsets")["releases"][release]
+    assert [(group, shipped[group]) for group in shipped] == list(found.items())

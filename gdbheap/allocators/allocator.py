@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol, TypeVar
 from weakref import proxy
 
 from gdbheap import _native
+from gdbheap.allocators.recognised import OtherAllocator
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, subtract
@@ -151,6 +152,10 @@ class Surroundings(Protocol):
     def allocator(self, kind: type[A]) -> A:
         """Another allocator of this target. Raises NotAPython, or Unsupported."""
 
+    @property
+    def other_allocator(self) -> OtherAllocator | None:
+        """The allocator that is there beside the C library's, or in its place, and is not walked."""
+
     def taken(self) -> Ranges:
         """What .bss, the allocators and those stacks have that lie in no block, ascending."""
 
@@ -175,12 +180,14 @@ class Allocator(ABC):
     """One allocator of one target, for as long as its surroundings are there. Construction locates it, and raises
     NotAPython, NotInUse or Unsupported where it is not there. What it lacks it leaves as it is here.
 
-    ``name``: as in JSON, and the first part of its lines' ids; ``title``: its line in the ledger; ``shown_idle``: its
-    lines are there with zeros where the target has none; ``why_holes_stay``: a sentence; ``groups``: what one and
-    several of its pins are; ``emptied``: what becomes of such a group without its blocks."""
+    ``name``: as in JSON, and the first part of its lines' ids; ``title``: its line in the ledger; ``replaces``: the
+    allocator whose place it takes where it is there; ``shown_idle``: its lines are there with zeros where the target
+    has none; ``why_holes_stay``: a sentence; ``groups``: what one and several of its pins are; ``emptied``: what
+    becomes of such a group without its blocks."""
 
     name: ClassVar[str]
     title: ClassVar[str]
+    replaces: ClassVar[type[Allocator] | None] = None
     lines: ClassVar[tuple[LedgerLine, ...]]
     shown_idle: ClassVar[bool] = True
     why_holes_stay: ClassVar[str]

@@ -140,10 +140,10 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
     """Every size class that has pools, by size. ``detail``: also what objects asked for, and what pins arenas.
 
     Raises NotAPython or Unsupported."""
-    python = heap.allocator(PymallocAllocator).pymalloc
     mimalloc = heap.find_allocator(MimallocAllocator)
     if mimalloc is not None:
         return _pages(heap, mimalloc.mimalloc, detail)
+    python = heap.allocator(PymallocAllocator).pymalloc
     if not python.in_use:
         return Pools(None, None, 0, 0, [])
     spread, fill, emptiest = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)

@@ -58,7 +58,7 @@ def threads(heap: Heap) -> Threads:
             state.thread.name if state.thread else "",
             [_running(references, paths, frame) for frame in state.frames],
         )
-        for state in heap.threads.states
+        for state in heap.interpreter.threads.states
     ])  # fmt: skip
 
 

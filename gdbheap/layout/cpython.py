@@ -1,4 +1,4 @@
-"""The layout of this interpreter's objects: which release it is, who says so, and the offsets of that release.
+"""The layout of an interpreter's objects: which release it is, who says so, and the offsets of that release.
 
 ``PyTypeObject``'s fields that are used here have not moved from 2.7 to 3.15 (DWARF of all of them), so types can be
 recognised before anything is known of the version.
@@ -7,10 +7,15 @@ recognised before anything is known of the version.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
 from typing import Any
 
+from gdbheap._native import Space
 from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.debug_offsets import DebugOffsets, version_text, windows
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import table
 from gdbheap.target.elf import LoadedObject
@@ -47,6 +52,14 @@ FLAG_TYPE = 1 << 31
 FLAGS_PLAIN = FLAG_INT | FLAG_BYTES | FLAG_UNICODE
 
 _NAME = re.compile(r"python(\d)\.(\d+)")
+# Bytes before ob_type beyond the usual ones: none, or two links (Py_TRACE_REFS), or a thread and two counts.
+HEADS = (0, 16)
+LARGER_HEAD = "PyType_Type is its own type 16 bytes further in"
+# Since this release Py_TRACE_REFS adds nothing to an object.
+HEADS_ARE_PLAIN = (3, 13)
+# sizeof(PyHeapTypeObject) in all releases and builds, with room for more; sizeof(PyMemberDef).
+CLASS_SIZES = (800, 1200)
+MEMBER_SIZE = 40
 
 
 @dataclass(frozen=True)
@@ -72,63 +85,141 @@ class Release:
         """Where an object's count is, unless it has two (free-threaded builds)."""
         return self.added if self.traced else 0
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What types were called in this release, where that differs from later ones: {name now: name then}."""
+        return dict(self.fields.get("names") or {})
+
     def at(self, offset: int) -> int:
-        """The place of a field behind the head of an object: some builds have a larger one."""
+        """The place of a field that lies after the head of an object: some builds have a larger one."""
         return offset + self.added
 
     def __getitem__(self, name: str) -> int:
-        """The offset or size called ``name``. Raises Unsupported when this release has no such field."""
+        """The offset or size called ``name``. Raises Unsupported when this release has no such field, KeyError for a
+        name that no release has."""
         offset = self.fields.get(name)
         if offset is None:
+            _need_known(name)
             raise Unsupported(f"Python {self.text} has no {name}, as far as the tables know")
         return int(offset)
 
     def get(self, name: str) -> int | None:
-        """The same, None when this release has no such field."""
+        """The offset or size called ``name``, None when this release has no such field. Raises KeyError for a name that
+        no release has."""
         offset = self.fields.get(name)
-        return None if offset is None else int(offset)
+        if offset is None:
+            _need_known(name)
+            return None
+        return int(offset)
+
+    def offsets(self, name: str) -> list[int]:
+        """The list of offsets called ``name``, empty when this release has none. Raises KeyError for a name that no
+        release has."""
+        _need_known(name)
+        return list(self.fields.get(name) or [])
 
 
-def find_release(target: Target, module: LoadedObject, facts: Facts, free_threaded: bool = False) -> Release:
-    """The release of the interpreter in ``module``: ``Py_Version`` if it is exported, else the file's name.
+@cache
+def field_names() -> frozenset[str]:
+    """The names of all fields that any release in the table has."""
+    tables = table("cpython")
+    changes = [tables[kind]["releases"].values() for kind in ("traced", "free_threaded")]
+    rows = [*tables["releases"].values(), *chain.from_iterable(changes)]
+    return frozenset(chain.from_iterable(rows))
 
-    Raises Unsupported when neither tells, or the release is in no table.
+
+def _need_known(name: str) -> None:
+    """Raises KeyError for a name that no release has: a mistake in the code, and no lack of the target's."""
+    if name not in field_names():
+        raise KeyError(f"no release in tables/cpython.json has a field called {name}")
+
+
+@dataclass(frozen=True)
+class Build:
+    """What was learned of an interpreter's build: ``own`` is the table that it publishes (None up to 3.12), ``added``
+    how much further in than usual its types have their fields, ``tagged`` whether mimalloc's pages tell that it is
+    free-threaded."""
+
+    own: DebugOffsets | None = None
+    added: int = 0
+    tagged: bool = False
+
+
+def find_release(target: Target, module: LoadedObject, facts: Facts, build: Build) -> Release:
+    """The release of the interpreter in ``module``, as the shipped table has it: ``Py_Version`` if it is exported, else
+    the version in the interpreter's own table, else the file's name.
+
+    Raises Unsupported when none of them tells, or the release is in no table.
     """
-    exported, named = _exported_version(target), _named_version(target, module)
-    if exported is None and named is None:
-        raise Unsupported(
-            "which Python this is cannot be told: Py_Version is not to be read, and no file is named pythonX.Y"
-        )
-    text = exported or named or ""
+    text, source, confirmed = _find_version(target, module, build.own)
     major, minor = (int(part) for part in text.split(".")[:2])
-    confirmed = (
-        None
-        if exported is None or named is None
-        else ("file name" if exported.startswith(named) else f"the file is named {named}")
-    )
-    facts.add("python", text, "Py_Version" if exported else "the file's name", confirmed)
+    facts.add("python", text, source, confirmed)
     fields = table("cpython")["releases"].get(f"{major}.{minor}")
     if fields is None:
         known = ", ".join(table("cpython")["releases"])
         raise Unsupported(f"the objects of Python {text} are not known (known are {known})")
-    facts.add("object layouts", f"as of {major}.{minor}", "shipped table, from DWARF of a build of that release")
-    if free_threaded:
-        return _without_lock(text, major, minor, facts)
-    if _is_traced(target, module):
-        facts.add("Py_TRACE_REFS", "yes", "PyType_Type is its own type 16 bytes further in")
+    if build.own is not None and build.own.free_threaded:
+        return _without_lock(text, major, minor, facts, "its flag in _Py_DebugOffsets")
+    if build.tagged:
+        return _without_lock(text, major, minor, facts, "mimalloc keeps objects, and each page's tag tells which")
+    if build.added and (major, minor) >= HEADS_ARE_PLAIN:
+        return _without_lock(text, major, minor, facts, LARGER_HEAD)
+    if build.added:
+        facts.add("Py_TRACE_REFS", "yes", LARGER_HEAD)
         return _with_links(text, major, minor, fields)
     return Release(text, major, minor, fields)
 
 
-def _is_traced(target: Target, module: LoadedObject) -> bool:
-    """Whether two links stand before ``ob_refcnt``: the type of ``type`` is ``type``."""
-    address = module.symbol("PyType_Type")
-    if address is None:
-        return False
+def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None) -> tuple[str, str, str | None]:
+    """(version, source, what confirms it). Raises Unsupported."""
+    exported, named = exported_version(target, module), _named_version(target, module)
+    published = own.release if own is not None else None
+    told = version_text(exported) if exported is not None else published
+    if told is None and named is None:
+        raise Unsupported(
+            "which Python this is cannot be told: Py_Version is not to be read, and no file is named pythonX.Y"
+        )
+    if told is None:
+        return named or "", "the file's name", None
+    source = "Py_Version" if exported is not None else "_Py_DebugOffsets"
+    if named is not None and f"{told}.".startswith(f"{named}."):
+        return told, source, "file name"
+    return told, source, None if named is None else f"the file is named {named}"
+
+
+def with_own(release: Release, own: DebugOffsets) -> tuple[Release, dict[str, tuple[int, int]]]:
+    """The release with the offsets that the interpreter publishes for fields that the shipped table has too; and those
+    that differ, as {name: (published, shipped)}."""
+    common = {name: at for name, at in own.fields.items() if release.fields.get(name) is not None}
+    differ = {name: (at, release.fields[name]) for name, at in common.items() if release.fields[name] != at}
+    return replace(release, fields={**release.fields, **common}), differ
+
+
+def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
+    """(address, bytes that its head has beyond the usual) of ``type`` in an interpreter's data: it is its own type, and
+    says how large classes and their slots are. No symbol is needed; None where it is not found."""
+    known = module.symbol("PyType_Type")
+    places = [(known, added) for added in HEADS] if known is not None else _own_types(space, module)
+    return next((place for place in places if _is_type(space, *place)), None)
+
+
+def _own_types(space: Space, module: LoadedObject) -> Iterator[tuple[int, int]]:
+    """What is its own type, by one word that points to where its object would begin."""
+    for window, raw in windows(space, module):
+        words = memoryview(raw[: len(raw) & ~7]).cast("Q")
+        for added in HEADS:
+            head = window - OB_TYPE - added
+            yield from ((word, added) for index, word in enumerate(words) if word == head + 8 * index)
+
+
+def _is_type(space: Space, address: int, added: int) -> bool:
     try:
-        return target.space.u64(address + OB_TYPE + table("cpython")["traced"]["added"]) == address
-    except Fault:
+        fields = (OB_TYPE, TP_BASICSIZE, TP_ITEMSIZE, TP_FLAGS)
+        kind, size, item, flags = (space.u64(address + added + at) for at in fields)
+    except (Fault, OverflowError):
         return False
+    fits = CLASS_SIZES[0] <= size <= CLASS_SIZES[1] and item == MEMBER_SIZE
+    return kind == address and fits and bool(flags & FLAG_TYPE)
 
 
 def _with_links(text: str, major: int, minor: int, fields: dict[str, Any]) -> Release:
@@ -151,7 +242,7 @@ def _moved(fields: dict[str, Any], added: int) -> dict[str, Any]:
     return {name: moved(at) if name in counted and at is not None else at for name, at in fields.items()}
 
 
-def _without_lock(text: str, major: int, minor: int, facts: Facts) -> Release:
+def _without_lock(text: str, major: int, minor: int, facts: Facts, source: str) -> Release:
     """The release as a free-threaded build lays its objects out. Raises Unsupported."""
     tables = table("cpython")
     changes = tables["free_threaded"]
@@ -160,13 +251,13 @@ def _without_lock(text: str, major: int, minor: int, facts: Facts) -> Release:
         raise Unsupported(f"a free-threaded Python {text} is not known (known are {', '.join(changes['releases'])})")
     added = int(changes["added"])
     fields = _moved(tables["releases"][f"{major}.{minor}"], added)
-    facts.add("free-threaded", "yes", "mimalloc keeps objects, and each page's tag tells which")
+    facts.add("free-threaded", "yes", source)
     return Release(text, major, minor, {**fields, **own}, added)
 
 
-def _exported_version(target: Target) -> str | None:
-    """``Py_Version`` (3.11 and later): 0x030B02F0 is 3.11.2."""
-    for loaded in target.objects:
+def exported_version(target: Target, module: LoadedObject) -> int | None:
+    """``Py_Version`` (3.11 and later): 0x030B02F0 is 3.11.2. The interpreter's own before others'."""
+    for loaded in [module] + target.objects:
         address = loaded.symbol("Py_Version")
         if address is not None:
             try:
@@ -174,7 +265,7 @@ def _exported_version(target: Target) -> str | None:
             except Fault:
                 continue
             if value >> 24 in (2, 3):
-                return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}"
+                return value
     return None
 
 

@@ -26,6 +26,10 @@ class Facts:
         text = f"{value:#x}" if isinstance(value, int) and value > 0xFFFF else str(value)
         self._facts[fact] = Fact(fact, text, source, confirmed)
 
+    def take(self, others: Facts) -> None:
+        """State what ``others`` state."""
+        self._facts.update({fact.fact: fact for fact in others.all()})
+
     def all(self) -> list[Fact]:
         """Every fact, in order."""
         return list(self._facts.values())

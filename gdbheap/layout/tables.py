@@ -12,7 +12,7 @@ TABLES = Path(__file__).with_name("tables")
 
 @cache
 def table(name: str) -> dict[str, Any]:
-    """The table ``name`` (``glibc`` or ``cpython``): struct names to their layouts, newest first."""
+    """The table in ``tables/NAME.json``."""
     loaded: dict[str, Any] = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
     return loaded
 

@@ -184,7 +184,8 @@ class Objects:
 
     def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
         """Without a walked block: the size of PyGC_Head with which references lead to the most. Raises Unsupported."""
-        heads = (16,) if (self.release.major, self.release.minor) >= (3, 8) else GC_HEADS
+        known = self.release.get("gc_head")
+        heads = GC_HEADS if known is None else (known,)
         counts = {head: len(self._find_claimed(replace(layout, gc_head=head))) for head in heads}
         head = max(counts, key=lambda head: counts[head])
         if counts[head] < LEAST_VOTES:

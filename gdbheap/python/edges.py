@@ -52,10 +52,11 @@ BUILTIN_FIELDS = {
     "builtin_function_or_method": {24: "__self__", 32: "__module__"}, "traceback": {16: "tb_next", 24: "tb_frame"},
 }  # fmt: skip
 MODULE_FIELDS = {MODULE_DICT: "__dict__"}
-EXCEPTIONS = {
-    False: {16: "__dict__", 24: "args", 32: "__traceback__", 40: "__context__", 48: "__cause__"},
-    True: {16: "__dict__", 24: "args", 32: "__notes__", 40: "__traceback__", 48: "__context__", 56: "__cause__"},
-}
+EXCEPTION = {16: "__dict__", 24: "args"}
+EXCEPTION_FIELDS = {
+    "exc_message": "message", "exc_notes": "__notes__", "exc_traceback": "__traceback__", "exc_context": "__context__",
+    "exc_cause": "__cause__",
+}  # fmt: skip
 FUNCTION_FIELDS = {
     "func_code": "__code__", "func_globals": "__globals__", "func_builtins": "__builtins__", "func_name": "__name__",
     "func_qualname": "__qualname__", "func_defaults": "__defaults__", "func_kwdefaults": "__kwdefaults__",
@@ -152,8 +153,7 @@ class EdgeNames:
         elif family == "module":
             yield from self._in_fields(holder, self._moved(MODULE_FIELDS), target)
         elif family == "BaseException":
-            notes = (release.major, release.minor) >= (3, 11)
-            yield from self._in_fields(holder, self._moved(EXCEPTIONS[notes]), target)
+            yield from self._in_fields(holder, self._moved(EXCEPTION) | self._known(EXCEPTION_FIELDS), target)
         elif "collections.deque" in names:
             yield from self._in_deque(holder, target)
         elif set(GENERATORS) & set(names):
@@ -184,12 +184,16 @@ class EdgeNames:
 
     def _fields(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         """Fields that are attributes by the type's own table, or by what is known of the type."""
-        name, release = self._texts.names.name(kind), self._release
+        name = self._texts.names.name(kind)
         tables = {"function": FUNCTION_FIELDS, "code": CODE_FIELDS}.get(name, {})
-        known = {offset: attribute for field, attribute in tables.items() if (offset := release.get(field)) is not None}
-        known |= self._moved(BUILTIN_FIELDS.get(name, {}))
+        known = self._known(tables) | self._moved(BUILTIN_FIELDS.get(name, {}))
         yield from self._in_fields(holder, known, target)
         yield from self._in_fields(holder, dict(self._members(kind)), target)
+
+    def _known(self, fields: dict[str, str]) -> dict[int, str]:
+        """The attributes whose fields this release has, by their places."""
+        places = ((self._release.get(field), name) for field, name in fields.items())
+        return {offset: name for offset, name in places if offset is not None}
 
     def _moved(self, fields: dict[int, str]) -> dict[int, str]:
         """Fields behind an object's head, by their places in this build."""

@@ -15,9 +15,9 @@ def line_of(release: Release, table: bytes, first_line: int, offset: int) -> int
     """The line of the instruction at ``offset`` bytes; None when it has none. Raises IndexError for a torn table."""
     if offset < 0:
         return first_line
-    if release.minor >= 11 and release.major == 3:
+    if release.get("linetable_entries"):
         return _by_entries(table, first_line, offset)
-    if release.minor == 10 and release.major == 3:
+    if release.get("co_linetable") is not None:
         return _by_ranges(table, first_line, offset)
     return _by_steps(table, first_line, offset)
 

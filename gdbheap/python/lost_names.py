@@ -102,7 +102,7 @@ def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ran
                 found.setdefault(value, []).append(place)
                 if place.module in BUILTINS:
                     kinds[space.u64(module + release.at(OB_TYPE))] = "module"
-    renamed = {**RENAMED, **release.fields.get("names", {})}
+    renamed = {**RENAMED, **release.names}
     named = {address: _best(places) for address, places in found.items()}
     names = {address: renamed.get(name, name) for address, name in named.items()}
     return {**_examples(space, release, names), **kinds, **names}

@@ -155,7 +155,7 @@ def families(release: Release) -> list[Family]:
         Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
         Family(0, ["builtin_function_or_method"], [_claim(at(16), "definition", follow=CLAIM)]),
-        Family(0, DESCRIPTORS, [_claim(at(40 if release.major > 2 else 32), "definition", follow=CLAIM)]),
+        Family(0, DESCRIPTORS, [_claim(release["descr_method"], "definition", follow=CLAIM)]),
         # Since 3.15 the data is a bytes object, which nobody else has and sys.getsizeof() counts as the bytearray's.
         Family(0, ["bytearray"], [_claim(release["bytearray_data"], "data", extent=_bytearray_extent(release))]),
     ]
@@ -176,9 +176,9 @@ def _set_claims(release: Release) -> list[Claim]:
 
 def _bytearray_extent(release: Release) -> Extent:
     """ob_alloc; the bytes object of 3.15 and later says its size itself, less its head and the byte after the last."""
-    if (release.major, release.minor) >= (3, 15):
+    if release.get("bytearray_is_bytes"):
         return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
-    return Extent(COUNT, release.at(24) if release.get("bytearray_start") is not None else 32, 1)
+    return Extent(COUNT, release["bytearray_alloc"], 1)
 
 
 @dataclass(frozen=True)
@@ -196,16 +196,14 @@ class DequeLayout:
 
 def deque_layout(release: Release) -> DequeLayout:
     """Python 2's blocks have both links behind their items, the right one first; later ones the left before them."""
-    at = release.at
-    if release.major == 2:
-        return DequeLayout(at(16), at(32), at(48), 62, 0, 8 * 62)
-    return DequeLayout(at(24), at(40), at(OB_SIZE), 64, 8, 8 * 65)
+    names = "deque_left", "deque_left_index", "deque_length", "deque_room", "deque_items", "deque_right_link"
+    return DequeLayout(*(release[name] for name in names))
 
 
 def _deque_claims(release: Release) -> list[Claim]:
     """Links lead from the first block, leftblock, to the last one, rightblock, whose own is an old one."""
     layout = deque_layout(release)
-    contents = DEQUE if release.major > 2 else OLD_DEQUE
+    contents = DEQUE if layout.items else OLD_DEQUE
     left, last = layout.left, layout.left + 8
     return [_claim(left, "items", follow=layout.right_link, last=last, contents=contents, count_at=left,
                    extent=Extent(COUNT, more=8 * (layout.room + 2)))]  # fmt: skip
@@ -247,9 +245,10 @@ def _dict_claims(release: Release) -> list[Claim]:
                        extent=Extent(COUNT, release["ma_mask"], TABLE_ENTRY, TABLE_ENTRY))]  # fmt: skip
     keys, values = release["ma_keys"], release["ma_values"]
     claims = [_claim(keys, "keys", test=values, mask=ANY_WORD, value=0, contents=KEYS, extent=Extent(OF_KEYS))]
-    if release.minor < 11:
+    header = release.get("values_header")
+    if header is None:
         return [*claims, _claim(values, "values", contents=SPLIT, count_at=keys, extent=Extent(OF_SPLIT, keys))]
-    if release.minor < 13:
+    if header == 0:
         return [*claims, _claim(values, "values", contents=PREFIXED)]
     # Since 3.13 the values may be part of the instance whose dict it is.
     return [*claims, _claim(values, "values", follow=CLAIM, contents=HEADED, extent=Extent(OF_HEADED))]
@@ -300,11 +299,13 @@ def _optional(
 
 
 def _managed_values(release: Release) -> list[Family]:
-    """Attribute values in front of the object: 3.11 at -32; 3.12 at -24 with bit 0 set."""
+    """Attribute values in front of the object: by a pointer of their own (3.11), by that of the dict, tagged (3.12)."""
     extent = Extent(OF_PREFIXED, unit=release.get("ht_cached_keys") or 0, more=release.get("dk_nentries") or 0)
-    if release.minor == 11:
-        return [Family(FLAG_MANAGED_DICT, [], [_claim(-32, "values", contents=PREFIXED, extent=extent)])]
-    if release.minor == 12:
-        claim = _claim(-24, "values", test=-24, mask=1, value=1, contents=PREFIXED, extent=extent)
+    values, tag = release.get("managed_values"), release.get("managed_values_tag")
+    if values is not None:
+        return [Family(FLAG_MANAGED_DICT, [], [_claim(values, "values", contents=PREFIXED, extent=extent)])]
+    if tag is not None:
+        at = release["managed_dict"]
+        claim = _claim(at, "values", test=at, mask=tag, value=tag, contents=PREFIXED, extent=extent)
         return [Family(FLAG_MANAGED_DICT, [], [claim])]
     return []

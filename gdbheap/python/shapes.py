@@ -17,14 +17,10 @@ NONE = -1
 HEAD = 16
 WEAK_CALLBACK = 24
 UNICODE_DEFENC = 40
-BYTEARRAY_OBJECT = 56
-F_BACK = 16
-F_FRAME = 24
-F_TRACE = 32
+# PyFrameObject since 3.11.
+FRAME_BACK, FRAME_FRAME, FRAME_TRACE = 16, 24, 32
 # enum _framestate; since 3.15 its members are others (gi_frame_gone).
 COMPLETED = 1
-SMALL_SET, SMALL_SET_2 = 64, 56
-SMALL_DICT_2 = 56
 SET_ENTRY = 16
 HASHED_ENTRY = 24
 
@@ -130,7 +126,7 @@ def graph_layout(release: Release) -> GraphLayout:
 
 def set_key(release: Release) -> int:
     """Where the key lies in an entry of a set's table: Python 2 has the hash before it."""
-    return 8 if release.major == 2 else 0
+    return release["set_key"]
 
 
 def _forms(release: Release) -> list[Form]:
@@ -149,15 +145,12 @@ def _forms(release: Release) -> list[Form]:
         # Links to the latest and the oldest of the results, which are the dict's.
         Form(["functools._lru_cache_wrapper"], opaque=at(HEAD), skipped=[at(HEAD), at(HEAD + 8)]),
     ]
-    if release.get("bytearray_data") is None:
-        forms.insert(0, Form(["bytearray"], fields=[at(BYTEARRAY_OBJECT)]))
     return forms + _frame_forms(release)
 
 
 def _set_form(release: Release) -> Form:
-    small = SMALL_SET_2 if release.major == 2 else SMALL_SET
     return Form(
-        ["set", "frozenset"], table=release.at(small), table_pointer=release["set_table"],
+        ["set", "frozenset"], table=release["set_small"], table_pointer=release["set_table"],
         table_mask=release.at(SET_MASK), table_first=set_key(release),
     )  # fmt: skip
 
@@ -166,7 +159,7 @@ def _dict_form(release: Release) -> Form:
     if release.get("ma_table") is None:
         return Form(["dict", "frozendict"])
     return Form(
-        ["dict"], table=release.at(SMALL_DICT_2), table_pointer=release["ma_table"], table_mask=release["ma_mask"],
+        ["dict"], table=release["dict_small"], table_pointer=release["ma_table"], table_mask=release["ma_mask"],
         table_step=HASHED_ENTRY, table_first=8, table_words=2,
     )  # fmt: skip
 
@@ -184,7 +177,7 @@ def _frame_forms(release: Release) -> list[Form]:
         running = release.get("gi_running")
         return [Form(["frame"], frame=0), Form(GENERATORS, at(HEAD), skipped=[] if running is None else [running])]
     return [
-        Form(["frame"], fields=[at(F_BACK), at(F_TRACE)], frame=embedded, frame_pointer=at(F_FRAME)),
+        Form(["frame"], fields=[at(FRAME_BACK), at(FRAME_TRACE)], frame=embedded, frame_pointer=at(FRAME_FRAME)),
         *(_generator_form(release, name) for name in GENERATORS),
     ]
 
@@ -200,7 +193,7 @@ def _generator_form(release: Release, name: str) -> Form:
 def frame_layout(release: Release) -> FrameLayout:
     """A frame's fields. Raises Unsupported."""
     return FrameLayout(
-        fields=list(release.fields["f_fields"]),
+        fields=release.offsets("f_fields"),
         code=release["f_code"],
         locals=release["f_locals"],
         top=release["f_top"],

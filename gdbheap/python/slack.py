@@ -14,9 +14,9 @@ from gdbheap.target.target import Target
 POINTER = 8
 # The largest of the heads of lists and byte arrays; what rounding may add to a block, and debug hooks with it.
 LARGEST_HEAD, ROUNDED, HOOKED = 64, 15, 32
-# Heads without their PyGC_Head (the dict of Python 2.7 has a small table inside), and what subclasses may add: those of
-# sets are left out, because many small blocks are of their size.
-DICT_HEAD, DICT_HEAD_2, SET_HEAD = 48, 248, 200
+# sizeof(PySetObject), and what subclasses may add: those of sets are left out, because many small blocks are of their
+# size.
+SET_HEAD = 200
 SUBCLASS = {"dict": 16, "set": 0}
 
 
@@ -74,7 +74,8 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
 def _growing(release: Release) -> list[Growing]:
     at = release.at
     # Since 3.4 a byte array's data may begin inside of its buffer: what was cut off in front stays.
-    alloc, data, first = (32, 40, -1) if release.get("bytearray_start") is None else (at(24), at(32), at(40))
+    start = release.get("bytearray_start")
+    alloc, data, first = release["bytearray_alloc"], release["bytearray_bytes"], -1 if start is None else start
     return [
         Growing("list", at(OB_SIZE), release["ob_item"] + POINTER, release["ob_item"], -1, POINTER, 0),
         Growing("bytearray", at(OB_SIZE), alloc, data, first, 1, 1),
@@ -88,6 +89,6 @@ def _sizes(objects: Objects, name: str) -> tuple[int, int]:
         smallest, largest = at(40), at(LARGEST_HEAD)
         least = min(layout.gc_head + smallest, largest - HOOKED // 2)
         return layout.hook + least, layout.hook + max(layout.gc_head + smallest, largest) + HOOKED
-    heads = {"dict": DICT_HEAD if objects.release.major > 2 else DICT_HEAD_2, "set": SET_HEAD}
-    smallest = layout.hook + layout.gc_head + at(heads[name])
+    head = objects.release["sizeof_dict"] if name == "dict" else at(SET_HEAD)
+    smallest = layout.hook + layout.gc_head + head
     return smallest, smallest + SUBCLASS[name] + (HOOKED if layout.hook else ROUNDED)

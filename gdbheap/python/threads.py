@@ -9,9 +9,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from gdbheap.errors import Fault
-from gdbheap.layout.cpython import FLAG_DICT, FLAG_TUPLE, MODULE_DICT, OB_SIZE, OB_TYPE, TP_FLAGS, TP_NAME, Release
+from gdbheap.layout.cpython import (
+    FLAG_DICT,
+    FLAG_TUPLE,
+    FLAG_TYPE,
+    MODULE_DICT,
+    OB_SIZE,
+    OB_TYPE,
+    TP_BASICSIZE,
+    TP_FLAGS,
+    TP_ITEMSIZE,
+    TP_NAME,
+    Release,
+)
 from gdbheap.python.contents import dict_items, dict_lookup, read_name
 from gdbheap.python.lines import line_of
 from gdbheap.target.elf import LoadedObject
@@ -21,12 +34,15 @@ MOST_THREADS = 1 << 14
 MOST_FRAMES = 1 << 16
 MOST_LOCALS = 1 << 12
 LONGEST_NAME = 200
+# The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
+MOST_MODULES = 1 << 14
+# sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; links of Py_TRACE_REFS come to that.
+LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
 WINDOW = 1 << 20
 WORD = 8
 # enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
 OWNED_BY_C = 3
-F_BACK = 24
 
 
 @dataclass(frozen=True)
@@ -192,16 +208,28 @@ class Threads:
 
     def _is_modules(self, address: int) -> bool:
         try:
-            if not self._flags(address) & FLAG_DICT:
+            if not self._is_dict(address):
                 return False
             names = set()
-            for key, value in dict_items(self._space, self._release, address):
+            for key, value in islice(dict_items(self._space, self._release, address), MOST_MODULES):
                 name = read_name(self._space, self._release, key, LONGEST_NAME)
                 if name in ("sys", "builtins", "__builtin__") and self._is_module(value):
                     names.add(name)
-            return len(names) >= 2
+                if len(names) == 2:
+                    return True
+            return False
         except (Fault, OverflowError):
             return False
+
+    def _is_dict(self, address: int) -> bool:
+        """Whether the object's type says that it is a dict, has a dict's size and is a type itself: a frame's words may
+        be read as an object of a type with any flags. Raises Fault."""
+        release, space = self._release, self._space
+        kind = space.u64(address + release.at(OB_TYPE))
+        if not space.u64(kind + release.at(TP_FLAGS)) & FLAG_DICT or not self._flags(kind) & FLAG_TYPE:
+            return False
+        size, item = (space.u64(kind + release.at(at)) for at in (TP_BASICSIZE, TP_ITEMSIZE))
+        return 0 < size <= LARGEST_DICT and item == 0
 
     def _is_own(self, modules: int) -> bool:
         """Whether the module sys in the dict says that this is ``sys.modules``. Raises Fault."""
@@ -210,16 +238,28 @@ class Threads:
         return bool(names) and dict_lookup(self._space, self._release, names, "modules", set()) == modules
 
     def _is_module(self, address: int) -> bool:
-        return self._type_name(address) == b"module"
+        """Whether an object is a module, by its type's name, or where that is in no file at hand by the ``__name__`` in
+        its dict. Raises Fault."""
+        name = self._type_name(address)
+        if name is not None:
+            return name == b"module"
+        held = self._space.u64(address + self._release.at(MODULE_DICT))
+        is_dict = self._is_dict(held)
+        return is_dict and dict_lookup(self._space, self._release, held, "__name__", set()) is not None
 
     def _flags(self, address: int) -> int:
         """``tp_flags`` of an object's type. Raises Fault."""
         kind = self._space.u64(address + self._release.at(OB_TYPE))
         return self._space.u64(kind + self._release.at(TP_FLAGS))
 
-    def _type_name(self, address: int) -> bytes:
+    def _type_name(self, address: int) -> bytes | None:
+        """The name of an object's type, None where it is in no file at hand. Raises Fault."""
         kind = self._space.u64(address + self._release.at(OB_TYPE))
-        return self._space.cstring(self._space.u64(kind + self._release.at(TP_NAME)), LONGEST_NAME)
+        place = self._space.u64(kind + self._release.at(TP_NAME))
+        try:
+            return self._space.cstring(place, LONGEST_NAME)
+        except Fault:
+            return None
 
     def _frames(self, state: int) -> Iterator[Frame]:
         release, space = self._release, self._space
@@ -229,13 +269,15 @@ class Threads:
                 at = space.u64(space.u64(state + chain) + release["cf_frame"])
             else:
                 at = space.u64(state + release["ts_frame"])
+            is_object = release.get("f_previous") is None
+            previous = release["f_back" if is_object else "f_previous"]
             seen: set[int] = set()
             while at and at not in seen and len(seen) < MOST_FRAMES:
                 seen.add(at)
-                frame = self.read(at, release.get("f_previous") is None)
+                frame = self.read(at, is_object)
                 if frame is not None:
                     yield frame
-                at = space.u64(at + (release.get("f_previous") or release.at(F_BACK)))
+                at = space.u64(at + previous)
         except (Fault, OverflowError):
             return
 
@@ -249,7 +291,7 @@ class Threads:
         code = self.code(space.u64(address + release["f_code"]) & clean)
         if code is None:
             return None
-        fields = [space.u64(address + offset) & clean for offset in release.fields["f_fields"]]
+        fields = [space.u64(address + offset) & clean for offset in release.offsets("f_fields")]
         locals_ = [Local(name, place, value) for name, place, value in self._locals(address, code, clean)]
         line = self._line(address, code)
         return Frame(
@@ -286,8 +328,7 @@ class Threads:
             where = release.get("f_instruction")
             if where is None:
                 (last,) = struct.unpack("<i", space.read(address + release["f_lasti"], 4))
-                # Since 3.10 it counts instructions.
-                offset = last * 2 if release.minor == 10 else last
+                offset = last * release["f_lasti_unit"]
             else:
                 offset = space.u64(address + where) - code.address - release["co_code"]
             return line_of(release, code.table, code.first_line, offset)
@@ -305,12 +346,13 @@ class Threads:
 
     def _read_code(self, address: int) -> _Code | None:
         release, space = self._release, self._space
-        if self._type_name(address) != b"code":
-            return None
+        kind = self._type_name(address)
         name, file = (
-            read_name(space, release, space.u64(address + release[field]), LONGEST_NAME) or "?"
+            read_name(space, release, space.u64(address + release[field]), LONGEST_NAME)
             for field in ("co_name", "co_filename")
         )
+        if kind != b"code" if kind is not None else name is None or file is None:
+            return None
         fields = ("co_localsplusnames",) if release.get("co_localsplusnames") else (
             "co_varnames", "co_cellvars", "co_freevars")  # fmt: skip
         variables = [variable for field in fields for variable in self._names(space.u64(address + release[field]))]
@@ -318,7 +360,7 @@ class Threads:
         table = space.u64(address + linetable)
         size = min(space.u64(table + release.at(OB_SIZE)), 1 << 20)
         raw = space.read(table + release["bytes_data"], size)
-        return _Code(address, name, file, space.u32(address + release["co_firstlineno"]), variables, raw)
+        return _Code(address, name or "?", file or "?", space.u32(address + release["co_firstlineno"]), variables, raw)
 
     def _names(self, address: int) -> list[str]:
         space = self._space

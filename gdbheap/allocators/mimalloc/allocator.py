@@ -21,9 +21,11 @@ from gdbheap.allocators.allocator import (
     Surroundings,
     WalkedBlocks,
 )
+from gdbheap.allocators.carriers import need_python
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.errors import NotInUse, Unsupported
+from gdbheap.layout.facts import Facts
 from gdbheap.target.ranges import Ranges, holds
 from gdbheap.target.target import Damage
 
@@ -48,18 +50,26 @@ class MimallocAllocator(Allocator):
         LedgerLine("mimalloc.overhead", "mimalloc", "segment headers and padding", State.OVERHEAD),
     )
     shown_idle = False
+    replaces = PymallocAllocator
     why_holes_stay = "mimalloc gives back only what no page with blocks in use has, and a free page not at once."
     groups = ("page is", "pages are")
     emptied = "would be empty, and go back some time later, when another page of the segment goes"
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
-        if around.allocator(PymallocAllocator).pymalloc.in_use:
+        need_python(self.target)
+        if _is_in_use(around):
             raise NotInUse("Python's blocks are pymalloc's")
+        facts = Facts()
         try:
-            self.mimalloc = Mimalloc(self.target, around.facts)
+            self.mimalloc = Mimalloc(self.target, facts)
         except Unsupported as error:
             raise NotInUse(error) from error
+        other = around.other_allocator
+        # A library's segments look the same, but those of a free-threaded build.
+        if other is not None and other.id == self.name and not self.mimalloc.is_free_threaded:
+            raise NotInUse("the segments are a library's")
+        around.facts.take(facts)
 
     @property
     def is_free_threaded(self) -> bool:
@@ -135,3 +145,11 @@ class MimallocAllocator(Allocator):
             if address not in known:
                 self.damage.append(Damage(address, what, expected, found, transient=is_one))
         return Looked({"pages": self.mimalloc.blocks.page_count})
+
+
+def _is_in_use(around: Surroundings) -> bool:
+    """Whether pymalloc hands out blocks."""
+    try:
+        return around.allocator(PymallocAllocator).pymalloc.in_use
+    except Unsupported:
+        return False

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gdbheap import _native
+from gdbheap.allocators.carriers import carriers, need_python, python_first
 from gdbheap.allocators.glibc.locate import confirm
 from gdbheap.allocators.pymalloc.usedpools import LEAST_CLASSES, MOST_CLASSES, ListHeads, PoolState
-from gdbheap.allocators.runtimes import not_python
-from gdbheap.errors import GdbheapError, NotAPython, Unsupported
+from gdbheap.errors import GdbheapError, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, subtract
@@ -23,21 +23,6 @@ from gdbheap.target.target import Damage, Target
 NO_POOL_SIZE = 4096
 # So many places that pools point to are looked at, those first to which most do.
 MOST_INTERPRETERS = 4096
-
-
-def python_first(target: Target) -> list[LoadedObject]:
-    """The loaded objects, those named like Python first, its extension modules next."""
-
-    def rank(loaded: LoadedObject) -> int:
-        name = loaded.path.rsplit("/", 1)[-1]
-        return 0 if name.startswith(("python", "libpython")) else 1 if "python" in name else 2
-
-    return sorted(target.objects, key=rank)
-
-
-def has_python(target: Target) -> bool:
-    """Whether any loaded object carries CPython: by its name, or by exporting its types."""
-    return any("python" in o.path.rsplit("/", 1)[-1] or o.exported("PyType_Type") for o in target.objects)
 
 
 class Pymalloc:
@@ -52,11 +37,7 @@ class Pymalloc:
         self.target = target
         self.facts = facts
         self.damage: list[Damage] = []
-        if not has_python(target):
-            raise NotAPython(
-                not_python(target)
-                or "there is no Python in this process: no loaded object is named python or exports PyType_Type"
-            )
+        need_python(target)
         heads = self._find_usedpools()
         self.module, self.alignment = heads.module, heads.alignment
         self.states: list[PoolState] = self._find_states(heads, outside) if heads.has_pools(target) else []
@@ -99,7 +80,7 @@ class Pymalloc:
         """Every list is its own head. Another array of 32 or 64 heads would lie in no object that carries CPython."""
         words = self.target.space.read(heads.address, 16 * heads.classes)
         own = b"".join((heads.address + 16 * index - 16).to_bytes(8, "little") * 2 for index in range(heads.classes))
-        return words == own and heads.module in _carriers(self.target)
+        return words == own and heads.module in carriers(self.target)
 
     def _find_states(self, heads: ListHeads, outside: Callable[[Ranges], Ranges]) -> list[PoolState]:
         main = PoolState(self.target, heads, self.facts)
@@ -158,9 +139,3 @@ class Pymalloc:
     def ranges(self) -> Ranges:
         """(start, end) of every arena, ascending."""
         return self.pools.arena_ranges()
-
-
-def _carriers(target: Target) -> list[LoadedObject]:
-    """The loaded objects that carry CPython."""
-    exporting = [loaded for loaded in target.objects if loaded.exported("PyType_Type")]
-    return exporting or [loaded for loaded in python_first(target) if "python" in loaded.path.rsplit("/", 1)[-1]]
