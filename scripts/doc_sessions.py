@@ -20,6 +20,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "bloated.py"
 SHOWN_PID = "1234"
+# What says on which machine, and when, an answer was given.
+SHOWN = {
+    r'"time": [0-9.]+': '"time": 1790000000.5',
+    r'"host": "[^"]*"': '"host": "server"',
+    r'"boot_id": "[^"]*"': '"boot_id": "0f8d2c9e-5a41-4c1b-9d3e-7b6a5f4e3d2c"',
+    r'"start_time": [0-9]+': '"start_time": 864213',
+}
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What gdb says before any command: where the process is, its threads, and its files' symbols.
 CHATTER = re.compile(r"^(\[|Using host|0x[0-9a-f]+ in |warning: |\d+\t|Download failed|__|  )")
@@ -95,6 +102,8 @@ def shown(command: str, done: Done, pid: int, home: str) -> str:
         lines = [line for line in lines[start:] if not line.startswith("[Inferior ")]
     text = "\n".join(line.rstrip() for line in lines).strip("\n")
     text = text.replace(str(Path(sys.executable).parent.parent), "/opt/gdbheap").replace(home, "~")
+    for own, shown in SHOWN.items():
+        text = re.sub(own, shown, text)
     return re.sub(rf"\b{pid}\b", SHOWN_PID, text) + "\n" if text else ""
 
 
