@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Addressed):
     """The options of heap at."""
 
-    path: bool = switch("--path", "also say how a root leads there (reads all references)")
+    path: bool = switch("--path", "also say how a root leads to it (reads all references)")
 
 
 def _answer(heap: Heap, options: Options) -> at.At:

@@ -61,10 +61,10 @@ COMMAND = Command(
     fast bins is not merged with its neighbours. --fit=SIZE looks at single chunks as malloc does: in a thread's cache
     and the fast bin if one of exactly this size is there, else the smallest in bins that suffices, then the top chunk,
     then a larger heap or, from mmap_threshold on, a mapping of its own. Before a request of more than 1,000 bytes it
-    merges what is in fast bins. Between chunks of the same size, and where the last request left a rest behind, malloc
+    merges what is in fast bins. Between chunks of the same size, and where the last request left a remainder, malloc
     may take another one than the one named.
 
-    With --path each of these blocks has the way by which a root leads there, as Python where there is an expression,
+    With --path each of these blocks has the path by which a root leads to it, as Python where there is an expression,
     else in words: in JSON, path of before and after.
 
     In JSON, "fit" is null or {request, chunk, mmapped, fits, mmap_threshold, arenas, cached, nearest}: chunk is the

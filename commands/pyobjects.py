@@ -18,7 +18,7 @@ from gdbheap.report.pyobjects import render
 __all__ = ["COMMAND"]
 
 TYPE_ORDERS = ("together", "bytes", "buffers", "count", "type")
-# So many blocks of which nothing is known stand below the table.
+# Unidentified blocks listed below the table at most.
 SHOWN = 5
 
 Answer = Union[pyobjects.PyObjects, instances.Instances, buffers.Buffers]
@@ -71,7 +71,7 @@ COMMAND = Command(
     question="Which Python types hold the memory?",
     text="""A row a type: how many objects, the bytes of their own blocks with all headers, and the buffers that they
     own (a dict's keys, a list's items, a set's table). Blocks that no known field names belong to the object, the
-    library or the thread whose pointers lead there (in JSON: reached, roots). The order is by both together unless
+    library or the thread that points to them (in JSON: reached, roots). The order is by both together unless
     --sort says otherwise. The totals are those of all types, also when --top cuts the list. Below the table stand the
     largest used blocks of which nothing is known, with what their bytes look like: zeros, text, pointers, data, or a
     C++ object of a class (in JSON: unknown, a list of {address, size, looks}, the largest 10,000 or as --top says).

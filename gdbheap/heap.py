@@ -28,7 +28,7 @@ from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[str, int, int], object]
 
-# So many blocks of which nothing is known are described.
+# Unidentified blocks that are described at most.
 LISTED = 10_000
 
 

@@ -289,8 +289,8 @@ class NativeCaller:
     def call_to_end(
         self, function: int, *arguments: int, kept: Sequence[Bytes] = (), freed: Sequence[Bytes] = ()
     ) -> int:
-        """The same of a function that must not be left in its middle: one that takes too long is finished by the
-        process itself, and this raises CallEnded. ``kept`` is put back in any other case, ``freed`` after a call that
+        """Call a function that must not be left in its middle: one that takes too long is finished by the process
+        itself, and this raises CallEnded. ``kept`` is put back in any other case, ``freed`` after a call that
         was undone, because a signal ended it."""
         return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 

@@ -29,7 +29,7 @@ def split(line: str) -> list[str]:
 
 def completions(command: AnyCommand, text: str, word: str) -> list[str]:
     """What could follow ``text``: options, and values where they are known. gdb replaces only ``word``, the part of the
-    last word behind the last character that it takes for a separator."""
+    last word after the last character that it takes for a separator."""
     last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
     kept = len(last) - len(word)
     return [found[kept:] for found in _candidates(command) if found.startswith(last) and last.startswith("-")]
@@ -52,7 +52,7 @@ class Invocation:
 
 
 def invocation(arguments: Sequence[str]) -> Invocation:
-    """What gdb was started with. Its options may have one hyphen or two, and their value behind "=" or as a word."""
+    """What gdb was started with. Its options may have one hyphen or two, and their value after "=" or as a word."""
     batch = asked = False
     pids, cores, others = [], [], []
     words = iter(arguments[1:])

@@ -42,7 +42,7 @@ class Arena(ArenaTotals):
 
 @dataclass(frozen=True)
 class ThreadCache:
-    """A thread's tcache: whose it is ("" for an unknown name), where and in which arena the cache itself lies, and the
+    """A thread's tcache: the thread's name ("" if unknown), where and in which arena the cache itself lies, and the
     chunks in it, which may be any arena's."""
 
     tid: int

@@ -51,7 +51,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class At:
-    """The answer of ``heap at``; ``path``: how a root leads there, as Python or in words, where that was asked for."""
+    """The answer of ``heap at``; ``path``: how a root leads to the address, as Python or in words, if asked."""
 
     mapping: AtMapping
     block: Block | None

@@ -46,7 +46,7 @@ class Selection:
 
     @property
     def wanted(self) -> Wanted:
-        """The same for the native walk."""
+        """The selection as the native walk takes it."""
         states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
         return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, self.arena)
 

@@ -19,8 +19,8 @@ from gdbheap.target.ranges import PAGE_SIZE
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The block before or after a hole: malloc's pointer, size in bytes with its header, what it is, and the way that
-    leads there (see ``ways``). ``kind``: of a block in use what it is, without saying which."""
+    """The block before or after a hole: malloc's pointer, size in bytes with its header, what it is, and the
+    path that leads to it (see ``ways``). ``kind``: of a block in use what it is, without saying which."""
 
     address: int
     size: int
@@ -76,8 +76,7 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
 
 
 def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
-    """The same answer; the neighbours of the holes in ``listed`` have the ways that lead there. Reads all
-    references."""
+    """The answer with the paths to the neighbours of the holes in ``listed``. Reads all references."""
     beside = [neighbour for hole in listed for neighbour in (hole.before, hole.after) if neighbour is not None]
     found = ways(heap, (neighbour.address for neighbour in beside))
     wanted = {hole.address for hole in listed}
@@ -107,7 +106,7 @@ def _resident(heap: Heap, start: int, end: int) -> int | None:
 
 
 def _named(heap: Heap, found: list[Hole]) -> list[Hole]:
-    """The same holes; neighbours in use get a description for their state."""
+    """The holes with descriptions of the neighbours that are in use."""
     blocks = [
         (neighbour.address, neighbour.size)
         for hole in found

@@ -29,7 +29,7 @@ FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 @dataclass(frozen=True)
 class Member:
     """A block of a group: malloc's pointer (of an object's block, where the block starts), size, what it is, and the
-    way that leads there (see ``ways``). ``kind``: what it is, without saying which."""
+    path that leads to it (see ``ways``). ``kind``: what it is, without saying which."""
 
     address: int
     size: int
@@ -117,7 +117,7 @@ def pins(heap: Heap, minimum: int = PAGE_SIZE, allocator: str | None = None) -> 
 
 
 def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
-    """The same answer; the groups in ``listed`` have the ways to their first MOST_WAYS blocks. Reads all
+    """The answer with the paths to the first MOST_WAYS blocks of each group in ``listed``. Reads all
     references."""
     found = ways(heap, (member.address for pin in listed for member in pin.members[:MOST_WAYS]))
     places = {pin.address for pin in listed}

@@ -197,7 +197,7 @@ def _use(row: tuple[int, int, int, list[tuple[int, int, int]]]) -> ArenaUse:
 
 
 def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
-    """The same arenas with what holds them; all blocks are described at once."""
+    """The arenas with what holds them; all blocks are described at once."""
     space, native = heap.target.space, heap.allocator(PymallocAllocator).pymalloc.pools
     blocks = [_native.used_blocks(space, native, use.address, MOST_BLOCKS) for use in uses]
     words = describe_blocks(heap, [block for found in blocks for block in found])

@@ -44,7 +44,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Root:
-    """Blocks that no object owns, by whose pointers lead there: the static data of a library, or the threads."""
+    """Blocks that no object owns, by what points to them: the static data of a library, or the threads."""
 
     name: str
     count: int

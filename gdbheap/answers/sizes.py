@@ -57,7 +57,7 @@ class Sizes:
 
     @property
     def ranges(self) -> list[SizeRange]:
-        """The same by powers of two, from the first range that has chunks to the last."""
+        """The rows summed by powers of two, from the first range that has chunks to the last."""
         rows: dict[int, list[SizeRow]] = {}
         for row in self.sizes:
             rows.setdefault(row.size.bit_length(), []).append(row)

@@ -47,7 +47,7 @@ class Unreachable:
 
 
 def unreachable(heap: Heap, listed: int = LISTED) -> Unreachable:
-    """``listed``: so many addresses in each row. Raises NotAPython or Unsupported."""
+    """``listed``: the most addresses in a row. Raises NotAPython or Unsupported."""
     references, name = heap.references, heap.objects.names.name
     rows = [
         Lost(name(kind) if kind else None, by_stray, size, count, total, buffers, _addresses(references, blocks))

@@ -44,7 +44,7 @@ def in_a_line(path: Path) -> str:
 
 
 def in_words(path: Path) -> str:
-    """The edges of a path behind each other; of a long one the first, which says whose it is, and the last few."""
+    """The edges of a path one after the other; of a long one the first, which names the root, and the last few."""
     edges = [step.edge for step in path.steps]
     return " ".join(edges if len(edges) <= LONGEST else [edges[0], "…", *edges[2 - LONGEST :]])
 

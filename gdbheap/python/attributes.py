@@ -1,4 +1,4 @@
-"""An instance's attributes: in a dict, in values before or behind the object, in slots."""
+"""An instance's attributes: in a dict, in values before or after the object, in slots."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Attributes:
         return read
 
     def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
-        """The same for values that share their keys; 0 where they are not shared."""
+        """The size for values that share their keys; 0 where they are not shared."""
         start = self._shared(memory, address, kind)
         if start is None or not start(address):
             return None
@@ -138,7 +138,7 @@ class Attributes:
         return dict_items(memory, self._release, found) if found else iter(())
 
     def _values(self, memory: Memory, address: int, kind: int, word: int) -> int:
-        """Where the values lie while there is no dict: behind the object (3.13), in a block that the word before the
+        """Where the values lie while there is no dict: after the object (3.13), in a block that the word before the
         dict's points to (3.11) or the dict's own word, marked (3.12); 0 when there is a dict."""
         inline, before = self._release.get("flag_inline_values"), self._release.get("managed_values")
         if inline is not None:

@@ -113,7 +113,7 @@ class Owner:
     """Who owns a buffer: the object's address and type's name, and what the buffer is to it (``items``, ``keys``).
 
     For a block that no object but a root leads to (see ``Roots``) the type is None, ``address`` is that of the word
-    that leads there, and ``role`` names the root.
+    that points to it, and ``role`` names the root.
     """
 
     address: int
@@ -361,7 +361,7 @@ class Objects:
 
 
 def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
-    """The same with the fields of types and objects where this build has them."""
+    """The layout with the fields of types and objects where this build has them."""
     return replace(
         layout,
         ob_refcnt=release.ob_refcnt,

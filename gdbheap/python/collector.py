@@ -1,5 +1,5 @@
 """The state of CPython's cyclic garbage collector, found by its shape: three generations, each the head of a list that
-leads back to it, a threshold and a count, and the head of the permanent generation behind them."""
+leads back to it, a threshold and a count, and the head of the permanent generation after them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Coll
 
 
 def _likely(raw: bytes, shape: Shape) -> Iterator[int]:
-    """Offsets behind which the older two generations have small thresholds, and the first what may be pointers."""
+    """Offsets after which the older two generations have small thresholds, and the first what may be pointers."""
     words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
     step, number = shape.step // 8, shape.head // 8
     second, third = words[step + number :], words[2 * step + number :]

@@ -53,7 +53,7 @@ def str_length(space: Memory, release: Release, address: int) -> int:
 def _characters(space: Memory, release: Release, address: int) -> tuple[int, int, int] | None:
     """Where a str's characters lie, the width of one and how many there are (PEP 393); None when it is no str.
 
-    Compact strings carry them behind the header, others point to them; up to 3.11 one that was not made ready has
+    Compact strings carry them after the header, others point to them; up to 3.11 one that was not made ready has
     wide characters only."""
     length = space.u64(address + release["unicode_length"])
     # Since 3.14 free-threaded builds have a byte before the bits that others have from the third on.
@@ -122,7 +122,7 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
 
 
 def shared_items(space: Memory, release: Release, keys: int, values: int) -> Iterator[tuple[int, int]]:
-    """The same for values of their own at ``values`` whose ``keys`` are shared (PEP 412), in the order they came in."""
+    """Keys and values of a dict whose ``keys`` are shared (PEP 412), and its own ``values``, in their order."""
     header = release.get("values_header")
     if header is None:
         for index, (key, _none) in enumerate(_entries(space, release, keys)):
@@ -143,7 +143,7 @@ def shared_names(space: Memory, release: Release, keys: int) -> list[int]:
 
 
 def _insertion_order(space: Memory, values: int, header: int) -> bytes:
-    """Indices of the values that are there: before them in 3.11 and 3.12, downwards; behind them since 3.13."""
+    """Indices of the values that are there: before them in 3.11 and 3.12, downwards; after them since 3.13."""
     if not header:
         used = space.read(values - 2, 1)[0]
         return space.read(values - 2 - used, used)[::-1]
@@ -172,7 +172,7 @@ def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, boo
 
 
 def index_width(slots: int) -> int:
-    """Bytes of an index in a keys object of so many slots."""
+    """Bytes of an index in a keys object of that many slots."""
     return 1 if slots <= 0xFF else 2 if slots <= 0xFFFF else 4 if slots <= 0xFFFFFFFF else 8
 
 

@@ -16,7 +16,7 @@ from gdbheap.target.target import Damage
 NO_TEXT, VARIABLE = "--no-text", "GDBHEAP_NO_TEXT"
 # Addresses of x86-64 processes are below; a word of eight characters is above.
 FIRST_NON_ADDRESS = 1 << 47
-# So many readable bytes of a number, in whatever order, may be characters.
+# A number with this many readable bytes, in whatever order, may be characters.
 LEAST_TEXT = 4
 _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d[\d,]*)\b")
 
@@ -43,7 +43,7 @@ class Disclosure:
         return text if self.contents else without_words(text, self._is_place)
 
     def damage(self, found: Damage) -> Damage:
-        """The same damage, without numbers that may be characters; its address is 0 where it is none."""
+        """The damage without numbers that may be characters; its address is 0 where that is no place."""
         if self.contents:
             return found
         address = found.address if self._is_place(found.address) else 0

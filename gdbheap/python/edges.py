@@ -79,7 +79,7 @@ Follow = Callable[[int], int]
 
 @dataclass(frozen=True)
 class Edge:
-    """What a holder calls a reference: ``text`` goes behind the holder's own name; ``expression`` is the same as
+    """What a holder calls a reference: ``text`` follows the holder's own name; ``expression`` is the same as
     Python, with ``{}`` for the holder's expression, or None; ``follow`` reads the same reference of another holder of
     the type, 0 where it has none."""
 
@@ -94,7 +94,7 @@ MODULES = "sys.modules"
 
 
 def is_namespace(text: str) -> bool:
-    """Whether the keys of a dict are names, by the edge that leads there."""
+    """Whether the keys of a dict are names, by the edge that leads to it."""
     return text.endswith(NAMESPACES) or text.split(" in interpreter ")[0] == MODULES
 
 
@@ -196,7 +196,7 @@ class EdgeNames:
         return {offset: name for offset, name in places if offset is not None}
 
     def _moved(self, fields: dict[int, str]) -> dict[int, str]:
-        """Fields behind an object's head, by their places in this build."""
+        """Fields after an object's header, by their places in this build."""
         return {self._release.at(offset): name for offset, name in fields.items()}
 
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:

@@ -58,7 +58,7 @@ def _by_entries(table: bytes, line: int, offset: int) -> int | None:
 
 
 def _line_step(form: int, entries: Iterator[int]) -> int:
-    """What an entry adds to the line; takes what the entry has behind its first byte."""
+    """What an entry adds to the line; takes what the entry has after its first byte."""
     if form == NO_LOCATION:
         return 0
     if form == LONG_FORM:

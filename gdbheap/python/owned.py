@@ -195,7 +195,7 @@ class DequeLayout:
 
 
 def deque_layout(release: Release) -> DequeLayout:
-    """Python 2's blocks have both links behind their items, the right one first; later ones the left before them."""
+    """Python 2's blocks have both links after their items, the right one first; later ones the left before them."""
     names = "deque_left", "deque_left_index", "deque_length", "deque_room", "deque_items", "deque_right_link"
     return DequeLayout(*(release[name] for name in names))
 
@@ -223,7 +223,7 @@ def _ctypes_claims(release: Release) -> list[Claim]:
 
 
 def _ndarray_claims(release: Release) -> list[Claim]:
-    """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides lie behind dimensions."""
+    """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides follow dimensions."""
     return [
         _claim(
             release.at(16),

@@ -100,7 +100,7 @@ class Paths:
         return [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
 
     def _steps(self, nodes: list[Node]) -> list[Step]:
-        """A step for each node but the first, which is the root, or leads there."""
+        """A step for each node but the first, which is the root, or is led to by it."""
         run = _Prefix()
         steps = []
         for holder, node in zip(nodes, nodes[1:]):

@@ -84,7 +84,7 @@ class References:
         return self.nodes([number])[0]
 
     def nodes(self, numbers: Sequence[int]) -> list[Node]:
-        """The same for several."""
+        """The blocks with these numbers, in their order."""
         if len(self._known) > MOST_KNOWN:
             self._known.clear()
         known = self._known
@@ -94,7 +94,7 @@ class References:
         return [known[number] for number in numbers]
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
-        """The same without buffers, of many that are asked for once."""
+        """The blocks with these numbers that are no buffers; they are not remembered, as there may be many."""
         rows = zip(numbers, self.graph.nodes_of(numbers))
         return list(self._read([number for number, row in rows if row[4] != "buffer"]))
 

@@ -141,7 +141,7 @@ class Repr:
         return self._text(address, limits, False)
 
     def key_text(self, address: int, limits: Limits) -> str | None:
-        """The same for a key: where contents are not shown, its numbers are not either."""
+        """The text of a key: where contents are not shown, its numbers are not either."""
         return self._text(address, limits, True)
 
     def _text(self, address: int, limits: Limits, is_key: bool) -> str | None:

@@ -23,7 +23,7 @@ SUBCLASS = {"dict": 16, "set": 0}
 @dataclass(frozen=True)
 class Growing:
     """Offsets from an object: the items it holds, those it has room for, its buffer, and (or -1) the first item in
-    there; bytes of an item, and those needed behind the last one. See native/core/src/python/containers/slack.rs."""
+    there; bytes of an item, and those needed after the last one. See native/core/src/python/containers/slack.rs."""
 
     name: str
     size_at: int

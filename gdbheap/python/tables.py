@@ -16,7 +16,7 @@ from gdbheap.python.shapes import set_key
 # The first entries of what modules and classes have.
 FIRST_NAMES = ["__name__", "__module__"]
 DICT_SLOT, SET_SLOT, HASHED_KEY = 24, 16, 8
-# So many places of a table are looked at, and so many slots in each; of a healthy one a third is in use or, of a set, a
+# The places of a table that are looked at, and the slots in each; of a healthy one a third is in use or, of a set, a
 # seventh.
 PLACES, INDICES, ENTRIES = 32, 16, 4
 SPARSE = 4

@@ -105,7 +105,7 @@ class Threads:
 
     def _numbers(self) -> dict[int, int]:
         """{interpreter: number}. The newest one is the first of a list, whose links are in the same place in all: their
-        ids lie behind; where there are none (up to 3.6) they are counted from the end."""
+        ids follow; where there are none (up to 3.6) they are counted from the end."""
         heads = {one: self._words(one, self._release["interp_tstates"] + WORD) for one in self.interpreters}
         for place in range(min(map(len, heads.values()), default=0) - 2):
             chain = _chain({one: words[place] for one, words in heads.items()})

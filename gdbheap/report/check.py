@@ -33,7 +33,7 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
         return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
     places = counted(count, "place is", "places are")
     left = style.bytes(answer.unexplained)
-    went_on = f"The walk went on behind all of it; {left} of glibc's arenas lie in between, unexplained."
+    went_on = f"The walk went on after all of it; {left} of glibc's arenas lie in between, unexplained."
     return join(style.heading(f"{walked}; {places} damaged."), _table(damage, style), style.filled(went_on))
 
 

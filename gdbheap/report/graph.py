@@ -24,7 +24,7 @@ HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("
 VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
 NO_OBJECT = {
     False: "(no object: nothing points to these blocks)",
-    True: "(no object: only a stray word leads there)",
+    True: "(no object: only a stray word points to it)",
 }
 
 

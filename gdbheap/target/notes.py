@@ -25,7 +25,7 @@ NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
 THREAD_LIMIT = 1 << 20
-# r15 to rdi; behind them are orig_rax, rip and so on.
+# r15 to rdi; after them come orig_rax, rip and so on.
 GENERAL = 15
 
 _PRSTATUS_SIZE = 336

@@ -400,7 +400,7 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
 
 @contextmanager
 def _standing(pid: int, limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
-    """The same while it stands; let go before Ctrl-Z and other programs count again."""
+    """The process while it stands; let go before Ctrl-Z and other programs count again."""
     stop: Stop | None = None
     process: Process | None = None
     with holding.undisturbed():

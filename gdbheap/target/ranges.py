@@ -9,7 +9,7 @@ PAGE_SIZE = 4096
 
 
 def joined(ranges: Ranges) -> Ranges:
-    """The same addresses with ranges that touch or overlap made one."""
+    """The addresses of ``ranges``, with those that touch or overlap made one."""
     result: Ranges = []
     for start, end in ranges:
         if result and result[-1][1] >= start:

@@ -184,7 +184,7 @@ class Glibc:
             return None
 
     def _check_ring(self) -> None:
-        """Arenas behind a ``next`` that leads astray are found by the heaps that say whose they are."""
+        """Arenas after a ``next`` that leads astray are found by the heaps that say whose they are."""
         last = self.arenas[-1]
         if last.next != self.main.address:
             what = f"next of arena {len(self.arenas) - 1}"
@@ -366,7 +366,7 @@ class Glibc:
                 return
 
     def _check_caches(self, lists: list[CacheList], taken: list[tuple[int, int]]) -> None:
-        """A list that leads astray, ends before its count, or goes on behind it."""
+        """A list that leads astray, ends before its count, or goes on after it."""
         self.damage.extend(damage for tcache in self.tcaches for damage in tcache.damage)
         for row, (found, behind) in zip(lists, taken):
             if found < row.entries or (row.whole and behind):

@@ -15,7 +15,7 @@ from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined, subtract
 from gdbheap.target.target import Target
 
 HEADER = 16
-# So far behind an extent the next one is looked for at every chunk's place, where it may be sbrk's.
+# Up to this far after an extent the next one is looked for at every chunk's place, where it may be sbrk's.
 FOREIGN = 1 << 20
 
 Report = Callable[[int, str, str, str], None]
@@ -86,7 +86,7 @@ class MainExtents:
     def _bridged(self, of_break: Ranges, found: Ranges, missing: int) -> Ranges | None:
         """With the extents made one between which others got bytes from ``sbrk``.
 
-        As long as the arena was contiguous its ``system_mem`` counts these bytes: so many as make the books balance.
+        As long as the arena was contiguous its ``system_mem`` counts these bytes: as many as make the books balance.
         """
         for before, (start, end) in zip(of_break, of_break[1:]):
             missing -= start - before[1]

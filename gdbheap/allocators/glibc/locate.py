@@ -40,9 +40,9 @@ DEFAULT_ARENA_TEST = 8
 SMALL_TCACHE_BINS = 64
 MOST_TCACHE_BINS = 76
 MOST_TCACHE_COUNT = 65535
-# So many threads at once may have counted an mmapped chunk and not its bytes yet.
+# The threads that may, at once, have counted an mmapped chunk and not its bytes yet.
 MOST_TORN = 8
-# Of a cache's lists, one in so many may be damaged; beyond that it is none.
+# Of a cache's lists one in this many may be damaged; with more it is not a cache.
 MOST_DAMAGED = 4
 FAST_BINS = 10
 LARGEST_LOCK, LARGEST_FLAGS = 2, 7

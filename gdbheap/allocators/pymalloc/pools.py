@@ -21,7 +21,7 @@ from gdbheap.target.target import Damage, Target
 
 # Of an allocator that holds nothing: any will do.
 NO_POOL_SIZE = 4096
-# So many places that pools point to are looked at, those first to which most do.
+# The places that pools point to and that are looked at, those first to which most do.
 MOST_INTERPRETERS = 4096
 
 

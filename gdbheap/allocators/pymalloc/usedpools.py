@@ -22,7 +22,7 @@ MOST_ARENAS = 1 << 22
 MOST_ARENA_POOLS = 512
 SLOTS_AT_ONCE = 4096
 SAMPLES = 64
-# Since 3.12 struct _obmalloc_state holds usedpools, and behind it the pointer to the table.
+# Since 3.12 struct _obmalloc_state holds usedpools, and after it the pointer to the table.
 STATE_TABLE = 512
 
 
@@ -136,7 +136,7 @@ class PoolState:
         )
 
     def _count(self) -> int:
-        """``maxarenas``: right before ``arenas`` in 3.11 and older, right behind it since 3.12."""
+        """``maxarenas``: right before ``arenas`` in 3.11 and older, right after it since 3.12."""
         for offset in (-8, 8):
             try:
                 count = self.target.space.u32(self.table_pointer + offset)
@@ -153,7 +153,7 @@ class PoolState:
         return self._plausible_count()
 
     def _fits(self, count: int) -> bool:
-        """Whether the table is mapped, every slot looks like one, and no arena lies behind it."""
+        """Whether the table is mapped, every slot looks like one, and no arena follows it."""
         if not self.target.space.contains(self.table, count * ARENA_OBJECT.size):
             return False
         if count & (count - 1) and count % 16:
@@ -170,7 +170,7 @@ class PoolState:
         return count
 
     def _slots(self, first: int, end: int) -> Iterator[int | None]:
-        """The address in each slot, 0 in an empty one; None where a slot looks like none, and nothing behind what can
+        """The address in each slot, 0 in an empty one; None where a slot looks like none, and nothing after what can
         be read."""
         size = ARENA_OBJECT.size
         for start in range(first, end, SLOTS_AT_ONCE):

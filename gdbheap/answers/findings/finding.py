@@ -23,7 +23,7 @@ from gdbheap.python.references import References
 from gdbheap.target.ranges import Ranges, subtract
 
 USED = _native.STATES.index("used")
-# Of so many blocks the graph is drawn whatever comes of it, and where that is likely: a quarter of a second, or half.
+# Up to this many blocks the graph is drawn in any case, and where a finding is likely: a quarter of a second, or half.
 FEW_BLOCKS, MANY_BLOCKS = 250_000, 2_000_000
 LEAST = 4 << 20
 LEAST_SHARE = 20
@@ -77,7 +77,7 @@ class Evidence:
         return total(self.sums, owner).resident
 
     def worth(self, size: int) -> bool:
-        """Whether so many bytes are worth a finding: 4 MiB, and a twentieth of RSS where that is known."""
+        """Whether that many bytes are worth a finding: 4 MiB, and a twentieth of RSS where that is known."""
         return size >= LEAST and size * LEAST_SHARE >= (self.heap.target.rss.bytes or 0)
 
     def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
@@ -136,7 +136,7 @@ class Evidence:
         return found or (self.graph_of(MANY_BLOCKS) if self.is_collector_off else None)
 
     def graph_of(self, most: int) -> References | None:
-        """The graph of references if there are up to so many blocks; None where there are more, or it cannot be had."""
+        """The graph of references if there are at most that many blocks; None where there are more, or no graph."""
         if self.objects is None or self._blocks > most:
             return None
         try:

@@ -17,7 +17,7 @@ from gdbheap.python.census import Estimate, Objects, Owner
 LEAST_COUNT = 25_000
 # Of the type's objects, and of the bytes in use.
 NEARLY_ALL, MOST = 0.8, 0.5
-# With what objects alone refer to they may be several times as large; of so many blocks the graph is drawn to know it.
+# With what objects alone refer to they may be several times as large; up to this many blocks the graph tells.
 LIKELY = 0.15
 # References that are the only ones to their objects.
 OWN = 0.9

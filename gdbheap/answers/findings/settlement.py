@@ -86,7 +86,7 @@ def _resident(evidence: Evidence, ranges: Ranges) -> int:
 
 
 def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
-    """The first of the ranges that have so many resident bytes together."""
+    """The first of the ranges that have that many resident bytes together."""
     found: Ranges = []
     for start, end in ranges:
         there = _resident(evidence, [(start, end)])
@@ -98,7 +98,7 @@ def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
 
 
 def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
-    """Where so many resident bytes end, to the page."""
+    """Where that many resident bytes end, to the page."""
     low, high = 0, (end - start) // PAGE_SIZE
     while low < high:
         middle = (low + high + 1) // 2

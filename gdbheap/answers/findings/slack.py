@@ -11,13 +11,13 @@ from gdbheap.python.slack import Slack, find_slack
 from gdbheap.python.tables import LOOSE, Table, looks_sparse, tables_of
 from gdbheap.words import counted, size_text
 
-# Two pages; so many pools of each size, and by how much they may say too little.
+# Two pages; the pools of each size that are sampled; and by what factor the sample may be too low.
 LARGE, SAMPLED, CAUTION = 8192, 64, 2
 GROWING = ("list", "bytearray")
 # Bytes of a slot and what belongs to it: two or four of its index and two thirds of an entry of 16 or 24; in Python 2.7
 # an entry of 24. Sets have entries of 16.
 PER_SLOT = {"dict": (38 / 3, 44 / 3, 18, 20, 24), "set": (16,)}
-# So many of the largest tables are looked at; the others may be nearly empty.
+# The largest tables that are looked at; the others may be nearly empty.
 LARGEST = 256
 # What has less of it is not told of.
 LEAST_SHARE = 20
