@@ -126,7 +126,7 @@ class Heap:
 
     @property
     def other_allocator(self) -> OtherAllocator | None:
-        """The allocator that is there beside glibc's, or in its place; None when none shows."""
+        """The allocator that is there beside the C library's, or in its place; None when none shows."""
         malloc = self.find_allocator(MALLOC)
         idle = malloc is None or malloc.idle
         found: OtherAllocator | None = self._part("other allocator", lambda: find_other(self.target, idle))
@@ -147,12 +147,11 @@ class Heap:
         other = self.other_allocator
         if other is None and idle:
             cause = "nobody has called it, or because another allocator is used that cannot be recognised"
-            self.note(
-                f"{MALLOC.title} holds nothing, because {cause}: the memory of such an allocator counts as other memory"
-            )
+            then = "the memory of such an allocator counts as other memory"
+            self.note(f"{MALLOC.name}'s malloc holds nothing, because {cause}: {then}")
         elif other is not None:
             name, where = other.kind.name, f"{one_line(other.path)}, {other.evidence}"
-            empty = f"malloc here is {name}'s ({where}) and {MALLOC.title}'s own arenas are empty"
+            empty = f"malloc here is {name}'s ({where}) and {MALLOC.name}'s own arenas are empty"
             self.note(
                 f"{empty if idle else f'{name} is here too ({where})'}: {name}'s blocks are not walked and not counted"
             )
@@ -209,8 +208,8 @@ class Heap:
         roots = Roots(self.target, self.interpreter.module, *self.live_stacks())
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self.labelled("looking for objects in memory that is not walked")
-        blocks = WalkedBlocks()
-        for allocator in [self.malloc, *self.allocators]:
+        _known, blocks = self.malloc, WalkedBlocks()
+        for allocator in self.allocators:
             allocator.give(blocks)
         return Objects(
             self.target, self.interpreter.release, blocks, roots, self.facts, unwalked, finding, self.disclosure

@@ -40,7 +40,7 @@ def _other_facts(heap: Heap) -> list[Fact]:
     if other is None:
         return []
     malloc = heap.find_allocator(MALLOC)
-    empty = f"{MALLOC.title}'s arenas are empty" if malloc is not None and malloc.idle else None
+    empty = f"{MALLOC.name}'s arenas are empty" if malloc is not None and malloc.idle else None
     return [Fact("other allocator", other.kind.name, f"{other.path}, {other.evidence}", empty)]
 
 
