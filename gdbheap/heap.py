@@ -224,7 +224,7 @@ class Heap:
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self.labelled("looking for objects in memory that is not walked")
         blocks = WalkedBlocks()
-        for allocator in [self.malloc, *self.allocators]:
+        for allocator in dict.fromkeys([self.malloc, *self.allocators]):
             allocator.give(blocks)
         return Objects(self.target, self.release, blocks, roots, self.facts, unwalked, finding, self.disclosure)
 

@@ -210,8 +210,8 @@ class GlibcAllocator(Allocator):
 
     def give(self, blocks: WalkedBlocks) -> None:
         """The chunks of the arenas, and the mmapped ones in use."""
-        blocks.chunks = self.chunks
-        blocks.mapped = [(chunk.chunk, chunk.end) for chunk in self.mapped if not chunk.cached]
+        blocks.general.append(self.chunks)
+        blocks.single.append(_native.Mapped([(chunk.chunk, chunk.end) for chunk in self.mapped if not chunk.cached]))
 
     # Holes and what pins them.
 

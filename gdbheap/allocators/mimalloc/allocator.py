@@ -108,7 +108,7 @@ class MimallocAllocator(Allocator):
 
     def give(self, blocks: WalkedBlocks) -> None:
         """The pages of the segments."""
-        blocks.pages = self.mimalloc.blocks
+        blocks.own["pages"], blocks.replacing = self.mimalloc.blocks, True
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Inside of segments; what is reserved beside them holds no blocks."""

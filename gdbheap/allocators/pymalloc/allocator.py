@@ -99,8 +99,9 @@ class PymallocAllocator(Allocator):
         return [(size, used) for size, _pools, used, _free in self.pymalloc.pools.classes()]
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """The pools."""
-        blocks.pools, blocks.pools_in_use = self.pymalloc.pools, self.pymalloc.in_use
+        """The pools, if they hold blocks."""
+        if self.pymalloc.in_use:
+            blocks.own["pools"] = self.pymalloc.pools
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Free pools that touch, and free blocks of one pool that do."""

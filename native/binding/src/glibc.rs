@@ -73,6 +73,18 @@ impl Chunks {
     }
 }
 
+/// Chunks in use with a mapping of their own, each [chunk, end), in any order.
+#[pyclass(frozen)]
+pub struct Mapped(pub Arc<glibc::Mapped>);
+
+#[pymethods]
+impl Mapped {
+    #[new]
+    fn new(chunks: Vec<(u64, u64)>) -> Mapped {
+        Mapped(Arc::new(glibc::Mapped::new(chunks)))
+    }
+}
+
 /// Which bin each free chunk is in.
 #[pyclass(frozen)]
 pub struct Bins(glibc::Bins);

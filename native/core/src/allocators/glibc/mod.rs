@@ -6,6 +6,7 @@ pub(crate) mod fit;
 pub(crate) mod listing;
 pub(crate) mod lists;
 pub(crate) mod locate;
+pub(crate) mod mapped;
 pub(crate) mod trim;
 pub(crate) mod walk;
 
@@ -15,5 +16,6 @@ pub use fit::{find_fits, Fit};
 pub use listing::{count_sizes, list_chunks, Counts, Listed, Order, Wanted};
 pub use lists::sum_lists;
 pub use locate::{find_extents, find_fenced, find_mmapped, MmappedStyle};
+pub use mapped::Mapped;
 pub use trim::{released, trim_chunks, Released, Trimmed};
 pub use walk::{walk_chunks, CacheList};

@@ -1,6 +1,7 @@
 //! An arena part by part, and what nobody holds of it.
 
-use crate::allocators::pymalloc::pools::{Arena, BlockBits, Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::allocators::block::{GroupBits, MOST_IN_GROUP};
+use crate::allocators::pymalloc::pools::{Arena, Pool, Pools, HEADER};
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
@@ -59,7 +60,7 @@ impl Pools {
             return Some((start, pool.address + self.pool_size - start, "padding"));
         }
         let mut bytes = vec![0; self.pool_size as usize];
-        let mut free = [0; MOST_BLOCKS / 64];
+        let mut free = [0; MOST_IN_GROUP / 64];
         space.fill(pool.address, &mut bytes);
         self.free_blocks(pool, &bytes, &mut free);
         let is_free = number >= u64::from(pool.carved(self.alignment)) || is_set(&free, number as u32);
@@ -96,7 +97,7 @@ impl Pools {
         let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
         let blocks = pool.address + HEADER;
         visit(pool.address, blocks, "pool header");
-        let mut free = [0; MOST_BLOCKS / 64];
+        let mut free = [0; MOST_IN_GROUP / 64];
         if pool.used < carved {
             space.fill(pool.address, bytes);
             self.free_blocks(pool, bytes, &mut free);
@@ -154,6 +155,6 @@ impl Pools {
 }
 
 #[inline]
-fn is_set(free: &BlockBits, number: u32) -> bool {
+fn is_set(free: &GroupBits, number: u32) -> bool {
     free[(number / 64) as usize] >> (number % 64) & 1 == 1
 }
