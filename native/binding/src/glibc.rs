@@ -243,3 +243,9 @@ pub fn find_fenced(
 ) -> PyResult<Vec<(u64, u64)>> {
     watched(py, None, |watcher| glibc::find_fenced(watcher, &space.0, &ranges, size, top, page))
 }
+
+/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
+#[pyfunction]
+pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
+    glibc::held_chunks(&chunks.0, start, end, most)
+}

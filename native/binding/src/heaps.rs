@@ -19,7 +19,7 @@ pub enum GivenStore {
 }
 
 impl GivenStore {
-    fn store(&self) -> Store {
+    pub fn store(&self) -> Store {
         match self {
             GivenStore::Pools(pools) => Store::Pools(pools.get().0.clone()),
             GivenStore::Mimalloc(mimalloc) => Store::Mimalloc(mimalloc.get().0.clone()),

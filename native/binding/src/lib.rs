@@ -59,10 +59,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stacks::unwind_stacks, module)?)?;
     module.add_function(wrap_pyfunction!(stacks::mentions, module)?)?;
     module.add_function(wrap_pyfunction!(glibc::trim_chunks, module)?)?;
-    module.add_function(wrap_pyfunction!(memory_use::pins_of_chunks, module)?)?;
-    module.add_function(wrap_pyfunction!(memory_use::pins_of_arenas, module)?)?;
-    module.add_function(wrap_pyfunction!(memory_use::pins_of_pages, module)?)?;
-    module.add_function(wrap_pyfunction!(memory_use::held_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(memory_use::pins, module)?)?;
+    module.add_function(wrap_pyfunction!(glibc::held_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(memory_use::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(glibc::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(glibc::follow_bins, module)?)?;

@@ -53,6 +53,17 @@ impl Block {
     }
 }
 
+/// A block that is not free, [start, end).
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// It cannot go.
+    pub(crate) fixed: bool,
+    /// What is free before it would not go either: it is the end of the heap.
+    pub(crate) ends: bool,
+}
+
 /// Some of the blocks of a group (a pool), by their places in it.
 pub(crate) type GroupBits = [u64; MOST_IN_GROUP / 64];
 

@@ -1,6 +1,7 @@
 //! Runs of equal blocks: slabs, spans, groups; a large block is a run of one.
 
 use crate::allocators::block::Cell;
+use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
 use crate::error::{Error, Result};
@@ -132,6 +133,18 @@ impl Runs {
 
     pub(crate) fn count_of(&self, place: usize) -> u64 {
         self.used_of(place).iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Shows the blocks of a run in order, neighbours that are alike together.
+    pub(crate) fn show_parts(&self, place: usize, mut show: impl FnMut(u64, u64, Part)) {
+        let (run, used) = (&self.runs[place], self.used_of(place));
+        let mut from = 0;
+        while from < run.count {
+            let is_used = bits::get(used, from);
+            let to = (from..run.count).find(|number| bits::get(used, *number) != is_used).unwrap_or(run.count);
+            show(run.block(from), run.block(to), if is_used { Part::Used } else { Part::Free });
+            from = to;
+        }
     }
 
     pub(crate) fn used(&self) -> Tally {

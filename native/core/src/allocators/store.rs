@@ -8,9 +8,11 @@ use crate::allocators::claimed::Claimed;
 use crate::allocators::glibc::chunks::Chunks;
 use crate::allocators::glibc::mapped::Mapped;
 use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::Pools;
 use crate::allocators::runs::Runs;
 use crate::allocators::tally::Tally;
+use crate::memory::space::Space;
 use std::sync::Arc;
 
 /// What hands out blocks, each with a number of its own.
@@ -143,6 +145,35 @@ impl Store {
         }
     }
 
+    /// Shows, in order, all parts of what begins at `start` (a region, an arena, a segment, a run); where it ends, None where
+    /// nothing begins there.
+    pub(crate) fn show_parts(&self, space: &Space, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64> {
+        match self {
+            Store::Pools(pools) => {
+                let place = pools.arenas.binary_search_by_key(&start, |arena| arena.address).ok()?;
+                pools.parts_of_arena(space, &pools.arenas[place], show);
+                Some(pools.arenas[place].end)
+            }
+            Store::Mimalloc(mimalloc) => {
+                let place = mimalloc.segments.binary_search_by_key(&start, |segment| segment.address).ok()?;
+                mimalloc.parts_of(&mimalloc.segments[place], show);
+                Some(mimalloc.segments[place].end)
+            }
+            Store::Chunks(chunks) => {
+                let region = chunks.region_from(start)?;
+                region.show_parts(show);
+                Some(region.stretch.end)
+            }
+            Store::Mapped(mapped) => show_whole(&mapped.chunks, start, show),
+            Store::Runs(runs) => {
+                let place = runs.run_at(start).filter(|place| runs.runs[*place].start == start)?;
+                runs.show_parts(place, show);
+                Some(runs.runs[place].end())
+            }
+            Store::Claimed(claimed) => show_whole(&claimed.places, start, show),
+        }
+    }
+
     /// Whether its blocks may be types: those are large, and asked of whoever hands out large blocks.
     pub(crate) fn may_hold_types(&self) -> bool {
         !matches!(self, Store::Pools(_) | Store::Mapped(_))
@@ -188,4 +219,11 @@ impl Store {
             _ => bytes,
         }
     }
+}
+
+/// Shows the range that begins at `start`, all of which is one used block.
+fn show_whole(ranges: &[(u64, u64)], start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
+    let place = ranges.binary_search_by_key(&start, |range| range.0).ok()?;
+    show(start, ranges[place].1, Part::Used);
+    Some(ranges[place].1)
 }

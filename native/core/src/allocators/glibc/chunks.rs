@@ -1,7 +1,8 @@
 //! What is kept of the walk over glibc's chunks, and what is asked of it.
 
-use crate::allocators::block::Cell;
+use crate::allocators::block::{Cell, Held};
 use crate::allocators::damage::Damage;
+use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::Bits;
 use crate::bytes::{range_at, u64_at};
@@ -30,6 +31,21 @@ pub enum State {
 
 /// The names of states, in the order of `State`.
 pub const STATES: [&str; 8] = ["used", "free", "tcache", "fast", "top", "fencepost", "foreign", "unexplained"];
+
+impl State {
+    /// The same in the words of all allocators.
+    pub(crate) fn part(self) -> Part {
+        match self {
+            State::Used => Part::Used,
+            State::Free | State::Fast => Part::Free,
+            State::Tcache => Part::Cached,
+            State::Top => Part::Top,
+            State::Fence => Part::Header,
+            State::Foreign => Part::Foreign,
+            State::Unexplained => Part::Unexplained,
+        }
+    }
+}
 
 /// A stretch of one arena to walk: [start, end), with the arena's top if it lies here (else 0).
 #[derive(Clone)]
@@ -241,6 +257,33 @@ impl Region {
         self.end_of(index) - self.address(index)
     }
 
+    /// Shows what is not free, in order. `trimmed`: whether malloc_trim() gives back what is in the top chunk.
+    pub(crate) fn show_held(&self, trimmed: bool, mut show: impl FnMut(Held)) {
+        let top = self.top_after_consolidation();
+        for (start, end, state) in self.all() {
+            let ends = top != 0 && start >= top;
+            if !(ends && trimmed) && (ends || !matches!(state, State::Free | State::Fast)) {
+                let fixed = ends || !matches!(state, State::Used | State::Tcache);
+                show(Held { start, end, fixed, ends });
+            }
+        }
+    }
+
+    /// Shows all of the stretch in order.
+    pub(crate) fn show_parts(&self, mut show: impl FnMut(u64, u64, Part)) {
+        let mut at = self.stretch.start;
+        for (start, end, state) in self.all() {
+            if at < start {
+                show(at, start, Part::Unexplained);
+            }
+            show(start, end, state.part());
+            at = end;
+        }
+        if at < self.stretch.end {
+            show(at, self.stretch.end, Part::Unexplained);
+        }
+    }
+
     pub(crate) fn all(&self) -> Blocks<'_> {
         self.blocks(self.stretch.start, self.stretch.end)
     }
@@ -432,6 +475,12 @@ impl Chunks {
     pub(crate) fn region_of(&self, address: u64) -> Option<usize> {
         let index = self.regions.partition_point(|region| region.stretch.end <= address);
         (index < self.regions.len() && self.regions[index].stretch.start <= address).then_some(index)
+    }
+
+    /// The region that begins at `address`.
+    pub(crate) fn region_from(&self, address: u64) -> Option<&Region> {
+        let region = &self.regions[self.region_of(address)?];
+        (region.stretch.start == address).then_some(region)
     }
 
     pub(crate) fn locate(&self, address: u64) -> Option<(u64, u64, State)> {
