@@ -116,8 +116,6 @@ class TypeLayout(Protocol):
     @property
     def data(self) -> Sequence[tuple[int, int]]: ...
     @property
-    def claimed(self) -> Claimed | None: ...
-    @property
     def unwalked(self) -> Sequence[tuple[int, int]]: ...
 
 class Measures(Protocol):
@@ -324,15 +322,21 @@ class Mimalloc:
     def holes(self, minimum: int) -> list[tuple[int, int, Block | None, Block | None]]: ...
     def used_in_page(self, address: int) -> list[tuple[int, int]]: ...
 
+class Mapped:
+    def __init__(self, chunks: Sequence[tuple[int, int]]) -> None: ...
+
+Store = Pools | Mimalloc | Chunks | Mapped | Claimed
+
+class Heaps:
+    def __init__(self, space: Space, stores: Sequence[Store]) -> None: ...
+
 class Sweep:
     def __init__(
         self, pages: Pages | None, owners: int, cuts: Sequence[int] = (), kept: Sequence[int] = ()
     ) -> None: ...
     def huge_ranges(self) -> list[tuple[int, int]]: ...
     def add(self, start: int, end: int, owner: int) -> None: ...
-    def add_chunks(self, chunks: Chunks, start: int, owners: Mapping[str, int]) -> int: ...
-    def add_arena(self, space: Space, pools: Pools, start: int, owners: tuple[int, ...]) -> int: ...
-    def add_segment(self, mimalloc: Mimalloc, start: int, owners: tuple[int, ...]) -> int: ...
+    def add_blocks(self, space: Space, store: Store, start: int, owners: Mapping[str, int]) -> int: ...
     def finish(self) -> list[list[OwnerSum]]: ...
 
 class OwnerSum:
@@ -357,13 +361,19 @@ class OwnerSum:
 
 Four = tuple[int, int, int, int]
 
+class StoreRow:
+    @property
+    def name(self) -> str: ...
+    @property
+    def used(self) -> tuple[int, int]: ...
+    @property
+    def unclassified(self) -> tuple[int, int]: ...
+
 class Census:
     @property
     def rows(self) -> list[tuple[int, int, Four, list[tuple[int, int, int]]]]: ...
     @property
-    def used(self) -> list[tuple[int, int]]: ...
-    @property
-    def unclassified(self) -> list[tuple[int, int]]: ...
+    def stores(self) -> list[StoreRow]: ...
     @property
     def owners(self) -> list[tuple[int, int, int, int]]: ...
     @property
@@ -392,19 +402,13 @@ class Question(Protocol):
 def trim_chunks(
     chunks: Chunks, pages: Pages | None, kept: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int, int, int, tuple[int, int, int], int]]: ...
-def pins_of_chunks(
-    chunks: Chunks,
+def pins(
+    store: Store,
     pages: Pages | None,
     kept: Sequence[tuple[int, int]],
     trimmed: Sequence[int],
     least: int,
     most: int,
-) -> tuple[list[tuple[int, int, int, int, int]], tuple[int, int, int, int]]: ...
-def pins_of_arenas(
-    pools: Pools, pages: Pages | None, kept: Sequence[tuple[int, int]], least: int, most: int
-) -> tuple[list[tuple[int, int, int, int, int]], tuple[int, int, int, int]]: ...
-def pins_of_pages(
-    blocks: Mimalloc, pages: Pages | None, kept: Sequence[tuple[int, int]], least: int, most: int
 ) -> tuple[list[tuple[int, int, int, int, int]], tuple[int, int, int, int]]: ...
 def held_chunks(chunks: Chunks, start: int, end: int, most: int) -> list[tuple[int, int, bool]]: ...
 def walk_chunks(
@@ -419,18 +423,14 @@ def list_chunks(
     chunks: Chunks, wanted: Wanted, order: str, top: int | None = None
 ) -> tuple[int, int, list[ListedRow]]: ...
 def list_objects(
-    space: Space,
-    chunks: Chunks,
+    heaps: Heaps,
     layout: TypeLayout,
     kinds: set[int],
     wanted: Wanted,
     progress: Progress = None,
 ) -> list[ListedRow]: ...
 def list_instances(
-    space: Space,
-    chunks: Chunks | None,
-    pools: Pools | None,
-    mapped: Sequence[tuple[int, int]],
+    heaps: Heaps,
     layout: TypeLayout,
     kinds: Mapping[int, int],
     without: set[int],
@@ -439,9 +439,7 @@ def list_instances(
     progress: Progress = None,
 ) -> tuple[int, int, int, list[tuple[int, int, int, int]]]: ...
 def asked_sizes(
-    space: Space,
-    chunks: Chunks | None,
-    pools: Pools | None,
+    heaps: Heaps,
     layout: TypeLayout,
     sizing: Sizing,
     without: set[int],
@@ -495,35 +493,24 @@ def find_fenced(
     space: Space, ranges: Sequence[tuple[int, int]], size: int, top: int, page: int
 ) -> list[tuple[int, int]]: ...
 def find_claimed(
-    space: Space,
-    chunks: Chunks | None,
-    pools: Pools | None,
+    heaps: Heaps,
     layout: TypeLayout,
     measures: Measures,
     roots: Sequence[Sequence[tuple[int, int]]],
     progress: Progress = None,
 ) -> Claimed: ...
 def take_census(
-    space: Space,
-    chunks: Chunks | None,
-    pools: Pools | None,
-    mapped: Sequence[tuple[int, int]],
+    heaps: Heaps,
     layout: TypeLayout,
     question: Question,
     progress: Progress = None,
 ) -> Census: ...
 def objects_in(
-    space: Space, chunks: Chunks | None, layout: TypeLayout, blocks: Sequence[tuple[int, int, int]]
+    heaps: Heaps, layout: TypeLayout, blocks: Sequence[tuple[int, int, int]]
 ) -> list[tuple[int, int, bool] | None]: ...
-def vote_distances(
-    space: Space, chunks: Chunks | None, pools: Pools | None, layout: TypeLayout, mask: int, most: int
-) -> dict[tuple[int, int], int]: ...
-def estimate_types(
-    space: Space, chunks: Chunks | None, pools: Pools | None, layout: TypeLayout, most: int
-) -> list[tuple[int, int, int, int, int]]: ...
-def sample_types(
-    space: Space, chunks: Chunks | None, pools: Pools | None, layout: TypeLayout, most: int
-) -> dict[int, int]: ...
+def vote_distances(heaps: Heaps, layout: TypeLayout, mask: int, most: int) -> dict[tuple[int, int], int]: ...
+def estimate_types(heaps: Heaps, layout: TypeLayout, most: int) -> list[tuple[int, int, int, int, int]]: ...
+def sample_types(heaps: Heaps, layout: TypeLayout, most: int) -> dict[int, int]: ...
 def find_copies(
     space: Space, pages: Pages, buffers: Sequence[tuple[int, int]], holes: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int, int, int]]: ...
@@ -705,10 +692,7 @@ class Table(Protocol):
     def entries(self) -> TableEntries | None: ...
 
 def list_slack(
-    space: Space,
-    chunks: Chunks | None,
-    pools: Pools | None,
-    mapped: Sequence[tuple[int, int]],
+    heaps: Heaps,
     layout: TypeLayout,
     pages: Pages | None,
     growing: Sequence[Growing],
@@ -716,12 +700,9 @@ def list_slack(
     sizes: Sequence[tuple[int, int]],
     most: int | None = None,
 ) -> list[tuple[int, int, int, int, int]]: ...
-def static_types(space: Space, layout: TypeLayout) -> list[int]: ...
+def static_types(heaps: Heaps, layout: TypeLayout) -> list[int]: ...
 def draw_graph(
-    space: Space,
-    chunks: Chunks | None,
-    pools: Pools | None,
-    mapped: Sequence[tuple[int, int]],
+    heaps: Heaps,
     layout: TypeLayout,
     graph: GraphLayout,
     statics: Sequence[int],

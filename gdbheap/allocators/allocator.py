@@ -130,14 +130,15 @@ class Looked:
 
 @dataclass
 class WalkedBlocks:
-    """What the native half is told of the blocks of all allocators: ``chunks`` of arenas, ``mapped`` chunks in use with
-    mappings of their own as [start, end), ``pools``, which hold blocks if ``pools_in_use``, and ``pages``."""
+    """What the native half is told of the blocks of all allocators. Where several know an address the first one has it.
 
-    chunks: _native.Chunks | None = None
-    mapped: list[tuple[int, int]] = field(default_factory=list)
-    pools: _native.Pools | None = None
-    pools_in_use: bool = False
-    pages: _native.Mimalloc | None = None
+    ``own``: those that only an interpreter asks, by the name of what its objects lie in; ``replacing``: they lie in no
+    others; ``general``: those that everybody asks; ``single``: those that hand out mappings."""
+
+    own: dict[str, _native.Store] = field(default_factory=dict)
+    replacing: bool = False
+    general: list[_native.Store] = field(default_factory=list)
+    single: list[_native.Store] = field(default_factory=list)
 
 
 A = TypeVar("A", bound="Allocator")

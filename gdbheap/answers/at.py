@@ -81,7 +81,7 @@ def _claimed_block(heap: Heap, address: int) -> Block | None:
     """What Python's objects say lies in memory of an allocator that is not walked."""
     other = heap.other_allocator
     objects = heap.objects_or_none if other is not None else None
-    found = objects.layout.claimed.find(address) if objects is not None and objects.layout.claimed else None
+    found = objects.claimed.find(address) if objects is not None and objects.claimed else None
     if not found or other is None:
         return None
     start, size = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -85,6 +86,10 @@ class PyObjects:
     elsewhere: Tally = Tally(0, 0)
 
 
+OF_PYTHON = ("pools", "pages", "claimed")
+CLAIMED = "claimed"
+
+
 def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyObjects:
     """A row for each type name that matches ``pattern``, and the total of those; ``most`` (up to LISTED): how many of
     the unknown blocks are listed. Raises NotAPython or Unsupported."""
@@ -102,12 +107,12 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
     total = Count(*(sum(getattr(row, name) for row in types) for name in ("count", "bytes", "buffers", "reached")))
-    in_pools, in_chunks, in_mapped, in_mimalloc, in_claimed = census.unclassified
-    other = Tally(in_chunks[0] + in_mapped[0], in_chunks[1] + in_mapped[1])
-    used = Tally(*map(sum, zip(*census.used)))
+    used = _sum(store.used for store in census.stores)
+    unclassified = _sum(store.unclassified for store in census.stores if store.name in OF_PYTHON)
+    other = _sum(store.unclassified for store in census.stores if store.name not in OF_PYTHON)
+    elsewhere = _sum(store.used for store in census.stores if store.name == CLAIMED)
     roots = [Root(name, *row) for name, row in zip(heap.objects.roots.names[1:], census.roots[1:]) if row[0]]
     roots.sort(key=lambda root: (-root.bytes, root.name))
-    unclassified = Tally(*map(sum, zip(in_pools, in_mimalloc, in_claimed)))
     unknown = [Unknown(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))]
     return PyObjects(
         types,
@@ -119,5 +124,10 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
         unclassified,
         other,
         unknown,
-        Tally(*census.used[-1]),
+        elsewhere,
     )
+
+
+def _sum(tallies: Iterable[tuple[int, int]]) -> Tally:
+    pairs = list(tallies)
+    return Tally(sum(count for count, _bytes in pairs), sum(size for _count, size in pairs))

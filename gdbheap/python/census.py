@@ -56,8 +56,6 @@ class TypeLayout:
     closed: tuple[str, ...] = CLOSED
     reached_role: int = REACHED
     pre_header: int = PRE_HEADER
-    mimalloc: _native.Mimalloc | None = None
-    claimed: _native.Claimed | None = None
     unwalked: Ranges = field(default_factory=list)
     names: list[tuple[int, str]] = field(default_factory=list)
     ob_refcnt: int = 0
@@ -147,7 +145,9 @@ class Objects:
         heap_type, flags = release["sizeof_heaptype"], release["flags_pre_header"]
         own, short = families(release), [(name, release.at(least)) for name, least in SHORTENED]
         blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), short, state_size(release))
-        blank = replace(_with_head(blank, release), mimalloc=blocks.pages, unwalked=unwalked or [])
+        blank = replace(_with_head(blank, release), unwalked=unwalked or [])
+        self.claimed: _native.Claimed | None = None
+        self.heaps = self._heaps([*blocks.own.values(), *blocks.general, *blocks.single])
         self.layout = self._prove(blank, facts)
         if unwalked:
             self.layout = self._with_claimed(self.layout, facts, progress)
@@ -158,12 +158,15 @@ class Objects:
         self.repr = Repr(self.target.space, release, self.names, disclosure)
         self._owners: dict[int, Owner | None] = {}
 
+    def _heaps(self, stores: Sequence[_native.Store]) -> _native.Heaps:
+        return _native.Heaps(self.target.space, stores)
+
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
         """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
         # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
-        for where, pools in self._sampled.items():
-            votes = _native.vote_distances(self.target.space, self.blocks.chunks, pools, layout, mask, SAMPLED_POOLS)
+        for where, heaps in self._sampled.items():
+            votes = _native.vote_distances(heaps, layout, mask, SAMPLED_POOLS)
             hook = _winner(votes, 0, (0, HOOK))
             heads = NO_GC_HEAD if self.release.is_free_threaded else GC_HEADS
             head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in heads))
@@ -173,7 +176,7 @@ class Objects:
                     facts.add("debug hooks", f"{hook} bytes before each block", source)
                 facts.add("PyGC_Head", head - hook, source)
                 self._confirm_pre_header(votes, head, layout, facts)
-                dealloc = self._class_dealloc(layout, pools)
+                dealloc = self._class_dealloc(layout, heaps)
                 return replace(layout, hook=hook, gc_head=head - hook, class_dealloc=dealloc)
         if layout.unwalked:
             return self._prove_by_references(layout, facts)
@@ -196,19 +199,19 @@ class Objects:
         return replace(layout, gc_head=head)
 
     def _find_claimed(self, layout: TypeLayout, progress: Progress | None = None) -> _native.Claimed:
-        space, pools = self.target.space, self.blocks.pools
-        of_release, ranges = measures(self.release), root_ranges(self.roots)
-        return _native.find_claimed(space, self.blocks.chunks, pools, layout, of_release, ranges, progress)
+        heaps = self._heaps([*self.blocks.own.values(), *self.blocks.general])
+        return _native.find_claimed(heaps, layout, measures(self.release), root_ranges(self.roots), progress)
 
     @property
-    def _sampled(self) -> dict[str, _native.Pools | None]:
-        """Where small objects may lie: in pools, or without them in chunks of malloc."""
-        chunks: dict[str, _native.Pools | None] = {"chunks" if self.blocks.pages is None else "pages": None}
-        return {"pools": self.blocks.pools, **chunks} if self.blocks.pools_in_use else chunks
+    def _sampled(self) -> dict[str, _native.Heaps]:
+        """Where small objects may lie: in what is for them alone, or without that in chunks of malloc."""
+        own, general = self.blocks.own, self.blocks.general
+        sampled = {name: self._heaps([store, *general]) for name, store in own.items()}
+        return sampled if self.blocks.replacing else {**sampled, "chunks": self._heaps(general)}
 
-    def _class_dealloc(self, layout: TypeLayout, pools: _native.Pools | None) -> int:
+    def _class_dealloc(self, layout: TypeLayout, heaps: _native.Heaps) -> int:
         """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
-        sample = _native.sample_types(self.target.space, self.blocks.chunks, pools, layout, TYPES_IN_POOLS)
+        sample = _native.sample_types(heaps, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
         for address in heap_types:
@@ -222,8 +225,8 @@ class Objects:
         if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
             return {}
         types: set[int] = set()
-        for pools in self._sampled.values():
-            types.update(_native.sample_types(space, self.blocks.chunks, pools, layout, SAMPLED_POOLS))
+        for heaps in self._sampled.values():
+            types.update(_native.sample_types(heaps, layout, SAMPLED_POOLS))
         if all(_is_readable(space, self.release, address) for address in types):
             return {}
         found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None)[3]
@@ -233,15 +236,24 @@ class Objects:
         return lost
 
     def _with_claimed(self, layout: TypeLayout, facts: Facts, progress: Progress | None) -> TypeLayout:
-        """The layout with what lies in unwalked memory."""
-        claimed = self._find_claimed(layout, progress)
+        """The layout once it is known what lies in unwalked memory, which is among the heaps from now on."""
+        claimed = self.claimed = self._find_claimed(layout, progress)
         facts.add(
             "blocks by objects' own fields", len(claimed), "references from walked blocks, static data and stacks"
         )
-        found = replace(layout, claimed=claimed, unwalked=[])
+        own, general, single = self.blocks.own, self.blocks.general, self.blocks.single
+        self.heaps = self._heaps([*own.values(), *general, *single, claimed])
+        found = replace(layout, unwalked=[])
         if not found.class_dealloc:
-            found = replace(found, class_dealloc=class_dealloc(self.target.space, found, claimed))
+            heaps = self._heaps([*own.values(), claimed])
+            found = replace(found, class_dealloc=class_dealloc(self.target.space, heaps, found, claimed))
         return found
+
+    def static_types(self) -> list[int]:
+        """The addresses of static types: what looks like one in the data of loaded objects, and is of a type that lies
+        there too or among the interpreter's own blocks."""
+        own = [*self.blocks.own.values(), *([] if self.claimed is None else [self.claimed])]
+        return _native.static_types(self._heaps(own), self.layout)
 
     def _confirm_pre_header(
         self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
@@ -259,15 +271,7 @@ class Objects:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
         ``unknown`` largest blocks that nobody leads to are listed."""
         question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
-        census = _native.take_census(
-            self.target.space,
-            self.blocks.chunks,
-            self.blocks.pools,
-            self.blocks.mapped,
-            self.layout,
-            question,
-            progress,
-        )
+        census = _native.take_census(self.heaps, self.layout, question, progress)
         self._owners.update(dict.fromkeys(watched))
         for block, address, type_address, role in census.owners:
             if type_address:
@@ -279,13 +283,7 @@ class Objects:
     def estimate(self) -> list[Estimate]:
         """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
         however large the heap is."""
-        rows = _native.estimate_types(
-            self.target.space,
-            self.blocks.chunks,
-            self.blocks.pools if self.blocks.pools_in_use else None,
-            self.layout,
-            ESTIMATED,
-        )
+        rows = _native.estimate_types(self.heaps, self.layout, ESTIMATED)
         return [Estimate(self.names.name(row[0]), *row) for row in rows]
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
@@ -295,7 +293,7 @@ class Objects:
     def addresses_in(self, blocks: Sequence[tuple[int, int]]) -> list[int | None]:
         """The address of the object in each block, or None."""
         places = [(address, size, address) for address, size in blocks]
-        rows = _native.objects_in(self.target.space, self.blocks.chunks, self.layout, places)
+        rows = _native.objects_in(self.heaps, self.layout, places)
         return [None if row is None else row[0] for row in rows]
 
     def object_at(self, block: int, size: int, address: int) -> Found | None:
@@ -303,15 +301,14 @@ class Objects:
         return self._objects_at([(block, size, address)])[0]
 
     def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
-        rows = _native.objects_in(self.target.space, self.blocks.chunks, self.layout, places)
+        rows = _native.objects_in(self.heaps, self.layout, places)
         return [None if row is None else Found(row[0], row[1], self.names.name(row[1]), row[2]) for row in rows]
 
     def chunks_of(
         self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
     ) -> list[tuple[int, int, str, int]]:
         """The wanted chunks (header, size, state, arena) that look like live objects of the types at ``kinds``."""
-        space, chunks = self.target.space, self.blocks.chunks
-        return _native.list_objects(space, chunks, self.layout, kinds, wanted, progress) if chunks is not None else []
+        return _native.list_objects(self.heaps, self.layout, kinds, wanted, progress)
 
     def instances(
         self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
@@ -319,23 +316,11 @@ class Objects:
         """Live objects of the types at ``kinds``, which have their places in the alphabet: how many, their bytes,
         their buffers', and the first ``top`` in ``order`` as (address, type, size of its block, of the blocks that its
         fields own). ``without``: blocks that only look like objects."""
-        space, pools = self.target.space, self.blocks.pools
-        mapped = sorted(self.blocks.mapped)
-        return _native.list_instances(
-            space, self.blocks.chunks, pools, mapped, self.layout, kinds, without, order, top, progress
-        )
+        return _native.list_instances(self.heaps, self.layout, kinds, without, order, top, progress)
 
     def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[tuple[int, int, int]]:
         """Of each of pymalloc's size classes: (block size, live objects that tell their size, bytes they asked for)."""
-        return _native.asked_sizes(
-            self.target.space,
-            self.blocks.chunks,
-            self.blocks.pools,
-            self.layout,
-            sizing(self.release),
-            without,
-            progress,
-        )
+        return _native.asked_sizes(self.heaps, self.layout, sizing(self.release), without, progress)
 
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:
         """The owner of each block that is a buffer (user addresses); takes a census for those not yet known."""

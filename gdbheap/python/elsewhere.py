@@ -46,10 +46,12 @@ def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
     return [of([0]), of(others), of([roots.last])]
 
 
-def class_dealloc(space: _native.Space, layout: _native.TypeLayout, claimed: _native.Claimed) -> int:
-    """``subtype_dealloc``, of the heap types of objects in ``claimed``: what most have; 0 without any."""
+def class_dealloc(
+    space: _native.Space, heaps: _native.Heaps, layout: _native.TypeLayout, claimed: _native.Claimed
+) -> int:
+    """``subtype_dealloc``, of heap types of objects in ``claimed``, among ``heaps``: what most have; 0 without any."""
     places = [(start, size, start) for start, size in claimed.sample(SAMPLED)]
-    types = {row[1] for row in _native.objects_in(space, None, layout, places) if row is not None}
+    types = {row[1] for row in _native.objects_in(heaps, layout, places) if row is not None}
     votes: Counter[int] = Counter()
     for address in types:
         with suppress(Fault):

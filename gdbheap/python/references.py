@@ -59,19 +59,10 @@ class References:
         self.objects = objects
         self.threads = threads
         self._known: dict[int, Node] = {}
-        space = objects.target.space
-        statics = _native.static_types(space, objects.layout)
+        statics = objects.static_types()
         self.roots = [*_of_python(threads), Root(STATIC_TYPES, BY_FRAMES, statics), *_of_memory(objects)]
         self.graph = _native.draw_graph(
-            space,
-            objects.blocks.chunks,
-            objects.blocks.pools,
-            objects.blocks.mapped,
-            objects.layout,
-            graph_layout(objects.release),
-            statics,
-            self.roots,
-            progress,
+            objects.heaps, objects.layout, graph_layout(objects.release), statics, self.roots, progress
         )
 
     def find(self, address: int) -> Node | None:

@@ -56,10 +56,7 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
     growing = [one for one in _growing(release) if one.name in names]
     tables = [one for one in tables_of(release) if one.name in names]
     rows = _native.list_slack(
-        target.space,
-        objects.blocks.chunks,
-        objects.blocks.pools,
-        objects.blocks.mapped,
+        objects.heaps,
         objects.layout,
         target.pages,
         growing,

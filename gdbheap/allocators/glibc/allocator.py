@@ -32,14 +32,13 @@ from gdbheap.target.mappings import HUGE_PAGES
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Damage
 
-# The lines of the ledger by the state of a chunk; those of an arena have its index after them.
+# The lines of the ledger by the parts of an arena; those of an arena have its index after them.
 OF_ARENAS = {
     "used": "glibc.used",
     "free": "glibc.free",
-    "tcache": "glibc.free",
-    "fast": "glibc.free",
+    "cached": "glibc.free",
     "top": "glibc.top",
-    "fencepost": "glibc.overhead",
+    "header": "glibc.overhead",
 }
 PARTS_OF_ARENAS = {
     "glibc.used": State.USED,
@@ -146,9 +145,9 @@ class GlibcAllocator(Allocator):
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
         """The chunks of a stretch."""
         arena = next(stretch.arena for stretch in self.malloc.stretches if stretch.start == start)
-        owners = {state: number(f"{line}.{arena}") for state, line in OF_ARENAS.items()}
-        owners.update((state, number(line)) for state, line in OF_OTHERS.items())
-        return sweep.add_chunks(self.chunks, start, owners)
+        owners = {part: number(f"{line}.{arena}") for part, line in OF_ARENAS.items()}
+        owners.update((part, number(line)) for part, line in OF_OTHERS.items())
+        return sweep.add_blocks(self.target.space, self.chunks, start, owners)
 
     def leaves(self, ranges: Ranges) -> Ranges:
         """Without the arenas, and without what looks like mmapped chunks."""
@@ -210,8 +209,8 @@ class GlibcAllocator(Allocator):
 
     def give(self, blocks: WalkedBlocks) -> None:
         """The chunks of the arenas, and the mmapped ones in use."""
-        blocks.chunks = self.chunks
-        blocks.mapped = [(chunk.chunk, chunk.end) for chunk in self.mapped if not chunk.cached]
+        blocks.general.append(self.chunks)
+        blocks.single.append(_native.Mapped([(chunk.chunk, chunk.end) for chunk in self.mapped if not chunk.cached]))
 
     # Holes and what pins them.
 
@@ -224,7 +223,7 @@ class GlibcAllocator(Allocator):
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """Blocks that share pages of which they fill at most half."""
         tops = given_tops(self.target, self.malloc)
-        return PinSums(*_native.pins_of_chunks(self.chunks, self.target.pages, kept, tops, minimum, most))
+        return PinSums(*_native.pins(self.chunks, self.target.pages, kept, tops, minimum, most))
 
     def members(self, row: PinRow) -> list[Member]:
         """Chunks in use, and those that a thread's cache holds."""

@@ -30,6 +30,15 @@ from gdbheap.target.ranges import Ranges, holds
 from gdbheap.target.target import Damage
 
 RESERVE = "mimalloc.free.reserve"
+# The lines of the ledger by the parts of a segment.
+OF_PARTS = {
+    "used": "mimalloc.used",
+    "free": "mimalloc.free.blocks",
+    "free run": "mimalloc.free.spans",
+    "header": "mimalloc.overhead",
+    "padding": "mimalloc.overhead",
+    "unexplained": "unexplained",
+}
 
 
 class MimallocAllocator(Allocator):
@@ -92,9 +101,8 @@ class MimallocAllocator(Allocator):
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
         """The blocks of a segment."""
-        names = ("mimalloc.used", "mimalloc.free.blocks", "mimalloc.free.spans", "mimalloc.overhead", "unexplained")
-        used, blocks, spans, overhead, unexplained = map(number, names)
-        return sweep.add_segment(self.mimalloc.blocks, start, (used, blocks, spans, overhead, unexplained))
+        owners = {part: number(line) for part, line in OF_PARTS.items()}
+        return sweep.add_blocks(self.target.space, self.mimalloc.blocks, start, owners)
 
     def drawn(self) -> Iterable[Drawn]:
         """Each segment; what is reserved beside them is not drawn."""
@@ -118,7 +126,7 @@ class MimallocAllocator(Allocator):
 
     def give(self, blocks: WalkedBlocks) -> None:
         """The pages of the segments."""
-        blocks.pages = self.mimalloc.blocks
+        blocks.own["pages"], blocks.replacing = self.mimalloc.blocks, True
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Inside of segments; what is reserved beside them holds no blocks."""
@@ -127,7 +135,7 @@ class MimallocAllocator(Allocator):
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """The blocks of a page, whose slices are free for other blocks without the last of them, and go back later."""
-        return PinSums(*_native.pins_of_pages(self.mimalloc.blocks, self.target.pages, kept, minimum, most))
+        return PinSums(*_native.pins(self.mimalloc.blocks, self.target.pages, kept, [], minimum, most))
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of a page."""

@@ -27,6 +27,14 @@ from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Damage
 
 MOST_DAMAGE = 1000
+# The lines of the ledger by the parts of an arena.
+OF_PARTS = {
+    "used": "pymalloc.used",
+    "free": "pymalloc.free.blocks",
+    "free run": "pymalloc.free.pools",
+    "header": "pymalloc.overhead",
+    "padding": "pymalloc.overhead",
+}
 
 
 class PymallocAllocator(Allocator):
@@ -68,8 +76,8 @@ class PymallocAllocator(Allocator):
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
         """The blocks of an arena."""
-        used, blocks, pools, overhead = (number(line.id) for line in self.lines if line.state is not None)
-        return sweep.add_arena(self.target.space, self.pymalloc.pools, start, (used, blocks, pools, overhead))
+        owners = {part: number(line) for part, line in OF_PARTS.items()}
+        return sweep.add_blocks(self.target.space, self.pymalloc.pools, start, owners)
 
     def drawn(self) -> Iterable[Drawn]:
         """The arenas, neighbours as one."""
@@ -99,8 +107,9 @@ class PymallocAllocator(Allocator):
         return [(size, used) for size, _pools, used, _free in self.pymalloc.pools.classes()]
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """The pools."""
-        blocks.pools, blocks.pools_in_use = self.pymalloc.pools, self.pymalloc.in_use
+        """The pools, if they hold blocks."""
+        if self.pymalloc.in_use:
+            blocks.own["pools"] = self.pymalloc.pools
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Free pools that touch, and free blocks of one pool that do."""
@@ -111,7 +120,7 @@ class PymallocAllocator(Allocator):
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """The blocks of an arena, which is unmapped with the last of them."""
-        return PinSums(*_native.pins_of_arenas(self.pymalloc.pools, self.target.pages, kept, minimum, most))
+        return PinSums(*_native.pins(self.pymalloc.pools, self.target.pages, kept, [], minimum, most))
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of an arena."""

@@ -64,7 +64,7 @@ def find(evidence: Evidence) -> list[Finding]:
     if not samples:
         return []
     census = evidence.objects.census([sample.address for sample in samples])
-    used = sum(size for _count, size in census.used)
+    used = sum(store.used[1] for store in census.stores)
     found = [container for sample in samples for container in _containers(evidence, census, sample)]
     most = max(found, key=lambda container: container.bytes, default=None)
     if most is None or not evidence.worth(most.bytes) or most.bytes < MOST * used:
@@ -139,7 +139,7 @@ def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> I
     if nearly:
         kind = max(nearly, key=lambda kind: sizes[kind])
         size, path = sample.size + sum(sizes.values()), None
-        if size >= LIKELY * sum(size for _count, size in census.used):
+        if size >= LIKELY * sum(store.used[1] for store in census.stores):
             size, path = _by_graph(evidence, owner, size)
         yield Container(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
 

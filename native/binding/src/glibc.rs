@@ -73,6 +73,18 @@ impl Chunks {
     }
 }
 
+/// Chunks in use with a mapping of their own, each [chunk, end), in any order.
+#[pyclass(frozen)]
+pub struct Mapped(pub Arc<glibc::Mapped>);
+
+#[pymethods]
+impl Mapped {
+    #[new]
+    fn new(chunks: Vec<(u64, u64)>) -> Mapped {
+        Mapped(Arc::new(glibc::Mapped::new(chunks)))
+    }
+}
+
 /// Which bin each free chunk is in.
 #[pyclass(frozen)]
 pub struct Bins(glibc::Bins);
@@ -230,4 +242,10 @@ pub fn find_fenced(
     page: u64,
 ) -> PyResult<Vec<(u64, u64)>> {
     watched(py, None, |watcher| glibc::find_fenced(watcher, &space.0, &ranges, size, top, page))
+}
+
+/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
+#[pyfunction]
+pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
+    glibc::held_chunks(&chunks.0, start, end, most)
 }

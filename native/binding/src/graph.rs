@@ -1,13 +1,10 @@
 //! The reference graph of a target.
 
-use crate::glibc::Chunks;
-use crate::memory::Space;
-use crate::objects::Layout;
-use crate::pymalloc::Pools;
+use crate::heaps::Heaps;
 use crate::records::{records, Given};
 use crate::watch::{raised, watched};
-use gdbheap_core::allocators::SharedHeaps;
 use gdbheap_core::graph::{self, Form, FrameLayout, GraphLayout, KeysLayout, Lost, RetainedByType, Root};
+use gdbheap_core::python::TypeLayout;
 use pyo3::prelude::*;
 use std::collections::HashSet;
 
@@ -37,35 +34,28 @@ pub struct Graph(graph::Graph);
 
 /// The addresses of static types, ascending: what looks like one in the data of loaded objects.
 #[pyfunction]
-pub fn static_types(space: &Space, layout: Layout) -> Vec<u64> {
-    graph::static_types(layout.heaps(space), &layout.types)
+pub fn static_types(heaps: &Heaps, layout: Given<TypeLayout>) -> Vec<u64> {
+    graph::static_types(heaps.0.lend(), &layout.0)
 }
 
-/// Reads all edges. `mapped`: mmapped chunks `(chunk, end)`; `statics`: static types, ascending. Raises MemoryError,
+/// Reads all edges. `statics`: static types, ascending. Raises MemoryError,
 /// OverflowError where there are more than 2^30 blocks or 2^32 edges, KeyboardInterrupt and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, pools, mapped, layout, graph, statics, roots, progress=None))]
+#[pyo3(signature = (heaps, layout, graph, statics, roots, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    mut mapped: Vec<(u64, u64)>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     graph: Given<GraphLayout>,
     statics: Vec<u64>,
     roots: Given<Vec<Root>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Graph> {
-    mapped.sort_unstable();
-    let Layout { types, mimalloc, claimed } = layout;
-    let (chunks, pools) = (chunks.map(|chunks| chunks.0.clone()), pools.map(|pools| pools.0.clone()));
-    let space = space.0.clone();
-    let heaps = SharedHeaps { space, chunks, pools, mapped, mimalloc, claimed };
+    let heaps = heaps.0.clone();
     let draw =
-        |watcher: &dyn gdbheap_core::Watcher| graph::draw_graph(watcher, heaps, types, &graph.0, statics, &roots.0);
+        |watcher: &dyn gdbheap_core::Watcher| graph::draw_graph(watcher, heaps, layout.0, &graph.0, statics, &roots.0);
     watched(py, progress, draw).map(Graph)
 }
 

@@ -3,8 +3,10 @@
 //! What takes long runs without the GIL (watch.rs). Arguments that are records are read from Python's objects by the names
 //! of their fields (records.rs); answers are tuples.
 
+mod claimed;
 mod glibc;
 mod graph;
+mod heaps;
 mod memory;
 mod memory_use;
 mod mimalloc;
@@ -31,13 +33,16 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<process::Frozen>()?;
     module.add_class::<glibc::Chunks>()?;
     module.add_class::<glibc::Bins>()?;
+    module.add_class::<glibc::Mapped>()?;
     module.add_class::<pymalloc::Pools>()?;
     module.add_class::<mimalloc::Mimalloc>()?;
-    module.add_class::<objects::Claimed>()?;
+    module.add_class::<claimed::Claimed>()?;
+    module.add_class::<heaps::Heaps>()?;
     module.add_function(wrap_pyfunction!(objects::find_claimed, module)?)?;
     module.add_class::<memory_use::Sweep>()?;
     module.add_class::<memory_use::OwnerSum>()?;
     module.add_class::<objects::Census>()?;
+    module.add_class::<objects::StoreRow>()?;
     module.add_class::<graph::Graph>()?;
     module.add("STATES", gdbheap_core::allocators::glibc::STATES)?;
     module.add_function(wrap_pyfunction!(glibc::count_sizes, module)?)?;
@@ -54,10 +59,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stacks::unwind_stacks, module)?)?;
     module.add_function(wrap_pyfunction!(stacks::mentions, module)?)?;
     module.add_function(wrap_pyfunction!(glibc::trim_chunks, module)?)?;
-    module.add_function(wrap_pyfunction!(memory_use::pins_of_chunks, module)?)?;
-    module.add_function(wrap_pyfunction!(memory_use::pins_of_arenas, module)?)?;
-    module.add_function(wrap_pyfunction!(memory_use::pins_of_pages, module)?)?;
-    module.add_function(wrap_pyfunction!(memory_use::held_chunks, module)?)?;
+    module.add_function(wrap_pyfunction!(memory_use::pins, module)?)?;
+    module.add_function(wrap_pyfunction!(glibc::held_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(memory_use::look_at, module)?)?;
     module.add_function(wrap_pyfunction!(glibc::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(glibc::follow_bins, module)?)?;

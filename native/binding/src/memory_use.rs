@@ -1,12 +1,10 @@
 //! What address space is used for.
 
-use crate::glibc::Chunks;
+use crate::heaps::GivenStore;
 use crate::memory::{Pages, Space};
-use crate::mimalloc::Mimalloc;
-use crate::pymalloc::Pools;
 use crate::watch::{raised, watched};
-use gdbheap_core::allocators::glibc::STATES;
-use gdbheap_core::memory_use::{self, ArenaOwners, Copied, Kept, Pins, SegmentOwners, Sum, WINDOW};
+use gdbheap_core::allocators::PARTS;
+use gdbheap_core::memory_use::{self, Copied, Kept, Sum, WINDOW};
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
@@ -59,26 +57,18 @@ impl Sweep {
         self.0.add(start, end, owner).map_err(raised)
     }
 
-    /// The blocks of the region that starts at `start`; `owners` maps states to owners. Returns the region's end.
-    fn add_chunks(&mut self, chunks: &Chunks, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
-        let by_state = STATES.map(|state| owners.get(state).copied());
-        self.0.add_chunks(&chunks.0, start, by_state).map_err(raised)
-    }
-
-    /// The parts of the pymalloc arena at `start`; owners for used and free blocks, free pools and
-    /// overhead. Returns the arena's end.
-    fn add_arena(&mut self, space: &Space, pools: &Pools, start: u64, owners: (u32, u32, u32, u32)) -> PyResult<u64> {
-        let (used, free, free_pool, overhead) = owners;
-        let owners = ArenaOwners { used, free, free_pool, overhead };
-        self.0.add_arena(&space.0, &pools.0, start, owners).map_err(raised)
-    }
-
-    /// The parts of mimalloc's segment at `start`; owners for used and free blocks, free spans, overhead
-    /// and unexplained. Returns the end.
-    fn add_segment(&mut self, mimalloc: &Mimalloc, start: u64, owners: (u32, u32, u32, u32, u32)) -> PyResult<u64> {
-        let (used, free, free_span, overhead, unexplained) = owners;
-        let owners = SegmentOwners { used, free, free_span, overhead, unexplained };
-        self.0.add_segment(&mimalloc.0, start, owners).map_err(raised)
+    /// All parts of what begins at `start` in a store (a region of chunks, an arena of pools, a segment); `owners` maps the
+    /// names of parts to owners: used, free, cached, top, header, padding, `free run`, reserved, foreign, unexplained. Returns where it
+    /// ends. Raises ValueError where nothing begins there, or a part that occurs is nobody's.
+    fn add_blocks(
+        &mut self,
+        space: &Space,
+        store: GivenStore,
+        start: u64,
+        owners: HashMap<String, u32>,
+    ) -> PyResult<u64> {
+        let by_part = PARTS.map(|part| owners.get(part).copied());
+        self.0.add_blocks(&space.0, &store.store(), start, by_part).map_err(raised)
     }
 
     /// What each cell's owners have.
@@ -94,64 +84,22 @@ type PinRow = (u64, u64, u64, u64, u64);
 /// Groups, blocks, their bytes, what would be freed: of all that count.
 type TotalsRow = (u64, u64, u64, u64);
 
-/// What `find` finds, as Python takes it apart.
-fn pins(
-    py: Python<'_>,
-    pages: Option<&Pages>,
-    ranges: &[(u64, u64)],
-    (least, most): (u64, usize),
-    find: impl FnOnce(Kept<'_>) -> Pins + Send,
-) -> (Vec<PinRow>, TotalsRow) {
-    let pages = pages.map(|pages| &*pages.0);
-    let (rows, totals) = py.detach(|| find(Kept { pages, ranges, least, most }));
-    (rows, (totals.groups, totals.blocks, totals.bytes, totals.freed))
-}
-
-/// Groups of blocks in glibc's arenas, those that keep the most first, and the sums over all. `trimmed`: where the regions
-/// start of whose top chunk malloc_trim() gives something back; `kept`: ranges that the kernel does not take back.
+/// Groups of blocks of a store, those that keep the most first, and the sums over all. `trimmed`: where heaps start whose free
+/// end gives something back; `kept`: ranges that the kernel does not take back.
 #[pyfunction]
-pub fn pins_of_chunks(
+pub fn pins(
     py: Python<'_>,
-    chunks: &Chunks,
+    store: GivenStore,
     pages: Option<&Pages>,
     kept: Vec<(u64, u64)>,
     trimmed: Vec<u64>,
     least: u64,
     most: usize,
 ) -> (Vec<PinRow>, TotalsRow) {
-    pins(py, pages, &kept, (least, most), |kept| memory_use::pins_of_chunks(&chunks.0, &trimmed, kept))
-}
-
-/// Arenas of pymalloc, those that keep the most first, and the sums over all; as `pins_of_chunks`.
-#[pyfunction]
-pub fn pins_of_arenas(
-    py: Python<'_>,
-    pools: &Pools,
-    pages: Option<&Pages>,
-    kept: Vec<(u64, u64)>,
-    least: u64,
-    most: usize,
-) -> (Vec<PinRow>, TotalsRow) {
-    pins(py, pages, &kept, (least, most), |kept| memory_use::pins_of_arenas(&pools.0, kept))
-}
-
-/// Pages of mimalloc, those that keep the most first, and the sums over all; as `pins_of_chunks`.
-#[pyfunction]
-pub fn pins_of_pages(
-    py: Python<'_>,
-    blocks: &Mimalloc,
-    pages: Option<&Pages>,
-    kept: Vec<(u64, u64)>,
-    least: u64,
-    most: usize,
-) -> (Vec<PinRow>, TotalsRow) {
-    pins(py, pages, &kept, (least, most), |kept| memory_use::pins_of_pages(&blocks.0, kept))
-}
-
-/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
-#[pyfunction]
-pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
-    memory_use::held_chunks(&chunks.0, start, end, most)
+    let (store, pages) = (store.store(), pages.map(|pages| &*pages.0));
+    let wanted = Kept { pages, ranges: &kept, least, most };
+    let (rows, totals) = py.detach(|| memory_use::pins(&store, &trimmed, wanted));
+    (rows, (totals.groups, totals.blocks, totals.bytes, totals.freed))
 }
 
 /// For each block `(user address, size)`: "zeros", "text", "pointers" (into the `mapped` ranges, ascending), "data", or

@@ -1,14 +1,12 @@
 //! Python's objects in a target.
 
-use crate::glibc::Chunks;
-use crate::memory::{Pages, Space};
-use crate::mimalloc::Mimalloc;
-use crate::pymalloc::Pools;
-use crate::records::{records, Given, Read};
+use crate::claimed::Claimed;
+use crate::heaps::Heaps;
+use crate::memory::Pages;
+use crate::records::{records, Given};
 use crate::rows::tally_pair;
 use crate::watch::{raised, watched};
 use gdbheap_core::allocators::glibc::{Listed, Wanted};
-use gdbheap_core::allocators::{self, Heaps};
 use gdbheap_core::python::containers::{self, Entries, Growing, Slack, Table, WantedSlack};
 use gdbheap_core::python::{
     self, Claim, Estimate, Extent, Family, Instance, Measures, Owned, Question, Row, Sizing, Slab, TableHead,
@@ -40,93 +38,23 @@ records! {
     Table { name, used_at, table_at, mask_at, shared_at, slot, head, entries }
 }
 
-/// What Python knows of an interpreter's objects, and the allocators that belong to it.
-pub struct Layout {
-    pub types: TypeLayout,
-    pub mimalloc: Option<Arc<allocators::mimalloc::Mimalloc>>,
-    pub claimed: Option<Arc<allocators::Claimed>>,
-}
-
-impl<'a, 'py> FromPyObject<'a, 'py> for Layout {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Layout> {
-        let mimalloc: Option<Py<Mimalloc>> = object.getattr("mimalloc")?.extract()?;
-        let claimed: Option<Py<Claimed>> = object.getattr("claimed")?.extract()?;
-        Ok(Layout {
-            types: TypeLayout::read(&object)?,
-            mimalloc: mimalloc.map(|mimalloc| mimalloc.get().0.clone()),
-            claimed: claimed.map(|claimed| claimed.get().0.clone()),
-        })
-    }
-}
-
-impl Layout {
-    /// The space with the allocators that belong to the interpreter.
-    pub fn heaps<'a>(&'a self, space: &'a Space) -> Heaps<'a> {
-        Heaps {
-            space: &space.0,
-            chunks: None,
-            pools: None,
-            mapped: &[],
-            mimalloc: self.mimalloc.as_deref(),
-            claimed: self.claimed.as_deref(),
-        }
-    }
-
-    /// All that hands out blocks.
-    fn all_heaps<'a>(&'a self, space: &'a Space, chunks: Option<&'a Chunks>, pools: Option<&'a Pools>) -> Heaps<'a> {
-        let (chunks, pools) = (chunks.map(|chunks| &*chunks.0), pools.map(|pools| &*pools.0));
-        Heaps { chunks, pools, ..self.heaps(space) }
-    }
-}
-
-/// Blocks `[start, end)` that objects' own fields tell of, ascending and disjoint; an object's begins with what precedes
-/// it, as its PyGC_Head.
-#[pyclass(frozen)]
-pub struct Claimed(pub Arc<allocators::Claimed>);
-
-#[pymethods]
-impl Claimed {
-    fn __len__(&self) -> usize {
-        self.0.places.len()
-    }
-
-    #[getter]
-    fn bytes(&self) -> u64 {
-        self.0.bytes()
-    }
-
-    /// At most `most` places, evenly spread, each `(start, size)`.
-    fn sample(&self, most: usize) -> Vec<(u64, u64)> {
-        self.0.sample(most)
-    }
-
-    /// `(start, size)` of the place that holds `address`, None where none does.
-    fn find(&self, address: u64) -> Option<(u64, u64)> {
-        self.0.find(address)
-    }
-}
-
 /// The places in `layout.unwalked` that Python's objects tell of. `roots`: groups of ranges of memory outside of the heaps
 /// whose words lead there, the ones that are to be believed most first. Raises KeyboardInterrupt and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, pools, layout, measures, roots, progress=None))]
+#[pyo3(signature = (heaps, layout, measures, roots, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn find_claimed(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     measures: Given<Measures>,
     roots: Vec<Vec<(u64, u64)>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Claimed> {
-    let heaps = Heaps { claimed: None, ..layout.all_heaps(space, chunks, pools) };
+    let heaps = heaps.0.lend();
     let find =
-        |watcher: &dyn gdbheap_core::Watcher| python::find_claimed(watcher, heaps, &layout.types, &measures.0, &roots);
+        |watcher: &dyn gdbheap_core::Watcher| python::find_claimed(watcher, heaps, &layout.0, &measures.0, &roots);
     Ok(Claimed(Arc::new(watched(py, progress, find)?)))
 }
 
@@ -142,15 +70,28 @@ fn census_row(row: Row) -> CensusRow {
     (row.kind, row.flags, own, row.owned.into_iter().map(owned).collect())
 }
 
+/// What one store has, by its name: used blocks `(count, bytes)`, and those of them that are neither objects nor claimed.
+#[pyclass(frozen, get_all)]
+pub struct StoreRow {
+    name: &'static str,
+    used: (u64, u64),
+    unclassified: (u64, u64),
+}
+
+impl StoreRow {
+    fn new(py: Python<'_>, row: python::StoreRow) -> PyResult<Py<StoreRow>> {
+        let (used, unclassified) = (tally_pair(&row.used), tally_pair(&row.unclassified));
+        Py::new(py, StoreRow { name: row.name, used, unclassified })
+    }
+}
+
 /// The answer of a census; sizes in bytes.
 #[pyclass(frozen, get_all)]
 pub struct Census {
     /// One for each type that has objects.
     rows: Vec<CensusRow>,
-    /// Used blocks `(count, bytes)` in pools, chunks, mmapped chunks, mimalloc, and claimed places.
-    used: Vec<(u64, u64)>,
-    /// Used blocks that are neither objects nor claimed, the same five.
-    unclassified: Vec<(u64, u64)>,
+    /// What each of the heaps' stores has.
+    stores: Vec<Py<StoreRow>>,
     /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
     /// type is 0, the role is the root's number, and the address is that of a word in the root.
     owners: Vec<(u64, u64, u64, u32)>,
@@ -166,29 +107,24 @@ pub struct Census {
     following: f64,
 }
 
-/// Classifies every used block. `mapped`: mmapped chunks `(chunk, end)`. Raises KeyboardInterrupt and whatever
+/// Classifies every used block. Raises KeyboardInterrupt and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, pools, mapped, layout, question, progress=None))]
+#[pyo3(signature = (heaps, layout, question, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn take_census(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    mut mapped: Vec<(u64, u64)>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     question: Given<Question>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Census> {
-    mapped.sort_unstable();
-    let heaps = Heaps { mapped: &mapped, ..layout.all_heaps(space, chunks, pools) };
-    let take = |watcher: &dyn gdbheap_core::Watcher| python::take_census(watcher, heaps, &layout.types, &question.0);
+    let heaps = heaps.0.lend();
+    let take = |watcher: &dyn gdbheap_core::Watcher| python::take_census(watcher, heaps, &layout.0, &question.0);
     let found = watched(py, progress, take)?;
     Ok(Census {
         rows: found.rows.into_iter().map(census_row).collect(),
-        used: found.used.iter().map(tally_pair).collect(),
-        unclassified: found.unclassified.iter().map(tally_pair).collect(),
+        stores: found.stores.into_iter().map(|row| StoreRow::new(py, row)).collect::<PyResult<_>>()?,
         owners: found.owners,
         roots: found.roots.iter().map(tally_pair).collect(),
         unknown: found.unknown,
@@ -202,45 +138,40 @@ pub fn take_census(
 /// Of a block that holds many the one at that address, else the first.
 #[pyfunction]
 pub fn objects_in(
-    space: &Space,
-    chunks: Option<&Chunks>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     blocks: Vec<(u64, u64, u64)>,
 ) -> Vec<Option<(u64, u64, bool)>> {
-    python::objects_in(layout.all_heaps(space, chunks, None), &layout.types, &blocks)
+    python::objects_in(heaps.0.lend(), &layout.0, &blocks)
 }
 
 /// The wanted used chunks that look like live objects of one of the types at `kinds`, in no order:
 /// `(header, size, state, arena)`. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, layout, kinds, wanted, progress=None))]
+#[pyo3(signature = (heaps, layout, kinds, wanted, progress=None))]
 pub fn list_objects(
     py: Python<'_>,
-    space: &Space,
-    chunks: &Chunks,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     kinds: HashSet<u64>,
     wanted: Given<Wanted>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Listed>> {
-    let heaps = layout.all_heaps(space, Some(chunks), None);
-    watched(py, progress, |watcher| python::list_objects(watcher, heaps, &layout.types, &kinds, &wanted.0))
+    let heaps = heaps.0.lend();
+    watched(py, progress, |watcher| python::list_objects(watcher, heaps, &layout.0, &kinds, &wanted.0))
 }
 
 /// The live objects of the types at `kinds`, `(object, type, size, buffers)`, in order and cut to `top`, and before
 /// them how many there are, their bytes and their buffers'. `kinds`: types with the place of their names in the
-/// alphabet; `mapped`: mmapped chunks `(chunk, end)`, ascending. Raises ValueError for an unknown order,
+/// alphabet. Raises ValueError for an unknown order,
 /// KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, pools, mapped, layout, kinds, without, order, top=None, progress=None))]
+#[pyo3(signature = (heaps, layout, kinds, without, order, top=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn list_instances(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    mapped: Vec<(u64, u64)>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     kinds: HashMap<u64, u32>,
     without: HashSet<u64>,
     order: &str,
@@ -248,8 +179,8 @@ pub fn list_instances(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(u64, u64, u64, Vec<Instance>)> {
     let wanted = WantedInstances { kinds, without, order: order.parse().map_err(raised)?, top };
-    let heaps = Heaps { mapped: &mapped, ..layout.all_heaps(space, chunks, pools) };
-    let list = |watcher: &dyn gdbheap_core::Watcher| python::list_instances(watcher, heaps, &layout.types, &wanted);
+    let heaps = heaps.0.lend();
+    let list = |watcher: &dyn gdbheap_core::Watcher| python::list_instances(watcher, heaps, &layout.0, &wanted);
     let (all, rows) = watched(py, progress, list)?;
     Ok((all.count, all.bytes, all.buffers, rows))
 }
@@ -257,49 +188,42 @@ pub fn list_instances(
 /// `(block size, objects that tell their size, bytes that they asked for)` of each size class, by size. Raises
 /// KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, pools, layout, sizing, without, progress=None))]
+#[pyo3(signature = (heaps, layout, sizing, without, progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn asked_sizes(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     sizing: Given<Sizing>,
     without: HashSet<u64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<(u64, u64, u64)>> {
-    let heaps = layout.all_heaps(space, chunks, pools);
-    watched(py, progress, |watcher| python::asked_sizes(watcher, heaps, &layout.types, &sizing.0, &without))
+    let heaps = heaps.0.lend();
+    watched(py, progress, |watcher| python::asked_sizes(watcher, heaps, &layout.0, &sizing.0, &without))
 }
 
 /// Containers, small bytes, bytes of resident pages, what one has at most, its address.
 type SlackRow = (u64, u64, u64, u64, u64);
 
-/// One row for each of `growing` and of `tables`, of those that lie in blocks of `sizes`, each (smallest, largest), of
-/// pymalloc or of CPython's mimalloc; with `most` the first three are estimates, from that many pools or pages of each size.
+/// One row for each of `growing` and of `tables`, of those that lie in blocks of `sizes`, each (smallest, largest), in
+/// groups of equal ones; with `most` the first three are estimates, from that many groups of each size.
 #[pyfunction]
-#[pyo3(signature = (space, chunks, pools, mapped, layout, pages, growing, tables, sizes, most=None))]
+#[pyo3(signature = (heaps, layout, pages, growing, tables, sizes, most=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn list_slack(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    mut mapped: Vec<(u64, u64)>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     pages: Option<&Pages>,
     growing: Given<Vec<Growing>>,
     tables: Given<Vec<Table>>,
     sizes: Vec<(u64, u64)>,
     most: Option<usize>,
 ) -> PyResult<Vec<SlackRow>> {
-    mapped.sort_unstable();
-    let heaps = Heaps { mapped: &mapped, ..layout.all_heaps(space, chunks, pools) };
+    let heaps = heaps.0.lend();
     let wanted = WantedSlack { growing: growing.0, tables: tables.0, sizes, most };
     let pages = pages.map(|pages| &*pages.0);
-    let list =
-        |watcher: &dyn gdbheap_core::Watcher| containers::list_slack(watcher, heaps, pages, &layout.types, &wanted);
+    let list = |watcher: &dyn gdbheap_core::Watcher| containers::list_slack(watcher, heaps, pages, &layout.0, &wanted);
     let row = |slack: Slack| (slack.containers, slack.small, slack.pages, slack.most, slack.address);
     Ok(watched(py, None, list)?.into_iter().map(row).collect())
 }
@@ -311,15 +235,13 @@ type EstimateRow = (u64, u64, u64, u64, u64);
 #[pyfunction]
 pub fn estimate_types(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     most: usize,
 ) -> PyResult<Vec<EstimateRow>> {
-    let heaps = layout.all_heaps(space, chunks, pools);
+    let heaps = heaps.0.lend();
     let row = |found: Estimate| (found.kind, found.live, found.bytes, found.idle, found.idle_bytes);
-    let found = watched(py, None, |watcher| python::estimate_types(watcher, heaps, &layout.types, most))?;
+    let found = watched(py, None, |watcher| python::estimate_types(watcher, heaps, &layout.0, most))?;
     Ok(found.into_iter().map(row).collect())
 }
 
@@ -329,27 +251,23 @@ pub fn estimate_types(
 #[pyfunction]
 pub fn vote_distances(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     mask: u64,
     most: usize,
 ) -> PyResult<HashMap<(u64, u64), u64>> {
-    let heaps = layout.all_heaps(space, chunks, pools);
-    watched(py, None, |watcher| python::vote_distances(watcher, heaps, &layout.types, mask, most))
+    let heaps = heaps.0.lend();
+    watched(py, None, |watcher| python::vote_distances(watcher, heaps, &layout.0, mask, most))
 }
 
 /// The types that blocks of such a sample point to: `{address: tp_flags}`.
 #[pyfunction]
 pub fn sample_types(
     py: Python<'_>,
-    space: &Space,
-    chunks: Option<&Chunks>,
-    pools: Option<&Pools>,
-    layout: Layout,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
     most: usize,
 ) -> PyResult<HashMap<u64, u64>> {
-    let heaps = layout.all_heaps(space, chunks, pools);
-    watched(py, None, |watcher| python::sample_types(watcher, heaps, &layout.types, most))
+    let heaps = heaps.0.lend();
+    watched(py, None, |watcher| python::sample_types(watcher, heaps, &layout.0, most))
 }

@@ -26,6 +26,18 @@ pub(crate) fn last_at(words: &[u64], index: u64) -> Option<u64> {
     Some(below as u64 * 64 + 63 - u64::from(words[below].leading_zeros()))
 }
 
+/// The members, ascending.
+pub(crate) fn members(words: &[u64]) -> impl Iterator<Item = u64> + '_ {
+    words.iter().enumerate().flat_map(|(index, word)| {
+        let mut left = *word;
+        std::iter::from_fn(move || {
+            let bit = (left != 0).then(|| u64::from(left.trailing_zeros()))?;
+            left &= left - 1;
+            Some(index as u64 * 64 + bit)
+        })
+    })
+}
+
 /// Takes out the members in [from, to).
 pub(crate) fn clear_range(words: &mut [u64], from: u64, to: u64) {
     let mut at = from;

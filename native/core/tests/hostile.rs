@@ -7,8 +7,9 @@ use gdbheap_core::allocators::glibc::{
 };
 use gdbheap_core::allocators::mimalloc::{find_segments, read_mimalloc, MimallocLayout, Release};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
-use gdbheap_core::allocators::{find_list_heads, Heaps};
+use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
 use gdbheap_core::python::{take_census, Question, TypeLayout};
+use std::sync::Arc;
 use support::{Chance, Heap, Memory, Unwatched};
 
 const START: u64 = 0x5555_5555_0000;
@@ -53,7 +54,8 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
     }
     let layout =
         TypeLayout { ob_type: 8, tp_basicsize: 32, tp_flags: 168, smallest_heap_type: 64, ..Default::default() };
-    let heaps = Heaps { space: &space, chunks: Some(&chunks), pools: None, mapped: &[], mimalloc: None, claimed: None };
+    let stores = [Store::Chunks(Arc::new(chunks))];
+    let heaps = Heaps { space: &space, stores: &stores };
     let roots = vec![(0, start, end)];
     let question = Question { roots, registers: Vec::new(), last: 1, watched: Vec::new(), unknown: 5 };
     take_census(&Unwatched, heaps, &layout, &question).expect("nobody cancels it");

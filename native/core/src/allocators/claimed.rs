@@ -1,5 +1,7 @@
 //! Blocks in memory that nobody walks, because another allocator handed it out.
 
+use crate::allocators::block::Cell;
+use crate::allocators::tally::Tally;
 use crate::bytes::range_at;
 
 const OBJECT_AT: u64 = 80;
@@ -11,17 +13,24 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// The place that holds `address`: number, start, size.
+    /// The place that holds `address`.
     #[inline]
-    pub(crate) fn block_at(&self, address: u64) -> Option<(u64, u64, u64)> {
-        let index = range_at(&self.places, address)?;
-        let (start, end) = self.places[index];
-        Some((index as u64, start, end - start))
+    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
+        range_at(&self.places, address).map(|index| self.block_of(index as u64))
+    }
+
+    pub(crate) fn block_of(&self, number: u64) -> Cell {
+        let (start, end) = self.places[number as usize];
+        Cell::plain(number, start, end - start)
+    }
+
+    pub(crate) fn used(&self) -> Tally {
+        Tally { count: self.places.len() as u64, bytes: self.bytes() }
     }
 
     /// Whether a place of at least `least` bytes has `address` at its start or at most 80 bytes in.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
-        self.block_at(address).is_some_and(|(_, start, size)| address - start <= OBJECT_AT && size >= least)
+        self.block_at(address).is_some_and(|place| address - place.address <= OBJECT_AT && place.size >= least)
     }
 
     /// Bytes of all places.
@@ -37,6 +46,6 @@ impl Claimed {
 
     /// `(start, size)` of the place that holds `address`.
     pub fn find(&self, address: u64) -> Option<(u64, u64)> {
-        self.block_at(address).map(|(_, start, size)| (start, size))
+        self.block_at(address).map(|place| (place.address, place.size))
     }
 }

@@ -1,19 +1,29 @@
 //! Who hands out a target's memory, and which of it is handed out.
 #![forbid(unsafe_code)]
 
+pub(crate) mod block;
 pub(crate) mod claimed;
 pub(crate) mod damage;
 pub mod glibc;
+pub(crate) mod groups;
 pub(crate) mod heaps;
+pub(crate) mod holders;
 pub(crate) mod list_heads;
 pub mod mimalloc;
+pub(crate) mod part;
 pub mod pymalloc;
+pub(crate) mod runs;
 pub(crate) mod sample;
 pub(crate) mod spread;
+pub(crate) mod store;
 pub(crate) mod tally;
+pub(crate) mod walk;
 
 pub use claimed::Claimed;
 pub use damage::Damage;
 pub use heaps::{Heaps, SharedHeaps};
 pub use list_heads::find_list_heads;
+pub use part::{Part, PARTS};
+pub use runs::{Run, Runs};
+pub use store::Store;
 pub use tally::Tally;

@@ -1,7 +1,9 @@
 //! A sample of the used blocks that may be objects, spread over all of each size.
 
 use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER};
+use crate::allocators::groups::spread_by_size;
 use crate::allocators::heaps::Heaps;
+use crate::allocators::store::Store;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
@@ -17,36 +19,27 @@ pub(crate) struct Block<'a> {
     pub(crate) weight: f64,
 }
 
-/// Shows the used blocks of at most `most` pools or pages of each size, or of chunks of each size: of mimalloc if it is in
-/// use, else of pools, without them of malloc.
+/// Shows the used blocks of at most `most` groups of each size, or of chunks of each size, whichever come first among the
+/// stores.
 pub(crate) fn visit_sample(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
     most: usize,
     mut visit: impl FnMut(Block<'_>),
 ) -> Result<()> {
-    let Heaps { space, .. } = heaps;
-    let mut bytes = Vec::new();
-    match (heaps.mimalloc, heaps.pools, heaps.chunks) {
-        (Some(mimalloc), ..) => {
-            for (page, weight) in mimalloc.sample(LARGEST, most) {
+    let chosen = heaps.stores.iter().find(|store| store.has_groups() || matches!(store, Store::Chunks(_)));
+    match chosen {
+        Some(Store::Chunks(chunks)) => visit_chunks(watcher, heaps.space, chunks, visit),
+        Some(_) => {
+            let (mut groups, mut bytes) = (heaps.groups(), Vec::new());
+            groups.retain(|group| group.size <= LARGEST);
+            for (group, weight) in spread_by_size(&groups, most) {
                 watcher.check()?;
-                mimalloc.show_used(space, page, &mut bytes, |_, bytes| {
-                    visit(Block { bytes, size: page.size, weight });
-                });
+                heaps.show_group(group, &mut bytes, |_, bytes| visit(Block { bytes, size: group.size, weight }));
             }
             Ok(())
         }
-        (_, Some(pools), _) => {
-            for (pool, weight) in pools.sample(most) {
-                watcher.check()?;
-                let size = pool.block_size(pools.alignment);
-                pools.show_used(space, pool, &mut bytes, |_, bytes| visit(Block { bytes, size, weight }));
-            }
-            Ok(())
-        }
-        (.., Some(chunks)) => visit_chunks(watcher, space, chunks, visit),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -7,8 +7,9 @@ use super::marks::{self, Claimed, Marker};
 use super::shapes::GraphLayout;
 use super::tree::{BY_OTHERS, BY_REMAINS, BY_STACKS, PHASES};
 use super::whole::Graph;
-use crate::allocators::heaps::{Heaps, Job, SharedHeaps, Walk};
-use crate::allocators::pymalloc::pools::Pools;
+use crate::allocators::heaps::{Heaps, SharedHeaps};
+use crate::allocators::store::Store;
+use crate::allocators::walk::{Job, Jobs, Walk};
 use crate::bits::SharedBits;
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
@@ -63,10 +64,9 @@ pub fn draw_graph(
         return Err(Error::invalid("there is no such phase"));
     }
     let heaps = shared.lend();
-    let used = SharedBits::new(heaps.pools.map_or(0, Pools::block_numbers))
-        .ok_or(Error::Memory("not enough memory for a bit for each block"))?;
-    let (jobs, total) = heaps.jobs();
-    let passes = Passes { watcher, heaps, layout: &layout, graph, jobs: &jobs, total };
+    let used = walked_bits(heaps).ok_or(Error::Memory("not enough memory for a bit for each block"))?;
+    let jobs = heaps.jobs();
+    let passes = Passes { watcher, heaps, layout: &layout, graph, jobs: &jobs };
     let claimed = passes.mark(&used)?;
     let ids = Ids::new(heaps, &used, statics, roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
     drop(used);
@@ -85,34 +85,39 @@ pub fn draw_graph(
     Ok(Graph::new(shared, layout, ids, edges, kinds, types, phases))
 }
 
+/// A bit for each block of the stores of which it takes a walk to know the used ones.
+fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
+    let numbers = |store: &Store| if store.is_told_by_walk() { store.block_numbers() } else { 0 };
+    heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
+}
+
 struct Passes<'a> {
     watcher: &'a dyn Watcher,
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,
     graph: &'a GraphLayout,
-    jobs: &'a [Job],
-    total: u64,
+    jobs: &'a Jobs,
 }
 
 impl<'a> Passes<'a> {
-    fn mark(&'a self, used: &'a SharedBits) -> Result<Vec<Vec<Claimed>>> {
+    fn mark(&'a self, used: &'a [SharedBits]) -> Result<Vec<Vec<Claimed>>> {
         let init = || {
             let types = Types::new(self.heaps, self.layout);
             (Walk::new(self.heaps), Marker::new(types, self.graph.keys.as_ref(), used))
         };
         let work =
             |(walk, marker): &mut (Walk<'a>, Marker<'a>), job: &Job, control: &Control| walk.run(job, control, marker);
-        let states = self.heaps.space.task(self.watcher, Some(self.total)).run(self.jobs, init, work)?;
+        let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
         Ok(states.into_iter().map(|(_, marker)| marker.claimed).collect())
     }
 
     fn draw(&self, source: Source<'_>) -> Result<Vec<Rows>> {
         let init = || (Walk::new(self.heaps), Drawer::new(source));
         let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &Job, control: &Control| {
-            drawer.begin(source.blocks.ids.first_of(job, &self.heaps));
+            drawer.begin(source.blocks.ids.id_from(job.first));
             walk.run(job, control, drawer)
         };
-        let states = self.heaps.space.task(self.watcher, Some(self.total)).run(self.jobs, init, work)?;
+        let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
         let rows = |(_, mut drawer): (Walk<'_>, Drawer<'_>)| {
             drawer.begin(0);
             drawer.done

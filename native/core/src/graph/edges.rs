@@ -6,7 +6,8 @@
 
 use super::ids::Blocks;
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
-use crate::allocators::heaps::{Place, Visitor};
+use crate::allocators::block::{Block, Place};
+use crate::allocators::walk::Visitor;
 use crate::bytes::u64_at;
 use crate::memory::space::Space;
 use crate::python::claims::{claimed_pointer, PlacedClaim};
@@ -159,8 +160,8 @@ impl<'a> Drawer<'a> {
         let Some(found) = self.source.blocks.find(pointer) else { return };
         let inside = pointer.wrapping_sub(found.address);
         let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
-        // malloc's own pointers are to headers: eight bytes of one belong to the chunk before it.
-        if inside > 0 && strength != EXACT && self.is_header(pointer) {
+        // An allocator's own pointers are to headers, of which a part belongs to the block before.
+        if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
             return;
         }
         let begins = begins || strength != EXACT && self.begins_inside(pointer) || self.is_in_slab(pointer);
@@ -174,19 +175,13 @@ impl<'a> Drawer<'a> {
     /// Whether something of C's begins in the middle of a block.
     fn begins_inside(&self, pointer: u64) -> bool {
         let heaps = self.source.blocks.heaps;
-        let found = heaps.block_at(pointer);
-        found.is_some_and(|(place, block, size)| strays::begins_inside(heaps.space, place, block, size, pointer))
+        heaps.block_at(pointer).is_some_and(|block| strays::begins_inside(heaps.space, &block, pointer))
     }
 
     /// Whether an object may begin anywhere in the block.
     fn is_in_slab(&self, pointer: u64) -> bool {
-        let chunks = || self.source.blocks.heaps.chunks?.locate(pointer);
-        self.types.layout.slab.is_some() && chunks().is_some_and(|(start, end, _)| self.types.is_slab_size(end - start))
-    }
-
-    fn is_header(&self, pointer: u64) -> bool {
-        let chunks = self.source.blocks.heaps.chunks;
-        chunks.and_then(|chunks| chunks.locate(pointer)).is_some_and(|(start, ..)| start == pointer)
+        let slot = || self.source.blocks.heaps.slot_at(pointer);
+        self.types.layout.slab.is_some() && slot().is_some_and(|(_, size)| self.types.is_slab_size(size))
     }
 
     /// Shows the bytes [from, to) of something, in pieces whose sizes are multiples of 48 but for the last.
@@ -504,8 +499,8 @@ impl<'a> Drawer<'a> {
             return self.word(pointer, strength);
         }
         let heaps = self.source.blocks.heaps;
-        let Some((place, block, size)) = heaps.block_at(pointer) else { return };
-        let begins = pointer == block || strays::begins_inside(heaps.space, place, block, size, pointer);
+        let Some(block) = heaps.block_at(pointer) else { return };
+        let begins = pointer == block.address || strays::begins_inside(heaps.space, &block, pointer);
         match strays::sign(&mut self.types, &heaps, address, pointer, begins) {
             Sign::Reference => self.word(pointer, strength),
             Sign::Late => self.word(pointer, strength.max(DOUBTFUL)),
@@ -520,16 +515,15 @@ impl Visitor for Drawer<'_> {
     const HEAD: usize = 4096;
 
     #[inline(always)]
-    fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool {
+    fn block(&mut self, Block { place, address, size, end }: Block, head: &[u8]) -> bool {
         let Some(mark) = self.mark_at(place) else { return false };
-        let end = place.end(address, size);
         let kind = if mark != 0 {
             self.buffer(mark, Bytes { address, end, head });
             BUFFER
         } else if let Some((number, alive)) = self.types.object_in(head, size) {
             self.object(number, alive, address, size, end, head)
         } else {
-            let is_slab = matches!(place, Place::Chunk(..))
+            let is_slab = self.source.blocks.heaps.has_slots(place)
                 && (self.types.slab_at(address, size).is_some() || self.types.is_idle_slab(address, size));
             let bytes = Bytes { address, end, head };
             match is_slab {
@@ -542,9 +536,9 @@ impl Visitor for Drawer<'_> {
         true
     }
 
-    fn plain_block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) {
+    fn plain_block(&mut self, Block { place, address, end, .. }: Block, head: &[u8]) {
         let Some(mark) = self.mark_at(place) else { return };
-        let bytes = Bytes { address, end: place.end(address, size), head };
+        let bytes = Bytes { address, end, head };
         if mark != 0 {
             self.buffer(mark, bytes);
         } else {

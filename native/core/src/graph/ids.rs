@@ -1,11 +1,11 @@
 //! Numbers for all used blocks, without a gap: a block's number is its rank among the used ones.
 //!
-//! In order: blocks in pools, mimalloc's, chunks, mmapped chunks, claimed places (each by address), static types, roots. One bit and half a byte
-//! for each place where a block can begin, instead of a table with a row for each block.
+//! In order: the blocks of each store (by address), static types, roots. One bit and half a byte for each place where a block
+//! can begin, instead of a table with a row for each block.
 
-use crate::allocators::glibc::chunks::{State, CHUNK_HEADER};
-use crate::allocators::heaps::{Heaps, Job, Place};
-use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::block::{Block, Place};
+use crate::allocators::heaps::Heaps;
+use crate::allocators::store::Store;
 use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
 
@@ -28,15 +28,26 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    pub(crate) fn new(words: impl Iterator<Item = u64>, first: u32) -> Ranked {
-        let mut count = 0u32;
-        let rank = |bits: u64| {
-            let word = Word { bits, before: count };
-            count = count.saturating_add(bits.count_ones());
-            word
-        };
-        let words = words.map(rank).collect();
-        Ranked { words, first, count }
+    /// Nobody yet, of at most so many possible blocks.
+    fn empty(first: u32, numbers: u64) -> Ranked {
+        Ranked { words: Vec::with_capacity(numbers.div_ceil(64) as usize), first, count: 0 }
+    }
+
+    /// Adds the next 64 possible blocks.
+    #[inline(always)]
+    fn push(&mut self, bits: u64) {
+        self.words.push(Word { bits, before: self.count });
+        self.count = self.count.saturating_add(bits.count_ones());
+    }
+
+    /// The used blocks of a store; `walked`: those that a walk found.
+    fn of(store: &Store, walked: &SharedBits, first: u32) -> Ranked {
+        let mut ranked = Ranked::empty(first, store.block_numbers());
+        match store.is_told_by_walk() {
+            true => walked.words().for_each(|bits| ranked.push(bits)),
+            false => store.show_words(|bits| ranked.push(bits)),
+        }
+        ranked
     }
 
     /// The number of the block at this place, if there is a used one.
@@ -70,13 +81,7 @@ impl Ranked {
 /// The numbers of one target's blocks, static types and roots.
 #[derive(Default)]
 pub(crate) struct Ids {
-    pub(crate) pools: Ranked,
-    pub(crate) mimalloc: Ranked,
-    pub(crate) regions: Vec<Ranked>,
-    pub(crate) mapped: Vec<(u64, u64)>,
-    pub(crate) first_mapped: u32,
-    pub(crate) claimed: Vec<(u64, u64)>,
-    pub(crate) first_claimed: u32,
+    pub(crate) stores: Vec<Ranked>,
     pub(crate) statics: Vec<u64>,
     static_ids: ByAddress<u32>,
     static_bounds: (u64, u64),
@@ -116,26 +121,20 @@ pub(crate) struct Found {
 }
 
 impl Ids {
-    /// `used`: the used blocks in pools. None where there are too many blocks to number.
-    pub(crate) fn new(heaps: Heaps<'_>, used: &SharedBits, statics: Vec<u64>, roots: usize) -> Option<Ids> {
-        let claimed = heaps.claimed.map_or_else(Vec::new, |claimed| claimed.places.clone());
-        let (pools, mapped) = (Ranked::new(used.words(), 0), heaps.mapped.to_vec());
-        let mut ids = Ids { pools, mapped, claimed, statics, ..Ids::default() };
-        let pages = heaps.mimalloc.map_or(&[][..], Mimalloc::used_words);
-        ids.mimalloc = Ranked::new(pages.iter().copied(), ids.pools.count);
-        let mut next = u64::from(ids.pools.count) + u64::from(ids.mimalloc.count);
-        for region in heaps.chunks.iter().flat_map(|chunks| &chunks.regions) {
-            let ranked = Ranked::new(region.used_words(), u32::try_from(next).ok()?);
+    /// `used`: the used blocks of each store, as far as it took a walk to know them. None where there are too many blocks to
+    /// number.
+    pub(crate) fn new(heaps: Heaps<'_>, used: &[SharedBits], statics: Vec<u64>, roots: usize) -> Option<Ids> {
+        let mut ids = Ids { statics, ..Ids::default() };
+        let mut next = 0;
+        for (store, used) in heaps.stores.iter().zip(used) {
+            let ranked = Ranked::of(store, used, u32::try_from(next).ok()?);
             next += u64::from(ranked.count);
-            ids.regions.push(ranked);
+            ids.stores.push(ranked);
         }
-        let all = next + (ids.mapped.len() + ids.claimed.len() + ids.statics.len() + roots) as u64;
-        if all >= MOST_NODES {
+        if next + (ids.statics.len() + roots) as u64 >= MOST_NODES {
             return None;
         }
-        ids.first_mapped = next as u32;
-        ids.first_claimed = ids.first_mapped + ids.mapped.len() as u32;
-        ids.first_static = ids.first_claimed + ids.claimed.len() as u32;
+        ids.first_static = next as u32;
         ids.first_root = ids.first_static + ids.statics.len() as u32;
         ids.roots = roots as u32;
         ids.static_ids = ids.statics.iter().copied().zip(ids.first_static..).collect();
@@ -150,34 +149,18 @@ impl Ids {
 
     #[inline(always)]
     pub(crate) fn id_of(&self, place: Place) -> Option<u32> {
-        match place {
-            Place::Pool(number) => self.pools.id(number),
-            Place::Chunk(region, number) => self.regions[region].id(number),
-            Place::Mapped(index) => Some(self.first_mapped + index as u32),
-            Place::Mimalloc(number) => self.mimalloc.id(number),
-            Place::Claimed(number) => Some(self.first_claimed + number as u32),
-        }
+        self.stores[place.store as usize].id(place.number)
     }
 
-    /// The number of a job's first block.
-    pub(crate) fn first_of(&self, job: &Job, heaps: &Heaps<'_>) -> u32 {
-        match (job, heaps.pools, heaps.chunks) {
-            (Job::Pages(from, _), ..) => {
-                let page = heaps.mimalloc.and_then(|mimalloc| mimalloc.pages.get(*from));
-                self.mimalloc.id_from(page.map_or(u64::MAX, |page| page.first))
-            }
-            (Job::Claimed(from, _), ..) => self.first_claimed + *from as u32,
-            (Job::Arenas(from, _), Some(pools), _) => {
-                let ordinal = pools.arenas[*from].first_pool;
-                let is_there = ordinal < pools.pools.len();
-                self.pools.id_from(if is_there { pools.first_block(ordinal) } else { pools.block_numbers() })
-            }
-            (Job::Chunks(region, from, _), _, Some(chunks)) => {
-                let start = chunks.regions[*region].stretch.start;
-                self.regions[*region].id_from((from - start).div_ceil(16))
-            }
-            _ => self.first_mapped,
-        }
+    /// The number of the first used block that is at this place of its store or behind it.
+    pub(crate) fn id_from(&self, place: Place) -> u32 {
+        self.stores[place.store as usize].id_from(place.number)
+    }
+
+    /// Where the block with this number is.
+    fn place_of(&self, id: u32) -> Option<Place> {
+        let mut stores = self.stores.iter().zip(0..);
+        stores.find_map(|(ranked, store)| ranked.index(id).map(|number| Place { store, number }))
     }
 }
 
@@ -198,43 +181,18 @@ impl Blocks<'_> {
                 return Some(Found { id: *id, address });
             }
         }
-        let (place, start, _) = self.heaps.block_at(address)?;
-        self.ids.id_of(place).map(|id| Found { id, address: start })
+        let block = self.heaps.block_at(address)?;
+        self.ids.id_of(block.place).map(|id| Found { id, address: block.address })
     }
 
     /// What the number stands for. It must be one that was given out.
     pub(crate) fn node(&self, id: u32) -> Node {
-        let (ids, heaps) = (self.ids, self.heaps);
-        if id >= ids.first_root {
-            return Node::Root(id - ids.first_root);
+        let ids = self.ids;
+        match ids.place_of(id).map(|place| self.heaps.block_of(place)) {
+            Some(Block { address, size, end, .. }) => Node::Block { address, size, end },
+            None if id >= ids.first_root => Node::Root(id - ids.first_root),
+            None => Node::Static(ids.statics[(id - ids.first_static) as usize]),
         }
-        if id >= ids.first_static {
-            return Node::Static(ids.statics[(id - ids.first_static) as usize]);
-        }
-        if id >= ids.first_claimed {
-            let (start, end) = ids.claimed[(id - ids.first_claimed) as usize];
-            return Node::Block { address: start, size: end - start, end };
-        }
-        if id >= ids.first_mapped {
-            let (chunk, end) = ids.mapped[(id - ids.first_mapped) as usize];
-            return Node::Block { address: chunk + CHUNK_HEADER, size: end - chunk, end };
-        }
-        if let (Some(number), Some(pools)) = (ids.pools.index(id), heaps.pools) {
-            let (address, size) = pools.block_of_number(number);
-            return Node::Block { address, size, end: address + size };
-        }
-        if let (Some(number), Some(mimalloc)) = (ids.mimalloc.index(id), heaps.mimalloc) {
-            let (address, size) = mimalloc.block_of_number(number);
-            return Node::Block { address, size, end: address + size };
-        }
-        let place = ids.regions.partition_point(|region| region.first + region.count <= id);
-        let found = heaps.chunks.zip(ids.regions[place].index(id)).and_then(|(chunks, index)| {
-            let region = &chunks.regions[place];
-            region.find(region.stretch.start + index * 16)
-        });
-        let (start, end, _) = found.unwrap_or((0, 16, State::Used));
-        // A chunk's last eight bytes are the next one's prev_size.
-        Node::Block { address: start + CHUNK_HEADER, size: end - start, end: end + 8 }
     }
 
     /// The lowest and the highest address of a block or a static type.
@@ -253,7 +211,8 @@ mod tests {
         let members = [0u64, 1, 63, 64, 200, 511];
         let mut words = [0u64; 8];
         members.iter().for_each(|member| words[(member / 64) as usize] |= 1 << (member % 64));
-        let ranked = Ranked::new(words.into_iter(), 7);
+        let mut ranked = Ranked::empty(7, 512);
+        words.into_iter().for_each(|bits| ranked.push(bits));
         for index in 0..512 {
             let place = members.iter().position(|member| *member == index);
             assert_eq!(ranked.id(index), place.map(|place| place as u32 + 7));

@@ -3,8 +3,8 @@
 
 use super::ids::{Blocks, Found};
 use super::shapes::{self, KeysLayout};
-use crate::allocators::heaps::{Place, Visitor};
-use crate::allocators::pymalloc::pools::BlockBits;
+use crate::allocators::block::{Block, GroupBits, Place};
+use crate::allocators::walk::Visitor;
 use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
 use crate::bytes::u64_at;
@@ -32,7 +32,8 @@ pub(crate) struct Marker<'a> {
     space: &'a Space,
     types: Types<'a>,
     keys: Option<&'a KeysLayout>,
-    used: &'a SharedBits,
+    /// By store.
+    used: &'a [SharedBits],
     /// Shared keys, and how many values belong to them.
     capacities: ByAddress<u64>,
     /// The block that is being looked at.
@@ -41,7 +42,7 @@ pub(crate) struct Marker<'a> {
 }
 
 impl<'a> Marker<'a> {
-    pub(crate) fn new(types: Types<'a>, keys: Option<&'a KeysLayout>, used: &'a SharedBits) -> Marker<'a> {
+    pub(crate) fn new(types: Types<'a>, keys: Option<&'a KeysLayout>, used: &'a [SharedBits]) -> Marker<'a> {
         Marker {
             space: types.space,
             types,
@@ -120,7 +121,7 @@ impl<'a> Marker<'a> {
 
 impl Visitor for Marker<'_> {
     #[inline(always)]
-    fn block(&mut self, _place: Place, address: u64, size: u64, head: &[u8]) -> bool {
+    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, size) else { return false };
         if !alive || self.types.kinds[number as usize].claims.is_empty() {
             return true;
@@ -139,8 +140,8 @@ impl Visitor for Marker<'_> {
         true
     }
 
-    fn pool(&mut self, first: u64, _size: u64, used: &BlockBits, _objects: &BlockBits) {
-        self.used.put(first, used);
+    fn group(&mut self, first: Place, _size: u64, used: &GroupBits, _objects: &GroupBits) {
+        self.used[first.store as usize].put(first.number, used);
     }
 }
 

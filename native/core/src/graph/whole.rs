@@ -7,9 +7,9 @@ use super::garbage;
 use super::ids::{Blocks, Ids, Node};
 use super::together::{self, Together};
 use super::tree::{self, Tree, BY_STACKS, NOT_REACHED, PHASES};
-use crate::allocators::glibc::chunks::{State, HEAD_BYTES};
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::tally::Tally;
+use crate::allocators::walk::HEAD_BYTES;
 use crate::bytes::u32_at;
 use crate::error::{Cancelled, Error, Result};
 use crate::python::counts::shared_references;
@@ -133,22 +133,10 @@ impl Graph {
     /// Bytes of each node, by number.
     fn sizes(&self) -> Vec<u64> {
         let mut sizes = Vec::with_capacity(self.ids.count());
-        let heaps = self.heaps.lend();
-        if let Some(pools) = heaps.pools {
-            for (ordinal, pool) in pools.pools.iter().enumerate().filter(|(_, pool)| !pool.is_free()) {
-                let first = pools.first_block(ordinal);
-                let end = first + u64::from(pool.carved(pools.alignment)).next_multiple_of(64);
-                let count = self.ids.pools.id_from(end) - self.ids.pools.id_from(first);
-                sizes.extend(std::iter::repeat_n(pool.block_size(pools.alignment), count as usize));
-            }
+        for (store, ranked) in self.heaps.stores.iter().zip(&self.ids.stores) {
+            let count = |from, to| u64::from(ranked.id_from(to) - ranked.id_from(from));
+            store.show_sizes(count, |size, count| sizes.extend(std::iter::repeat_n(size, count as usize)));
         }
-        sizes.extend(heaps.mimalloc.iter().flat_map(|mimalloc| mimalloc.used_blocks()).map(|(.., size)| size));
-        for region in heaps.chunks.iter().flat_map(|chunks| &chunks.regions) {
-            let used = region.all().filter(|(_, _, state)| *state == State::Used);
-            sizes.extend(used.map(|(start, end, _)| end - start));
-        }
-        sizes.extend(heaps.mapped.iter().map(|(start, end)| end - start));
-        sizes.extend(self.ids.claimed.iter().map(|(start, end)| end - start));
         sizes.resize(self.ids.count(), 0);
         sizes
     }

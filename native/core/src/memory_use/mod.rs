@@ -10,5 +10,5 @@ pub(crate) mod sweep;
 pub use contents::{read_once, zero_pages, WINDOW};
 pub use copies::{find_copies, Copied};
 pub use looks::look_at;
-pub use pins::{held_chunks, pins_of_arenas, pins_of_chunks, pins_of_pages, Kept, Pins, Totals};
-pub use sweep::{ArenaOwners, Row, SegmentOwners, Sum, Sweep};
+pub use pins::{pins, Kept, Pins, Totals};
+pub use sweep::{Row, Sum, Sweep};

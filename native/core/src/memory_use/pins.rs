@@ -3,12 +3,11 @@
 //! A page of an arena of glibc's goes when nobody holds a byte of it and no free chunk keeps its header and its links
 //! there, so a block is taken to hold the 48 bytes behind it too. Pages that are at most half held are what pins are
 //! looked for in: blocks that share one make a group, which also frees the fuller pages that nobody else touches.
-//! An arena of pymalloc goes as a whole, with its last block, and so does a page of mimalloc.
+//! Other allocators' memory goes by wholes, each with its last block.
 
-use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER};
-use crate::allocators::glibc::trim::CHUNK_HEAD;
-use crate::allocators::mimalloc::segments::Mimalloc;
-use crate::allocators::pymalloc::pools::Pools;
+use crate::allocators::block::Held;
+use crate::allocators::holders::Heap;
+use crate::allocators::store::Store;
 use crate::bytes::outside;
 use crate::memory::pages::{Pages, PAGE};
 use std::cmp::Reverse;
@@ -132,7 +131,7 @@ impl Grouping<'_> {
     fn feed(&mut self, holder: Holder) {
         match self.pages.as_mut_slice() {
             // Most stand in the same page as the one before, and what is behind them has its header there too.
-            [page] if holder.start / PAGE == page.page && (holder.end + CHUNK_HEAD - 1) / PAGE == page.page => {
+            [page] if holder.start / PAGE == page.page && (holder.end + Heap::HEAD - 1) / PAGE == page.page => {
                 page.held += holder.end - holder.start;
                 page.last = holder;
                 page.fixed |= holder.fixed;
@@ -160,7 +159,7 @@ impl Grouping<'_> {
             self.touch(last, holder.end - last * PAGE, holder);
         }
         // What is free behind it has its header there.
-        let reached = (holder.end + CHUNK_HEAD - 1) / PAGE;
+        let reached = (holder.end + Heap::HEAD - 1) / PAGE;
         if reached > last {
             self.touch(reached, 0, holder);
         }
@@ -231,26 +230,20 @@ impl Grouping<'_> {
     }
 }
 
-/// Offers the groups of a region. `trimmed`: whether malloc_trim() gives back what is in its top chunk; where it does not,
-/// the last block below must stay, or what is free below it would become part of the top.
-fn offer_region(region: &Region, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
-    let top = region.top_after_consolidation();
+/// Offers the groups of a heap. `trimmed`: whether what is free at its end goes back; where it does not, the last block
+/// below must stay, or what is free below it would become part of the end.
+fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
     let mut grouping = Grouping { freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
     let (mut number, mut before) = (0, 0);
-    // A free chunk at the start of the region has its header there.
-    let start = region.stretch.start;
+    // What is free at the start of the heap has its header there.
+    let start = heap.start();
     let mut waiting = Holder { number, start, end: start, before, fixed: true };
-    for (start, end, state) in region.all() {
-        let is_top = top != 0 && start >= top;
-        if (is_top && trimmed) || (!is_top && matches!(state, State::Free | State::Fast)) {
-            continue;
-        }
+    heap.show_held(trimmed, |Held { start, end, fixed, ends }| {
         number += 1;
-        let fixed = is_top || !matches!(state, State::Used | State::Tcache);
-        grouping.feed(Holder { fixed: waiting.fixed || is_top, ..waiting });
+        grouping.feed(Holder { fixed: waiting.fixed || ends, ..waiting });
         waiting = Holder { number, start, end, before, fixed };
         before += end - start;
-    }
+    });
     grouping.feed(waiting);
     grouping.settle_before(u64::MAX);
     grouping.close();
@@ -264,45 +257,16 @@ fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
     best.rows()
 }
 
-/// Groups of blocks in glibc's arenas. `trimmed`: where the regions start of whose top chunk malloc_trim() gives something
-/// back.
-pub fn pins_of_chunks(chunks: &Chunks, trimmed: &[u64], wanted: Kept<'_>) -> Pins {
+/// Groups of blocks of a store. `trimmed`: where the heaps start whose free end gives something back.
+pub fn pins(store: &Store, trimmed: &[u64], wanted: Kept<'_>) -> Pins {
     find(wanted, |freed, best| {
-        for region in &chunks.regions {
-            offer_region(region, trimmed.contains(&region.stretch.start), freed, best);
-        }
-    })
-}
-
-/// Arenas of pymalloc by the blocks in them.
-pub fn pins_of_arenas(pools: &Pools, wanted: Kept<'_>) -> Pins {
-    find(wanted, |freed, best| {
-        for arena in &pools.arenas {
-            let used = pools.used_of(arena);
+        store.show_wholes(|start, end, used| {
             if used.count > 0 {
-                let freed = freed.count(arena.address, arena.end);
-                best.offer((arena.address, arena.end, used.count, used.bytes, freed));
+                best.offer((start, end, used.count, used.bytes, freed.count(start, end)));
             }
+        });
+        for heap in store.heaps() {
+            offer_heap(heap, trimmed.contains(&heap.start()), freed, best);
         }
     })
-}
-
-/// Pages of mimalloc by the blocks in them.
-pub fn pins_of_pages(mimalloc: &Mimalloc, wanted: Kept<'_>) -> Pins {
-    find(wanted, |freed, best| {
-        for page in &mimalloc.pages {
-            let (start, end) = page.span();
-            let used = mimalloc.count_of(page);
-            if used > 0 {
-                best.offer((start, end, used, used * page.size, freed.count(start, end)));
-            }
-        }
-    })
-}
-
-/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
-pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
-    let Some(region) = chunks.region_of(start).map(|index| &chunks.regions[index]) else { return Vec::new() };
-    let held = region.blocks(start, end).filter(|block| matches!(block.2, State::Used | State::Tcache));
-    held.take(most).map(|(at, to, state)| (at + CHUNK_HEADER, to - at, state == State::Used)).collect()
 }

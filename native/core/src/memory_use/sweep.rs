@@ -4,9 +4,8 @@
 //! where several touch it, to the one with the highest rank (a used block keeps the whole page), so that the pages of free
 //! memory are those that nobody holds.
 
-use crate::allocators::glibc::chunks::{Chunks, State, STATES};
-use crate::allocators::mimalloc::segments::Mimalloc;
-use crate::allocators::pymalloc::pools::Pools;
+use crate::allocators::part::PARTS;
+use crate::allocators::store::Store;
 use crate::error::{Error, Result};
 use crate::memory::pages::{Pages, Run, PAGE, PRESENT, SWAPPED};
 use crate::memory::space::Space;
@@ -62,24 +61,8 @@ pub struct Sweep {
 /// An owner, and what it has.
 pub type Row = (u32, Sum);
 
-/// The owners of the parts of an arena of pymalloc.
-#[derive(Clone, Copy, Debug)]
-pub struct ArenaOwners {
-    pub used: u32,
-    pub free: u32,
-    pub free_pool: u32,
-    pub overhead: u32,
-}
-
-/// The owners of the parts of a segment of mimalloc.
-#[derive(Clone, Copy, Debug)]
-pub struct SegmentOwners {
-    pub used: u32,
-    pub free: u32,
-    pub free_span: u32,
-    pub overhead: u32,
-    pub unexplained: u32,
-}
+/// The owner of each part, in the order of PARTS.
+pub type Owners = [Option<u32>; PARTS.len()];
 
 /// The part of a sweep that needs the pages at hand.
 struct Sweeper<'a> {
@@ -254,68 +237,21 @@ impl Sweep {
         self.with(start, |sweeper| sweeper.add(start, end, owner))
     }
 
-    /// The blocks of the region that starts at `start`; `owners`: by state, in the order of STATES, None for a state that
-    /// has none. Returns the region's end.
-    pub fn add_chunks(&mut self, chunks: &Chunks, start: u64, owners: [Option<u32>; STATES.len()]) -> Result<u64> {
-        let mut by_state = [0; STATES.len()];
-        for (known, owner) in by_state.iter_mut().zip(owners) {
-            *known = self.check(owner.unwrap_or(u32::MAX))?;
+    /// All parts of what begins at `start` in a store; `owners`: by part, in the order of PARTS, None for a part that does not
+    /// occur. Returns where it ends.
+    pub fn add_blocks(&mut self, space: &Space, store: &Store, start: u64, owners: Owners) -> Result<u64> {
+        owners.iter().flatten().try_for_each(|owner| self.check(*owner).map(drop))?;
+        let mut nobody = None;
+        let end = self.with(start, |sweeper| {
+            store.show_parts(space, start, |from, to, part| match owners[part as usize] {
+                Some(owner) => sweeper.add(from, to, owner),
+                None => nobody = Some(part),
+            })
+        })?;
+        match nobody {
+            Some(part) => Err(Error::Invalid(format!("nobody owns what is {}", PARTS[part as usize]))),
+            None => end.ok_or_else(|| Error::invalid("nothing of it begins there")),
         }
-        let region = chunks.region_of(start).map(|index| &chunks.regions[index]);
-        let region = region.filter(|region| region.stretch.start == start);
-        let region = region.ok_or_else(|| Error::invalid("no region starts there"))?;
-        self.with(start, |sweeper| {
-            let mut at = start;
-            for (from, to, state) in region.all() {
-                sweeper.add(at, from, by_state[State::Unexplained as usize]);
-                sweeper.add(from, to, by_state[state as usize]);
-                at = to;
-            }
-            sweeper.add(at, region.stretch.end, by_state[State::Unexplained as usize]);
-            region.stretch.end
-        })
-    }
-
-    /// The parts of the pymalloc arena at `start`. Returns the arena's end.
-    pub fn add_arena(&mut self, space: &Space, pools: &Pools, start: u64, owners: ArenaOwners) -> Result<u64> {
-        let ArenaOwners { used, free, free_pool, overhead } = owners;
-        [used, free, free_pool, overhead].into_iter().try_for_each(|owner| self.check(owner).map(drop))?;
-        let place = pools.arenas.binary_search_by_key(&start, |arena| arena.address);
-        let arena = &pools.arenas[place.map_err(|_| Error::invalid("no arena starts there"))?];
-        self.with(start, |sweeper| {
-            pools.parts_of_arena(space, arena, |from, to, kind| {
-                let owner = match kind {
-                    "used" => used,
-                    "free" => free,
-                    "free pool" => free_pool,
-                    _ => overhead,
-                };
-                sweeper.add(from, to, owner);
-            });
-            arena.end
-        })
-    }
-
-    /// The parts of mimalloc's segment at `start`. Returns the segment's end.
-    pub fn add_segment(&mut self, mimalloc: &Mimalloc, start: u64, owners: SegmentOwners) -> Result<u64> {
-        let SegmentOwners { used, free, free_span, overhead, unexplained } = owners;
-        let all = [used, free, free_span, overhead, unexplained];
-        all.into_iter().try_for_each(|owner| self.check(owner).map(drop))?;
-        let place = mimalloc.segments.binary_search_by_key(&start, |segment| segment.address);
-        let segment = &mimalloc.segments[place.map_err(|_| Error::invalid("no segment starts there"))?];
-        self.with(start, |sweeper| {
-            mimalloc.parts_of(segment, |from, to, kind| {
-                let owner = match kind {
-                    "used" => used,
-                    "free" => free,
-                    "free span" => free_span,
-                    "unexplained" => unexplained,
-                    _ => overhead,
-                };
-                sweeper.add(from, to, owner);
-            });
-            segment.end
-        })
     }
 
     /// The owners of each cell that have something.

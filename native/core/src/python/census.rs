@@ -1,17 +1,15 @@
 //! Every used block gets its owner: an object of a type, a buffer that an object owns, a free-list entry, or unknown.
 //!
-//! One pass reads the pools' bytes and the heads of glibc's chunks, decides each block, and claims the buffers that
+//! One pass reads the blocks, or their heads, decides each block, and claims the buffers that
 //! its object points to. A block is claimed once, by whoever comes first; a claimed block is a buffer, whatever it
 //! looks like. What is left after it is claimed by whoever leads to it (reach.rs). The count of a block, in this order:
 //! free; claimed; live object; object on a free list; unclassified.
 
-use crate::allocators::glibc::chunks::{Chunks, HEAD_BYTES};
-use crate::allocators::heaps::{
-    Heaps, Place, Visitor, Walk, DOMAINS, IN_CHUNK, IN_CLAIMED, IN_MAPPED, IN_MIMALLOC, IN_POOL,
-};
-use crate::allocators::mimalloc::segments::Mimalloc;
-use crate::allocators::pymalloc::pools::BlockBits;
+use crate::allocators::block::{Block, GroupBits, Place};
+use crate::allocators::heaps::Heaps;
+use crate::allocators::store::Store;
 use crate::allocators::tally::Tally;
+use crate::allocators::walk::{Jobs, Visitor, Walk, HEAD_BYTES};
 use crate::by_address::{Addresses, ByAddress};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
@@ -25,7 +23,7 @@ use crate::work::{Control, Watcher};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// So much of a chunk is looked at.
+/// So much of a block is looked at.
 const HEAD: usize = HEAD_BYTES;
 /// So many different things a buffer can be to its owner.
 const MOST_ROLES: usize = 32;
@@ -55,10 +53,10 @@ struct Worker<'a> {
     refused: &'a Refused,
     types: Types<'a>,
     rows: Vec<Counted>,
-    tallies: Domains,
+    tallies: Tallies,
     owners: Vec<(u64, u64, u64, u32)>,
     wanted: Vec<Wanted>,
-    found: Vec<Option<(Place, u64, u64)>>,
+    found: Vec<Option<Block>>,
     /// Objects that may hold pointers to structures of C: (block, number of the type).
     open: Vec<(u64, u32)>,
     /// Buffers that may.
@@ -68,57 +66,74 @@ struct Worker<'a> {
     settling: Duration,
 }
 
-/// By domain (pools, chunks, mmapped chunks, mimalloc, claimed places): used blocks, those that look like objects, those that are claimed.
+/// Blocks of one store: the used ones, those that look like objects, those that are claimed.
 #[derive(Clone, Copy, Default)]
-struct Domains {
-    used: [Tally; DOMAINS],
-    objects: [Tally; DOMAINS],
-    claimed: [Tally; DOMAINS],
+struct Sorted {
+    used: Tally,
+    objects: Tally,
+    claimed: Tally,
 }
 
-impl Domains {
-    fn absorb(&mut self, other: &Domains) {
-        let mine = self.used.iter_mut().chain(&mut self.objects).chain(&mut self.claimed);
-        let theirs = other.used.iter().chain(&other.objects).chain(&other.claimed);
-        mine.zip(theirs).for_each(|(mine, theirs)| *mine = mine.with(theirs));
+impl Sorted {
+    /// Used blocks less those that are objects or claimed.
+    fn unclassified(&self) -> Tally {
+        let mut left = self.used;
+        for part in [self.objects, self.claimed] {
+            left.count = left.count.saturating_sub(part.count);
+            left.bytes = left.bytes.saturating_sub(part.bytes);
+        }
+        left
+    }
+}
+
+/// The same by store.
+struct Tallies(Vec<Sorted>);
+
+impl Tallies {
+    fn new(heaps: &Heaps<'_>) -> Tallies {
+        Tallies(vec![Sorted::default(); heaps.stores.len()])
     }
 
-    /// Used blocks less those that are objects or claimed.
-    fn unclassified(&self) -> [Tally; DOMAINS] {
-        let mut rest = self.used;
-        for (domain, left) in rest.iter_mut().enumerate() {
-            for part in [self.objects[domain], self.claimed[domain]] {
-                left.count = left.count.saturating_sub(part.count);
-                left.bytes = left.bytes.saturating_sub(part.bytes);
-            }
+    #[inline(always)]
+    fn of(&mut self, place: Place) -> &mut Sorted {
+        &mut self.0[place.store as usize]
+    }
+
+    fn absorb(&mut self, other: &Tallies) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            mine.used = mine.used.with(&theirs.used);
+            mine.objects = mine.objects.with(&theirs.objects);
+            mine.claimed = mine.claimed.with(&theirs.claimed);
         }
-        rest
     }
 }
 
 impl Visitor for Worker<'_> {
     #[inline(always)]
-    fn block(&mut self, place: Place, address: u64, size: u64, head: &[u8]) -> bool {
-        if matches!(place, Place::Pool(_)) {
-            return self.take_block(address, size, head);
-        }
-        if self.take_slab(place, address, size) {
+    fn block_of_group(&mut self, block: Block, head: &[u8]) -> bool {
+        self.take_block(block.address, block.size, head)
+    }
+
+    #[inline(always)]
+    fn block(&mut self, block: Block, head: &[u8]) -> bool {
+        if self.take_slab(&block) {
             return false;
         }
-        let is_object = self.take_block(address, size, head);
+        let is_object = self.take_block(block.address, block.size, head);
         if is_object {
-            self.tallies.objects[place.domain()].add(size);
-            self.marks.note_object(place);
+            self.tallies.of(block.place).objects.add(block.size);
+            self.marks.note_object(block.place);
         }
         is_object
     }
 
     #[inline(always)]
-    fn pool(&mut self, first: u64, size: u64, used: &BlockBits, objects: &BlockBits) {
-        let ones = |bits: &BlockBits| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        self.tallies.used[IN_POOL].add_many(ones(used), size);
-        self.tallies.objects[IN_POOL].add_many(ones(objects), size);
-        self.marks.note_pool(first, used, objects);
+    fn group(&mut self, first: Place, size: u64, used: &GroupBits, objects: &GroupBits) {
+        let ones = |bits: &GroupBits| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        let tallies = self.tallies.of(first);
+        tallies.used.add_many(ones(used), size);
+        tallies.objects.add_many(ones(objects), size);
+        self.marks.note_group(first, used, objects);
     }
 }
 
@@ -137,7 +152,7 @@ impl<'a> Worker<'a> {
             refused,
             types: Types::new(heaps, layout),
             rows: Vec::new(),
-            tallies: Domains::default(),
+            tallies: Tallies::new(&heaps),
             owners: Vec::new(),
             wanted: Vec::new(),
             found: Vec::new(),
@@ -150,16 +165,16 @@ impl<'a> Worker<'a> {
 
     /// Counts the objects of a block that holds many; true if it is one. What no living object has counts as free.
     #[inline(always)]
-    fn take_slab(&mut self, place: Place, address: u64, size: u64) -> bool {
+    fn take_slab(&mut self, block: &Block) -> bool {
         let Some(slab) = &self.types.layout.slab else { return false };
         let item = slab.item;
-        let Some(filled) = self.types.slab_at(address, size) else { return false };
-        if self.marks.claim(place) {
+        let Some(filled) = self.types.slab_at(block.address, block.size) else { return false };
+        if self.marks.claim(block.place) {
             let row = self.row(filled.number as usize);
             row.live.add_many(filled.count(), item);
             row.idle.count += filled.places - filled.count();
-            row.idle.bytes += size - filled.count() * item;
-            self.tallies.claimed[place.domain()].add(size);
+            row.idle.bytes += block.size - filled.count() * item;
+            self.tallies.of(block.place).claimed.add(block.size);
         }
         true
     }
@@ -262,21 +277,21 @@ impl<'a> Worker<'a> {
         self.found.clear();
         self.found.extend(self.wanted.iter().map(|wanted| heaps.block_at(wanted.pointer)));
         for (wanted, found) in self.wanted.iter().zip(&self.found) {
-            let Some((place, block, size)) = *found else { continue };
-            if !marks.claim(place) {
+            let Some(block) = *found else { continue };
+            if !marks.claim(block.place) {
                 continue;
             }
-            self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(size);
-            if wanted.follow != NOTHING && wanted.last != block {
-                let (owner, end) = (Owner::Type(wanted.number), self.end_of(wanted, place.end(block, size)));
+            self.rows[wanted.number as usize].buffers[usize::from(wanted.role)].add(block.size);
+            if wanted.follow != NOTHING && wanted.last != block.address {
+                let (owner, end) = (Owner::Type(wanted.number), self.end_of(wanted, block.end));
                 let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
-                let lead = Lead::from_block(block, end, owner, wanted.owner, (wanted.follow, role));
+                let lead = Lead::from_block(block.address, end, owner, wanted.owner, (wanted.follow, role));
                 self.followed.push(Lead { last: wanted.last, ..lead });
             }
-            self.tallies.claimed[place.domain()].add(size);
-            if !self.watched.is_empty() && self.watched.contains_key(&block) {
+            self.tallies.of(block.place).claimed.add(block.size);
+            if !self.watched.is_empty() && self.watched.contains_key(&block.address) {
                 let owner_type = self.types.kinds[wanted.number as usize].address;
-                self.owners.push((block, wanted.owner, owner_type, u32::from(wanted.role)));
+                self.owners.push((block.address, wanted.owner, owner_type, u32::from(wanted.role)));
             }
         }
         self.wanted.clear();
@@ -317,14 +332,20 @@ pub struct Row {
     pub owned: Vec<Owned>,
 }
 
+/// What one store has, by its name: used blocks, and those of them that are neither objects nor claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreRow {
+    pub name: &'static str,
+    pub used: Tally,
+    pub unclassified: Tally,
+}
+
 /// The answer of a census; sizes in bytes.
 pub struct Census {
     /// One for each type that has objects.
     pub rows: Vec<Row>,
-    /// Used blocks in pools, chunks, mmapped chunks, mimalloc, and claimed places.
-    pub used: [Tally; DOMAINS],
-    /// Used blocks that are neither objects nor claimed, the same five.
-    pub unclassified: [Tally; DOMAINS],
+    /// What each store has.
+    pub stores: Vec<StoreRow>,
     /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
     /// type is 0, the role is the root's number, and the address is that of a word in the root.
     pub owners: Vec<(u64, u64, u64, u32)>,
@@ -372,38 +393,38 @@ pub fn take_census(
         }
         refused = next;
     };
-    sums.tallies.used[IN_CHUNK] = heaps.chunks.map_or_else(Tally::default, Chunks::used);
-    sums.tallies.used[IN_MIMALLOC] = heaps.mimalloc.map_or_else(Tally::default, Mimalloc::used);
-    heaps.mapped.iter().for_each(|(chunk, end)| sums.tallies.used[IN_MAPPED].add(end - chunk));
-    let places = heaps.claimed.into_iter().flat_map(|claimed| &claimed.places).map(|(start, end)| end - start);
-    places.for_each(|size| sums.tallies.used[IN_CLAIMED].add(size));
+    let known = heaps.stores.iter().zip(&mut sums.tallies.0).filter(|(store, _)| !store.is_told_by_walk());
+    known.for_each(|(store, sorted)| sorted.used = store.used());
     let walked = Instant::now();
     sums.follow(&heaps, &marks, &watched, question, layout);
     let following = walked.elapsed();
     let contested = marks.contested();
     settle_contested(&heaps, &contested, layout, &mut sums);
-    let unclassified = sums.tallies.unclassified();
+    let stores: Vec<StoreRow> = heaps.stores.iter().zip(&sums.tallies.0).map(store_row).collect();
     Ok(Census {
         rows: sums.types.iter().zip(&sums.rows).map(row).collect(),
-        used: sums.tallies.used,
-        unclassified,
         owners: sums.owners,
         roots: sums.roots,
-        unknown: match unclassified.iter().any(|rest| rest.count > 0) && question.unknown > 0 {
+        unknown: match stores.iter().any(|store| store.unclassified.count > 0) && question.unknown > 0 {
             true => marks.largest_unknown(question.unknown),
             false => Vec::new(),
         },
-        contested: contested.into_iter().map(|(_, address, _)| address).collect(),
+        stores,
+        contested: contested.into_iter().map(|block| block.address).collect(),
         settling: sums.settling,
         following,
     })
 }
 
+fn store_row((store, sorted): (&Store, &Sorted)) -> StoreRow {
+    StoreRow { name: store.name(), used: sorted.used, unclassified: sorted.unclassified() }
+}
+
 /// What a pass over all used blocks found out about its own claims: those that the next one must not make.
 #[derive(Default)]
 struct Refused {
-    /// Numbers of blocks in pools that nobody may claim: they are free.
-    free: Vec<u64>,
+    /// Blocks that nobody may claim: they are free.
+    free: Vec<Place>,
     /// Blocks that may claim nothing: they look like objects, but are claimed. Items of a list look like an object where
     /// a class follows what may be a count, as an address below 4 GiB may; what they point to is no buffer.
     claimants: Addresses,
@@ -417,18 +438,18 @@ const MOST_PASSES: u32 = 4;
 impl Refused {
     fn after(marks: &Marks<'_>, heaps: &Heaps<'_>, layout: &TypeLayout) -> Refused {
         let mut types = Types::new(*heaps, layout);
-        let mut has_claimed = |(_, address, size): &(usize, u64, u64)| {
+        let mut has_claimed = |block: &Block| {
             let head = &mut [0; HEAD];
-            let head = head_of(heaps, *address, *size, head);
-            let Some((number, true)) = types.object_in(head, *size) else { return false };
+            let head = head_of(heaps, block, head);
+            let Some((number, true)) = types.object_in(head, block.size) else { return false };
             let outer = layout.outer_hook(head);
-            let (start, size) = (address + outer as u64, size.saturating_sub(outer as u64));
+            let (start, size) = (block.address + outer as u64, block.size.saturating_sub(outer as u64));
             let claims = &types.kinds[number as usize].claims;
             let of = |claim| claimed_pointer(heaps.space, claim, start, size, &head[outer..]);
             let mut pointers = claims.iter().filter_map(of);
             pointers.any(|pointer| pointer.wrapping_sub(start) >= size && heaps.block_at(pointer).is_some())
         };
-        let claimants = marks.contested().into_iter().filter(&mut has_claimed).map(|(_, address, _)| address);
+        let claimants = marks.contested().into_iter().filter(&mut has_claimed).map(|block| block.address);
         Refused { free: marks.claimed_but_free(), claimants: claimants.collect(), passes: 0 }
     }
 
@@ -448,8 +469,8 @@ fn classify<'a>(
     question: &Question,
 ) -> Result<(Marks<'a>, Sums)> {
     let marks = Marks::new(heaps).ok_or(Error::Memory("not enough memory for a bit for each block"))?;
-    refused.free.iter().for_each(|number| _ = marks.claim(Place::Pool(*number)));
-    let (jobs, total) = heaps.jobs();
+    refused.free.iter().for_each(|place| _ = marks.claim(*place));
+    let Jobs { jobs, total } = heaps.jobs();
     let init = || (Walk::new(heaps), Worker::new(heaps, &marks, watched, refused, layout));
     let work = |(walk, worker): &mut (Walk<'_>, Worker<'_>), job: &_, control: &Control| {
         let done = walk.run(job, control, worker);
@@ -457,7 +478,8 @@ fn classify<'a>(
         done
     };
     let workers = heaps.space.task(watcher, Some(total)).run(&jobs, init, work)?;
-    let sums = Sums::new(workers.into_iter().map(|(_, worker)| worker).collect(), &question.roots);
+    let workers = workers.into_iter().map(|(_, worker)| worker).collect();
+    let sums = Sums::new(workers, Tallies::new(&heaps), &question.roots);
     Ok((marks, sums))
 }
 
@@ -474,7 +496,7 @@ struct Sums {
     types: Vec<SharedKind>,
     rows: Vec<Counted>,
     numbers: HashMap<u64, u32>,
-    tallies: Domains,
+    tallies: Tallies,
     owners: Vec<(u64, u64, u64, u32)>,
     roots: Vec<Tally>,
     /// Of objects, and of buffers that objects claimed.
@@ -487,13 +509,13 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(workers: Vec<Worker<'_>>, roots: &[(u32, u64, u64)]) -> Sums {
+    fn new(workers: Vec<Worker<'_>>, tallies: Tallies, roots: &[(u32, u64, u64)]) -> Sums {
         let count = roots.iter().map(|(number, _, _)| *number as usize + 1).max().unwrap_or(0);
         let mut sums = Sums {
             types: Vec::new(),
             rows: Vec::new(),
             numbers: HashMap::new(),
-            tallies: Domains::default(),
+            tallies,
             owners: Vec::new(),
             roots: vec![Tally::default(); count],
             objects: Vec::new(),
@@ -556,8 +578,8 @@ impl Sums {
         let roots = &question.roots;
         // A type may say anything of its instances' size.
         let inside = |lead: Lead| match heaps.block_at(lead.holder)? {
-            (place, ..) if marks.is_claimed(place) => None,
-            (place, block, size) => Some(Lead { end: lead.end.min(place.end(block, size)), ..lead }),
+            block if marks.is_claimed(block.place) => None,
+            block => Some(Lead { end: lead.end.min(block.end), ..lead }),
         };
         let objects = std::mem::take(&mut self.objects).into_iter().filter_map(inside);
         let (chains, states): (Vec<_>, Vec<_>) =
@@ -577,17 +599,18 @@ impl Sums {
         question.registers.iter().for_each(|(at, value)| reach.point_from_register(*value, *at, question.last));
         reach.run(of(&|root| root == question.last));
         for reached in &reach.reached {
+            let block = &reached.block;
             let (type_address, role) = match reached.owner {
                 Owner::Type(number) => (self.types[number as usize].address, u32::from(reached.role)),
                 Owner::Root(number) => (0, number),
             };
             match reached.owner {
-                Owner::Type(number) => self.rows[number as usize].buffers[usize::from(reached.role)].add(reached.size),
-                Owner::Root(number) => self.roots[number as usize].add(reached.size),
+                Owner::Type(number) => self.rows[number as usize].buffers[usize::from(reached.role)].add(block.size),
+                Owner::Root(number) => self.roots[number as usize].add(block.size),
             }
-            self.tallies.claimed[reached.place.domain()].add(reached.size);
-            if watched.contains_key(&reached.address) {
-                self.owners.push((reached.address, reached.holder, type_address, role));
+            self.tallies.of(block.place).claimed.add(block.size);
+            if watched.contains_key(&block.address) {
+                self.owners.push((block.address, reached.holder, type_address, role));
             }
         }
     }
@@ -600,22 +623,22 @@ fn row((kind, counted): (&SharedKind, &Counted)) -> Row {
 }
 
 /// What is looked at of a block.
-fn head_of<'a>(heaps: &Heaps<'_>, address: u64, size: u64, head: &'a mut [u8; HEAD]) -> &'a [u8] {
-    let got = heaps.space.fill(address, &mut head[..HEAD.min(size as usize)]);
+fn head_of<'a>(heaps: &Heaps<'_>, block: &Block, head: &'a mut [u8; HEAD]) -> &'a [u8] {
+    let got = heaps.space.fill(block.address, &mut head[..HEAD.min(block.size as usize)]);
     &head[..got]
 }
 
 /// What looked like an object but is a buffer stops being one.
-fn settle_contested(heaps: &Heaps<'_>, contested: &[(usize, u64, u64)], layout: &TypeLayout, sums: &mut Sums) {
+fn settle_contested(heaps: &Heaps<'_>, contested: &[Block], layout: &TypeLayout, sums: &mut Sums) {
     let mut types = Types::new(*heaps, layout);
-    for &(domain, address, size) in contested {
-        sums.tallies.objects[domain].take(size);
+    for block in contested {
+        sums.tallies.of(block.place).objects.take(block.size);
         let head = &mut [0; HEAD];
-        let Some((number, alive)) = types.object_in(head_of(heaps, address, size, head), size) else { continue };
+        let Some((number, alive)) = types.object_in(head_of(heaps, block, head), block.size) else { continue };
         let Some(number) = sums.numbers.get(&types.kinds[number as usize].address) else { continue };
         let row = &mut sums.rows[*number as usize];
         let tally = if alive { &mut row.live } else { &mut row.idle };
-        tally.take(size);
+        tally.take(block.size);
     }
 }
 

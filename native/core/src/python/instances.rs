@@ -1,6 +1,9 @@
 //! Single Python objects: the instances of some types, and what the objects in pools asked their size classes for.
 
-use crate::allocators::heaps::{Heaps, Place, Visitor, Walk};
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
+use crate::allocators::store::Store;
+use crate::allocators::walk::{Jobs, Visitor, Walk};
 use crate::error::{Error, Result};
 use crate::memory::space::Space;
 use crate::python::claims::claimed_pointer;
@@ -23,10 +26,10 @@ fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8])
     for claim in &kind.claims {
         let pointer = claimed_pointer(heaps.space, claim, address, size, head);
         let outside = pointer.filter(|pointer| pointer.wrapping_sub(address) >= size);
-        let Some((_, block, size)) = outside.and_then(|pointer| heaps.block_at(pointer)) else { continue };
-        let holds = claim.follow != CLAIM || pointer == Some(block);
-        if holds && !blocks.contains(&(block, size)) {
-            blocks.push((block, size));
+        let Some(block) = outside.and_then(|pointer| heaps.block_at(pointer)) else { continue };
+        let holds = claim.follow != CLAIM || pointer == Some(block.address);
+        if holds && !blocks.contains(&(block.address, block.size)) {
+            blocks.push((block.address, block.size));
         }
     }
     blocks.iter().map(|(_, size)| size).sum()
@@ -87,7 +90,7 @@ struct Collector<'a> {
 }
 
 impl Visitor for Collector<'_> {
-    fn block(&mut self, _: Place, address: u64, size: u64, head: &[u8]) -> bool {
+    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
         let Some((number, true)) = self.types.object_in(head, size) else { return false };
         let kind = &self.types.kinds[number as usize];
         if !self.kinds.contains_key(&kind.address) || self.without.contains(&address) {
@@ -141,7 +144,7 @@ pub fn list_instances(
 ) -> Result<(Instances, Vec<Instance>)> {
     let WantedInstances { kinds, without, order, top } = wanted;
     let (order, top) = (*order, top.unwrap_or(usize::MAX));
-    let (jobs, total) = heaps.jobs();
+    let Jobs { jobs, total } = heaps.jobs();
     let init = || {
         let (types, all) = (Types::new(heaps, layout), Instances::default());
         (Walk::new(heaps), Collector { heaps, without, types, kinds, order, top, rows: Vec::new(), all })
@@ -171,7 +174,7 @@ struct Asker<'a> {
 }
 
 impl Visitor for Asker<'_> {
-    fn block(&mut self, _: Place, address: u64, size: u64, head: &[u8]) -> bool {
+    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
         let Some((number, true)) = self.types.object_in(head, size) else { return false };
         if self.without.contains(&address) {
             return true;
@@ -197,8 +200,8 @@ impl Visitor for Asker<'_> {
     }
 }
 
-/// `(block size, objects that tell their size, bytes that they asked for)` of each size class of pools and of mimalloc's
-/// pages, by size. `without`: blocks that only look like objects.
+/// `(block size, objects that tell their size, bytes that they asked for)` of each size class of stores that keep equal
+/// blocks together, by size. `without`: blocks that only look like objects.
 pub fn asked_sizes(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -206,11 +209,10 @@ pub fn asked_sizes(
     sizing: &Sizing,
     without: &HashSet<u64>,
 ) -> Result<Vec<(u64, u64, u64)>> {
-    let walked = Heaps { chunks: None, mapped: &[], claimed: None, ..heaps };
-    let (jobs, total) = walked.jobs();
+    let Jobs { jobs, total } = heaps.jobs_of(Store::has_groups);
     let init = || {
         let (space, types) = (heaps.space, Types::new(heaps, layout));
-        (Walk::new(walked), Asker { space, without, types, sizing, measures: Vec::new(), rows: BTreeMap::new() })
+        (Walk::new(heaps), Asker { space, without, types, sizing, measures: Vec::new(), rows: BTreeMap::new() })
     };
     let work = |(walk, asker): &mut (Walk<'_>, Asker<'_>), job: &_, control: &Control| walk.run(job, control, asker);
     let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();

@@ -1,177 +1,126 @@
 //! A few bits for each block of a target: which are objects, and which are owned.
 
-use crate::allocators::glibc::chunks::{State, CHUNK_HEADER};
-use crate::allocators::heaps::{Heaps, Place, IN_CHUNK, IN_CLAIMED, IN_MAPPED, IN_MIMALLOC, IN_POOL};
-use crate::allocators::mimalloc::segments::Mimalloc;
-use crate::allocators::pymalloc::pools::{BlockBits, Pools};
+use crate::allocators::block::{Block, GroupBits, Place};
+use crate::allocators::heaps::Heaps;
+use crate::allocators::store::Store;
 use crate::bits::SharedBits;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// What is known of the blocks of one store, by their numbers.
+struct Noted {
+    claims: SharedBits,
+    objects: SharedBits,
+    /// Where it takes a walk to know which blocks are used: those that are, and do not look like objects.
+    others: Option<SharedBits>,
+}
+
+impl Noted {
+    fn new(store: &Store) -> Option<Noted> {
+        let numbers = store.block_numbers();
+        let bits = || SharedBits::new(numbers);
+        let others = if store.is_told_by_walk() { Some(bits()?) } else { None };
+        Some(Noted { claims: bits()?, objects: bits()?, others })
+    }
+
+    /// Whether a used block does not look like an object.
+    #[inline]
+    fn is_other(&self, number: u64) -> bool {
+        match &self.others {
+            Some(others) => others.get(number),
+            None => !self.objects.get(number),
+        }
+    }
+
+    fn is_unknown(&self, number: u64) -> bool {
+        self.is_other(number) && !self.claims.get(number)
+    }
+}
+
 /// What is known of each block; several threads note it at once.
 pub(crate) struct Marks<'a> {
     heaps: Heaps<'a>,
-    pool_claims: SharedBits,
-    pool_objects: SharedBits,
-    /// Blocks that are neither free nor look like objects.
-    pool_others: SharedBits,
-    chunk_claims: Vec<SharedBits>,
-    chunk_objects: Vec<SharedBits>,
-    mapped_claims: SharedBits,
-    mapped_objects: SharedBits,
-    mimalloc_claims: SharedBits,
-    mimalloc_objects: SharedBits,
-    place_claims: SharedBits,
-    place_objects: SharedBits,
+    noted: Vec<Noted>,
 }
 
 impl<'a> Marks<'a> {
     /// None where there is no memory for a bit for each possible block.
     pub(crate) fn new(heaps: Heaps<'a>) -> Option<Marks<'a>> {
-        let regions = || -> Option<Vec<SharedBits>> {
-            let regions = heaps.chunks.iter().flat_map(|chunks| &chunks.regions);
-            regions.map(|region| SharedBits::new(region.index(region.stretch.end) + 1)).collect()
-        };
-        let blocks = heaps.pools.map_or(0, Pools::block_numbers);
-        let count = heaps.mapped.len() as u64;
-        let numbers = heaps.mimalloc.map_or(0, Mimalloc::block_numbers);
-        let places = heaps.claimed.map_or(0, |claimed| claimed.places.len() as u64);
-        Some(Marks {
-            heaps,
-            pool_claims: SharedBits::new(blocks)?,
-            pool_objects: SharedBits::new(blocks)?,
-            pool_others: SharedBits::new(blocks)?,
-            chunk_claims: regions()?,
-            chunk_objects: regions()?,
-            mapped_claims: SharedBits::new(count)?,
-            mapped_objects: SharedBits::new(count)?,
-            mimalloc_claims: SharedBits::new(numbers)?,
-            mimalloc_objects: SharedBits::new(numbers)?,
-            place_claims: SharedBits::new(places)?,
-            place_objects: SharedBits::new(places)?,
-        })
+        let noted = heaps.stores.iter().map(Noted::new).collect::<Option<Vec<_>>>()?;
+        Some(Marks { heaps, noted })
     }
 
-    /// The claims of a block's domain, and its number there.
     #[inline(always)]
-    fn claims_at(&self, place: Place) -> (&SharedBits, u64) {
-        match place {
-            Place::Pool(number) => (&self.pool_claims, number),
-            Place::Chunk(region, number) => (&self.chunk_claims[region], number),
-            Place::Mapped(number) => (&self.mapped_claims, number),
-            Place::Mimalloc(number) => (&self.mimalloc_claims, number),
-            Place::Claimed(number) => (&self.place_claims, number),
-        }
-    }
-
-    /// The objects of a block's domain, likewise.
-    #[inline(always)]
-    fn objects_at(&self, place: Place) -> (&SharedBits, u64) {
-        match place {
-            Place::Pool(number) => (&self.pool_objects, number),
-            Place::Chunk(region, number) => (&self.chunk_objects[region], number),
-            Place::Mapped(number) => (&self.mapped_objects, number),
-            Place::Mimalloc(number) => (&self.mimalloc_objects, number),
-            Place::Claimed(number) => (&self.place_objects, number),
-        }
+    fn of(&self, place: Place) -> &Noted {
+        &self.noted[place.store as usize]
     }
 
     /// Gives a block to an owner; true for whoever was first.
+    #[inline]
     pub(crate) fn claim(&self, place: Place) -> bool {
-        let (claims, number) = self.claims_at(place);
-        claims.claim(number)
+        self.of(place).claims.claim(place.number)
     }
 
-    /// Blocks of pools, by number, that somebody claims although they are free: a field may still lead to what it has
-    /// just given back.
-    pub(crate) fn claimed_but_free(&self) -> Vec<u64> {
-        self.pool_claims.in_neither(&self.pool_objects, &self.pool_others)
+    /// Blocks that somebody claims although they are free: a field may still lead to what it has just given back.
+    pub(crate) fn claimed_but_free(&self) -> Vec<Place> {
+        let mut found = Vec::new();
+        for (noted, store) in self.noted.iter().zip(0..) {
+            let Some(others) = &noted.others else { continue };
+            let free = noted.claims.in_neither(&noted.objects, others);
+            found.extend(free.into_iter().map(|number| Place { store, number }));
+        }
+        found
     }
 
     pub(crate) fn is_claimed(&self, place: Place) -> bool {
-        let (claims, number) = self.claims_at(place);
-        claims.get(number)
+        self.of(place).claims.get(place.number)
     }
 
-    /// Notes a chunk that looks like an object.
+    /// Notes a block that looks like an object.
     pub(crate) fn note_object(&self, place: Place) {
-        let (objects, number) = self.objects_at(place);
-        objects.claim(number);
+        self.of(place).objects.claim(place.number);
     }
 
-    /// Notes the blocks of a pool, numbered from `first`; only one thread may do so for a pool.
+    /// Notes the blocks of a group, numbered from `first`; only one thread may do so for a group.
     #[inline]
-    pub(crate) fn note_pool(&self, first: u64, used: &BlockBits, objects: &BlockBits) {
-        self.pool_objects.put(first, objects);
-        let mut others = *used;
-        others.iter_mut().zip(objects).for_each(|(word, objects)| *word &= !objects);
-        self.pool_others.put(first, &others);
+    pub(crate) fn note_group(&self, first: Place, used: &GroupBits, objects: &GroupBits) {
+        let noted = self.of(first);
+        noted.objects.put(first.number, objects);
+        let mut rest = *used;
+        rest.iter_mut().zip(objects).for_each(|(word, objects)| *word &= !objects);
+        if let Some(others) = &noted.others {
+            others.put(first.number, &rest);
+        }
     }
 
     /// Whether a used block neither looks like an object nor is claimed.
     pub(crate) fn is_unknown(&self, place: Place) -> bool {
-        let is_other = match (place, self.objects_at(place)) {
-            (Place::Pool(number), _) => self.pool_others.get(number),
-            (_, (objects, number)) => !objects.get(number),
-        };
-        is_other && !self.is_claimed(place)
+        self.of(place).is_unknown(place.number)
     }
 
     /// The `most` largest blocks that are unknown, largest first: `(user address, size)`.
     pub(crate) fn largest_unknown(&self, most: usize) -> Vec<(u64, u64)> {
         let mut kept = Largest { most, heap: BinaryHeap::new() };
-        if let Some(pools) = self.heaps.pools {
-            let blocks = self.pool_others.without(&self.pool_claims).map(|number| pools.block_of_number(number));
-            blocks.for_each(|(address, size)| kept.offer(address, size));
-        }
-        for (index, region) in self.heaps.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
-            let used = region.all().filter(|(_, _, state)| *state == State::Used);
-            for (start, end, _) in used {
-                if self.is_unknown(Place::Chunk(index, region.index(start))) {
-                    kept.offer(start + CHUNK_HEADER, end - start);
+        for (store, noted) in self.heaps.stores.iter().zip(&self.noted) {
+            if let Some(others) = &noted.others {
+                let unknown = others.without(&noted.claims).map(|number| store.block_of(number));
+                unknown.for_each(|block| kept.offer(block.address, block.size));
+            }
+            store.show_blocks(|block| {
+                if noted.is_unknown(block.number) {
+                    kept.offer(block.address, block.size);
                 }
-            }
-        }
-        for (index, (chunk, end)) in self.heaps.mapped.iter().enumerate() {
-            if self.is_unknown(Place::Mapped(index as u64)) {
-                kept.offer(chunk + CHUNK_HEADER, end - chunk);
-            }
-        }
-        for (number, address, size) in self.heaps.mimalloc.iter().flat_map(|mimalloc| mimalloc.used_blocks()) {
-            if self.is_unknown(Place::Mimalloc(number)) {
-                kept.offer(address, size);
-            }
-        }
-        for (number, (start, end)) in self.heaps.claimed.iter().flat_map(|claimed| claimed.places.iter().enumerate()) {
-            if self.is_unknown(Place::Claimed(number as u64)) {
-                kept.offer(*start, end - start);
-            }
+            });
         }
         kept.heap.into_sorted_vec().into_iter().map(|Reverse((size, Reverse(address)))| (address, size)).collect()
     }
 
-    /// Blocks that look like objects but are claimed as buffers: `(domain, user address, size)`.
-    pub(crate) fn contested(&self) -> Vec<(usize, u64, u64)> {
+    /// Blocks that look like objects but are claimed as buffers.
+    pub(crate) fn contested(&self) -> Vec<Block> {
         let mut found = Vec::new();
-        if let Some(pools) = self.heaps.pools {
-            let blocks = self.pool_objects.common(&self.pool_claims).map(|number| pools.block_of_number(number));
-            found.extend(blocks.map(|(address, size)| (IN_POOL, address, size)));
-        }
-        for (index, region) in self.heaps.chunks.iter().flat_map(|chunks| chunks.regions.iter().enumerate()) {
-            let common = self.chunk_objects[index].common(&self.chunk_claims[index]);
-            let blocks = common.filter_map(|number| region.find(region.address(number)));
-            found.extend(blocks.map(|(start, end, _)| (IN_CHUNK, start + CHUNK_HEADER, end - start)));
-        }
-        let mapped = self.mapped_objects.common(&self.mapped_claims).map(|number| self.heaps.mapped[number as usize]);
-        found.extend(mapped.map(|(chunk, end)| (IN_MAPPED, chunk + CHUNK_HEADER, end - chunk)));
-        if let Some(mimalloc) = self.heaps.mimalloc {
-            let common = self.mimalloc_objects.common(&self.mimalloc_claims);
-            let blocks = common.map(|number| mimalloc.block_of_number(number));
-            found.extend(blocks.map(|(address, size)| (IN_MIMALLOC, address, size)));
-        }
-        if let Some(claimed) = self.heaps.claimed {
-            let places = self.place_objects.common(&self.place_claims).map(|number| claimed.places[number as usize]);
-            found.extend(places.map(|(start, end)| (IN_CLAIMED, start, end - start)));
+        for (noted, store) in self.noted.iter().zip(0..) {
+            let places = noted.objects.common(&noted.claims).map(|number| Place { store, number });
+            found.extend(places.map(|place| self.heaps.block_of(place)));
         }
         found
     }

@@ -9,8 +9,8 @@
 //! lies below 4 GiB, words of static data and of stacks that may be numbers (strays.rs) come after all that: of what such
 //! a word leads into it names one block at most.
 
-use crate::allocators::glibc::chunks::CHUNK_HEADER;
-use crate::allocators::heaps::{Heaps, Place};
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
 use crate::bytes::u64_at;
 use crate::python::layout::{TypeLayout, ALL, NOTHING};
 use crate::python::marks::Marks;
@@ -95,9 +95,7 @@ impl Lead {
 /// A block that was reached, and by whom.
 #[derive(Clone, Copy)]
 pub(crate) struct Reached {
-    pub(crate) place: Place,
-    pub(crate) address: u64,
-    pub(crate) size: u64,
+    pub(crate) block: Block,
     pub(crate) owner: Owner,
     pub(crate) holder: u64,
     pub(crate) role: u8,
@@ -189,29 +187,27 @@ impl<'a> Reach<'a> {
 
     /// Makes a block that is known by its shape the owner's; it is not followed.
     pub(crate) fn give(&mut self, block: u64, owner: Owner) {
-        let found = self.heaps.block_at(block).filter(|(place, ..)| self.marks.is_unknown(*place));
-        if let Some((place, address, size)) = found {
-            self.take(Reached { place, address, size, owner, holder: address, role: 0, follow: NOTHING, last: 0 });
+        let found = self.heaps.block_at(block).filter(|block| self.marks.is_unknown(block.place));
+        if let Some(block) = found {
+            self.take(Reached { block, owner, holder: block.address, role: 0, follow: NOTHING, last: 0 });
         }
     }
 
     fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {
-        let Some((place, address, size)) = self.heaps.block_at(pointer) else { return };
-        // malloc's own pointers, also those that it left in what it handed out again, are to headers: eight bytes of one
-        // belong to the chunk before it.
-        let is_header = matches!(place, Place::Chunk(..)) && pointer == address + size - CHUNK_HEADER;
-        if is_header || !self.marks.is_unknown(place) {
+        let Some(block) = self.heaps.block_at(pointer) else { return };
+        // An allocator's own pointers, also those that it left in what it handed out again, are to headers.
+        if block.shares_header_at(pointer) || !self.marks.is_unknown(block.place) {
             return;
         }
         // A link leads to the start of a block or nowhere.
-        let begins = pointer == address
-            || lead.follow == ALL && strays::begins_inside(self.heaps.space, place, address, size, pointer);
+        let begins =
+            pointer == block.address || lead.follow == ALL && strays::begins_inside(self.heaps.space, &block, pointer);
         if !begins && lead.follow != ALL {
             return;
         }
         let holder = if lead.is_outside() { at } else { lead.holder };
         let Lead { owner, role, follow, last, .. } = *lead;
-        let reached = Reached { place, address, size, owner, holder, role, follow, last };
+        let reached = Reached { block, owner, holder, role, follow, last };
         if lead.is_outside() && pointer < LOW {
             let sign = strays::sign(&mut self.types, &self.heaps, at, pointer, begins);
             return self.note(reached, sign);
@@ -237,12 +233,11 @@ impl<'a> Reach<'a> {
     }
 
     fn take(&mut self, reached: Reached) {
-        if !self.marks.claim(reached.place) {
+        if !self.marks.claim(reached.block.place) {
             return;
         }
-        let Reached { place, address, size, owner, holder, role, follow, last } = reached;
+        let Reached { block: Block { address, end, .. }, owner, holder, role, follow, last } = reached;
         self.reached.push(reached);
-        let end = place.end(address, size);
         let mut lead = Lead::from_block(address, end.min(address + MOST_BYTES), owner, holder, (follow, role));
         lead.last = last;
         if follow == ALL {

@@ -3,7 +3,6 @@
 //! Such a block is a pointer to the next one, then objects without a gap. A free one has the next free one in the place
 //! of its type, so the whole block proves itself: each place holds either an object of the one type, or such a link.
 
-use crate::allocators::glibc::chunks::CHUNK_HEADER;
 use crate::bytes::u64_at;
 use crate::python::counts::LARGEST_COUNT;
 use crate::python::layout::Slab;
@@ -21,6 +20,8 @@ pub(crate) struct Filled {
 /// What debug hooks add to a request, where there are such blocks.
 const HOOKS: u64 = 32;
 const MOST_PLACES: u64 = 64;
+/// Chunks are multiples of it.
+const UNIT: u64 = 16;
 
 impl Types<'_> {
     /// Whether a chunk of that size may be such a block.
@@ -28,8 +29,8 @@ impl Types<'_> {
         let hooks = if self.layout.hook == 0 { 0 } else { HOOKS };
         self.layout.slab.as_ref().is_some_and(|slab| {
             // A chunk is up to 16 bytes larger than it need be, when the rest would be too small for one of its own.
-            let least = (slab.block + hooks + 8).next_multiple_of(16);
-            chunk_size >= least && chunk_size <= least + CHUNK_HEADER
+            let least = (slab.block + hooks + 8).next_multiple_of(UNIT);
+            chunk_size >= least && chunk_size <= least + UNIT
         })
     }
 
@@ -83,9 +84,9 @@ impl Types<'_> {
 
     /// Whether an object of such a block may begin there.
     fn is_place(&self, slab: &Slab, address: u64) -> bool {
-        let Some((start, end, _)) = self.heaps.chunks.and_then(|chunks| chunks.locate(address)) else { return false };
-        let first = start + CHUNK_HEADER + self.layout.hook + slab.header;
-        self.is_slab_size(end - start) && address >= first && (address - first) % slab.item.max(24) == 0
+        let Some((block, size)) = self.heaps.slot_at(address) else { return false };
+        let first = block + self.layout.hook + slab.header;
+        self.is_slab_size(size) && address >= first && (address - first) % slab.item.max(24) == 0
     }
 
     fn is_link(&self, word: u64) -> bool {

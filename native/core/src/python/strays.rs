@@ -4,7 +4,8 @@
 //! limits and floats are: a program that is linked at a fixed address has its heap there. So a low word of static data or
 //! of a stack is believed as far as it leads to where something begins, and as far as its neighbours are pointers too.
 
-use crate::allocators::heaps::{Heaps, Place};
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
 use crate::bytes::u64_at;
 use crate::memory::space::Space;
 use crate::python::types::Types;
@@ -47,11 +48,11 @@ enum Beside {
 
 /// Whether something begins at `pointer`, inside a block: after a header that says how large it is, as SQLite's blocks
 /// have, or with the address of the block itself, as what follows a page of SQLite.
-pub(crate) fn begins_inside(space: &Space, place: Place, block: u64, size: u64, pointer: u64) -> bool {
+pub(crate) fn begins_inside(space: &Space, block: &Block, pointer: u64) -> bool {
     if pointer % WORD != 0 {
         return false;
     }
-    let room = place.end(block, size).saturating_sub(block);
+    let (block, room) = (block.address, block.end.saturating_sub(block.address));
     if pointer == block + MOST_HEADER {
         let asked = space.word(block).unwrap_or(0);
         let least = room.saturating_sub(MOST_HEADER + MOST_SLACK).max(1);
@@ -123,7 +124,7 @@ fn beside(heaps: &Heaps<'_>, address: u64) -> Beside {
 fn is_pointer(heaps: &Heaps<'_>, word: u64) -> bool {
     let (low, high) = heaps.bounds();
     match word < LOW && (low..high).contains(&word) {
-        true => heaps.block_at(word).is_some_and(|(_, block, _)| block == word),
+        true => heaps.block_at(word).is_some_and(|block| block.address == word),
         false => heaps.space.covers(word, 1),
     }
 }

@@ -78,12 +78,8 @@ impl<'a> Types<'a> {
         types.distances.sort_unstable();
         types.distances.dedup();
         layout.data.iter().for_each(|(start, end)| types.add_home(*start, *end));
-        let regions = heaps.chunks.iter().flat_map(|chunks| &chunks.regions);
-        regions.for_each(|region| types.add_home(region.stretch.start, region.stretch.end));
-        let segments = heaps.mimalloc.into_iter().flat_map(|mimalloc| &mimalloc.segments);
-        segments.for_each(|segment| types.add_home(segment.address, segment.end));
-        let claimed = heaps.claimed.into_iter().flat_map(|claimed| &claimed.places);
-        claimed.chain(&layout.unwalked).for_each(|(start, end)| types.add_home(*start, *end));
+        heaps.show_homes(|start, end| types.add_home(start, end));
+        layout.unwalked.iter().for_each(|(start, end)| types.add_home(*start, *end));
         types
     }
 
@@ -132,10 +128,7 @@ impl<'a> Types<'a> {
             return true;
         }
         let least = self.layout.smallest_heap_type;
-        self.heaps.chunks.is_some_and(|chunks| chunks.holds_object(address, least))
-            || self.heaps.mimalloc.is_some_and(|mimalloc| mimalloc.holds_object(address, least))
-            || self.heaps.claimed.is_some_and(|claimed| claimed.holds_object(address, least))
-            || range_at(&self.layout.unwalked, address).is_some()
+        self.heaps.holds_object(address, least) || range_at(&self.layout.unwalked, address).is_some()
     }
 
     #[cold]

@@ -5,8 +5,10 @@
 //! place: it lies in memory where blocks may be, is disjoint from all others, and whoever was first has it. A target may
 //! say anything: a size that does not fit into its mapping is not believed.
 
+use crate::allocators::block::Block;
 use crate::allocators::claimed::Claimed;
-use crate::allocators::heaps::{Heaps, Place, Visitor, Walk};
+use crate::allocators::heaps::Heaps;
+use crate::allocators::walk::{Jobs, Visitor, Walk};
 use crate::by_address::Addresses;
 use crate::bytes::{range_at, u64_at};
 use crate::error::{Cancelled, Result};
@@ -217,7 +219,7 @@ struct Gatherer<'a> {
 impl Visitor for Gatherer<'_> {
     const HEAD: usize = HEAD;
 
-    fn block(&mut self, _: Place, address: u64, size: u64, head: &[u8]) -> bool {
+    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
         let found = self.types.object_in(head, size);
         if let Some((number, alive)) = found {
             let kind = &self.types.kinds[number as usize];
@@ -356,7 +358,7 @@ pub fn find_claimed(
     let Heaps { space, .. } = heaps;
     let look = Look { space, layout, measures, ranges: &layout.unwalked };
     let bounds = look.ranges.first().zip(look.ranges.last()).map_or((0, 0), |(first, last)| (first.0, last.1));
-    let (jobs, total) = heaps.jobs();
+    let Jobs { jobs, total } = heaps.jobs();
     let init = || {
         let types = Types::new(heaps, layout);
         (Walk::new(heaps), Gatherer { look: &look, types, bounds, words: Addresses::default(), buffers: Vec::new() })

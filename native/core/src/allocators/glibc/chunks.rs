@@ -1,6 +1,8 @@
 //! What is kept of the walk over glibc's chunks, and what is asked of it.
 
+use crate::allocators::block::{Cell, Held};
 use crate::allocators::damage::Damage;
+use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::Bits;
 use crate::bytes::{range_at, u64_at};
@@ -29,6 +31,21 @@ pub enum State {
 
 /// The names of states, in the order of `State`.
 pub const STATES: [&str; 8] = ["used", "free", "tcache", "fast", "top", "fencepost", "foreign", "unexplained"];
+
+impl State {
+    /// The same in the words of all allocators.
+    pub(crate) fn part(self) -> Part {
+        match self {
+            State::Used => Part::Used,
+            State::Free | State::Fast => Part::Free,
+            State::Tcache => Part::Cached,
+            State::Top => Part::Top,
+            State::Fence => Part::Header,
+            State::Foreign => Part::Foreign,
+            State::Unexplained => Part::Unexplained,
+        }
+    }
+}
 
 /// A stretch of one arena to walk: [start, end), with the arena's top if it lies here (else 0).
 #[derive(Clone)]
@@ -240,6 +257,33 @@ impl Region {
         self.end_of(index) - self.address(index)
     }
 
+    /// Shows what is not free, in order. `trimmed`: whether malloc_trim() gives back what is in the top chunk.
+    pub(crate) fn show_held(&self, trimmed: bool, mut show: impl FnMut(Held)) {
+        let top = self.top_after_consolidation();
+        for (start, end, state) in self.all() {
+            let ends = top != 0 && start >= top;
+            if !(ends && trimmed) && (ends || !matches!(state, State::Free | State::Fast)) {
+                let fixed = ends || !matches!(state, State::Used | State::Tcache);
+                show(Held { start, end, fixed, ends });
+            }
+        }
+    }
+
+    /// Shows all of the stretch in order.
+    pub(crate) fn show_parts(&self, mut show: impl FnMut(u64, u64, Part)) {
+        let mut at = self.stretch.start;
+        for (start, end, state) in self.all() {
+            if at < start {
+                show(at, start, Part::Unexplained);
+            }
+            show(start, end, state.part());
+            at = end;
+        }
+        if at < self.stretch.end {
+            show(at, self.stretch.end, Part::Unexplained);
+        }
+    }
+
     pub(crate) fn all(&self) -> Blocks<'_> {
         self.blocks(self.stretch.start, self.stretch.end)
     }
@@ -331,6 +375,8 @@ pub(crate) fn is_padding(word: u64) -> bool {
 /// Every block of every arena of a target.
 pub struct Chunks {
     pub(crate) regions: Vec<Region>,
+    /// The number of each region's first block, a multiple of 64; and one for whatever would come next.
+    firsts: Vec<u64>,
     totals: OnceLock<Vec<RegionTotals>>,
 }
 
@@ -359,12 +405,82 @@ pub struct RegionTotals {
 
 impl Chunks {
     pub(crate) fn new(regions: Vec<Region>) -> Chunks {
-        Chunks { regions, totals: OnceLock::new() }
+        let mut firsts = vec![0];
+        let mut next = 0;
+        for region in &regions {
+            next += region.starts.words().len() as u64 * 64;
+            firsts.push(next);
+        }
+        Chunks { regions, firsts, totals: OnceLock::new() }
+    }
+
+    /// The numbers of blocks are below this: one for each place where a chunk may begin.
+    pub(crate) fn block_numbers(&self) -> u64 {
+        self.firsts[self.regions.len()]
+    }
+
+    /// The number that the region's first block has.
+    #[inline]
+    pub(crate) fn first_block(&self, region: usize) -> u64 {
+        self.firsts[region]
+    }
+
+    /// The region of a number.
+    pub(crate) fn region_of_number(&self, number: u64) -> &Region {
+        &self.regions[self.place_of_number(number)]
+    }
+
+    fn place_of_number(&self, number: u64) -> usize {
+        self.firsts.partition_point(|first| *first <= number).saturating_sub(1)
+    }
+
+    /// The chunk [start, end) of a region as a block.
+    #[inline(always)]
+    pub(crate) fn cell(&self, region: usize, start: u64, end: u64) -> Cell {
+        let number = self.firsts[region] + self.regions[region].index(start);
+        // A chunk's last eight bytes are the next one's prev_size.
+        Cell { number, address: start + CHUNK_HEADER, size: end - start, end: end + 8 }
+    }
+
+    /// The used chunk whose bytes hold `address`.
+    #[inline]
+    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
+        match self.holder_in(address)? {
+            (region, (start, end, State::Used)) => Some(self.cell(region, start, end)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn block_of(&self, number: u64) -> Cell {
+        let place = self.place_of_number(number);
+        let region = &self.regions[place];
+        let start = region.address(number - self.firsts[place]);
+        let (start, end, _) = region.find(start).unwrap_or((start, start + GRAIN, State::Used));
+        self.cell(place, start, end)
+    }
+
+    /// Shows every used chunk.
+    pub(crate) fn show_blocks(&self, mut show: impl FnMut(Cell)) {
+        for (place, region) in self.regions.iter().enumerate() {
+            let used = region.all().filter(|(_, _, state)| *state == State::Used);
+            used.for_each(|(start, end, _)| show(self.cell(place, start, end)));
+        }
+    }
+
+    /// The chunk at `address`, whatever its state, as the program would see it: its address and size.
+    pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
+        self.locate(address).map(|(start, end, _)| (start + CHUNK_HEADER, end - start))
     }
 
     pub(crate) fn region_of(&self, address: u64) -> Option<usize> {
         let index = self.regions.partition_point(|region| region.stretch.end <= address);
         (index < self.regions.len() && self.regions[index].stretch.start <= address).then_some(index)
+    }
+
+    /// The region that begins at `address`.
+    pub(crate) fn region_from(&self, address: u64) -> Option<&Region> {
+        let region = &self.regions[self.region_of(address)?];
+        (region.stretch.start == address).then_some(region)
     }
 
     pub(crate) fn locate(&self, address: u64) -> Option<(u64, u64, State)> {
@@ -373,7 +489,17 @@ impl Chunks {
 
     /// The block whose bytes hold `address`: a used chunk's reach eight bytes into the next header.
     pub(crate) fn holder(&self, address: u64) -> Option<(u64, u64, State)> {
-        self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
+        self.holder_in(address).map(|(_, found)| found)
+    }
+
+    /// The same with the place of its region.
+    #[inline]
+    fn holder_in(&self, address: u64) -> Option<(usize, (u64, u64, State))> {
+        let in_region = |address: u64| {
+            let place = self.region_of(address)?;
+            Some((place, self.regions[place].find(address)?))
+        };
+        in_region(address.wrapping_sub(8)).or_else(|| in_region(address))
     }
 
     /// Used chunks and their bytes.

@@ -1,6 +1,6 @@
 //! What is asked of the walked chunks: how many of each size, and which ones match.
 
-use crate::allocators::glibc::chunks::{Chunks, Region, State, GRAIN, STATES};
+use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER, GRAIN, STATES};
 use crate::allocators::tally::Tally;
 use crate::error::{Error, Result};
 use std::collections::HashMap;
@@ -126,4 +126,11 @@ pub fn list_chunks(chunks: &Chunks, wanted: &Wanted, order: Order, top: Option<u
         });
     }
     found.finish()
+}
+
+/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
+pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
+    let Some(region) = chunks.region_of(start).map(|index| &chunks.regions[index]) else { return Vec::new() };
+    let held = region.blocks(start, end).filter(|block| matches!(block.2, State::Used | State::Tcache));
+    held.take(most).map(|(at, to, state)| (at + CHUNK_HEADER, to - at, state == State::Used)).collect()
 }

@@ -6,14 +6,16 @@ pub(crate) mod fit;
 pub(crate) mod listing;
 pub(crate) mod lists;
 pub(crate) mod locate;
+pub(crate) mod mapped;
 pub(crate) mod trim;
 pub(crate) mod walk;
 
 pub use bins::{follow_bins, least_sizes, Bins};
 pub use chunks::{Chunks, Hole, RegionTotals, State, Stretch, STATES};
 pub use fit::{find_fits, Fit};
-pub use listing::{count_sizes, list_chunks, Counts, Listed, Order, Wanted};
+pub use listing::{count_sizes, held_chunks, list_chunks, Counts, Listed, Order, Wanted};
 pub use lists::sum_lists;
 pub use locate::{find_extents, find_fenced, find_mmapped, MmappedStyle};
+pub use mapped::Mapped;
 pub use trim::{released, trim_chunks, Released, Trimmed};
 pub use walk::{walk_chunks, CacheList};

@@ -4,6 +4,7 @@
 //! are free.
 
 use crate::allocators::damage::Damage;
+use crate::allocators::runs::Run;
 use crate::bits;
 use crate::bytes::u64_at;
 use crate::memory::space::Space;
@@ -75,6 +76,11 @@ impl Page {
     /// The slices of the page.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.start, self.end)
+    }
+
+    /// The blocks that were handed out at least once.
+    pub(crate) fn run(&self) -> Run {
+        Run { start: self.blocks, stride: self.size, count: self.capacity }
     }
 
     pub(crate) fn block(&self, number: u64) -> u64 {

@@ -2,6 +2,7 @@
 
 use crate::allocators::mimalloc::page::{list_of, Page};
 use crate::allocators::mimalloc::segments::{Mimalloc, Segment, Span};
+use crate::allocators::part::Part;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
@@ -18,35 +19,34 @@ pub struct MimallocHole {
 }
 
 impl Mimalloc {
-    /// Calls `visit(start, end, kind)` for the parts of a segment in order: kind used, free, `free span`, `segment
-    /// header`, padding, unexplained.
-    pub(crate) fn parts_of(&self, segment: &Segment, mut visit: impl FnMut(u64, u64, &'static str)) {
+    /// Shows the parts of a segment in order: used, free, free spans, headers, padding, unexplained.
+    pub(crate) fn parts_of(&self, segment: &Segment, mut visit: impl FnMut(u64, u64, Part)) {
         let ends = segment.spans.iter().skip(1).map(|(start, _)| *start).chain([segment.end]);
         for ((start, span), end) in segment.spans.iter().zip(ends) {
             match span {
-                Span::Info => visit(*start, end, "segment header"),
-                Span::Free => visit(*start, end, "free span"),
-                Span::Unexplained => visit(*start, end, "unexplained"),
+                Span::Info => visit(*start, end, Part::Header),
+                Span::Free => visit(*start, end, Part::FreeRun),
+                Span::Unexplained => visit(*start, end, Part::Unexplained),
                 Span::Page(index) => self.parts_of_page(&self.pages[*index], &mut visit),
             }
         }
     }
 
-    fn parts_of_page(&self, page: &Page, visit: &mut impl FnMut(u64, u64, &'static str)) {
-        let mut part = |start: u64, end: u64, kind: &'static str| {
+    fn parts_of_page(&self, page: &Page, visit: &mut impl FnMut(u64, u64, Part)) {
+        let mut show = |start: u64, end: u64, part: Part| {
             if start < end {
-                visit(start, end, kind);
+                visit(start, end, part);
             }
         };
-        part(page.start, page.blocks, "padding");
+        show(page.start, page.blocks, Part::Padding);
         let mut at = 0;
         for number in self.used_of(page) {
-            part(page.block(at), page.block(number), "free");
-            part(page.block(number), page.block(number + 1), "used");
+            show(page.block(at), page.block(number), Part::Free);
+            show(page.block(number), page.block(number + 1), Part::Used);
             at = number + 1;
         }
-        part(page.block(at), page.block(page.reserved), "free");
-        part(page.block(page.reserved), page.end, "padding");
+        show(page.block(at), page.block(page.reserved), Part::Free);
+        show(page.block(page.reserved), page.end, Part::Padding);
     }
 
     fn holes_of(&self, segment: &Segment, minimum: u64, holes: &mut Vec<MimallocHole>) {
@@ -56,12 +56,12 @@ impl Mimalloc {
                 holes.push(MimallocHole { start, end, before, after });
             }
         };
-        self.parts_of(segment, |start, end, kind| {
-            if matches!(kind, "free" | "free span") {
+        self.parts_of(segment, |start, end, part| {
+            if part.is_free() {
                 open = Some((open.map_or(start, |run| run.0), end));
                 return;
             }
-            let neighbour = Some((start, end - start, kind));
+            let neighbour = Some((start, end - start, word(part)));
             close(open.take(), before, neighbour);
             before = neighbour;
         });
@@ -79,9 +79,9 @@ impl Mimalloc {
             return Some((page.block(number), page.size, if is_used { "used" } else { "free" }, list));
         }
         let mut found = None;
-        self.parts_of(segment, |start, end, kind| {
+        self.parts_of(segment, |start, end, part| {
             if (start..end).contains(&address) {
-                found = Some((start, end - start, kind, None));
+                found = Some((start, end - start, word(part), None));
             }
         });
         found
@@ -95,5 +95,14 @@ impl Mimalloc {
             self.holes_of(segment, minimum.max(1), &mut holes);
         }
         Ok(holes)
+    }
+}
+
+/// What a part is called here.
+fn word(part: Part) -> &'static str {
+    match part {
+        Part::Header => "segment header",
+        Part::FreeRun => "free span",
+        other => other.name(),
     }
 }

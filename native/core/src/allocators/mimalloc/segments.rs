@@ -1,11 +1,11 @@
 //! The segments of mimalloc, their pages and the used blocks of these.
 
+use crate::allocators::block::Cell;
 use crate::allocators::damage::Damage;
 use crate::allocators::mimalloc::layout::{parse_page, Head, MimallocLayout, ENTRIES, MOST_SEGMENT_SLICES, SLICE};
 use crate::allocators::mimalloc::page::{Miscounted, Page};
-use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
-use crate::bits::Bits;
+use crate::bits::{self, Bits};
 use crate::bytes::{u32_at, u64_at};
 use crate::error::Result;
 use crate::memory::space::Space;
@@ -196,19 +196,19 @@ impl Mimalloc {
         self.pages.get(place).is_some_and(|page| page.start <= address).then_some(place)
     }
 
-    /// The used block that holds `address`: number, address, size.
+    /// The used block that holds `address`.
     #[inline]
-    pub(crate) fn block_at(&self, address: u64) -> Option<(u64, u64, u64)> {
+    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let page = &self.pages[self.page_at(address)?];
         let number = page.number_at(address)?;
         let all = page.first + number;
-        self.used.get(all).then(|| (all, page.block(number), page.size))
+        self.used.get(all).then(|| Cell::plain(all, page.block(number), page.size))
     }
 
-    pub(crate) fn block_of_number(&self, number: u64) -> (u64, u64) {
+    pub(crate) fn block_of(&self, number: u64) -> Cell {
         let place = self.pages.partition_point(|page| page.first <= number);
         let page = &self.pages[place.saturating_sub(1)];
-        (page.block(number - page.first), page.size)
+        Cell::plain(number, page.block(number - page.first), page.size)
     }
 
     /// How many bits a number for each possible block takes.
@@ -221,9 +221,13 @@ impl Mimalloc {
         self.used.words()
     }
 
-    /// Number, address and size of every used block.
-    pub(crate) fn used_blocks(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        let of = |page| self.used_of(page).map(move |number: u64| (page.first + number, page.block(number), page.size));
+    /// Every used block.
+    pub(crate) fn used_blocks(&self) -> impl Iterator<Item = Cell> + '_ {
+        let of = |page: &'_ Page| {
+            let page = *page;
+            let cell = move |number| Cell::plain(page.first + number, page.block(number), page.size);
+            bits::members(self.words_of(&page)).map(cell)
+        };
         self.pages.iter().flat_map(of)
     }
 
@@ -240,28 +244,22 @@ impl Mimalloc {
 
     /// Numbers of the used blocks of a page within it, ascending.
     pub(crate) fn used_of<'a>(&'a self, page: &'a Page) -> impl Iterator<Item = u64> + 'a {
+        bits::members(self.words_of(page))
+    }
+
+    /// The used blocks of a page as bits.
+    pub(crate) fn words_of(&self, page: &Page) -> &[u64] {
         let first = (page.first / 64) as usize;
-        let words = self.used.words()[first..first + page.capacity.div_ceil(64) as usize].iter();
-        words.enumerate().flat_map(|(index, word)| {
-            let mut left = *word;
-            std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| u64::from(left.trailing_zeros()))?;
-                left &= left - 1;
-                Some(index as u64 * 64 + bit)
-            })
-        })
+        &self.used.words()[first..first + page.capacity.div_ceil(64) as usize]
     }
 
     pub(crate) fn count_of(&self, page: &Page) -> u64 {
-        let first = (page.first / 64) as usize;
-        let words = &self.used.words()[first..first + page.capacity.div_ceil(64) as usize];
-        words.iter().map(|word| u64::from(word.count_ones())).sum()
+        self.words_of(page).iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// Whether a used block of at least `least` bytes has `address` at its start or up to 80 bytes in.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
-        let found = self.block_at(address);
-        found.is_some_and(|(_, block, size)| address - block <= OBJECT_AT && size >= least)
+        self.block_at(address).is_some_and(|block| address - block.address <= OBJECT_AT && block.size >= least)
     }
 
     /// Only free-threaded builds keep objects apart from PyMem's blocks.
@@ -274,13 +272,9 @@ impl Mimalloc {
         self.pages.iter().filter(|page| self.may_hold_objects(page)).map(|page| page.size * page.capacity).sum()
     }
 
-    /// At most `most` pages of each block size up to `largest`, spread over all, of those that may hold objects, each with
-    /// how many it stands for.
-    pub(crate) fn sample(&self, largest: u64, most: usize) -> Vec<(&Page, f64)> {
-        let mut sizes: BTreeMap<u64, Vec<&Page>> = BTreeMap::new();
-        let wanted = |page: &&Page| page.size <= largest && self.may_hold_objects(page);
-        self.pages.iter().filter(wanted).for_each(|page| sizes.entry(page.size).or_default().push(page));
-        sizes.values().flat_map(|pages| spread(pages, most)).collect()
+    /// The pages that may hold objects, by their indices.
+    pub(crate) fn object_pages(&self) -> impl Iterator<Item = (usize, &Page)> {
+        self.pages.iter().enumerate().filter(|(_, page)| self.may_hold_objects(page))
     }
 
     pub(crate) fn used(&self) -> Tally {

@@ -1,5 +1,6 @@
 //! How full pymalloc's arenas are, by size class: from the headers of the pools alone.
 
+use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::{Arena, Pools};
 use crate::error::Result;
 use crate::memory::space::Space;
@@ -102,8 +103,8 @@ pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> V
     let Some(arena) = pools.arenas.iter().find(|arena| arena.address == address) else { return found };
     for pool in pools.pools_of(arena).iter().filter(|pool| !pool.is_free()) {
         let size = pool.block_size(pools.alignment);
-        pools.parts_of_pool(space, pool, &mut vec![0; pools.pool_size as usize], &mut |start, end, kind| {
-            if kind == "used" {
+        pools.parts_of_pool(space, pool, &mut vec![0; pools.pool_size as usize], &mut |start, end, part| {
+            if part == Part::Used {
                 let starts = (start..end).step_by(size as usize).take(most.saturating_sub(found.len()));
                 found.extend(starts.map(|block| (block, size)));
             }

@@ -1,6 +1,8 @@
 //! An arena part by part, and what nobody holds of it.
 
-use crate::allocators::pymalloc::pools::{Arena, BlockBits, Pool, Pools, HEADER, MOST_BLOCKS};
+use crate::allocators::block::{GroupBits, MOST_IN_GROUP};
+use crate::allocators::part::Part;
+use crate::allocators::pymalloc::pools::{Arena, Pool, Pools, HEADER};
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
@@ -59,30 +61,30 @@ impl Pools {
             return Some((start, pool.address + self.pool_size - start, "padding"));
         }
         let mut bytes = vec![0; self.pool_size as usize];
-        let mut free = [0; MOST_BLOCKS / 64];
+        let mut free = [0; MOST_IN_GROUP / 64];
         space.fill(pool.address, &mut bytes);
         self.free_blocks(pool, &bytes, &mut free);
         let is_free = number >= u64::from(pool.carved(self.alignment)) || is_set(&free, number as u32);
         Some((pool.address + HEADER + number * size, size, if is_free { "free" } else { "used" }))
     }
 
-    /// Calls `visit(start, end, kind)` for the parts of an arena in order: kind used, free, `pool header`, padding.
-    pub(crate) fn parts_of_arena(&self, space: &Space, arena: &Arena, mut visit: impl FnMut(u64, u64, &'static str)) {
+    /// Shows the parts of an arena in order: used, free, free pools, headers, padding.
+    pub(crate) fn parts_of_arena(&self, space: &Space, arena: &Arena, mut visit: impl FnMut(u64, u64, Part)) {
         let first = self.first_pool_address(arena).min(arena.end);
         if arena.address < first {
-            visit(arena.address, first, "padding");
+            visit(arena.address, first, Part::Padding);
         }
         let mut bytes = vec![0; self.pool_size as usize];
         let mut at = first;
         for pool in self.pools_of(arena) {
             at = pool.address + self.pool_size;
             match pool.is_free() {
-                true => visit(pool.address, at, "free pool"),
+                true => visit(pool.address, at, Part::FreeRun),
                 false => self.parts_of_pool(space, pool, &mut bytes, &mut visit),
             }
         }
         if at < arena.end {
-            visit(at, arena.end, "free pool");
+            visit(at, arena.end, Part::FreeRun);
         }
     }
 
@@ -91,12 +93,12 @@ impl Pools {
         space: &Space,
         pool: &Pool,
         bytes: &mut [u8],
-        visit: &mut impl FnMut(u64, u64, &'static str),
+        visit: &mut impl FnMut(u64, u64, Part),
     ) {
         let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
         let blocks = pool.address + HEADER;
-        visit(pool.address, blocks, "pool header");
-        let mut free = [0; MOST_BLOCKS / 64];
+        visit(pool.address, blocks, Part::Header);
+        let mut free = [0; MOST_IN_GROUP / 64];
         if pool.used < carved {
             space.fill(pool.address, bytes);
             self.free_blocks(pool, bytes, &mut free);
@@ -104,7 +106,7 @@ impl Pools {
         let capacity = self.capacity(pool);
         let mut start = 0;
         if pool.used == carved {
-            visit(blocks, blocks + u64::from(carved) * size, "used");
+            visit(blocks, blocks + u64::from(carved) * size, Part::Used);
             start = carved;
         }
         while start < capacity {
@@ -113,47 +115,56 @@ impl Pools {
             while end < capacity && kind(end) == kind(start) {
                 end += 1;
             }
-            let name = if kind(start) { "free" } else { "used" };
-            visit(blocks + u64::from(start) * size, blocks + u64::from(end) * size, name);
+            let part = if kind(start) { Part::Free } else { Part::Used };
+            visit(blocks + u64::from(start) * size, blocks + u64::from(end) * size, part);
             start = end;
         }
         let tail = blocks + u64::from(capacity) * size;
         if tail < pool.address + self.pool_size {
-            visit(tail, pool.address + self.pool_size, "padding");
+            visit(tail, pool.address + self.pool_size, Part::Padding);
         }
     }
 
     fn holes_of_arena(&self, space: &Space, arena: &Arena, minimum: u64, holes: &mut Vec<PoolHole>) {
-        // (start, end, free) of the run that is open, and what stood before it.
-        let mut open: Option<(u64, u64, &'static str)> = None;
+        // The run that is open, and what stood before it.
+        let mut open: Option<(u64, u64)> = None;
         let mut before: Neighbour = None;
-        let mut close = |open: Option<(u64, u64, &'static str)>, before: Neighbour, after: Neighbour| {
-            if let Some((start, end, _)) = open.filter(|(start, end, _)| end - start >= minimum) {
+        let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
+            if let Some((start, end)) = open.filter(|(start, end)| end - start >= minimum) {
                 holes.push(PoolHole { start, end, arena: arena.number, before, after });
             }
         };
-        self.parts_of_arena(space, arena, |start, end, kind| {
-            if matches!(kind, "free" | "free pool") {
-                let joins = open.is_some_and(|(_, last, _)| last == start);
-                open = Some((if joins { open.map_or(start, |run| run.0) } else { start }, end, kind));
+        self.parts_of_arena(space, arena, |start, end, part| {
+            if part.is_free() {
+                let joins = open.filter(|(_, last)| *last == start);
+                open = Some((joins.map_or(start, |run| run.0), end));
                 return;
             }
-            close(open.take(), before, Some(self.edge(start, end, kind, start)));
-            before = Some(self.edge(start, end, kind, end - 1));
+            close(open.take(), before, Some(self.edge(start, end, part, start)));
+            before = Some(self.edge(start, end, part, end - 1));
         });
         close(open, before, None);
     }
 
     /// The single block of a run of used ones that touches a hole.
-    fn edge(&self, start: u64, end: u64, kind: &'static str, address: u64) -> (u64, u64, &'static str) {
-        match (kind, self.block_at(address)) {
-            ("used", Some(block)) => (block.address, block.size, kind),
-            _ => (start, end - start, kind),
+    fn edge(&self, start: u64, end: u64, part: Part, address: u64) -> (u64, u64, &'static str) {
+        match (part, self.block_at(address)) {
+            (Part::Used, Some(block)) => (block.address, block.size, word(part)),
+            _ => (start, end - start, word(part)),
         }
     }
 }
 
+/// What a part is called here.
+fn word(part: Part) -> &'static str {
+    match part {
+        Part::Header => "pool header",
+        Part::FreeRun => "free pool",
+        other => other.name(),
+    }
+}
+
 #[inline]
-fn is_set(free: &BlockBits, number: u32) -> bool {
+fn is_set(free: &GroupBits, number: u32) -> bool {
     free[(number / 64) as usize] >> (number % 64) & 1 == 1
 }

@@ -4,8 +4,8 @@
 //! `u32 ref.count@0, block *freeblock@8, nextpool@16, prevpool@24, u32 arenaindex@32, u32 szidx@36, u32 nextoffset@40,
 //! u32 maxnextoffset@44`. Blocks follow at +48; those from `nextoffset` on were never handed out.
 
+use crate::allocators::block::{Cell, GroupBits, MOST_IN_GROUP};
 use crate::allocators::damage::Damage;
-use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
 use crate::bits;
 use crate::bytes::{u32_at, u64_at};
@@ -14,8 +14,6 @@ use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
 
 pub(crate) const HEADER: u64 = 48;
-/// Of a 16 KiB pool in 16-byte blocks, and of a 4 KiB pool in 8-byte ones.
-pub(crate) const MOST_BLOCKS: usize = 1024;
 const MOST_POOLS_IN_ARENA: u64 = 1024;
 const MOST_DAMAGE: usize = 1000;
 
@@ -29,16 +27,12 @@ pub(crate) struct Pool {
     pub(crate) arena: u32,
 }
 
-/// A block that was handed out at least once; `number` is its place among all possible blocks.
-#[derive(Clone, Copy)]
-pub(crate) struct Block {
-    pub(crate) number: u64,
-    pub(crate) address: u64,
+/// The blocks of a pool in use that were handed out at least once: their size, how many there are, the first one's number.
+pub(crate) struct Carved {
     pub(crate) size: u64,
+    pub(crate) count: u64,
+    pub(crate) first: u64,
 }
-
-/// Some of a pool's blocks.
-pub(crate) type BlockBits = [u64; MOST_BLOCKS / 64];
 
 #[derive(Clone, Copy)]
 pub(crate) struct Arena {
@@ -154,9 +148,9 @@ impl Pools {
         }
     }
 
-    /// The block that holds `address`. None in headers, tails and free pools.
+    /// The block that holds `address`, if it was handed out at least once. None in headers, tails and free pools.
     #[inline]
-    pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
+    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let ordinal = self.pool_at(address)?;
         let Brief { shape, first } = *self.brief.get(ordinal)?;
         // Pools are aligned to their size.
@@ -170,16 +164,16 @@ impl Pools {
         let place = u64::from(offset as u32 / size as u32);
         let number = u64::from(first) * 64 + place;
         let handed_out = HEADER + (place + 1) * size <= u64::from(shape >> 8);
-        handed_out.then_some(Block { number, address: pool + HEADER + place * size, size })
+        handed_out.then(|| Cell::plain(number, pool + HEADER + place * size, size))
     }
 
-    /// At most `most` pools in use of each size class, spread over all of the class, each with how many it stands for.
-    pub(crate) fn sample(&self, most: usize) -> Vec<(&Pool, f64)> {
-        let mut classes: Vec<Vec<&Pool>> = vec![Vec::new(); (512 / self.alignment) as usize];
-        for pool in self.pools.iter().filter(|pool| !pool.is_free()) {
-            classes[pool.size_class as usize].push(pool);
-        }
-        classes.iter().flat_map(|pools| spread(pools, most)).collect()
+    /// The pools in use, by their ordinals.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (usize, Carved)> + '_ {
+        let carved = |(place, pool): (usize, &Pool)| {
+            let (size, count) = (pool.block_size(self.alignment), u64::from(pool.carved(self.alignment)));
+            (place, Carved { size, count, first: self.first_block(place) })
+        };
+        self.pools.iter().enumerate().filter(|(_, pool)| !pool.is_free()).map(carved)
     }
 
     /// The used blocks of an arena.
@@ -196,7 +190,7 @@ impl Pools {
         let got = space.fill(pool.address, bytes);
         bytes[got..].fill(0);
         let (size, used) = (pool.block_size(self.alignment), self.used_blocks(pool, bytes));
-        for number in (0..MOST_BLOCKS as u64).filter(|number| bits::get(&used, *number)) {
+        for number in (0..MOST_IN_GROUP as u64).filter(|number| bits::get(&used, *number)) {
             let start = HEADER + number * size;
             show(pool.address + start, &bytes[start as usize..][..size as usize]);
         }
@@ -213,20 +207,20 @@ impl Pools {
         u64::from(self.brief[ordinal].first) * 64
     }
 
-    /// The block of a number: its address and size.
-    pub(crate) fn block_of_number(&self, number: u64) -> (u64, u64) {
+    /// The block of a number.
+    pub(crate) fn block_of(&self, number: u64) -> Cell {
         // Free pools before a pool have the same first number.
         let ordinal = self.brief.partition_point(|brief| u64::from(brief.first) * 64 <= number) - 1;
         let pool = &self.pools[ordinal];
         let size = pool.block_size(self.alignment);
-        (pool.address + HEADER + (number - self.first_block(ordinal)) * size, size)
+        Cell::plain(number, pool.address + HEADER + (number - self.first_block(ordinal)) * size, size)
     }
 
     /// The blocks of a pool that are in use.
     #[inline]
-    pub(crate) fn used_blocks(&self, pool: &Pool, bytes: &[u8]) -> BlockBits {
+    pub(crate) fn used_blocks(&self, pool: &Pool, bytes: &[u8]) -> GroupBits {
         let carved = pool.carved(self.alignment);
-        let mut bits: BlockBits = [0; MOST_BLOCKS / 64];
+        let mut bits: GroupBits = [0; MOST_IN_GROUP / 64];
         if pool.used < carved {
             self.free_blocks(pool, bytes, &mut bits);
         }
@@ -242,8 +236,8 @@ impl Pools {
 
     /// Marks the free blocks of a pool whose bytes are `bytes`; those that were never handed out are not among them.
     /// False if the chain leaves the pool or its count is off.
-    pub(crate) fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut BlockBits) -> bool {
-        *free = [0; MOST_BLOCKS / 64];
+    pub(crate) fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut GroupBits) -> bool {
+        *free = [0; MOST_IN_GROUP / 64];
         let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
         let mut at = pool.freeblock;
         let mut count = 0;
@@ -318,7 +312,7 @@ pub fn read_pools(
     alignment: u64,
 ) -> Result<Pools> {
     let is_possible = pool_size.is_power_of_two() && matches!(alignment, 8 | 16) && pool_size > HEADER;
-    if !is_possible || (pool_size - HEADER) / alignment > MOST_BLOCKS as u64 {
+    if !is_possible || (pool_size - HEADER) / alignment > MOST_IN_GROUP as u64 {
         return Err(Error::invalid("there are no such pools"));
     }
     arenas.sort_by_key(|arena| arena.address);
@@ -460,7 +454,7 @@ impl Pools {
                 continue;
             }
             let got = space.fill(pool.address, &mut bytes);
-            let mut free = [0; MOST_BLOCKS / 64];
+            let mut free = [0; MOST_IN_GROUP / 64];
             if got < bytes.len() || !self.free_blocks(pool, &bytes, &mut free) {
                 let chained: u32 = free.iter().map(|word| word.count_ones()).sum();
                 let expected = format!("{} blocks", carved.saturating_sub(pool.used));

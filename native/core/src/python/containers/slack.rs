@@ -1,10 +1,8 @@
 //! Room that containers have allocated and do not use: the ends, and the beginnings, of buffers that grew, and tables
 //! that shrank no more.
 
+use crate::allocators::groups::{spread_by_size, Group};
 use crate::allocators::heaps::Heaps;
-use crate::allocators::mimalloc::page::Page;
-use crate::allocators::pymalloc::pools::Pool;
-use crate::allocators::spread::spread;
 use crate::bytes::u64_at;
 use crate::error::Result;
 use crate::memory::pages::{Pages, PAGE};
@@ -12,7 +10,6 @@ use crate::python::containers::tables::Table;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
-use std::collections::BTreeMap;
 
 /// Containers of one type: where they say how many items they hold, how many they have room for, where their buffer
 /// begins and (or -1) where in it the first item is, all as offsets from the object; bytes of an item, and bytes that are
@@ -62,24 +59,10 @@ impl Found {
     }
 }
 
-enum Part<'a> {
-    Pool(&'a Pool),
-    Page(&'a Page),
-}
-
-impl Part<'_> {
-    fn block_size(&self, heaps: &Heaps<'_>) -> u64 {
-        match self {
-            Part::Pool(pool) => heaps.pools.map_or(0, |pools| pool.block_size(pools.alignment)),
-            Part::Page(page) => page.size,
-        }
-    }
-}
-
 /// A buffer shrinks by whole units of an allocator.
 const UNIT: u64 = 16;
 const MOST_ITEMS: u64 = 1 << 40;
-const PARTS_IN_JOB: usize = 64;
+const GROUPS_IN_JOB: usize = 64;
 
 struct Worker<'a> {
     heaps: Heaps<'a>,
@@ -95,19 +78,11 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn visit(&mut self, (part, weight): &(&Part<'_>, f64)) {
+    fn visit(&mut self, (group, weight): &(&Group, f64)) {
         self.weight = *weight;
         let mut bytes = std::mem::take(&mut self.bytes);
-        let Heaps { space, pools, mimalloc, .. } = self.heaps;
-        match (part, pools, mimalloc) {
-            (Part::Pool(pool), Some(pools), _) => {
-                pools.show_used(space, pool, &mut bytes, |block, head| self.look(block, head));
-            }
-            (Part::Page(page), _, Some(mimalloc)) => {
-                mimalloc.show_used(space, page, &mut bytes, |block, head| self.look(block, head));
-            }
-            _ => (),
-        }
+        let heaps = self.heaps;
+        heaps.show_group(group, &mut bytes, |block, head| self.look(block, head));
         self.bytes = bytes;
     }
 
@@ -143,10 +118,10 @@ impl Worker<'_> {
         if size > allocated || allocated > MOST_ITEMS || data < PAGE {
             return None;
         }
-        let (place, block, block_size) = self.heaps.block_at(data)?;
+        let block = self.heaps.block_at(data)?;
         let end = data + allocated * growing.item;
         let used = first.checked_add(size * growing.item)?;
-        if end > place.end(block, block_size) || first < data || used > end {
+        if end > block.end || first < data || used > end {
             return None;
         }
         // Since 3.15 the zero behind the last byte is not counted.
@@ -187,11 +162,11 @@ pub struct WantedSlack {
     pub tables: Vec<Table>,
     /// Only containers in blocks of these sizes, each (smallest, largest).
     pub sizes: Vec<(u64, u64)>,
-    /// Estimates from at most this many pools or pages of each size; None: all are looked at.
+    /// Estimates from at most this many groups of each size; None: all are looked at.
     pub most: Option<usize>,
 }
 
-/// One row for each of `growing` and of `tables`, of those that lie in pymalloc or in CPython's mimalloc.
+/// One row for each of `growing` and of `tables`, of those that lie in groups of equal blocks.
 pub fn list_slack(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -200,11 +175,10 @@ pub fn list_slack(
     wanted: &WantedSlack,
 ) -> Result<Vec<Slack>> {
     let WantedSlack { growing, tables, sizes, most } = wanted;
-    let parts = parts_of(&heaps, sizes);
-    let mut by_size: BTreeMap<u64, Vec<&Part<'_>>> = BTreeMap::new();
-    parts.iter().for_each(|part| by_size.entry(part.block_size(&heaps)).or_default().push(part));
-    let wanted: Vec<_> = by_size.values().flat_map(|parts| spread(parts, most.unwrap_or(usize::MAX))).collect();
-    let jobs: Vec<&[(&Part<'_>, f64)]> = wanted.chunks(PARTS_IN_JOB).collect();
+    let mut groups = heaps.groups();
+    groups.retain(|group| sizes.iter().any(|(least, most)| (*least..=*most).contains(&group.size)));
+    let wanted = spread_by_size(&groups, most.unwrap_or(usize::MAX));
+    let jobs: Vec<&[(&Group, f64)]> = wanted.chunks(GROUPS_IN_JOB).collect();
     let init = || Worker {
         heaps,
         pages,
@@ -216,8 +190,8 @@ pub fn list_slack(
         bytes: Vec::new(),
         weight: 1.0,
     };
-    let work = |worker: &mut Worker<'_>, job: &&[(&Part<'_>, f64)], control: &Control| {
-        job.iter().for_each(|part| worker.visit(part));
+    let work = |worker: &mut Worker<'_>, job: &&[(&Group, f64)], control: &Control| {
+        job.iter().for_each(|group| worker.visit(group));
         control.advance(job.len() as u64)
     };
     let workers = heaps.space.task(watcher, None).run(&jobs, init, work)?;
@@ -230,16 +204,4 @@ pub fn list_slack(
         Slack { containers: count as u64, small: small as u64, pages: pages as u64, most, address }
     };
     Ok(sums.iter().map(slack).collect())
-}
-
-/// The pools or pages with blocks of those sizes that may hold objects.
-fn parts_of<'a>(heaps: &Heaps<'a>, sizes: &[(u64, u64)]) -> Vec<Part<'a>> {
-    let fits = |size: u64| sizes.iter().any(|(least, most)| (*least..=*most).contains(&size));
-    let of_mimalloc = heaps.mimalloc.iter().flat_map(|mimalloc| {
-        mimalloc.pages.iter().filter(|page| mimalloc.may_hold_objects(page) && fits(page.size)).map(Part::Page)
-    });
-    let of_pools = heaps.pools.iter().flat_map(|pools| {
-        pools.pools.iter().filter(|pool| !pool.is_free() && fits(pool.block_size(pools.alignment))).map(Part::Pool)
-    });
-    of_mimalloc.chain(of_pools).collect()
 }

@@ -1,7 +1,6 @@
 //! Tables of containers that were made for many more entries than they hold: no release shrinks one when entries go.
 
-use crate::allocators::glibc::chunks::CHUNK_HEADER;
-use crate::allocators::heaps::{Heaps, Place};
+use crate::allocators::heaps::Heaps;
 use crate::bytes::u64_at;
 use crate::memory::pages::{Pages, PAGE};
 use crate::python::dict_keys::{optional, TableHead, HASHED, MOST_SLOTS};
@@ -56,17 +55,18 @@ impl Table {
         if masked.is_some_and(|slots| !is_sparse(slots)) {
             return None;
         }
-        let (place, block, size) = heaps.block_at(table).filter(|(.., size)| *size >= LEAST_BLOCK)?;
+        let block = heaps.block_at(table).filter(|block| block.size >= LEAST_BLOCK)?;
         let mut own = [0; HEAD_BYTES];
         let got = heaps.space.fill(table, &mut own);
         let slots = masked.or_else(|| self.head.map(|head| head.slots(&own[..got])))?;
-        if !is_sparse(slots) || slots * (self.slot / 2) > size || !types.layout.begins_at(block, table) {
+        if !is_sparse(slots) || slots * (self.slot / 2) > block.size || !types.layout.begins_at(block.address, table) {
             return None;
         }
         if self.is_fixed(table, &own[..got], slots, types) {
             return None;
         }
-        Some(resident(place, block, size, pages).saturating_sub((copied * self.slot).next_multiple_of(PAGE)))
+        let whole = resident(heaps.own_bytes(&block), pages);
+        Some(whole.saturating_sub((copied * self.slot).next_multiple_of(PAGE)))
     }
 
     /// Whether the first entry is that of a namespace, or of the interpreter's own table of texts, each its own value.
@@ -98,12 +98,8 @@ impl Entries {
     }
 }
 
-/// Bytes of the resident pages that a block has for itself: a mapping goes with the header of its chunk.
-fn resident(place: Place, block: u64, size: u64, pages: &Pages) -> u64 {
-    let (start, end) = match place {
-        Place::Mapped(_) => (block - CHUNK_HEADER, block - CHUNK_HEADER + size),
-        _ => (block, place.end(block, size)),
-    };
+/// Bytes of the resident pages that a block has for itself.
+fn resident((start, end): (u64, u64), pages: &Pages) -> u64 {
     let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
     if first < last {
         pages.count(first, last).0

@@ -1,0 +1,32 @@
+//! Blocks that only objects' own fields tell of.
+
+use gdbheap_core::allocators;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Blocks `[start, end)` that objects' own fields tell of, ascending and disjoint; an object's begins with what precedes
+/// it, as its PyGC_Head.
+#[pyclass(frozen)]
+pub struct Claimed(pub Arc<allocators::Claimed>);
+
+#[pymethods]
+impl Claimed {
+    fn __len__(&self) -> usize {
+        self.0.places.len()
+    }
+
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// At most `most` places, evenly spread, each `(start, size)`.
+    fn sample(&self, most: usize) -> Vec<(u64, u64)> {
+        self.0.sample(most)
+    }
+
+    /// `(start, size)` of the place that holds `address`, None where none does.
+    fn find(&self, address: u64) -> Option<(u64, u64)> {
+        self.0.find(address)
+    }
+}

@@ -1,0 +1,35 @@
+//! Chunks with a mapping of their own.
+
+use super::chunks::CHUNK_HEADER;
+use crate::allocators::block::Cell;
+use crate::allocators::tally::Tally;
+use crate::bytes::range_at;
+
+/// mmapped chunks in use, `[chunk, end)`, ascending and disjoint.
+pub struct Mapped {
+    pub(crate) chunks: Vec<(u64, u64)>,
+}
+
+impl Mapped {
+    /// `chunks`: in any order.
+    pub fn new(mut chunks: Vec<(u64, u64)>) -> Mapped {
+        chunks.sort_unstable();
+        Mapped { chunks }
+    }
+
+    #[inline]
+    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
+        range_at(&self.chunks, address).map(|index| self.block_of(index as u64))
+    }
+
+    pub(crate) fn block_of(&self, number: u64) -> Cell {
+        let (chunk, end) = self.chunks[number as usize];
+        Cell { number, address: chunk + CHUNK_HEADER, size: end - chunk, end }
+    }
+
+    pub(crate) fn used(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.chunks.iter().for_each(|(chunk, end)| sum.add(end - chunk));
+        sum
+    }
+}

@@ -1,0 +1,59 @@
+//! Groups of equal blocks that may be objects, whoever has them: pools, pages, runs.
+
+use crate::allocators::heaps::Heaps;
+use crate::allocators::spread::spread;
+use crate::allocators::store::Store;
+use std::collections::BTreeMap;
+
+/// Equal blocks that lie together, of which those with a number from `first` on were handed out.
+#[derive(Clone, Copy)]
+pub(crate) struct Group {
+    /// The index of the store, and its own of the group.
+    pub(crate) store: u32,
+    pub(crate) place: usize,
+    pub(crate) size: u64,
+}
+
+impl Store {
+    /// Whether it keeps its blocks in such groups.
+    pub(crate) fn has_groups(&self) -> bool {
+        matches!(self, Store::Pools(_) | Store::Mimalloc(_) | Store::Runs(_))
+    }
+
+    /// The groups of the store with this index.
+    fn groups(&self, store: u32) -> Vec<Group> {
+        let group = |(place, size)| Group { store, place, size };
+        match self {
+            Store::Pools(pools) => pools.groups().map(|(place, group)| (place, group.size)).map(group).collect(),
+            Store::Mimalloc(mimalloc) => {
+                mimalloc.object_pages().map(|(place, page)| (place, page.size)).map(group).collect()
+            }
+            Store::Runs(runs) => runs.runs.iter().map(|run| run.stride).enumerate().map(group).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Heaps<'_> {
+    /// The groups of the stores that have some.
+    pub(crate) fn groups(&self) -> Vec<Group> {
+        self.stores.iter().zip(0..).flat_map(|(store, index)| store.groups(index)).collect()
+    }
+
+    /// Shows the used blocks of a group, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    pub(crate) fn show_group(&self, group: &Group, bytes: &mut Vec<u8>, show: impl FnMut(u64, &[u8])) {
+        match &self.stores[group.store as usize] {
+            Store::Pools(pools) => pools.show_used(self.space, &pools.pools[group.place], bytes, show),
+            Store::Mimalloc(mimalloc) => mimalloc.show_used(self.space, &mimalloc.pages[group.place], bytes, show),
+            Store::Runs(runs) => runs.show_used(self.space, group.place, bytes, show),
+            _ => (),
+        }
+    }
+}
+
+/// At most `most` groups of each size of blocks, by size, each with how many it stands for.
+pub(crate) fn spread_by_size(groups: &[Group], most: usize) -> Vec<(&Group, f64)> {
+    let mut sizes: BTreeMap<u64, Vec<&Group>> = BTreeMap::new();
+    groups.iter().for_each(|group| sizes.entry(group.size).or_default().push(group));
+    sizes.values().flat_map(|groups| spread(groups, most)).collect()
+}

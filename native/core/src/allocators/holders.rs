@@ -1,0 +1,56 @@
+//! What keeps memory from going back: of some stores any block keeps a whole, of malloc's heaps each its own pages.
+
+use crate::allocators::block::Held;
+use crate::allocators::glibc::chunks::Region;
+use crate::allocators::glibc::trim::CHUNK_HEAD;
+use crate::allocators::store::Store;
+use crate::allocators::tally::Tally;
+
+/// A heap whose free pages go back one by one.
+#[derive(Clone, Copy)]
+pub(crate) struct Heap<'a>(&'a Region);
+
+impl Heap<'_> {
+    /// So many bytes of a free block stay, from its start on.
+    pub(crate) const HEAD: u64 = CHUNK_HEAD;
+
+    pub(crate) fn start(&self) -> u64 {
+        self.0.stretch.start
+    }
+
+    /// Shows what is not free, in order. `trimmed`: whether what is free at the end of the heap goes back too.
+    pub(crate) fn show_held(&self, trimmed: bool, show: impl FnMut(Held)) {
+        self.0.show_held(trimmed, show);
+    }
+}
+
+impl Store {
+    /// Shows what goes back with the last block in it: [start, end) with the blocks in use there.
+    pub(crate) fn show_wholes(&self, mut show: impl FnMut(u64, u64, Tally)) {
+        match self {
+            Store::Pools(pools) => {
+                pools.arenas.iter().for_each(|arena| show(arena.address, arena.end, pools.used_of(arena)));
+            }
+            Store::Mimalloc(mimalloc) => mimalloc.pages.iter().for_each(|page| {
+                let ((start, end), count) = (page.span(), mimalloc.count_of(page));
+                show(start, end, Tally { count, bytes: count * page.size });
+            }),
+            Store::Runs(runs) => runs.runs.iter().enumerate().for_each(|(place, run)| {
+                let count = runs.count_of(place);
+                show(run.start, run.end(), Tally { count, bytes: count * run.stride });
+            }),
+            Store::Chunks(_) => (),
+            Store::Mapped(_) | Store::Claimed(_) => self.show_blocks(|block| {
+                show(block.address, block.end, Tally { count: 1, bytes: block.size });
+            }),
+        }
+    }
+
+    /// The heaps whose free pages go back one by one.
+    pub(crate) fn heaps(&self) -> Vec<Heap<'_>> {
+        match self {
+            Store::Chunks(chunks) => chunks.regions.iter().map(Heap).collect(),
+            _ => Vec::new(),
+        }
+    }
+}

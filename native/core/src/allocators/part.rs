@@ -1,0 +1,42 @@
+//! What bytes of an allocator are, whichever it is.
+
+/// What bytes of an allocator are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Part {
+    /// Blocks that the program has.
+    Used,
+    /// Blocks that nobody has.
+    Free,
+    /// Free blocks in a thread's cache.
+    Cached,
+    /// What is free at the end of a heap that grows there.
+    Top,
+    /// The allocator's own data.
+    Header,
+    /// What is left over between blocks.
+    Padding,
+    /// Free space in which no block lies, as a whole pool or span.
+    FreeRun,
+    /// Address space that no block was ever in.
+    Reserved,
+    /// Bytes of somebody else's in between.
+    Foreign,
+    /// What the walk could not read.
+    Unexplained,
+}
+
+/// The names of parts, in the order of `Part`.
+pub const PARTS: [&str; 10] =
+    ["used", "free", "cached", "top", "header", "padding", "free run", "reserved", "foreign", "unexplained"];
+
+impl Part {
+    pub(crate) fn name(self) -> &'static str {
+        PARTS[self as usize]
+    }
+
+    /// Whether blocks can be handed out of it.
+    pub(crate) fn is_free(self) -> bool {
+        matches!(self, Part::Free | Part::Cached | Part::FreeRun)
+    }
+}

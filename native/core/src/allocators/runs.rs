@@ -1,0 +1,166 @@
+//! Runs of equal blocks: slabs, spans, groups; a large block is a run of one.
+
+use crate::allocators::block::Cell;
+use crate::allocators::part::Part;
+use crate::allocators::tally::Tally;
+use crate::bits::{self, Bits};
+use crate::error::{Error, Result};
+use crate::memory::space::Space;
+
+/// `count` blocks without a gap, one each `stride` bytes from `start` on.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub start: u64,
+    pub stride: u64,
+    pub count: u64,
+}
+
+impl Run {
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.count * self.stride
+    }
+
+    pub(crate) fn block(&self, number: u64) -> u64 {
+        self.start + number * self.stride
+    }
+}
+
+/// So much is read at once, and of a block at most.
+const WINDOW: u64 = 256 << 10;
+
+/// Shows the used blocks of a run, each with its number there and its first bytes; what cannot be read is zeros. `used`: a
+/// bit for each; `bytes` is scratch.
+pub(crate) fn show_equal(
+    space: &Space,
+    run: &Run,
+    used: &[u64],
+    bytes: &mut Vec<u8>,
+    mut show: impl FnMut(u64, &[u8]),
+) {
+    let in_window = (WINDOW / run.stride).max(1);
+    let each = run.stride.min(WINDOW);
+    bytes.resize((in_window * each) as usize, 0);
+    let (mut first, mut end) = (0, 0);
+    for number in bits::members(used) {
+        if number >= end {
+            (first, end) = (number, (number + in_window).min(run.count));
+            let window = &mut bytes[..((end - first) * each) as usize];
+            let got = space.fill(run.block(first), window);
+            window[got..].fill(0);
+        }
+        let at = ((number - first) * run.stride) as usize;
+        show(number, &bytes[at..at + each as usize]);
+    }
+}
+
+/// The runs of one allocator, ascending and disjoint, and which of their blocks are used.
+pub struct Runs {
+    pub(crate) runs: Vec<Run>,
+    /// The number of each run's first block, a multiple of 64.
+    firsts: Vec<u64>,
+    used: Bits,
+    numbers: u64,
+}
+
+/// As far into a block as an object may begin.
+const OBJECT_AT: u64 = 80;
+
+impl Runs {
+    /// Each run with its used blocks, a bit for each. An error for runs that overlap, or are too many to number.
+    pub fn new(mut runs: Vec<(Run, Vec<u64>)>) -> Result<Runs> {
+        runs.sort_unstable_by_key(|(run, _)| run.start);
+        let fits = |run: &Run| {
+            let size = run.count.checked_mul(run.stride);
+            run.stride > 0 && size.is_some_and(|size| size > 0 && run.start.checked_add(size).is_some())
+        };
+        let numbers =
+            runs.iter().try_fold(0u64, |sum, (run, _)| sum.checked_add(run.count.checked_next_multiple_of(64)?));
+        let numbers = numbers.filter(|numbers| Bits::fits(*numbers)).ok_or(Error::invalid("too many blocks"))?;
+        let apart = runs.windows(2).all(|pair| fits(&pair[0].0) && pair[0].0.end() <= pair[1].0.start);
+        if !apart || !runs.last().is_none_or(|(run, _)| fits(run)) {
+            return Err(Error::invalid("runs must hold blocks, and not overlap"));
+        }
+        let (mut words, mut firsts) = (Vec::with_capacity((numbers / 64) as usize), Vec::new());
+        for (run, used) in &runs {
+            let first = words.len() as u64 * 64;
+            firsts.push(first);
+            words.extend(used.iter().copied().chain(std::iter::repeat(0)).take(run.count.div_ceil(64) as usize));
+            bits::clear_range(&mut words, first + run.count, first + run.count.next_multiple_of(64));
+        }
+        let runs = runs.into_iter().map(|(run, _)| run).collect();
+        Ok(Runs { runs, firsts, used: Bits::of(words), numbers })
+    }
+
+    pub(crate) fn block_numbers(&self) -> u64 {
+        self.numbers
+    }
+
+    #[inline]
+    pub(crate) fn run_at(&self, address: u64) -> Option<usize> {
+        let place = self.runs.partition_point(|run| run.end() <= address);
+        self.runs.get(place).is_some_and(|run| run.start <= address).then_some(place)
+    }
+
+    /// The used block that holds `address`.
+    #[inline]
+    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
+        let place = self.run_at(address)?;
+        let run = &self.runs[place];
+        let inside = (address - run.start) / run.stride;
+        let number = self.firsts[place] + inside;
+        self.used.get(number).then(|| Cell::plain(number, run.block(inside), run.stride))
+    }
+
+    pub(crate) fn block_of(&self, number: u64) -> Cell {
+        let place = self.firsts.partition_point(|first| *first <= number).saturating_sub(1);
+        let run = &self.runs[place];
+        Cell::plain(number, run.block(number - self.firsts[place]), run.stride)
+    }
+
+    pub(crate) fn first_block(&self, place: usize) -> u64 {
+        self.firsts.get(place).copied().unwrap_or(self.numbers)
+    }
+
+    pub(crate) fn used_words(&self) -> &[u64] {
+        self.used.words()
+    }
+
+    /// The words of a run's used blocks.
+    pub(crate) fn used_of(&self, place: usize) -> &[u64] {
+        let first = (self.firsts[place] / 64) as usize;
+        &self.used.words()[first..first + self.runs[place].count.div_ceil(64) as usize]
+    }
+
+    pub(crate) fn count_of(&self, place: usize) -> u64 {
+        self.used_of(place).iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Shows the blocks of a run in order, neighbours that are alike together.
+    pub(crate) fn show_parts(&self, place: usize, mut show: impl FnMut(u64, u64, Part)) {
+        let (run, used) = (&self.runs[place], self.used_of(place));
+        let mut from = 0;
+        while from < run.count {
+            let is_used = bits::get(used, from);
+            let to = (from..run.count).find(|number| bits::get(used, *number) != is_used).unwrap_or(run.count);
+            show(run.block(from), run.block(to), if is_used { Part::Used } else { Part::Free });
+            from = to;
+        }
+    }
+
+    pub(crate) fn used(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.runs.iter().enumerate().for_each(|(place, run)| sum.add_many(self.count_of(place), run.stride));
+        sum
+    }
+
+    /// Shows the used blocks of a run, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    pub(crate) fn show_used(&self, space: &Space, place: usize, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
+        let run = &self.runs[place];
+        show_equal(space, run, self.used_of(place), bytes, |number, head| show(run.block(number), head));
+    }
+
+    /// Whether a used block of at least `least` bytes has `address` at its start or up to 80 bytes in.
+    pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
+        self.block_at(address).is_some_and(|block| address - block.address <= OBJECT_AT && block.size >= least)
+    }
+}

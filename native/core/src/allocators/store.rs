@@ -1,0 +1,229 @@
+//! All kinds of what hands out blocks, behind one face: numbers of blocks, where each is, which are used.
+//!
+//! Whoever works on blocks, outside of this folder, knows places and numbers, and no kind. A kind is chosen once a job, a
+//! group or a question, never a block of a walk.
+
+use crate::allocators::block::Cell;
+use crate::allocators::claimed::Claimed;
+use crate::allocators::glibc::chunks::Chunks;
+use crate::allocators::glibc::mapped::Mapped;
+use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::part::Part;
+use crate::allocators::pymalloc::pools::Pools;
+use crate::allocators::runs::Runs;
+use crate::allocators::tally::Tally;
+use crate::memory::space::Space;
+use std::sync::Arc;
+
+/// What hands out blocks, each with a number of its own.
+#[derive(Clone)]
+pub enum Store {
+    Pools(Arc<Pools>),
+    Mimalloc(Arc<Mimalloc>),
+    Chunks(Arc<Chunks>),
+    Mapped(Arc<Mapped>),
+    Runs(Arc<Runs>),
+    /// Memory that nobody walks, by what objects' own fields say.
+    Claimed(Arc<Claimed>),
+}
+
+impl Store {
+    /// What it is called where answers are taken apart by stores.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Store::Pools(_) => "pools",
+            Store::Mimalloc(_) => "pages",
+            Store::Chunks(_) => "chunks",
+            Store::Mapped(_) => "mapped",
+            Store::Runs(_) => "runs",
+            Store::Claimed(_) => "claimed",
+        }
+    }
+
+    /// The numbers of blocks are below this.
+    pub(crate) fn block_numbers(&self) -> u64 {
+        match self {
+            Store::Pools(pools) => pools.block_numbers(),
+            Store::Mimalloc(mimalloc) => mimalloc.block_numbers(),
+            Store::Chunks(chunks) => chunks.block_numbers(),
+            Store::Mapped(mapped) => mapped.chunks.len() as u64,
+            Store::Runs(runs) => runs.block_numbers(),
+            Store::Claimed(claimed) => claimed.places.len() as u64,
+        }
+    }
+
+    /// The used block that holds `address`; where it takes a walk to know which are used, one that ever was.
+    #[inline(always)]
+    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
+        match self {
+            Store::Pools(pools) => pools.block_at(address),
+            Store::Mimalloc(mimalloc) => mimalloc.block_at(address),
+            Store::Chunks(chunks) => chunks.block_at(address),
+            Store::Mapped(mapped) => mapped.block_at(address),
+            Store::Runs(runs) => runs.block_at(address),
+            Store::Claimed(claimed) => claimed.block_at(address),
+        }
+    }
+
+    /// The block with this number, which must be one that was given out.
+    pub(crate) fn block_of(&self, number: u64) -> Cell {
+        match self {
+            Store::Pools(pools) => pools.block_of(number),
+            Store::Mimalloc(mimalloc) => mimalloc.block_of(number),
+            Store::Chunks(chunks) => chunks.block_of(number),
+            Store::Mapped(mapped) => mapped.block_of(number),
+            Store::Runs(runs) => runs.block_of(number),
+            Store::Claimed(claimed) => claimed.block_of(number),
+        }
+    }
+
+    /// Whether it takes a walk to know which blocks are used.
+    pub(crate) fn is_told_by_walk(&self) -> bool {
+        matches!(self, Store::Pools(_))
+    }
+
+    /// The used blocks; none where it takes a walk to know them.
+    pub(crate) fn used(&self) -> Tally {
+        match self {
+            Store::Pools(_) => Tally::default(),
+            Store::Mimalloc(mimalloc) => mimalloc.used(),
+            Store::Chunks(chunks) => chunks.used(),
+            Store::Mapped(mapped) => mapped.used(),
+            Store::Runs(runs) => runs.used(),
+            Store::Claimed(claimed) => claimed.used(),
+        }
+    }
+
+    /// Shows the used blocks as bits by number, 64 at a time; none where it takes a walk to know them.
+    pub(crate) fn show_words(&self, mut show: impl FnMut(u64)) {
+        let all = |count: usize| (0..count).step_by(64).map(move |from| u64::MAX >> (64 - (count - from).min(64)));
+        match self {
+            Store::Pools(_) => (),
+            Store::Mimalloc(mimalloc) => mimalloc.used_words().iter().copied().for_each(show),
+            Store::Chunks(chunks) => chunks.regions.iter().for_each(|region| region.used_words().for_each(&mut show)),
+            Store::Mapped(mapped) => all(mapped.chunks.len()).for_each(show),
+            Store::Runs(runs) => runs.used_words().iter().copied().for_each(show),
+            Store::Claimed(claimed) => all(claimed.places.len()).for_each(show),
+        }
+    }
+
+    /// Shows every used block, ascending; none where it takes a walk to know them.
+    pub(crate) fn show_blocks(&self, mut show: impl FnMut(Cell)) {
+        let all = |count: usize| (0..count as u64).map(|number| self.block_of(number));
+        match self {
+            Store::Pools(_) => (),
+            Store::Mimalloc(mimalloc) => mimalloc.used_blocks().for_each(show),
+            Store::Chunks(chunks) => chunks.show_blocks(show),
+            Store::Mapped(mapped) => all(mapped.chunks.len()).for_each(show),
+            Store::Runs(runs) => crate::bits::members(runs.used_words()).for_each(|number| show(runs.block_of(number))),
+            Store::Claimed(claimed) => all(claimed.places.len()).for_each(show),
+        }
+    }
+
+    /// Shows the sizes of the used blocks, ascending by number, as `(size, how many)`. `count` tells how many used blocks
+    /// have numbers in [from, to).
+    pub(crate) fn show_sizes(&self, count: impl Fn(u64, u64) -> u64, mut show: impl FnMut(u64, u64)) {
+        match self {
+            Store::Pools(pools) => pools.groups().for_each(|(_, group)| {
+                show(group.size, count(group.first, group.first + group.count.next_multiple_of(64)));
+            }),
+            _ => self.show_blocks(|block| show(block.size, 1)),
+        }
+    }
+
+    /// Shows the stretches [start, end) in which all blocks lie.
+    pub(crate) fn show_stretches(&self, mut show: impl FnMut(u64, u64)) {
+        match self {
+            Store::Pools(pools) => pools.arenas.iter().for_each(|arena| show(arena.address, arena.end)),
+            Store::Mimalloc(mimalloc) => mimalloc.segments.iter().for_each(|one| show(one.address, one.end)),
+            Store::Chunks(chunks) => {
+                chunks.regions.iter().for_each(|region| show(region.stretch.start, region.stretch.end));
+            }
+            Store::Mapped(mapped) => mapped.chunks.iter().for_each(|(chunk, end)| show(*chunk, *end)),
+            Store::Runs(runs) => runs.runs.iter().for_each(|run| show(run.start, run.end())),
+            Store::Claimed(claimed) => claimed.places.iter().for_each(|(start, end)| show(*start, *end)),
+        }
+    }
+
+    /// Shows, in order, all parts of what begins at `start` (a region, an arena, a segment, a run); where it ends, None where
+    /// nothing begins there.
+    pub(crate) fn show_parts(&self, space: &Space, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64> {
+        match self {
+            Store::Pools(pools) => {
+                let place = pools.arenas.binary_search_by_key(&start, |arena| arena.address).ok()?;
+                pools.parts_of_arena(space, &pools.arenas[place], show);
+                Some(pools.arenas[place].end)
+            }
+            Store::Mimalloc(mimalloc) => {
+                let place = mimalloc.segments.binary_search_by_key(&start, |segment| segment.address).ok()?;
+                mimalloc.parts_of(&mimalloc.segments[place], show);
+                Some(mimalloc.segments[place].end)
+            }
+            Store::Chunks(chunks) => {
+                let region = chunks.region_from(start)?;
+                region.show_parts(show);
+                Some(region.stretch.end)
+            }
+            Store::Mapped(mapped) => show_whole(&mapped.chunks, start, show),
+            Store::Runs(runs) => {
+                let place = runs.run_at(start).filter(|place| runs.runs[*place].start == start)?;
+                runs.show_parts(place, show);
+                Some(runs.runs[place].end())
+            }
+            Store::Claimed(claimed) => show_whole(&claimed.places, start, show),
+        }
+    }
+
+    /// Whether its blocks may be types: those are large, and asked of whoever hands out large blocks.
+    pub(crate) fn may_hold_types(&self) -> bool {
+        !matches!(self, Store::Pools(_) | Store::Mapped(_))
+    }
+
+    /// Whether a used block of at least `least` bytes has `address` as far in as a type's object may begin.
+    pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
+        match self {
+            Store::Pools(_) | Store::Mapped(_) => false,
+            Store::Mimalloc(mimalloc) => mimalloc.holds_object(address, least),
+            Store::Chunks(chunks) => chunks.holds_object(address, least),
+            Store::Runs(runs) => runs.holds_object(address, least),
+            Store::Claimed(claimed) => claimed.holds_object(address, least),
+        }
+    }
+
+    /// Whether its blocks lie between headers, without a gap, each with its size.
+    pub(crate) fn has_slots(&self) -> bool {
+        matches!(self, Store::Chunks(_))
+    }
+
+    /// What a block's header at or before `address` makes of the bytes there, used or not: what the program would be given,
+    /// and the size. Only of those that put headers between blocks.
+    pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
+        match self {
+            Store::Chunks(chunks) => chunks.slot_at(address),
+            _ => None,
+        }
+    }
+
+    /// Where the header of the block begins that `slot_at` finds.
+    pub(crate) fn header_at(&self, address: u64) -> Option<u64> {
+        match self {
+            Store::Chunks(chunks) => chunks.locate(address).map(|(start, ..)| start),
+            _ => None,
+        }
+    }
+
+    /// The bytes [start, end) that go back with a block whose own are `bytes`: a mapping goes as a whole.
+    pub(crate) fn own_bytes(&self, number: u64, bytes: (u64, u64)) -> (u64, u64) {
+        match self {
+            Store::Mapped(mapped) => mapped.chunks[number as usize],
+            _ => bytes,
+        }
+    }
+}
+
+/// Shows the range that begins at `start`, all of which is one used block.
+fn show_whole(ranges: &[(u64, u64)], start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
+    let place = ranges.binary_search_by_key(&start, |range| range.0).ok()?;
+    show(start, ranges[place].1, Part::Used);
+    Some(ranges[place].1)
+}

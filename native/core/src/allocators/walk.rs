@@ -1,0 +1,341 @@
+//! The one walk over the used blocks of all stores, on all cores.
+
+use crate::allocators::block::{Block, Cell, GroupBits, Place, MOST_IN_GROUP};
+use crate::allocators::claimed::Claimed;
+use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER, STATES};
+use crate::allocators::glibc::listing::{Listed, Wanted};
+use crate::allocators::glibc::mapped::Mapped;
+use crate::allocators::heaps::Heaps;
+use crate::allocators::mimalloc::segments::Mimalloc;
+use crate::allocators::pymalloc::pools::{Pool, Pools, HEADER};
+use crate::allocators::runs::{show_equal, Runs};
+use crate::allocators::store::Store;
+use crate::error::Cancelled;
+use crate::memory::window::Window;
+use crate::work::Control;
+
+pub(crate) use crate::allocators::glibc::chunks::HEAD_BYTES;
+
+const SLICE: u64 = 64 << 20;
+const ARENAS_IN_JOB: usize = 8;
+const PAGES_IN_JOB: usize = 64;
+const PLACES_IN_JOB: usize = 4096;
+const WINDOW: u64 = 256 << 10;
+
+/// A part of the heaps that one worker walks: of the store's part (a region of chunks) all that begins in [from, to).
+pub(crate) struct Job {
+    /// Its first block that is possible.
+    pub(crate) first: Place,
+    part: usize,
+    from: u64,
+    to: u64,
+}
+
+impl Job {
+    fn store(&self) -> usize {
+        self.first.store as usize
+    }
+
+    fn range(&self) -> std::ops::Range<usize> {
+        self.from as usize..self.to as usize
+    }
+}
+
+/// Jobs that together visit every used block of some stores once, and the bytes that they report as done.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) total: u64,
+}
+
+impl Jobs {
+    /// Things by their index, so many a job; `first`: the number of the first block of one.
+    fn add(&mut self, store: u32, (count, each): (usize, usize), first: impl Fn(usize) -> u64) {
+        let job = |from: usize| {
+            let (first, to) = (Place { store, number: first(from) }, (from + each).min(count));
+            Job { first, part: 0, from: from as u64, to: to as u64 }
+        };
+        self.jobs.extend((0..count).step_by(each).map(job));
+    }
+
+    fn add_pools(&mut self, store: u32, pools: &Pools) {
+        let first = |arena: usize| match pools.arenas[arena].first_pool {
+            ordinal if ordinal < pools.pools.len() => pools.first_block(ordinal),
+            _ => pools.block_numbers(),
+        };
+        self.add(store, (pools.arenas.len(), ARENAS_IN_JOB), first);
+        self.total += pools.arenas.iter().map(|arena| arena.carved.saturating_sub(arena.address)).sum::<u64>();
+    }
+
+    /// The chunks of one region.
+    pub(crate) fn add_region(&mut self, store: u32, chunks: &Chunks, part: usize) {
+        let region = &chunks.regions[part];
+        let (start, end) = (region.stretch.start, region.stretch.end);
+        let job = |from: u64| {
+            let number = chunks.first_block(part) + (from - start).div_ceil(CHUNK_HEADER);
+            Job { first: Place { store, number }, part, from, to: (from + SLICE).min(end) }
+        };
+        self.jobs.extend((start..end).step_by(SLICE as usize).map(job));
+        self.total += end - start;
+    }
+
+    fn add_store(&mut self, store: u32, of: &Store) {
+        match of {
+            Store::Pools(pools) => self.add_pools(store, pools),
+            Store::Mimalloc(mimalloc) => {
+                self.add(store, (mimalloc.pages.len(), PAGES_IN_JOB), |page| mimalloc.pages[page].first);
+                self.total += mimalloc.bytes_shown();
+            }
+            Store::Chunks(chunks) => (0..chunks.regions.len()).for_each(|part| self.add_region(store, chunks, part)),
+            Store::Mapped(mapped) => self.add(store, (mapped.chunks.len(), PLACES_IN_JOB), |first| first as u64),
+            Store::Runs(runs) => {
+                self.add(store, (runs.runs.len(), PAGES_IN_JOB), |run| runs.first_block(run));
+                self.total += runs.runs.iter().map(|run| run.count * run.stride).sum::<u64>();
+            }
+            Store::Claimed(claimed) => self.add(store, (claimed.places.len(), PLACES_IN_JOB), |first| first as u64),
+        }
+    }
+}
+
+impl Heaps<'_> {
+    pub(crate) fn jobs(&self) -> Jobs {
+        self.jobs_of(|_| true)
+    }
+
+    /// Those of the stores that are wanted.
+    pub(crate) fn jobs_of(&self, wanted: impl Fn(&Store) -> bool) -> Jobs {
+        let mut jobs = Jobs::default();
+        let stores = self.stores.iter().zip(0..).filter(|(store, _)| wanted(store));
+        stores.for_each(|(store, index)| jobs.add_store(index, store));
+        jobs
+    }
+}
+
+/// Whoever is shown the used blocks that may hold an object.
+pub(crate) trait Visitor {
+    /// Whether all used blocks are wanted, also those that cannot hold an object, and how many bytes of each at most.
+    const ALL: bool = false;
+    const HEAD: usize = HEAD_BYTES;
+
+    /// Whether a block between headers, of this size, is worth reading.
+    #[inline(always)]
+    fn wants(&self, _size: u64) -> bool {
+        true
+    }
+
+    /// A used block, and its first bytes. True if it holds an object.
+    fn block(&mut self, block: Block, head: &[u8]) -> bool;
+
+    /// One of a group that is told of as a whole once all of it was shown; here `head` is all of the block.
+    #[inline(always)]
+    fn block_of_group(&mut self, block: Block, head: &[u8]) -> bool {
+        self.block(block, head)
+    }
+
+    /// A used block among those that hold no objects; only where all blocks are wanted.
+    #[inline(always)]
+    fn plain_block(&mut self, _block: Block, _head: &[u8]) {}
+
+    /// All of a group has been shown. Its blocks are of `size` bytes and numbered from `first`, of which the bits count.
+    #[inline(always)]
+    fn group(&mut self, _first: Place, _size: u64, _used: &GroupBits, _objects: &GroupBits) {}
+}
+
+/// A worker's walk: what it reads with.
+pub(crate) struct Walk<'a> {
+    heaps: Heaps<'a>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(heaps: Heaps<'a>) -> Walk<'a> {
+        Walk { heaps, bytes: Vec::new() }
+    }
+
+    /// Shows the used blocks of a job. Where the first bytes of chunks were kept, only chunks that may hold an object.
+    pub(crate) fn run(&mut self, job: &Job, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancelled> {
+        match &self.heaps.stores[job.store()] {
+            Store::Pools(pools) => job.range().try_for_each(|arena| self.arena(job, pools, arena, control, visitor)),
+            Store::Mimalloc(mimalloc) => self.pages(job, mimalloc, control, visitor),
+            Store::Chunks(chunks) => self.chunks(job, chunks, control, visitor),
+            Store::Mapped(mapped) => self.mapped(job, mapped, control, visitor),
+            Store::Runs(runs) => self.runs(job, runs, control, visitor),
+            Store::Claimed(claimed) => self.claimed(job, claimed, control, visitor),
+        }
+    }
+
+    fn arena(
+        &mut self,
+        job: &Job,
+        pools: &Pools,
+        index: usize,
+        control: &Control,
+        visitor: &mut impl Visitor,
+    ) -> Result<(), Cancelled> {
+        let arena = &pools.arenas[index];
+        let in_window = (WINDOW / pools.pool_size).max(1) as usize;
+        self.bytes.resize(in_window * pools.pool_size as usize, 0);
+        for (batch, group) in pools.pools_of(arena).chunks(in_window).enumerate() {
+            let window = &mut self.bytes[..group.len() * pools.pool_size as usize];
+            let got = self.heaps.space.fill(group[0].address, window);
+            window[got..].fill(0);
+            let first = arena.first_pool + batch * in_window;
+            for (place, bytes) in window.chunks(pools.pool_size as usize).enumerate() {
+                if !group[place].is_free() {
+                    let first = Place { number: pools.first_block(first + place), ..job.first };
+                    show_pool(pools, first, &group[place], bytes, visitor);
+                }
+            }
+            control.advance(got as u64)?;
+        }
+        Ok(())
+    }
+
+    fn chunks<V: Visitor>(
+        &mut self,
+        job: &Job,
+        chunks: &Chunks,
+        control: &Control,
+        visitor: &mut V,
+    ) -> Result<(), Cancelled> {
+        let (region, from, to) = (&chunks.regions[job.part], job.from, job.to);
+        let block = |start: u64, end: u64| chunks.cell(job.part, start, end).of(job.first.store);
+        if let Some(heads) = region.heads(from, to).filter(|_| !V::ALL) {
+            for head in heads {
+                let Some((start, end, _)) = region.find(head.chunk) else { continue };
+                if visitor.wants(end - start) {
+                    visitor.block(block(start, end), head.known());
+                }
+            }
+            return control.advance(to - from);
+        }
+        let mut window = Window::new(self.heaps.space, region.stretch.end);
+        let mut reported = from;
+        for (start, end, _) in region.blocks(from, to).filter(|(_, _, state)| *state == State::Used) {
+            if start - reported >= 1 << 20 {
+                control.advance(start - reported)?;
+                reported = start;
+            }
+            if visitor.wants(end - start) {
+                let block = block(start, end);
+                let usable = (block.end - block.address) as usize;
+                visitor.block(block, window.available(block.address, usable.min(V::HEAD)));
+            }
+        }
+        control.advance(to.saturating_sub(reported))
+    }
+
+    fn mapped<V: Visitor>(
+        &mut self,
+        job: &Job,
+        mapped: &Mapped,
+        control: &Control,
+        visitor: &mut V,
+    ) -> Result<(), Cancelled> {
+        for number in job.from..job.to {
+            let block = mapped.block_of(number).of(job.first.store);
+            let mut head = vec![0; V::HEAD];
+            let got = self.heaps.space.fill(block.address, &mut head);
+            visitor.block(block, &head[..got]);
+            control.advance(0)?;
+        }
+        Ok(())
+    }
+
+    fn claimed<V: Visitor>(
+        &mut self,
+        job: &Job,
+        claimed: &Claimed,
+        control: &Control,
+        visitor: &mut V,
+    ) -> Result<(), Cancelled> {
+        let mut window = Window::new(self.heaps.space, u64::MAX);
+        for number in job.from..job.to {
+            let block = claimed.block_of(number).of(job.first.store);
+            let head = window.available(block.address, (block.size as usize).min(V::HEAD));
+            visitor.block(block, head);
+        }
+        control.advance(0)
+    }
+
+    fn pages<V: Visitor>(
+        &mut self,
+        job: &Job,
+        mimalloc: &Mimalloc,
+        control: &Control,
+        visitor: &mut V,
+    ) -> Result<(), Cancelled> {
+        for page in mimalloc.pages[job.range()].iter().filter(|page| V::ALL || mimalloc.may_hold_objects(page)) {
+            let holds_objects = mimalloc.may_hold_objects(page);
+            show_equal(self.heaps.space, &page.run(), mimalloc.words_of(page), &mut self.bytes, |number, head| {
+                let block = Cell::plain(page.first + number, page.block(number), page.size).of(job.first.store);
+                if holds_objects {
+                    visitor.block(block, head);
+                } else {
+                    visitor.plain_block(block, head);
+                }
+            });
+            control.advance(if holds_objects { page.size * page.capacity } else { 0 })?;
+        }
+        Ok(())
+    }
+
+    fn runs<V: Visitor>(
+        &mut self,
+        job: &Job,
+        runs: &Runs,
+        control: &Control,
+        visitor: &mut V,
+    ) -> Result<(), Cancelled> {
+        for place in job.range() {
+            let (run, first) = (&runs.runs[place], runs.first_block(place));
+            show_equal(self.heaps.space, run, runs.used_of(place), &mut self.bytes, |number, head| {
+                let block = Cell::plain(first + number, run.block(number), run.stride).of(job.first.store);
+                visitor.block(block, head);
+            });
+            control.advance(run.count * run.stride)?;
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn show_pool(pools: &Pools, first: Place, pool: &Pool, bytes: &[u8], visitor: &mut impl Visitor) {
+    let size = pool.block_size(pools.alignment);
+    let used = pools.used_blocks(pool, bytes);
+    let mut objects: GroupBits = [0; MOST_IN_GROUP / 64];
+    for (word, objects) in objects.iter_mut().enumerate() {
+        let mut left = used[word];
+        while left != 0 {
+            let number = word as u64 * 64 + u64::from(left.trailing_zeros());
+            let start = HEADER + number * size;
+            let Some(head) = bytes.get(start as usize..(start + size) as usize) else { break };
+            let block = Cell::plain(first.number + number, pool.address + start, size).of(first.store);
+            if visitor.block_of_group(block, head) {
+                *objects |= left & left.wrapping_neg();
+            }
+            left &= left - 1;
+        }
+    }
+    visitor.group(first, size, &used, &objects);
+}
+
+/// Where the blocks of malloc's arenas are asked for by themselves.
+impl Heaps<'_> {
+    /// Jobs that visit the used chunks of the regions that are wanted.
+    pub(crate) fn chunk_jobs(&self, wanted: &Wanted) -> Jobs {
+        let mut jobs = Jobs::default();
+        for (store, index) in self.stores.iter().zip(0..) {
+            let Store::Chunks(chunks) = store else { continue };
+            wanted.regions(chunks).for_each(|(part, _)| jobs.add_region(index, chunks, part));
+        }
+        jobs
+    }
+
+    /// A used block as it is listed among chunks; None where it is no chunk of an arena.
+    pub(crate) fn listed(&self, block: &Block) -> Option<Listed> {
+        let Store::Chunks(chunks) = self.store_of(block.place) else { return None };
+        let arena = chunks.region_of_number(block.place.number).stretch.arena;
+        Some((block.address - CHUNK_HEADER, block.size, STATES[State::Used as usize], arena))
+    }
+}
