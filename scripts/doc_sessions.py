@@ -20,9 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "bloated.py"
 SHOWN_PID = "1234"
-# What says on which machine, and when, an answer was given.
+# What says on which machine an answer was given.
 SHOWN = {
-    r'"time": [0-9.]+': '"time": 1790000000.5',
     r'"host": "[^"]*"': '"host": "server"',
     r'"boot_id": "[^"]*"': '"boot_id": "0f8d2c9e-5a41-4c1b-9d3e-7b6a5f4e3d2c"',
     r'"start_time": [0-9]+': '"start_time": 864213',

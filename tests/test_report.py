@@ -580,8 +580,8 @@ def test_stats_side_by_side(rng: random.Random) -> None:
 
 def test_document() -> None:
     """The envelope first, then the answer's keys; a key that would hide one of the envelope's is refused."""
-    content = document("heap check", 1.5, {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3, 0))
-    envelope = ["command", "schema", "time", "target", "warnings", "damage"]
+    content = document("heap check", {"kind": "core"}, ["w"], [Damage(1, "a", "b", "c")], Check(True, 1, 2, 3, 0))
+    envelope = ["command", "schema", "target", "warnings", "damage"]
     assert list(content) == [*envelope, "ok", "regions", "chunks", "pools", "unexplained", "pages"]
     damage = {"address": 1, "what": "a", "expected": "b", "found": "c", "transient": False}
     assert json.loads(text_of(content))["damage"] == [damage]
@@ -593,7 +593,7 @@ def test_document() -> None:
         damage: int
 
     with pytest.raises(ValueError, match="damage"):
-        document("heap wrong", 0.0, {}, [], [], Wrong(1))
+        document("heap wrong", {}, [], [], Wrong(1))
 
 
 def test_present(rng: random.Random) -> None:

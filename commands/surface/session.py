@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +30,7 @@ DAMAGE_LISTED = 5
 @dataclasses.dataclass(frozen=True)
 class TargetInfo:
     """What is said of the target beside the answer. ``target`` is the envelope's part; ``rss`` is bytes or None, of
-    private memory only if ``private``; ``time`` is when it was answered, in seconds of the epoch."""
+    private memory only if ``private``."""
 
     target: dict[str, Any]
     warnings: Sequence[str]
@@ -39,7 +38,6 @@ class TargetInfo:
     partial: bool
     rss: int | None
     private: bool = False
-    time: float = dataclasses.field(default_factory=time.time)
 
     @staticmethod
     def of(heaps: Sequence[Heap]) -> TargetInfo:
@@ -137,7 +135,7 @@ def present(answered: Result, style: Style) -> str:
     """The report, without a last line break: one JSON document, or tables and sentences and the warnings below them."""
     info, answer = answered.info, answered.answer
     if answered.options.json:
-        return text_of(document(answered.command.name, info.time, info.target, info.warnings, info.damage, answer))
+        return text_of(document(answered.command.name, info.target, info.warnings, info.damage, answer))
     shown = Shown(answer, answered.whole, _left_out(answered), info.damage, answered.options, style)
     return join(answered.command.render(shown), _notes(answered))
 

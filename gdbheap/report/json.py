@@ -12,14 +12,14 @@ __all__ = ["document", "text_of"]
 
 
 def document(
-    name: str, time: float, target: dict[str, Any], warnings: Iterable[str], damage: Iterable[Any], answer: Any
+    name: str, target: dict[str, Any], warnings: Iterable[str], damage: Iterable[Any], answer: Any
 ) -> dict[str, Any]:
-    """The envelope ("command", "schema", "time", "target", "warnings", "damage"), then the answer's own keys.
+    """The envelope ("command", "schema", "target", "warnings", "damage"), then the answer's own keys. It says the same
+    whenever the same is asked of a target that stands still: no time is in it.
 
-    ``time``: when the target was looked at, in seconds of the epoch. ``answer`` and each of ``damage`` are dataclasses
-    whose field names are the keys; records inside of them stay records. Raises ValueError if a key of the answer hides
-    one of the envelope's."""
-    about = {"command": name, "schema": SCHEMA, "time": time, "target": target}
+    ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records inside of them stay
+    records. Raises ValueError if a key of the answer hides one of the envelope's."""
+    about = {"command": name, "schema": SCHEMA, "target": target}
     envelope = {**about, "warnings": list(warnings), "damage": list(damage)}
     keys = to_json(answer)
     hidden = envelope.keys() & keys.keys()
