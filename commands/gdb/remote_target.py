@@ -15,6 +15,7 @@ from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.target import procfs
 from gdbheap.target.elf import ElfFiles, find_objects
+from gdbheap.target.identity import BOOT_ID, identify
 from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.process import Registers, is_readable
 from gdbheap.target.ranges import PAGE_SIZE
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LONG_STATE", "RemoteProcess", "unrestorable"]
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 PID_NAMESPACE = "/proc/self/ns/pid"
 TABLE_LIMIT = 64 << 20
 TEXT_LIMIT = 1 << 20
@@ -51,10 +51,13 @@ class RemoteProcess(Target):
         self._read_mappings()
         self._read_pages()
         self._read_rest(threads)
+        self.identity = identify(lambda path: self._any_file(path, TEXT_LIMIT), pid)
+
+    def _any_file(self, path: str, limit: int) -> bytes:
+        return self._files.read(path, limit) if isinstance(self._files, RemoteFiles) else self._files(path, limit)
 
     def _file(self, name: str, limit: int) -> bytes:
-        path = f"/proc/{self.pid}/{name}"
-        return self._files.read(path, limit) if isinstance(self._files, RemoteFiles) else self._files(path, limit)
+        return self._any_file(f"/proc/{self.pid}/{name}", limit)
 
     def _read_mappings(self) -> None:
         try:
@@ -117,10 +120,9 @@ class RemoteProcess(Target):
 
     def unrestorable(self, version: int) -> str:
         """Why gdb of this major version could not put the registers back after a call, "" if it can."""
-        path, text = "/proc/cpuinfo", None
+        text = None
         with contextlib.suppress(OSError):
-            files = self._files
-            text = files.read(path, CPU_LIMIT) if isinstance(files, RemoteFiles) else files(path, CPU_LIMIT)
+            text = self._any_file("/proc/cpuinfo", CPU_LIMIT)
         return unrestorable(version, text, bool(os.environ.get(LONG_STATE)))
 
     def _executable(self) -> str | None:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 
-from gdbheap.target.procfs import ProcessFolder, parse_start
+from gdbheap.target.procfs import parse_start
 from gdbheap.target.target import Identity
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
+__all__ = ["BOOT_ID", "CONTAINER", "identify"]
+
+BOOT_ID, HOST_NAME = "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/hostname"
 # Docker, containerd, CRI-O and podman name a container's control group by its id.
 CONTAINER = re.compile(rb"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
 
 
-def identify(folder: ProcessFolder) -> Identity:
-    """That of a process on this machine."""
-    boot_id = start = container = None
-    with suppress(OSError), open(BOOT_ID, encoding="ascii") as stream:
-        boot_id = stream.read().strip()
-    with suppress(OSError):
-        start = parse_start(folder.read("stat"))
-    with suppress(OSError):
-        found = CONTAINER.search(folder.read("cgroup"))
-        container = found[1].decode("ascii") if found else None
-    return Identity(os.uname().nodename, boot_id, start, container)
+def identify(read: Callable[[str], bytes], pid: int) -> Identity:
+    """That of a process of the machine whose files ``read`` reads, or raises OSError."""
+    texts = {}
+    for path in (HOST_NAME, BOOT_ID, f"/proc/{pid}/stat", f"/proc/{pid}/cgroup"):
+        texts[path] = b""
+        with suppress(OSError):
+            texts[path] = read(path)
+    host, boot_id, stat, cgroup = texts.values()
+    found = CONTAINER.search(cgroup)
+    return Identity(_line(host), _line(boot_id), parse_start(stat), found[1].decode("ascii") if found else None)
+
+
+def _line(text: bytes) -> str | None:
+    return text.decode("utf-8", "replace").strip() or None

@@ -53,8 +53,16 @@ class Preparation:
         refusal.check(self.folder)
         self.files = ElfFiles()
         self.exe = executable(self.folder)
-        self.identity = identify(self.folder)
+        self.identity = identify(self._read, pid)
         self.thread_names = {tid: self.folder.thread_name(tid) for tid in _quiet_tasks(self.folder)}
+
+    def _read(self, path: str) -> bytes:
+        """A file of the process, or of the kernel. Raises OSError."""
+        own = f"/proc/{self.folder.pid}/"
+        if path.startswith(own):
+            return self.folder.read(path[len(own) :])
+        with open(path, "rb") as stream:
+            return stream.read(procfs.TEXT_LIMIT)
 
     def load_files(self) -> None:
         """Open the ELF files that the process maps now; read the symbols of its program, its libc and its libpython."""
