@@ -50,25 +50,31 @@ class Heap:
         # Not a method of this: the cycle would hold the target's files open.
         self.disclosure = Disclosure(is_place=partial(_is_place, target))
         self._parts: dict[str, Any] = {}
-        self._failures: dict[str, GdbheapError] = {}
+        self._failures: dict[str, tuple[type[GdbheapError], str]] = {}
         self._notes: list[str] = []
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
         if name in self._failures:
-            raise self._failures[name]
+            kind, message = self._failures[name]
+            raise kind(message)
         if name not in self._parts:
             if self.target.refusal is not None:
                 raise self.target.refusal
             try:
                 self._parts[name] = make()
             except _native.Fault as fault:
-                error = Unsupported(f"{name} cannot be read: nothing is at {fault.args[0]:#x}")
-                self._failures[name] = error
-                raise error from fault
+                raise self._failed(
+                    name, Unsupported(f"{name} cannot be read: nothing is at {fault.args[0]:#x}")
+                ) from fault
             except GdbheapError as error:
-                self._failures[name] = self._cut_short(error)
-                raise self._failures[name] from error
+                raise self._failed(name, self._cut_short(error)) from error
         return self._parts[name]
+
+    def _failed(self, name: str, error: GdbheapError) -> GdbheapError:
+        """A new error of that kind, of which the words are kept: whatever held an error with its traceback, which leads
+        back here, would hold the target's files open."""
+        self._failures[name] = type(error), str(error)
+        return type(error)(str(error))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
         """What is missing from a truncated core is no proof that it never was there."""

@@ -113,7 +113,8 @@ def test_bytes_of_each_kind(spread: programs.Running) -> None:
 def test_what_is_said_of_a_process(spread: programs.Running) -> None:
     """Program, threads with their names and thread pointers, stack, objects."""
     with stopped(spread.pid) as process:
-        assert process.describe() == {"kind": "process", "pid": spread.pid, "core": None, "exe": process.exe}
+        about = {"kind": "process", "pid": spread.pid, "core": None, "exe": process.exe}
+        assert process.describe() == {**about, **vars(process.identity)} and process.identity.start_time
         assert process.exe == str(Path(programs.interpreter_of("stripped")).resolve())
         assert {thread.tid for thread in process.threads} == {int(n) for n in os.listdir(f"/proc/{spread.pid}/task")}
         assert "a thread" in [thread.name for thread in process.threads]
