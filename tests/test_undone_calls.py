@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import busy
 import pytest
 from call_storm import ATTACHED, SEIZED, held
 from gdb_side import runs
@@ -103,10 +104,8 @@ def test_left(style: str, target: Running) -> None:
         with pytest.raises(CallEnded, match="finishes it by itself"):
             caller.call_to_end(own["sleep_a_while"])
         assert words["word"] == 4
-    deadline = time.monotonic() + 20
-    while words["word"] != 5 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert words["word"] == 5 and goes_on(target.pid, words)
+    busy.wait_for(lambda: words["word"] == 5, "the program has not finished it")
+    assert goes_on(target.pid, words)
 
 
 @STYLES

@@ -26,6 +26,8 @@ PinRow = tuple[int, int, int, int, int]
 """Start and end of a group of pages, its blocks, their bytes, and what would be free without them."""
 Member = tuple[int, int, bool]
 """Address and size of a block, and whether it is in use (or only cached)."""
+MMAPPED = "mmapped"
+"""The list, and in the map the kind, of blocks with a mapping of their own."""
 
 
 class State(Enum):
@@ -306,3 +308,28 @@ class Allocator(ABC):
     @abstractmethod
     def check(self) -> Looked:
         """Walk everything; what is wrong is added to ``damage``."""
+
+
+class StoreAllocator(Allocator):
+    """An allocator all of whose blocks lie in groups of equal ones in a native store. ``parts``: the lines of the
+    ledger by the native names of the parts of its pieces."""
+
+    parts: ClassVar[dict[str, str]]
+
+    @property
+    @abstractmethod
+    def store(self) -> _native.Pools | _native.Mimalloc:
+        """Its blocks."""
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """The parts of the piece."""
+        owners = {part: number(line) for part, line in self.parts.items()}
+        return sweep.add_blocks(self.target.space, self.store, start, owners)
+
+    def used_sizes(self) -> list[tuple[int, int]]:
+        """By the sizes of the groups' blocks."""
+        return [(size, used) for size, _groups, used, _free in self.store.classes()]
+
+    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
+        """The blocks of what goes, or is empty, with the last of them."""
+        return PinSums(*_native.pins(self.store, self.target.pages, kept, [], minimum, most))

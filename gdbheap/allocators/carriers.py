@@ -28,11 +28,6 @@ def exports(loaded: LoadedObject) -> list[str]:
     return [name for name in EXPORTED if loaded.exported(name)]
 
 
-def has_python(target: Target) -> bool:
-    """Whether any loaded object may carry CPython: by its name, or by exporting its types."""
-    return bool(carriers(target))
-
-
 def carriers(target: Target) -> list[LoadedObject]:
     """The loaded objects that may carry CPython, the likeliest first: those that export its types, else those named
     like Python."""
@@ -44,7 +39,7 @@ def carriers(target: Target) -> list[LoadedObject]:
 
 def need_python(target: Target) -> None:
     """Raises NotAPython for a target that has no loaded object which may carry CPython."""
-    if not has_python(target):
+    if not carriers(target):
         raise NotAPython(
             not_python(target)
             or "there is no Python in this process: no loaded object is named python or exports PyType_Type"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gdbheap.allocators.allocator import Block
+from gdbheap.allocators.allocator import MMAPPED, Block
 from gdbheap.allocators.library_memory import held_at
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.partition import main_runtime
@@ -14,9 +14,6 @@ from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
 
 __all__ = ["At", "AtMapping", "Block", "Object", "Owner", "at", "find_block"]
-
-# The list of a block that has a mapping of its own.
-MAPPED = "mmapped"
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,7 @@ def _whose(heap: Heap, address: int, block: Block | None) -> str:
     if block is not None and block.arena is not None:
         return f"{block.allocator} arena {block.arena}"
     if block is not None:
-        return f"{block.allocator} {block.list}" if block.list == MAPPED else block.allocator
+        return f"{block.allocator} {block.list}" if block.list == MMAPPED else block.allocator
     own = [allocator.own_part(address) for allocator in reversed(heap.allocators)]
     if any(own):
         return next(part for part in own if part)

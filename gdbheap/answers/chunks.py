@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap import _native
+from gdbheap.allocators.allocator import MMAPPED
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 
-MMAPPED = "mmapped"
 STATES = ("used", MMAPPED, "free", "fast", "tcache", "top", "fencepost")
 """The states a chunk may be in; "free" is: in a bin."""
 OBJECT_STATES = ("used", MMAPPED)

@@ -82,11 +82,11 @@ def ledger(heap: Heap, detail: bool = False) -> Ledger:
     evidence = Evidence(heap, _settle(heap, sums), detail)
     told = summary(heap, evidence) if heap.target.refusal is None else None
     sums = _renamed(heap, evidence.sums, detail)
-    states = line_states(heap.allocators if heap.target.refusal is None else ())
+    states = line_states(heap.allocators)
     lines = [_line(heap, name, sums, states) for name in _names(heap, sums, detail)]
     rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
     shown = [line for line in lines if line.virtual or not line.parent]
-    return Ledger(rss, shown, findings(evidence), told.returnable if told else None, told)
+    return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None, told)
 
 
 def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
@@ -119,7 +119,7 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
 def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
     """The lines of the allocators of this target, and of those that have lines without being there."""
     for kind in heap.kinds:
-        found = heap.find_allocator(kind) if heap.target.refusal is None else None
+        found = heap.find_allocator(kind)
         if found is None and not kind.shown_idle:
             continue
         yield kind.name, None, kind.title

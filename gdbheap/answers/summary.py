@@ -77,10 +77,8 @@ def summary(heap: Heap, evidence: Evidence) -> Summary:
 
 def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") -> Sum:
     """All of the owners in these states, of one allocator or of all."""
-    lines = [line for line in evidence.lines if line.state in states and line.id.startswith(f"{allocator}.")]
-    if not allocator:
-        lines = [line for line in evidence.lines if line.state in states]
-    return sum((evidence.sums.get(line.id, Sum()) for line in lines), Sum())
+    owners = [owner for owner in evidence.of(*states) if not allocator or owner.startswith(f"{allocator}.")]
+    return sum((evidence.sums.get(owner, Sum()) for owner in owners), Sum())
 
 
 def _kept(evidence: Evidence, allocator: Allocator) -> list[Kept]:

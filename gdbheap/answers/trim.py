@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
-from gdbheap.allocators.glibc.trim import ArenaTrim, Trim, predict
+from gdbheap.allocators.glibc.trim import ArenaTrim, Trim
 from gdbheap.heap import Heap
 from gdbheap.target.target import Target
 
@@ -16,10 +16,7 @@ LARGEST_PAD = (1 << 63) - 1
 
 def trim(heap: Heap, pad: int = 0) -> Trim:
     """What ``malloc_trim(pad)`` would give back. Raises Unsupported without glibc's malloc."""
-    glibc = heap.allocator(GlibcAllocator)
-    if heap.target.locked:
-        heap.note("memory is locked (mlock): of that the kernel takes back nothing but the end of the break")
-    return predict(heap.target, glibc.malloc, glibc.chunks, pad)
+    return heap.allocator(GlibcAllocator).predict(pad)
 
 
 def compared(asked: Trim, before: Heap, after: Target, released: bool) -> Trim:

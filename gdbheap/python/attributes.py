@@ -73,7 +73,8 @@ class Attributes:
         return read
 
     def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
-        """The size for values that share their keys; 0 where they are not shared."""
+        """A function from instances whose values share the class's keys to the attribute's value, 0 where they do not;
+        None where the instance at ``address`` does not."""
         start = self._shared(memory, address, kind)
         if start is None or not start(address):
             return None

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
+    MMAPPED,
     Allocator,
     Block,
     BlockRow,
@@ -89,18 +90,17 @@ class GlibcAllocator(Allocator):
         super().__init__(around)
         self.malloc = Glibc(self.target, around.facts)
         self._bins: Bins | None = None
-        self._changes: Changes | None = None
 
     # The walk.
 
-    @property
+    @cached_property
     def chunks(self) -> _native.Chunks:
         """Every block of the arenas; what another allocator holds is not among them, and noted."""
         chunks = self.malloc.walk(self._around.labelled("walking glibc's heaps"))
         self._around.note_others(self.malloc.idle)
         return chunks
 
-    @property
+    @cached_property
     def mapped(self) -> list[MappedChunk]:
         """The mmapped chunks, ascending."""
         return self.malloc.find_mapped(subtract(self._around.anonymous(False), self._around.taken()))
@@ -170,7 +170,7 @@ class GlibcAllocator(Allocator):
                 part.start, part.end, f"arena {part.arena}" if part.arena else "main arena", "glibc", part.arena
             )
         for start, end in joined(sorted((chunk.base, chunk.end) for chunk in self.mapped)):
-            yield Drawn(start, end, "chunks with their own mapping", "mmapped")
+            yield Drawn(start, end, "chunks with their own mapping", MMAPPED)
 
     # Blocks.
 
@@ -189,7 +189,7 @@ class GlibcAllocator(Allocator):
         size = mapped.end - mapped.chunk
         state = "tcache" if mapped.cached else "used"
         (held,) = self.lists_of([(mapped.chunk, size, state)])
-        return Block(mapped.chunk + HEADER, size, state, self.name, None, held or "mmapped", mapped.end)
+        return Block(mapped.chunk + HEADER, size, state, self.name, None, held or MMAPPED, mapped.end)
 
     def own_part(self, address: int) -> str | None:
         """What lies in a thread's heap before its chunks or after them."""
@@ -202,10 +202,14 @@ class GlibcAllocator(Allocator):
         """The threads' caches."""
         return {tcache.address: f"thread cache of thread {tcache.tid}" for tcache in self.malloc.tcaches}
 
+    @cached_property
+    def used_chunks(self) -> list[tuple[int, int]]:
+        """(size with the header, how many are in use) of the arenas' chunks."""
+        return [(size, counts[USED]) for size, counts in _native.count_sizes(self.chunks)]
+
     def used_sizes(self) -> list[tuple[int, int]]:
         """With the header; mmapped chunks among them."""
-        found = [(size, counts[USED]) for size, counts in _native.count_sizes(self.chunks)]
-        return found + [(chunk.end - chunk.chunk, 1) for chunk in self.mapped if not chunk.cached]
+        return self.used_chunks + [(chunk.end - chunk.chunk, 1) for chunk in self.mapped if not chunk.cached]
 
     def give(self, blocks: WalkedBlocks) -> None:
         """The chunks of the arenas, and the mmapped ones in use."""
@@ -216,9 +220,9 @@ class GlibcAllocator(Allocator):
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Free chunks that touch, whether they lie in bins, fast bins or thread caches."""
-        for start, end, _chunks, before, after in self.chunks.holes(max(minimum, 1)):
-            arena = self.chunks.arena_of(start)
-            yield HoleRow(start, end, start + HEADER, arena, _inside(before), _inside(after))
+        chunks = self.chunks
+        for start, end, _chunks, before, after in chunks.holes(max(minimum, 1)):
+            yield HoleRow(start, end, start + HEADER, chunks.arena_of(start), _inside(before), _inside(after))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """Blocks that share pages of which they fill at most half."""
@@ -229,10 +233,18 @@ class GlibcAllocator(Allocator):
         """Chunks in use, and those that a thread's cache holds."""
         return _native.held_chunks(self.chunks, *row[:3])
 
+    def predict(self, pad: int = 0) -> Trim:
+        """What ``malloc_trim(pad)`` would give back."""
+        if self.target.locked:
+            self._around.note(
+                "memory is locked (mlock): of that the kernel takes back nothing but the end of the break"
+            )
+        return predict(self.target, self.malloc, self.chunks, pad)
+
     @cached_property
     def trim(self) -> Trim | None:
         """What malloc_trim(0) would give back; None where residency is not known."""
-        found = predict(self.target, self.malloc, self.chunks)
+        found = self.predict()
         return None if found.predicted is None else found
 
     def returnable(self) -> int | None:
@@ -280,14 +292,17 @@ class GlibcAllocator(Allocator):
         return self._explained(found) if found else []
 
     def _explained(self, found: list[Damage]) -> list[Damage]:
-        if self._changes is None:
-            self._changes = Changes(self.target, self.malloc)
-        changes = self._changes
-        caught = changes.explain(found, self.chunks.arena_of)
+        caught = self._changes.explain(found, self.chunks.arena_of)
         if any(caught):
-            names = ", ".join(str(thread.tid) for thread in changes.inside[:5]) or "one that holds an arena's lock"
+            names = (
+                ", ".join(str(thread.tid) for thread in self._changes.inside[:5]) or "one that holds an arena's lock"
+            )
             self._around.note(f"stopped inside malloc: thread {names}; lists and sizes may be half changed there")
         return [replace(damage, transient=True) if by_thread else damage for damage, by_thread in zip(found, caught)]
+
+    @cached_property
+    def _changes(self) -> Changes:
+        return Changes(self.target, self.malloc)
 
     def check(self) -> Looked:
         """Every chunk, every link of every bin, both ways, and the mmapped chunks that ``mp_`` counts."""

@@ -17,8 +17,6 @@ from gdbheap.target.mappings import BREAK
 from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.target.target import Target
 
-LARGEST_PAD = (1 << 63) - 1
-
 
 @dataclass(frozen=True)
 class ArenaTrim:

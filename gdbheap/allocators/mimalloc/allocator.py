@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
-    Allocator,
     Block,
     Drawn,
     HoleRow,
@@ -16,8 +15,8 @@ from gdbheap.allocators.allocator import (
     Member,
     Piece,
     PinRow,
-    PinSums,
     State,
+    StoreAllocator,
     Surroundings,
     WalkedBlocks,
 )
@@ -30,18 +29,9 @@ from gdbheap.target.ranges import Ranges, holds
 from gdbheap.target.target import Damage
 
 RESERVE = "mimalloc.free.reserve"
-# The lines of the ledger by the parts of a segment.
-OF_PARTS = {
-    "used": "mimalloc.used",
-    "free": "mimalloc.free.blocks",
-    "free run": "mimalloc.free.spans",
-    "header": "mimalloc.overhead",
-    "padding": "mimalloc.overhead",
-    "unexplained": "unexplained",
-}
 
 
-class MimallocAllocator(Allocator):
+class MimallocAllocator(StoreAllocator):
     """CPython's mimalloc in one target; ``mimalloc`` is what was located. It takes pymalloc's place where it is there.
 
     Raises NotAPython, NotInUse, or Unsupported."""
@@ -60,6 +50,14 @@ class MimallocAllocator(Allocator):
     )
     shown_idle = False
     replaces = PymallocAllocator
+    parts = {
+        "used": "mimalloc.used",
+        "free": "mimalloc.free.blocks",
+        "free run": "mimalloc.free.spans",
+        "header": "mimalloc.overhead",
+        "padding": "mimalloc.overhead",
+        "unexplained": "unexplained",
+    }
     why_holes_stay = "mimalloc gives back only what no page with blocks in use has, and a free page not at once."
     groups = ("page is", "pages are")
     emptied = "would be empty, and go back some time later, when another page of the segment goes"
@@ -86,6 +84,11 @@ class MimallocAllocator(Allocator):
         return self.mimalloc.is_free_threaded
 
     @property
+    def store(self) -> _native.Mimalloc:
+        """The pages of the segments."""
+        return self.mimalloc.blocks
+
+    @property
     def damage(self) -> list[Damage]:
         """Of segments and pages."""
         return self.mimalloc.damage
@@ -99,11 +102,6 @@ class MimallocAllocator(Allocator):
         yield from (Piece(segment.start, segment.end, None) for segment in self.mimalloc.segments)
         yield from (Piece(start, end, RESERVE) for start, end in self.mimalloc.reserved())
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
-        """The blocks of a segment."""
-        owners = {part: number(line) for part, line in OF_PARTS.items()}
-        return sweep.add_blocks(self.target.space, self.mimalloc.blocks, start, owners)
-
     def drawn(self) -> Iterable[Drawn]:
         """Each segment; what is reserved beside them is not drawn."""
         places = sorted((segment.start, segment.end) for segment in self.mimalloc.segments)
@@ -111,7 +109,7 @@ class MimallocAllocator(Allocator):
 
     def find(self, address: int) -> Block | None:
         """The block of a page, with the list it is on."""
-        found = self.mimalloc.blocks.find(self.target.space, address)
+        found = self.store.find(self.target.space, address)
         return None if found is None else Block(*found[:3], self.name, None, found[3])
 
     def own_part(self, address: int) -> str | None:
@@ -120,26 +118,18 @@ class MimallocAllocator(Allocator):
             return "reserve of mimalloc"
         return "overhead of mimalloc" if holds(self.ranges(), address) else None
 
-    def used_sizes(self) -> list[tuple[int, int]]:
-        """By the block sizes of pages."""
-        return [(size, used) for size, _pages, used, _free in self.mimalloc.blocks.classes()]
-
     def give(self, blocks: WalkedBlocks) -> None:
         """The pages of the segments."""
-        blocks.own["pages"], blocks.replacing = self.mimalloc.blocks, True
+        blocks.own["pages"], blocks.replacing = self.store, True
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Inside of segments; what is reserved beside them holds no blocks."""
-        for start, end, before, after in self.mimalloc.blocks.holes(max(minimum, 1)):
+        for start, end, before, after in self.store.holes(max(minimum, 1)):
             yield HoleRow(start, end, start, None, before, after)
-
-    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """The blocks of a page, whose slices are free for other blocks without the last of them, and go back later."""
-        return PinSums(*_native.pins(self.mimalloc.blocks, self.target.pages, kept, [], minimum, most))
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of a page."""
-        return [(address, size, True) for address, size in self.mimalloc.blocks.used_in_page(row[0])]
+        return [(address, size, True) for address, size in self.store.used_in_page(row[0])]
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All of it."""
@@ -149,10 +139,10 @@ class MimallocAllocator(Allocator):
     def check(self) -> Looked:
         """Each page's lists were followed when it was read; one block more or less is a thread's that stands inside."""
         known = {damage.address for damage in self.damage}
-        for (address, what, expected, found), is_one in self.mimalloc.blocks.miscounted:
+        for (address, what, expected, found), is_one in self.store.miscounted:
             if address not in known:
                 self.damage.append(Damage(address, what, expected, found, transient=is_one))
-        return Looked({"pages": self.mimalloc.blocks.page_count})
+        return Looked({"pages": self.store.page_count})
 
 
 def _is_in_use(around: Surroundings) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
-    Allocator,
     Block,
     Drawn,
     HoleRow,
@@ -16,8 +15,8 @@ from gdbheap.allocators.allocator import (
     Member,
     Piece,
     PinRow,
-    PinSums,
     State,
+    StoreAllocator,
     Surroundings,
     WalkedBlocks,
 )
@@ -27,17 +26,9 @@ from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Damage
 
 MOST_DAMAGE = 1000
-# The lines of the ledger by the parts of an arena.
-OF_PARTS = {
-    "used": "pymalloc.used",
-    "free": "pymalloc.free.blocks",
-    "free run": "pymalloc.free.pools",
-    "header": "pymalloc.overhead",
-    "padding": "pymalloc.overhead",
-}
 
 
-class PymallocAllocator(Allocator):
+class PymallocAllocator(StoreAllocator):
     """pymalloc in one target; ``pymalloc`` is what was located. Raises NotAPython, or Unsupported."""
 
     name = "pymalloc"
@@ -49,6 +40,13 @@ class PymallocAllocator(Allocator):
         LedgerLine("pymalloc.free.pools", "pymalloc.free", "free pools", State.FREE, detail=True),
         LedgerLine("pymalloc.overhead", "pymalloc", "pool headers and padding", State.OVERHEAD),
     )
+    parts = {
+        "used": "pymalloc.used",
+        "free": "pymalloc.free.blocks",
+        "free run": "pymalloc.free.pools",
+        "header": "pymalloc.overhead",
+        "padding": "pymalloc.overhead",
+    }
     why_holes_stay = "pymalloc gives an arena back only as a whole, when nothing in it is held any more."
     groups = ("arena is", "arenas are")
 
@@ -60,6 +58,11 @@ class PymallocAllocator(Allocator):
     def interpreter(self) -> LoadedObject | None:
         """The object whose data has the lists of pools."""
         return self.pymalloc.module
+
+    @property
+    def store(self) -> _native.Pools:
+        """The pools."""
+        return self.pymalloc.pools
 
     @property
     def damage(self) -> list[Damage]:
@@ -74,18 +77,13 @@ class PymallocAllocator(Allocator):
         """The arenas."""
         return (Piece(start, end, None) for start, end in self.ranges())
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
-        """The blocks of an arena."""
-        owners = {part: number(line) for part, line in OF_PARTS.items()}
-        return sweep.add_blocks(self.target.space, self.pymalloc.pools, start, owners)
-
     def drawn(self) -> Iterable[Drawn]:
         """The arenas, neighbours as one."""
         return (Drawn(start, end, "pymalloc's arenas", self.name) for start, end in joined(sorted(self.ranges())))
 
     def find(self, address: int) -> Block | None:
         """The block of a pool, with the number of its arena."""
-        row = self.pymalloc.pools.find(self.target.space, address)
+        row = self.store.find(self.target.space, address)
         return None if row is None else Block(*row, self.name, self._arena_at(address), None)
 
     def _arena_at(self, address: int) -> int | None:
@@ -102,30 +100,22 @@ class PymallocAllocator(Allocator):
         """The tables of arenas."""
         return {state.table: "pymalloc's table of arenas" for state in self.pymalloc.states}
 
-    def used_sizes(self) -> list[tuple[int, int]]:
-        """By size class."""
-        return [(size, used) for size, _pools, used, _free in self.pymalloc.pools.classes()]
-
     def give(self, blocks: WalkedBlocks) -> None:
         """The pools, if they hold blocks."""
         if self.pymalloc.in_use:
-            blocks.own["pools"] = self.pymalloc.pools
+            blocks.own["pools"] = self.store
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Free pools that touch, and free blocks of one pool that do."""
         if minimum > (self.pymalloc.arena_size or 0):
             return
-        for start, end, arena, before, after in self.pymalloc.pools.holes(self.target.space, max(minimum, 1)):
+        for start, end, arena, before, after in self.store.holes(self.target.space, max(minimum, 1)):
             yield HoleRow(start, end, start, arena, before, after)
-
-    def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """The blocks of an arena, which is unmapped with the last of them."""
-        return PinSums(*_native.pins(self.pymalloc.pools, self.target.pages, kept, [], minimum, most))
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of an arena."""
         start, _end, count = row[:3]
-        blocks = _native.used_blocks(self.target.space, self.pymalloc.pools, start, count)
+        blocks = _native.used_blocks(self.target.space, self.store, start, count)
         return [(address, size, True) for address, size in blocks]
 
     def kept(self, free: int, whole: int) -> list[Kept]:
@@ -135,6 +125,6 @@ class PymallocAllocator(Allocator):
     def check(self) -> Looked:
         """Every pool: its header, its free blocks, its place on the lists."""
         known = {damage.address for damage in self.damage}
-        rows = self.pymalloc.pools.verify(self.target.space, MOST_DAMAGE)
+        rows = self.store.verify(self.target.space, MOST_DAMAGE)
         self.damage.extend(Damage(*row) for row in rows if row[0] not in known)
-        return Looked({"pools": self.pymalloc.pools.pool_count})
+        return Looked({"pools": self.store.pool_count})

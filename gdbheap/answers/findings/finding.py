@@ -22,7 +22,6 @@ from gdbheap.python.census import Estimate, Objects
 from gdbheap.python.references import References
 from gdbheap.target.ranges import Ranges, subtract
 
-USED = _native.STATES.index("used")
 # Up to this many blocks the graph is drawn in any case, and where a finding is likely: a quarter of a second, or half.
 FEW_BLOCKS, MANY_BLOCKS = 250_000, 2_000_000
 LEAST = 4 << 20
@@ -92,7 +91,7 @@ class Evidence:
     @cached_property
     def lines(self) -> list[LedgerLine]:
         """The lines of the allocators that say whose bytes are."""
-        return ledger_lines(self.heap.allocators if self.heap.target.refusal is None else ())
+        return ledger_lines(self.heap.allocators)
 
     def of(self, *states: State) -> list[str]:
         """The owners whose bytes are in one of these states."""
@@ -143,12 +142,6 @@ class Evidence:
             return self.heap.references
         except GdbheapError:
             return None
-
-    @cached_property
-    def used_chunks(self) -> list[tuple[int, int]]:
-        """(size with the header, how many are in use) of glibc's chunks, without those with mappings of their own."""
-        chunks = self.heap.allocator(GlibcAllocator).chunks
-        return [(size, counts[USED]) for size, counts in _native.count_sizes(chunks)]
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
         """(address, size with the header) of the ``most`` largest used blocks of malloc, of ``least`` bytes or more."""

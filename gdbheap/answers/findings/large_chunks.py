@@ -16,7 +16,7 @@ def find(evidence: Evidence) -> list[Claim]:
     kept = evidence.released(holes)
     if not evidence.worth(kept):
         return []
-    used = [(size, count) for size, count in evidence.used_chunks if size > DEFAULT]
+    used = [(size, count) for size, count in glibc.used_chunks if size > DEFAULT]
     count, size = sum(count for _, count in used), sum(size * count for size, count in used)
     if size * 4 < kept:
         return []
