@@ -5,12 +5,11 @@ use crate::allocators::spread::spread;
 use crate::allocators::store::Store;
 use std::collections::BTreeMap;
 
-/// Equal blocks that lie together, of which those with a number from `first` on were handed out.
+/// Blocks of one size that lie together: the index of their store, and the one that they have there.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
-    /// The index of the store, and its own of the group.
-    pub(crate) store: u32,
-    pub(crate) place: usize,
+    store: u32,
+    place: usize,
     pub(crate) size: u64,
 }
 

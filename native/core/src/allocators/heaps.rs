@@ -26,8 +26,8 @@ impl SharedHeaps {
 }
 
 impl<'a> Heaps<'a> {
-    /// The used block that holds `address`.
-    #[inline]
+    /// The used block that holds `address`. Nothing is called more often: one function, with the look-up of pools in it.
+    #[inline(never)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
         for (index, store) in self.stores.iter().enumerate() {
             if let Some(cell) = store.block_at(address) {

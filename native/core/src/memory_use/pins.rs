@@ -1,6 +1,6 @@
 //! Which few blocks keep pages from going back: the pages that `malloc_trim()` could release only if they went.
 //!
-//! A page of an arena of glibc's goes when nobody holds a byte of it and no free chunk keeps its header and its links
+//! A page of a heap of malloc's goes when nobody holds a byte of it and no free block keeps its header and its links
 //! there, so a block is taken to hold the 48 bytes behind it too. Pages that are at most half held are what pins are
 //! looked for in: blocks that share one make a group, which also frees the fuller pages that nobody else touches.
 //! Other allocators' memory goes by wholes, each with its last block.

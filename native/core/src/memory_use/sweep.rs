@@ -64,6 +64,8 @@ pub type Row = (u32, Sum);
 /// The owner of each part, in the order of PARTS.
 pub type Owners = [Option<u32>; PARTS.len()];
 
+const NOBODY: u32 = u32::MAX;
+
 /// The part of a sweep that needs the pages at hand.
 struct Sweeper<'a> {
     sweep: &'a mut Sweep,
@@ -241,11 +243,11 @@ impl Sweep {
     /// occur. Returns where it ends.
     pub fn add_blocks(&mut self, space: &Space, store: &Store, start: u64, owners: Owners) -> Result<u64> {
         owners.iter().flatten().try_for_each(|owner| self.check(*owner).map(drop))?;
-        let mut nobody = None;
+        let (by_part, mut nobody) = (owners.map(|owner| owner.unwrap_or(NOBODY)), None);
         let end = self.with(start, |sweeper| {
-            store.show_parts(space, start, |from, to, part| match owners[part as usize] {
-                Some(owner) => sweeper.add(from, to, owner),
-                None => nobody = Some(part),
+            store.show_parts(space, start, |from, to, part| match by_part[part as usize] {
+                NOBODY => nobody = Some(part),
+                owner => sweeper.add(from, to, owner),
             })
         })?;
         match nobody {

@@ -15,8 +15,7 @@ use std::collections::HashMap;
 const FURTHEST: usize = 80;
 
 /// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over at most `most` pools of each size class, without pools over chunks of each size, or over as
-/// many pages of mimalloc if that is in use. The layout's own distances are not used.
+/// distance): blocks}`, over at most `most` groups of each size, or over chunks of each size, whichever come first. The layout's own distances are not used.
 pub fn vote_distances(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -1,6 +1,6 @@
 //! What is kept of the walk over glibc's chunks, and what is asked of it.
 
-use crate::allocators::block::{Cell, Held};
+use crate::allocators::block::Held;
 use crate::allocators::damage::Damage;
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
@@ -376,7 +376,7 @@ pub(crate) fn is_padding(word: u64) -> bool {
 pub struct Chunks {
     pub(crate) regions: Vec<Region>,
     /// The number of each region's first block, a multiple of 64; and one for whatever would come next.
-    firsts: Vec<u64>,
+    pub(super) firsts: Vec<u64>,
     totals: OnceLock<Vec<RegionTotals>>,
 }
 
@@ -414,64 +414,6 @@ impl Chunks {
         Chunks { regions, firsts, totals: OnceLock::new() }
     }
 
-    /// The numbers of blocks are below this: one for each place where a chunk may begin.
-    pub(crate) fn block_numbers(&self) -> u64 {
-        self.firsts[self.regions.len()]
-    }
-
-    /// The number that the region's first block has.
-    #[inline]
-    pub(crate) fn first_block(&self, region: usize) -> u64 {
-        self.firsts[region]
-    }
-
-    /// The region of a number.
-    pub(crate) fn region_of_number(&self, number: u64) -> &Region {
-        &self.regions[self.place_of_number(number)]
-    }
-
-    fn place_of_number(&self, number: u64) -> usize {
-        self.firsts.partition_point(|first| *first <= number).saturating_sub(1)
-    }
-
-    /// The chunk [start, end) of a region as a block.
-    #[inline(always)]
-    pub(crate) fn cell(&self, region: usize, start: u64, end: u64) -> Cell {
-        let number = self.firsts[region] + self.regions[region].index(start);
-        // A chunk's last eight bytes are the next one's prev_size.
-        Cell { number, address: start + CHUNK_HEADER, size: end - start, end: end + 8 }
-    }
-
-    /// The used chunk whose bytes hold `address`.
-    #[inline]
-    pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
-        match self.holder_in(address)? {
-            (region, (start, end, State::Used)) => Some(self.cell(region, start, end)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn block_of(&self, number: u64) -> Cell {
-        let place = self.place_of_number(number);
-        let region = &self.regions[place];
-        let start = region.address(number - self.firsts[place]);
-        let (start, end, _) = region.find(start).unwrap_or((start, start + GRAIN, State::Used));
-        self.cell(place, start, end)
-    }
-
-    /// Shows every used chunk.
-    pub(crate) fn show_blocks(&self, mut show: impl FnMut(Cell)) {
-        for (place, region) in self.regions.iter().enumerate() {
-            let used = region.all().filter(|(_, _, state)| *state == State::Used);
-            used.for_each(|(start, end, _)| show(self.cell(place, start, end)));
-        }
-    }
-
-    /// The chunk at `address`, whatever its state, as the program would see it: its address and size.
-    pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
-        self.locate(address).map(|(start, end, _)| (start + CHUNK_HEADER, end - start))
-    }
-
     pub(crate) fn region_of(&self, address: u64) -> Option<usize> {
         let index = self.regions.partition_point(|region| region.stretch.end <= address);
         (index < self.regions.len() && self.regions[index].stretch.start <= address).then_some(index)
@@ -489,17 +431,7 @@ impl Chunks {
 
     /// The block whose bytes hold `address`: a used chunk's reach eight bytes into the next header.
     pub(crate) fn holder(&self, address: u64) -> Option<(u64, u64, State)> {
-        self.holder_in(address).map(|(_, found)| found)
-    }
-
-    /// The same with the place of its region.
-    #[inline]
-    fn holder_in(&self, address: u64) -> Option<(usize, (u64, u64, State))> {
-        let in_region = |address: u64| {
-            let place = self.region_of(address)?;
-            Some((place, self.regions[place].find(address)?))
-        };
-        in_region(address.wrapping_sub(8)).or_else(|| in_region(address))
+        self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
     }
 
     /// Used chunks and their bytes.

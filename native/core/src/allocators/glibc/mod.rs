@@ -7,6 +7,7 @@ pub(crate) mod listing;
 pub(crate) mod lists;
 pub(crate) mod locate;
 pub(crate) mod mapped;
+pub(crate) mod numbers;
 pub(crate) mod trim;
 pub(crate) mod walk;
 

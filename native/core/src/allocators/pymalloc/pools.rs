@@ -149,7 +149,7 @@ impl Pools {
     }
 
     /// The block that holds `address`, if it was handed out at least once. None in headers, tails and free pools.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let ordinal = self.pool_at(address)?;
         let Brief { shape, first } = *self.brief.get(ordinal)?;
