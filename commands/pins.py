@@ -25,10 +25,10 @@ NAMES = [kind.name for kind in KINDS]
 class Options(Common):
     """The options of heap pins."""
 
-    minimum: int = valued(
+    minimum: int | None = valued(
         "--min", "SIZE",
         "leave out what would free less (the default is a page, 4K; K, M, G and T are powers of 1024)",
-        4096, parse_size,
+        None, parse_size,
     )  # fmt: skip
     allocator: str | None = valued(
         "--allocator", "NAME", f"only the pins of {', '.join(NAMES[:-1])} or {NAMES[-1]}", None, one_of(NAMES)

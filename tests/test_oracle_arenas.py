@@ -106,7 +106,7 @@ def test_lost_thread_data(rng: random.Random, tmp_path: Path) -> None:
         core = target.gcore()
     assert not [text for text in ask("arenas", str(core))["warnings"] if "thread-local" in text]
     with heap_of(str(core)) as heap:
-        lost = rng.sample([thread.fs_base for thread in heap.target.threads], 3)
+        lost = rng.sample([thread.thread_pointer for thread in heap.target.threads], 3)
     with core.open("r+b") as file:
         for segment in segments(core):
             for address in lost:

@@ -20,6 +20,7 @@ from test_target_elf import compile_program
 
 from gdbheap.errors import Fault, GdbheapError, NoTarget, Unsupported, UsageError
 from gdbheap.target.core import Core, Part, data_extents, present_runs
+from gdbheap.target.machine import X86_64
 from gdbheap.target.mappings import Mappings, parse_smaps
 from gdbheap.target.notes import parse_files, read_notes
 
@@ -48,10 +49,10 @@ def note(owner: bytes, kind: int, data: bytes) -> bytes:
     return struct.pack("<III", len(name), len(data), kind) + name + pad + data + bytes(-len(data) % 4)
 
 
-def prstatus(tid: int, fs_base: int = 0, sp: int = 0, pc: int = 0) -> bytes:
+def prstatus(tid: int, thread_pointer: int = 0, sp: int = 0, pc: int = 0) -> bytes:
     """Return NT_PRSTATUS of one thread."""
     registers = [0] * 27
-    registers[16], registers[19], registers[21] = pc, sp, fs_base
+    registers[16], registers[19], registers[21] = pc, sp, thread_pointer
     data = bytes(32) + struct.pack("<I", tid) + bytes(76) + struct.pack("<27Q", *registers) + bytes(8)
     return note(b"CORE", 1, data)
 
@@ -106,7 +107,7 @@ def test_a_core_is_its_process(pair: tuple[Core, Mappings, dict[int, bytes]]) ->
     stack = next(m for m in smaps if m.path == "[stack]")
     assert core.main_stack is not None and core.main_stack.end == stack.end
     assert core.exe == str(Path(programs.interpreter_of("stripped")).resolve())
-    assert len(core.threads) == 2 and all(smaps.find(thread.fs_base) for thread in core.threads)
+    assert len(core.threads) == 2 and all(smaps.find(thread.thread_pointer) for thread in core.threads)
     assert not core.damage and not core.partial
     absent = []
     for start, data in memory.items():
@@ -223,7 +224,7 @@ def test_truncated_cores(form: str, tmp_path: Path, rng: random.Random) -> None:
 def test_more_mappings_than_16_bits(tmp_path: Path) -> None:
     """A core of 70,000 mappings (PN_XNUM), whole and cut behind its notes."""
     loads = [(0x10000 + 2 * PAGE * i, PAGE, b"", 6) for i in range(70_000)] + [(1 << 40, PAGE, b"x" * PAGE, 6)]
-    path = make_core(tmp_path / "core", prstatus(7, fs_base=1 << 40), loads)
+    path = make_core(tmp_path / "core", prstatus(7, thread_pointer=1 << 40), loads)
     core = Core(str(path))
     assert len(core.mappings) == 70_001 and not core.damage and core.space.read(1 << 40, 4) == b"xxxx"
     data = path.read_bytes()
@@ -261,21 +262,21 @@ def test_notes() -> None:
     info = bytes(24) + struct.pack("<I", 41) + bytes(12) + b"name\0".ljust(16, b"\0") + bytes(80)
     files = files_note([(PAGE, 3 * PAGE, 2, b"/a b\n"), (8 * PAGE, 9 * PAGE, 0, b"/\xff")])
     data = prstatus(43, 1, 2, 3) + prstatus(42) + note(b"CORE", 3, info) + files
-    found = read_notes(data)
-    assert [(t.tid, t.fs_base, t.sp, t.pc) for t in found.threads] == [(43, 1, 2, 3), (42, 0, 0, 0)]
+    found = read_notes(X86_64, data)
+    assert [(t.tid, t.thread_pointer, t.sp, t.pc) for t in found.threads] == [(43, 1, 2, 3), (42, 0, 0, 0)]
     assert (found.pid, found.name, found.by_gdb) == (41, "name", False)
     rows = [(file.start, file.offset, os.fsencode(file.path)) for file in found.files]
     assert rows == [(PAGE, 2 * PAGE, b"/a b\n"), (8 * PAGE, 0, b"/\xff")]
-    assert read_notes(prstatus(43)).pid == 43
+    assert read_notes(X86_64, prstatus(43)).pid == 43
 
 
 @given(st.binary(max_size=400), st.integers(0, 800))
 def test_notes_of_any_bytes(noise: bytes, at: int) -> None:
     """Whatever the bytes say, reading notes ends, and nothing is longer than they are."""
     good = prstatus(43) + files_note([(PAGE, 2 * PAGE, 0, b"/x")])
-    found = read_notes(good[:at] + noise + good[at:])
+    found = read_notes(X86_64, good[:at] + noise + good[at:])
     assert len(found.files) < 100 and len(found.threads) < 10
-    parse_files(noise)
+    parse_files(X86_64, noise)
 
 
 @settings(max_examples=200)
@@ -339,7 +340,7 @@ def test_runs_like_page_by_page(present: list[bool], first: int, count: int) -> 
         first = min(first, len(present) - 1)
         count = min(count, len(present) - first)
         part = Part(1 << 30, (1 << 30) + count * PAGE, first * PAGE, count * PAGE, count * PAGE, "rw-p")
-        pages = [page for start, end, _ in present_runs(part, extents) for page in range(start // PAGE, end // PAGE)]
+        pages = [page for start, end, _ in present_runs(X86_64, part, extents) for page in range(start // PAGE, end // PAGE)]
     if any(not there for there in present) and len(extents) == 1 and extents[0] == (0, len(present) * PAGE):
         pytest.skip("this file system keeps no holes")
     assert pages == [(1 << 18) + page for page in range(count) if present[first + page]]

@@ -21,6 +21,7 @@ from gdbheap._native import Space
 from gdbheap.errors import Fault
 from gdbheap.target import image
 from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, read_symbols
+from gdbheap.target.machine import X86_64
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.process import Process, stopped
 
@@ -82,7 +83,7 @@ def test_bss_is_part_of_the_object(program: tuple[Process, LoadedObject, list[in
     bss_end = owner.bss[-1][1]
     assert last < bss_end <= owner.end
     linked_end = max(owner.bias + s.address + s.memory_size for s in owner.segments if s.type == image.PT_LOAD)
-    assert bss_end - linked_end < process.page_size
+    assert bss_end - linked_end < process.machine.page
     assert process.space.u64(bss + 8 * 99999) == 9
 
 
@@ -204,7 +205,7 @@ def test_hostile_images_in_memory(tmp_path: Path, rng: random.Random) -> None:
         perms = [rng.choice(("r--p", "rw-p")) for _ in cuts[1:]]
         pieces = [Mapping(base + a, base + b, p, a, "00:00", 1, "/x") for a, b, p in zip(cuts, cuts[1:], perms)]
         bss = Mapping(base + size, base + size + 65536, "rw-p", 0, "00:00", 0, "")
-        for owner in find_objects(Mappings([*pieces, bss]), space, ElfFiles(), lambda first: [str(path)]):
+        for owner in find_objects(X86_64, Mappings([*pieces, bss]), space, ElfFiles(), lambda first: [str(path)]):
             assert all(base <= start < end <= bss.end for start, end in owner.writable_ranges())
             assert owner.contains(base) and owner.end <= bss.end
 
@@ -216,4 +217,4 @@ def test_an_absent_image_is_a_fault() -> None:
         space.read(4096, 8)
     assert fault.value.args[0] == 4096
     absent = Mappings([Mapping(0, 4096, "r--p", 0, "00:00", 1, "/x")])
-    assert find_objects(absent, space, ElfFiles(), lambda first: []) == []
+    assert find_objects(X86_64, absent, space, ElfFiles(), lambda first: []) == []

@@ -119,7 +119,9 @@ def test_what_is_said_of_a_process(spread: programs.Running) -> None:
         assert {thread.tid for thread in process.threads} == {int(n) for n in os.listdir(f"/proc/{spread.pid}/task")}
         assert "a thread" in [thread.name for thread in process.threads]
         for thread in process.threads:
-            assert process.space.u64(thread.fs_base) == thread.fs_base  # glibc: the block begins with its own address
+            assert (
+                process.space.u64(thread.thread_pointer) == thread.thread_pointer
+            )  # glibc: the block begins with its own address
             assert process.mappings.find(thread.sp) is not None and process.object_of(thread.pc) is not None
         assert process.main_stack is not None and process.main_stack.path == "[stack]"
         assert all(owner.file is not None for owner in process.objects) and len(process.objects) >= 3
@@ -166,7 +168,9 @@ def test_a_process_that_stands_already(spread: programs.Running) -> None:
     """Process itself stops nothing: within gdb the threads come from gdb."""
     process = Process(spread.pid, [(spread.pid, 1, 2, 3, [4, 5])])
     assert programs.tracer(spread.pid) == 0 and process.stopped_seconds is None
-    assert [(t.tid, t.fs_base, t.sp, t.pc, t.registers) for t in process.threads] == [(spread.pid, 1, 2, 3, [4, 5])]
+    assert [(t.tid, t.thread_pointer, t.sp, t.pc, t.registers) for t in process.threads] == [
+        (spread.pid, 1, 2, 3, [4, 5])
+    ]
     assert process.space.read(addresses(spread)[2], 5) == b"there"
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gdbheap.errors import NoTarget, NotPermitted, UsageError, one_line
 from gdbheap.target import causes, refusal
 from gdbheap.target.causes import CAP_SYS_PTRACE, Facts, permission
+from gdbheap.target.machine import X86_64
 from gdbheap.target.open import parse_target
 from gdbheap.target.procfs import parse_auxv, parse_flags, parse_status
 
@@ -192,7 +193,7 @@ def test_files_of_proc_with_any_bytes(data: bytes) -> None:
     """Reading what should be a status, a stat or an auxiliary vector never fails."""
     assert all(isinstance(value, str) for value in parse_status(data).values())
     assert parse_flags(data) >= 0
-    assert len(parse_auxv(data)) <= len(data) // 16
+    assert len(parse_auxv(X86_64, data)) <= len(data) // 16
 
 
 def test_a_name_cannot_add_a_field() -> None:

@@ -18,7 +18,7 @@ from gdbheap.target.target import AT_ENTRY
 
 __all__ = ["malloc_stats", "prove_stream", "written_by_stats"]
 
-SYS_MEMFD_CREATE, MFD_CLOEXEC = 319, 1
+MFD_CLOEXEC = 1
 F_GETFD, F_SETFD = 1, 2
 SEEK_END, PROT_READ, MAP_PRIVATE = 2, 1, 2
 TEXT_LIMIT = 4 << 20
@@ -122,7 +122,7 @@ def _memory_file(libc: Libc, caller: Writer) -> int:
     if libc.has("memfd_create"):
         file = caller.call(libc.address("memfd_create"), name, MFD_CLOEXEC)
     else:
-        file = caller.call(libc.address("syscall"), SYS_MEMFD_CREATE, name, MFD_CLOEXEC)
+        file = caller.call(libc.address("syscall"), libc.target.machine.system_calls.memfd_create, name, MFD_CLOEXEC)
     file = _signed32(file)
     if file < 0:
         raise libc.purpose.error("the process may not make a file in memory (memfd_create)")

@@ -2,7 +2,7 @@
 gdb by its own main thread, never by gdb's ``call``.
 
 The mechanics are native (``call.rs``, ``unwind.rs``); what is decided here is whether a call may be made at all, in
-which thread, and what is said when it is not. x86-64 only."""
+which thread, and what is said when it is not. The registers and the code below are x86-64's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, St
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.target import image, procfs
 from gdbheap.target.elf import load_bias, read_segments
-from gdbheap.target.stacks import RED_ZONE, find_stacks
+from gdbheap.target.stacks import find_stacks
 from gdbheap.target.target import AT_SYSINFO_EHDR
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class NativeCaller:
 
     def _check(self) -> None:
         """What no thread could help."""
-        if self._target.machine != "x86_64":
+        if not self._target.machine.has_calls:
             raise Unsupported(f"{self._purpose.command}: calls are made on x86-64 only")
         try:
             left = set(self._folder.tasks()) - {thread.tid for thread in self._target.threads}
@@ -166,7 +166,8 @@ class NativeCaller:
         sp = self._look(thread.tid)[0][RSP]
         if stack is None:
             return True
-        return _native.mentions(self._target.space, max(sp - RED_ZONE, stack.start), stack.end, *place)
+        lowest = max(sp - self._target.machine.red_zone, stack.start)
+        return _native.mentions(self._target.space, lowest, stack.end, *place)
 
     def _stack_of(self, thread: Thread) -> StackRange | None:
         """The stack that a thread stands on, if it is its own: a handler's or a coroutine's is not."""
@@ -176,19 +177,20 @@ class NativeCaller:
             return None
         main = self._target.main_stack
         is_main = main is not None and (stack.start, stack.end) == (main.start, main.end)
-        return stack if is_main or sp < thread.fs_base < stack.end else None
+        return stack if is_main or sp < thread.thread_pointer < stack.end else None
 
     def _modules(self) -> list[tuple[int, int, int, int]]:
         """(start, end, address of .eh_frame_hdr, end of its segment) of each loaded object and of the vDSO."""
         objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in self._target.objects]
         base = self._target.auxv.get(AT_SYSINFO_EHDR, 0)
         vdso = self._target.mappings.find(base)
-        segments = read_segments(self._target.space, base) if vdso is not None else []
-        bias = load_bias(segments, base)
+        machine = self._target.machine
+        segments = read_segments(machine, self._target.space, base) if vdso is not None else []
+        bias = load_bias(machine, segments, base)
         if vdso is not None and bias is not None:
             objects.append((vdso.start, vdso.end, bias, segments))
         rows = [_module(*loaded) for loaded in objects]
-        return [row for row in rows if row is not None and all(0 <= number < 1 << 64 for number in row)]
+        return [row for row in rows if row is not None and all(0 <= number < machine.address_end for number in row)]
 
     def choose(self) -> None:
         """Choose the thread to call in: one that waits in a system call, if there is any.
@@ -246,12 +248,13 @@ class NativeCaller:
     def _is_posix(self, thread: Thread) -> bool:
         """Whether the thread has glibc's thread-local storage: its pointer to itself (tcbhead_t) is there."""
         try:
-            return thread.fs_base != 0 and self._target.space.u64(thread.fs_base + 16) == thread.fs_base
+            pointer = thread.thread_pointer
+            return pointer != 0 and self._target.space.u64(pointer + 16) == pointer
         except _native.Fault:
             return False
 
     def _has_room(self, stack: StackRange, sp: int) -> bool:
-        bottom = sp - RED_ZONE - ROOM
+        bottom = sp - self._target.machine.red_zone - ROOM
         mapping = self._target.mappings.find(sp)
         if mapping is None or not mapping.writable:
             return False

@@ -20,6 +20,7 @@ from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import RemoteProcess
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
 from gdbheap.target.core import Core
+from gdbheap.target.machine import READ_TITLES, Machine, machine_of_gdb
 from gdbheap.target.process import Process, Registers
 from gdbheap.target.target import Target
 
@@ -27,8 +28,6 @@ __all__ = ["CORE", "LIVE", "REMOTE", "Place", "build", "core_place", "place", "p
 
 LIVE, CORE, REMOTE = "live", "core", "remote"
 KINDS = {"native": LIVE, "core": CORE, "remote": REMOTE, "extended-remote": REMOTE}
-GENERAL = "rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15".split()
-ADDRESS_MASK = (1 << 64) - 1
 FRAME_LIMIT = 64
 CODE_LOOK = 1 << 20
 
@@ -115,23 +114,24 @@ def selection_kept() -> Iterator[None]:
             frame.select()
 
 
-def registers() -> list[Registers]:
+def registers(machine: Machine) -> list[Registers]:
     """Those of every thread of the selected inferior, in gdb's order."""
     found: list[Registers] = []
+    names = machine.gdb
     with selection_kept():
         for thread in reversed(gdb.selected_inferior().threads()):
             thread.switch()
             frame = gdb.newest_frame()
-            fs_base, sp, pc = (_register(frame, name) for name in ("fs_base", "sp", "pc"))
-            general = [_register(frame, name) for name in GENERAL]
-            found.append((thread.ptid[1] or thread.ptid[0], fs_base, sp, pc, general))
+            pointer, sp, pc = (_register(machine, frame, name) for name in (names.thread_pointer, "sp", "pc"))
+            general = [_register(machine, frame, name) for name in names.general]
+            found.append((thread.ptid[1] or thread.ptid[0], pointer, sp, pc, general))
     return found
 
 
-def _register(frame: gdb.Frame, name: str) -> int:
+def _register(machine: Machine, frame: gdb.Frame, name: str) -> int:
     """A register as an unsigned number, 0 when gdb does not have it."""
     try:
-        return int(frame.read_register(name)) & ADDRESS_MASK
+        return int(frame.read_register(name)) % machine.address_end
     except (gdb.error, ValueError):
         return 0
 
@@ -141,16 +141,18 @@ def build(where: Place) -> Target:
     if where.kind == CORE:
         assert where.core is not None
         return Core(where.core, where.exe)
-    _check_architecture()
+    machine = _machine()
     if where.kind == LIVE:
-        return Process(where.pid, registers())
-    return RemoteProcess(where.pid, registers(), _remote_read, _remote_files())
+        return Process(where.pid, registers(machine))
+    return RemoteProcess(where.pid, registers(machine), _remote_read, _remote_files(), machine)
 
 
-def _check_architecture() -> None:
+def _machine() -> Machine:
     name = gdb.selected_inferior().architecture().name()
-    if name != "i386:x86-64":
-        raise Unsupported(f"this is a program for {one_line(name)}: gdbheap reads 64-bit x86_64 programs")
+    machine = machine_of_gdb(name)
+    if machine is None:
+        raise Unsupported(f"this is a program for {one_line(name)}: gdbheap reads {READ_TITLES} programs")
+    return machine
 
 
 def _remote_read(address: int, size: int) -> bytes:

@@ -34,6 +34,7 @@ from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.python.disclosure import is_hidden
 from gdbheap.report.style import Style, encodable, style_for
+from gdbheap.target.machine import LARGEST_ADDRESS
 from gdbheap.target.process import Process
 
 __all__ = ["CACHE", "register"]
@@ -177,7 +178,7 @@ def _address(text: str) -> int:
             gdb.TYPE_CODE_UNION,
         ):
             value = value.address or value
-        return int(value) & ((1 << 64) - 1)
+        return int(value) & LARGEST_ADDRESS
     except (gdb.error, TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{text} is no address: {error}") from None
 

@@ -16,9 +16,9 @@ from gdbheap.errors import GdbheapError, one_line
 from gdbheap.target import procfs
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.identity import BOOT_ID, identify
+from gdbheap.target.machine import X86_64, Machine
 from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.process import Registers, is_readable
-from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, Rss, Target, Thread
 
 if TYPE_CHECKING:
@@ -44,11 +44,21 @@ class RemoteProcess(Target):
 
     interrupted = False
 
-    def __init__(self, pid: int, threads: Iterable[Registers], read: Read, files: RemoteFiles | FileReader) -> None:
-        super().__init__("process", pid=pid, remote=True)
+    def __init__(
+        self,
+        pid: int,
+        threads: Iterable[Registers],
+        read: Read,
+        files: RemoteFiles | FileReader,
+        machine: Machine = X86_64,
+    ) -> None:
+        super().__init__("process", pid=pid, remote=True, machine=machine)
         self._files = files
         self._read_memory = read
         self._read_mappings()
+        with contextlib.suppress(OSError):
+            self.auxv = procfs.parse_auxv(self.machine, self._file("auxv", TEXT_LIMIT))
+        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ))
         self._read_pages()
         self._read_rest(threads)
         self.identity = identify(lambda path: self._any_file(path, TEXT_LIMIT), pid)
@@ -84,8 +94,9 @@ class RemoteProcess(Target):
             unknown = "it is unknown which pages are resident, and what could be given back"
             self.warnings.append(f"this gdb cannot read parts of a remote file: {unknown}")
             return
-        ranges = [(m.start, m.end) for m in self.mappings if (m.rss is None or m.rss or m.swap) and m.end < 1 << 63]
-        parts = [(start // PAGE_SIZE * ENTRY, (end - start) // PAGE_SIZE * ENTRY) for start, end in ranges]
+        page, limit = self.machine.page, self.machine.kernel_start
+        ranges = [(m.start, m.end) for m in self.mappings if (m.rss is None or m.rss or m.swap) and m.end < limit]
+        parts = [(start // page * ENTRY, (end - start) // page * ENTRY) for start, end in ranges]
         path = f"/proc/{self.pid}/pagemap"
         try:
             if _is_here(self._files, self.pid or 0):
@@ -102,14 +113,11 @@ class RemoteProcess(Target):
     def _read_rest(self, threads: Iterable[Registers]) -> None:
         readable = [mapping for mapping in self.mappings if is_readable(mapping)]
         self.space = Space.for_remote([(m.start, m.end) for m in readable], self._reader(Mappings(readable)))
-        with contextlib.suppress(OSError):
-            self.auxv = procfs.parse_auxv(self._file("auxv", TEXT_LIMIT))
-        self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
         self.threads = [
-            Thread(tid, fs_base, sp, pc, self._thread_name(tid), registers=general)
-            for tid, fs_base, sp, pc, general in threads
+            Thread(tid, pointer, sp, pc, self._thread_name(tid), registers=general)
+            for tid, pointer, sp, pc, general in threads
         ]
-        self.objects = find_objects(self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
+        self.objects = find_objects(self.machine, self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
         self.exe = self._executable()
 
     def status(self) -> dict[str, str]:

@@ -159,19 +159,19 @@ class GdbCaller:
         A call of gdb ends with a SIGSEGV where it returns to the stack, which gdb takes for the breakpoint that it is.
         gdbserver remembers it as the last stop and delivers it when it detaches: the process would die. A step makes a
         SIGTRAP the last stop, which is never delivered (gdbserver/linux-low.cc, get_detach_signal)."""
-        nop = self._nop()
+        nop, names = self._nop(), self._target.machine.gdb
         frame = gdb.newest_frame()
-        before = {name: int(frame.read_register(name)) for name in ("rip", "eflags", "rax", "orig_rax")}
-        gdb.execute("set $orig_rax = -1", to_string=True)  # else the kernel sets rip back to restart a system call
-        gdb.execute(f"set $rip = {nop:#x}", to_string=True)
+        before = {name: int(frame.read_register(name)) for name in names.saved}
+        gdb.execute(f"set ${names.restart} = -1", to_string=True)  # else the kernel sets the counter back
+        gdb.execute(f"set ${names.pc} = {nop:#x}", to_string=True)
         gdb.execute("stepi", to_string=True)
         for name, value in before.items():
             gdb.execute(f"set ${name} = {value}", to_string=True)
 
     def _nop(self) -> int:
-        """The address of a byte 0x90 in the code of the process: wherever it stands, it is an instruction by itself."""
+        """The address of a "nop" in the code of the process: of one byte, it is an instruction wherever it stands."""
         for mapping in filter(_is_code, self._target.mappings):
-            found = self._target.space.read_available(mapping.start, CODE_LOOK).find(b"\x90")
+            found = self._target.space.read_available(mapping.start, CODE_LOOK).find(self._target.machine.gdb.nop)
             if found >= 0:
                 return mapping.start + found
         raise self._purpose.error("no code of the process can be read, which a call through a server needs")

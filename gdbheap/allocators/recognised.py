@@ -8,7 +8,6 @@ linked into the program. Which memory is its own is known only where it has the 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,7 +15,6 @@ from gdbheap.allocators.runtimes import file_name, title
 from gdbheap.errors import Fault, one_line
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping
-from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.target.target import AT_ENTRY, Target
 
 META_AREA_HEAD = 56
@@ -170,12 +168,12 @@ def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
     """
     for start, end in loaded.writable_ranges():
         raw = target.space.read_available(start, min(end - start, MOST_DATA))
-        words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
-        triples = zip(words, words[1:], words[META_AREA_HEAD // 8 :])
+        words = target.machine.words_of(raw)
+        triples = zip(words, words[1:], words[META_AREA_HEAD // target.machine.word :])
         for index, (secret, initialised, head) in enumerate(triples):
-            is_one = initialised & 0xFFFFFFFF == 1 and secret and head and head % PAGE_SIZE == 0
+            is_one = initialised & 0xFFFFFFFF == 1 and secret and head and target.machine.is_paged(head)
             if is_one and _word(target, head) == secret:
-                return start + 8 * index
+                return start + target.machine.word * index
     return None
 
 

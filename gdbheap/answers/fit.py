@@ -15,7 +15,6 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER, Glibc
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.target.ranges import PAGE_SIZE
 
 SMALLEST_CHUNK = 32
 SMALLEST_LARGE = 0x400
@@ -190,20 +189,20 @@ def _grows_by(glibc: Glibc, index: int, need: int, top: int) -> int | None:
 
 
 def _main_arena_grows_by(glibc: Glibc, need: int, top: int) -> int:
-    par = glibc.par
+    par, page = glibc.par, glibc.target.machine.page
     size = need + par.top_pad + SMALLEST_CHUNK
     if glibc.main.noncontiguous:
         # 2.35 and later confuse the least size with the page size; newer ones that do not are not told apart.
-        return max(_up(size, PAGE_SIZE), PAGE_SIZE if par.layout["hp_pagesize"] is not None else SMALLEST_EXTENT)
+        return max(_up(size, page), page if par.layout["hp_pagesize"] is not None else SMALLEST_EXTENT)
     size -= top
     if not par.thp_pagesize:
-        return _up(size, PAGE_SIZE)
+        return _up(size, page)
     end = max((heap.end for heap in glibc.heaps if heap.arena == 0), default=0)
     return _up(end + size, par.thp_pagesize) - end
 
 
 def _thread_arena_grows_by(glibc: Glibc, index: int, need: int, top: int) -> int | None:
-    state, page = glibc.arenas[index], glibc.par.hp_pagesize or PAGE_SIZE
+    state, page = glibc.arenas[index], glibc.par.hp_pagesize or glibc.target.machine.page
     heap = glibc.heap_at(state.top)
     if heap is not None:
         more = _up(need + SMALLEST_CHUNK - top, page)

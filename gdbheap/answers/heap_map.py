@@ -12,7 +12,8 @@ from gdbheap.allocators.allocator import Drawn
 from gdbheap.answers.partition import Sum, Sums, line_states, partition, total
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
-from gdbheap.target.ranges import PAGE_SIZE, Ranges
+from gdbheap.target.machine import Machine
+from gdbheap.target.ranges import Ranges
 
 CELLS = 1200
 MOST_CELLS = 1 << 20
@@ -68,8 +69,9 @@ class HeapMap:
 def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
     """The map in cells of ``cell`` bytes, rounded up to a page; 0: the smallest power of two that takes no more
     than about ``cells`` of them. Raises UsageError when it would take more than a million."""
-    stretches = list(_whole(_stretches(heap)))
-    size = -(-cell // PAGE_SIZE) * PAGE_SIZE or _size_for(stretches, cells)
+    machine = heap.target.machine
+    stretches = list(_whole(machine, _stretches(heap)))
+    size = machine.page_up(cell) or _size_for(machine.page, stretches, cells)
     needed = sum(_count(stretch, size) for stretch in stretches)
     if needed > MOST_CELLS:
         raise UsageError(f"{needed:,} cells of {size:,} bytes are too many: take a larger --cell")
@@ -125,18 +127,18 @@ def _count(stretch: Drawn, size: int) -> int:
     return -(-(stretch.end - stretch.start) // size)
 
 
-def _size_for(stretches: list[Drawn], cells: int) -> int:
-    size = PAGE_SIZE
+def _size_for(page: int, stretches: list[Drawn], cells: int) -> int:
+    size = page
     while sum(_count(stretch, size) for stretch in stretches) > max(cells, 2 * len(stretches)):
         size *= 2
     return size
 
 
-def _whole(stretches: list[Drawn]) -> Iterator[Drawn]:
+def _whole(machine: Machine, stretches: list[Drawn]) -> Iterator[Drawn]:
     """By address, in whole pages; a page that two touch is the first one's."""
     at = 0
     for stretch in sorted(stretches, key=lambda stretch: stretch.start):
-        start, end = max(at, stretch.start // PAGE_SIZE * PAGE_SIZE), -(-stretch.end // PAGE_SIZE) * PAGE_SIZE
+        start, end = max(at, machine.page_down(stretch.start)), machine.page_up(stretch.end)
         if start < end:
             yield Drawn(start, end, stretch.name, stretch.kind, stretch.arena)
             at = end

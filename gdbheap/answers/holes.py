@@ -14,7 +14,6 @@ from gdbheap.answers.describing import BlockKind, describe_blocks
 from gdbheap.answers.fit import Fit, fit
 from gdbheap.answers.ways import ways
 from gdbheap.heap import Heap
-from gdbheap.target.ranges import PAGE_SIZE
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,10 @@ def _hole(heap: Heap, allocator: Allocator, row: HoleRow) -> Hole:
 
 def _resident(heap: Heap, start: int, end: int) -> int | None:
     """Bytes in whole resident pages inside [start, end): what could be given back."""
+    machine = heap.target.machine
     if heap.target.pages is None:
         return None
-    first, last = (start + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE, end // PAGE_SIZE * PAGE_SIZE
+    first, last = machine.page_up(start), machine.page_down(end)
     return heap.target.pages.count(first, last)[0] if first < last else 0
 
 

@@ -50,7 +50,7 @@ def _target_facts(heap: Heap) -> list[Fact]:
     facts = [
         Fact("target", f"{target.kind} {target.pid if target.pid is not None else target.core}", source, None),
         Fact("executable", target.exe or "unknown", source, None),
-        Fact("machine", target.machine, "ELF header", None),
+        Fact("machine", target.machine.name, "ELF header", None),
         Fact("mappings", str(len(target.mappings)), source, None),
         Fact("threads", str(len(target.threads)), "registers", None),
         Fact("residency", "known" if target.pages is not None else "unknown", target.rss.source, None),

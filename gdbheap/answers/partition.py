@@ -39,7 +39,6 @@ OTHERS = (
 UNEXPLAINED = "unexplained"
 
 # Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
-USER_END = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -223,8 +222,8 @@ class _Layout:
         """What is in no piece yet, by its mapping."""
         self.pieces.sort(key=lambda piece: piece[:2])
         taken = [(start, end) for start, end, _owner in self.pieces]
-        mappings = list(self._heap.target.mappings)
-        whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < USER_END]
+        mappings, limit = list(self._heap.target.mappings), self._heap.target.machine.kernel_start
+        whole = [(mapping.start, mapping.end) for mapping in mappings if mapping.start < limit]
         starts = [mapping.start for mapping in mappings]
         other, runtime = other_allocator(self._heap), main_runtime(self._heap)
         for start, end in subtract(whole, taken):

@@ -16,7 +16,6 @@ from gdbheap.allocators.allocator import Member as MemberRow
 from gdbheap.answers.describing import CACHED, BlockKind, Described, describe_blocks
 from gdbheap.answers.ways import alike, ways
 from gdbheap.heap import Heap
-from gdbheap.target.ranges import PAGE_SIZE
 
 MOST_GROUPS = 100_000
 MOST_BLOCKS = 400_000
@@ -98,12 +97,13 @@ class Pins:
     resident_known: bool
 
 
-def pins(heap: Heap, minimum: int = PAGE_SIZE, allocator: str | None = None) -> Pins:
-    """Every pin that would free ``minimum`` bytes or more, of one allocator or of all.
+def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -> Pins:
+    """Every pin that would free ``minimum`` bytes or more, a page where that is None, of one allocator or of all.
 
     Raises Unsupported where malloc is not known."""
     _known = heap.malloc
     wanted = [found for found in heap.allocators if allocator in (None, found.name)]
+    minimum = heap.target.machine.page if minimum is None else minimum
     parts = [(found, found.pins(heap.target.kept, minimum, MOST_GROUPS)) for found in wanted]
     rows = [(found, row) for found, sums in parts for row in sums.rows]
     rows.sort(key=lambda pair: (pair[1][3] - pair[1][4], pair[1]))

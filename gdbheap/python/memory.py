@@ -6,8 +6,9 @@ import struct
 from typing import Protocol
 
 from gdbheap._native import Space
-from gdbheap.target.ranges import PAGE_SIZE
 
+# Read at a time: a part of a page on every machine.
+STEP = 4 << 10
 MOST_PAGES = 1 << 14
 _WORD = struct.Struct("<Q")
 
@@ -37,13 +38,13 @@ class Pages:
         if page is None:
             if len(self._pages) >= MOST_PAGES:
                 self._pages.clear()
-            page = self._pages[number] = self._space.read_available(number * PAGE_SIZE, PAGE_SIZE)
+            page = self._pages[number] = self._space.read_available(number * STEP, STEP)
         return page
 
     def u64(self, address: int) -> int:
         """A word. Raises Fault."""
-        at = address % PAGE_SIZE
-        page = self._page(address // PAGE_SIZE)
+        at = address % STEP
+        page = self._page(address // STEP)
         if at + 8 <= len(page):
             word: int = _WORD.unpack_from(page, at)[0]
             return word
@@ -55,9 +56,9 @@ class Pages:
 
     def read(self, address: int, size: int) -> bytes:
         """Exactly ``size`` bytes. Raises Fault."""
-        at = address % PAGE_SIZE
-        if at + size <= PAGE_SIZE:
-            found = self._page(address // PAGE_SIZE)[at : at + size]
+        at = address % STEP
+        if at + size <= STEP:
+            found = self._page(address // STEP)[at : at + size]
             if len(found) == size:
                 return found
         return self._space.read(address, size)

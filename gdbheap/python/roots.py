@@ -12,7 +12,7 @@ from gdbheap.target.target import Target
 
 INTERPRETER = "the interpreter"
 THREADS = "threads"
-# Below the thread pointer lies static thread-local data, at most so much; above it struct pthread.
+# On one side of the thread pointer lies static thread-local data, at most this much; on the other struct pthread.
 MOST_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 
 
@@ -59,12 +59,14 @@ def _tls_size(target: Target) -> int:
     return min(sum(part.memory_size + part.align for part in parts), MOST_TLS)
 
 
-def _thread_data(target: Target, below: int) -> Ranges:
+def _thread_data(target: Target, size: int) -> Ranges:
     found = []
     for thread in target.threads:
-        mapping = target.mappings.find(thread.fs_base)
+        storage, pointer = target.machine.storage, thread.thread_pointer
+        mapping = target.mappings.find(pointer)
         if mapping is not None and mapping.anonymous:
-            found.append((max(mapping.start, thread.fs_base - below), min(mapping.end, thread.fs_base + DESCRIPTOR)))
+            parts = joined(sorted([storage.data(pointer, size), storage.descriptor(pointer, DESCRIPTOR)]))
+            found += [(max(mapping.start, start), min(mapping.end, end)) for start, end in parts]
     return _aligned(found)
 
 

@@ -92,7 +92,7 @@ class Threads:
         self._target = target
         self._space = target.space
         self._release = release
-        self._threads = {thread.fs_base: thread for thread in target.threads}
+        self._threads = {thread.thread_pointer: thread for thread in target.threads}
         self._codes: dict[int, _Code | None] = {}
         self.interpreters = self._find_interpreters(module)
         self.states = [state for address in self.interpreters for state in self._states(address)]

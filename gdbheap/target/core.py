@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -21,16 +21,15 @@ from gdbheap.errors import NoTarget, NotPermitted, Unsupported, UsageError, one_
 from gdbheap.target import image
 from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects, open_regular, read_at
 from gdbheap.target.image import Segment
+from gdbheap.target.machine import READ_TITLES, Machine, machine_of
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.notes import CoreNotes, MappedFile, read_notes
-from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.target.target import AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Rss, Target
 
 SEGMENT_LIMIT = 1 << 20
 NOTES_LIMIT = 512 << 20
 EXTENT_LIMIT = 1 << 22
 DAMAGE_LIMIT = 100
-ADDRESS_END = 1 << 64
 SHARED_PATHS = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/")
 PACKED = {
     b"\x1f\x8b": "gunzip",
@@ -58,8 +57,8 @@ class Part(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it was dumped, so that holes mean something; not the kernel's own page at the very end."""
-        return self.stored == self.end - self.start and self.end < ADDRESS_END // 2
+        """Whether all of it was dumped, so that holes mean something."""
+        return self.stored == self.end - self.start
 
 
 class Core(Target):
@@ -74,7 +73,8 @@ class Core(Target):
         self._files = ElfFiles()
         with open_core(path) as stream:
             self._size = os.fstat(stream.fileno()).st_size
-            segments = self._read_segments(stream, read_core_header(stream, path))
+            header, self.machine = read_core_header(stream, path)
+            segments = self._read_segments(stream, header)
             self._notes = self._read_notes(stream, segments)
             self._parts = self._check_parts(segments)
             self._check_size()
@@ -97,7 +97,7 @@ class Core(Target):
         data = read_at(stream, segment.offset, min(segment.file_size, NOTES_LIMIT))
         if len(data) < segment.file_size:
             self._cut(0, "notes (threads, names of files)", f"{segment.file_size} bytes", f"{len(data)} bytes")
-        notes = read_notes(data, segment.align)
+        notes = read_notes(self.machine, data, segment.align)
         if notes.of_kernel:
             raise Unsupported(f"{one_line(self.core)} is a dump of the kernel, not of a process: use crash(8) or drgn")
         return notes
@@ -109,8 +109,9 @@ class Core(Target):
         for segment in sorted(loads, key=lambda segment: segment.address):
             before = parts[-1].end if parts else 0
             end = segment.address + segment.memory_size
-            if end > ADDRESS_END or segment.address < before:
-                self._damage(segment.address, "segment", f"{before:#x} <= start < end <= {ADDRESS_END:#x}", f"{end:#x}")
+            if end > self.machine.address_end or segment.address < before:
+                expected = f"{before:#x} <= start < end <= {self.machine.address_end:#x}"
+                self._damage(segment.address, "segment", expected, f"{end:#x}")
             else:
                 parts.append(self._part(segment, end))
         return parts
@@ -144,17 +145,29 @@ class Core(Target):
     def _place(self, exe: str | None) -> None:
         """Everything that follows from segments and notes."""
         self.pid, self.threads, self.auxv = self._notes.pid, self._notes.threads, self._notes.auxv
-        self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
-        self.mappings = Mappings(join(self._parts, self._notes.files, self.auxv.get(AT_SYSINFO_EHDR)))
+        self._choose_page()
+        self.mappings = Mappings(join(self.machine, self._parts, self._notes.files, self.auxv.get(AT_SYSINFO_EHDR)))
         program = self.mappings.find(self.auxv.get(AT_PHDR, 0))
         self.exe = (program.path if program else "") or self._notes.name or None
         own = [(part.start, part.start + part.available, 0, part.offset) for part in self._parts if part.available]
         self.space = Space.for_core(own, [self._own_path])
         root = root_folder(exe, self.exe) if exe else ""
-        self.objects = find_objects(self.mappings, self.space, self._files, lambda first: candidates(first, exe, root))
+        self.objects = find_objects(
+            self.machine, self.mappings, self.space, self._files, lambda first: candidates(first, exe, root)
+        )
         self._add_files(own)
         if exe is not None:
             self._check_exe(exe)
+
+    def _choose_page(self) -> None:
+        """AT_PAGESZ, where every segment of the program's is made of such pages: a core may claim anything."""
+        claimed = self.machine.with_page(self.auxv.get(AT_PAGESZ))
+        parts = [part for part in self._parts if part.end <= self.machine.kernel_start]
+        if claimed == self.machine or all(claimed.is_paged(part.start, part.end) for part in parts):
+            self.machine = claimed
+        else:
+            expected = f"segments of whole pages of {claimed.page} bytes (AT_PAGESZ)"
+            self._damage(0, "pages", expected, f"others: pages of {self.machine.page} bytes are taken")
 
     @property
     def _own_path(self) -> str:
@@ -166,7 +179,8 @@ class Core(Target):
         stored = {part.start: part.stored for part in self._parts}
         for owner in self.objects:
             if owner.elf is not None:
-                found = list(_left_out(owner, stored, len(paths), os.stat(owner.elf.path).st_size))
+                size = os.stat(owner.elf.path).st_size
+                found = list(_left_out(self.machine, owner, stored, len(paths), size))
                 rows = rows + found
                 paths += [owner.elf.path] if found else []
         if len(paths) > 1:
@@ -175,17 +189,22 @@ class Core(Target):
     def _check_exe(self, exe: str) -> None:
         file = self._files.get(exe)
         if file is None:
-            raise UsageError(f"{one_line(exe)} is not a 64-bit x86 ELF file that can be read: give the core's program")
+            raise UsageError(
+                f"{one_line(exe)} is not a {READ_TITLES} ELF file that can be read: give the core's program"
+            )
         if file.build_id is None or all(file.build_id != owner.build_id for owner in self.objects):
             cause = f"{one_line(exe)} is not used, because its build-id ({file.build_id}) is nowhere in the core"
             self.warnings.append(f"{cause}: its symbols, and read-only data that the core lacks, are missing")
 
     def _read_pages(self, stream: BinaryIO) -> None:
         self.rss = Rss(None, None, "unknown")
-        aligned = all((part.start | part.end | part.offset) % PAGE_SIZE == 0 for part in self._parts if part.available)
+        machine = self.machine
+        aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
         extents = [] if self._notes.by_gdb or not aligned else data_extents(stream, self._size)
-        private = [part for part in self._parts if part.is_whole and _is_private(self.mappings.find(part.start))]
-        runs = [run for part in private for run in present_runs(part, extents)]
+        # Not the kernel's own page at the very end.
+        whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
+        private = [part for part in whole if _is_private(self.mappings.find(part.start))]
+        runs = [run for part in private for run in present_runs(machine, part, extents)]
         if len(extents) < 2:
             cause = "which pages were resident is unknown, because only a sparse core by the kernel tells"
             self.warnings.append(f"{cause}: sizes are virtual, and what could be given back is not known")
@@ -213,8 +232,8 @@ def open_core(path: str) -> BinaryIO:
         raise NoTarget(f"{name} cannot be read ({reason}): give the id of a process or a core") from None
 
 
-def read_core_header(stream: BinaryIO, path: str) -> image.Header:
-    """The ELF header of a core for 64-bit x86; raises NoTarget or Unsupported with the reason."""
+def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine]:
+    """The ELF header of a core, and the machine that it is for; raises NoTarget or Unsupported with the reason."""
     name, start = one_line(path), stream.read(image.HEADER_SIZE)
     if not start:
         raise NoTarget(f"{name} is empty, not a core: was the disk full, or ulimit -c small, when it was written?")
@@ -224,10 +243,11 @@ def read_core_header(stream: BinaryIO, path: str) -> image.Header:
     if header.type != image.TYPE_CORE:
         kind = ELF_TYPES.get(header.type, f"an ELF file of type {header.type}")
         raise NoTarget(f"{name} is {kind}, not a core: give the id of a process or a core")
-    if not header.supported:
+    machine = machine_of(header)
+    if machine is None:
         what = f"a core of a {header.bits} {header.machine_name} program"
-        raise Unsupported(f"{name} is {what}, and gdbheap reads 64-bit x86_64 only: use gdb on it")
-    return header
+        raise Unsupported(f"{name} is {what}, and gdbheap reads {READ_TITLES} only: use gdb on it")
+    return header, machine
 
 
 def _instead(start: bytes) -> str:
@@ -257,7 +277,7 @@ def _segment_count(stream: BinaryIO, header: image.Header) -> int:
     return header.phnum
 
 
-def join(parts: list[Part], files: list[MappedFile], vdso: int | None = None) -> Iterator[Mapping]:
+def join(machine: Machine, parts: list[Part], files: list[MappedFile], vdso: int | None = None) -> Iterator[Mapping]:
     """The mappings of a core: its segments with the names that NT_FILE gives them, and the files left out altogether.
 
     Of the latter (gdb omits read-only files) nothing is known but that they could be read and were not changed.
@@ -271,15 +291,15 @@ def join(parts: list[Part], files: list[MappedFile], vdso: int | None = None) ->
         offset = file.offset + part.start - file.start if file else 0
         shared = "s" if path.startswith(SHARED_PATHS) else "p"
         yield Mapping(part.start, part.end, part.perms[:3] + shared, offset, "00:00", 0, path)
-    yield from _left_out_files(parts, files)
+    yield from _left_out_files(machine, parts, files)
 
 
-def _left_out_files(parts: list[Part], files: list[MappedFile]) -> Iterator[Mapping]:
+def _left_out_files(machine: Machine, parts: list[Part], files: list[MappedFile]) -> Iterator[Mapping]:
     ends, end = [part.end for part in parts], 0
     for file in files:
         after = bisect_right(ends, file.start)
         covered = after < len(parts) and parts[after].start < file.end
-        if not covered and file.start >= end and file.end <= ADDRESS_END:
+        if not covered and file.start >= end and file.end <= machine.address_end:
             end = file.end
             yield Mapping(file.start, file.end, "r--p", file.offset, "00:00", 0, file.path)
 
@@ -298,21 +318,21 @@ def candidates(first: Mapping, exe: str | None, root: str = "") -> list[str]:
     return [path] + ([root + path] if root else []) + ([exe] if exe else [])
 
 
-def _left_out(owner: LoadedObject, stored: dict[int, int], index: int, size: int) -> Iterator[Row]:
+def _left_out(machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int) -> Iterator[Row]:
     """The rows for ``Space.for_core`` of what is not in the core, and that the program cannot have changed."""
     for mapping in owner.mappings:
         start = mapping.start + stored.get(mapping.start, 0)
         offset = mapping.offset + start - mapping.start
         end = min(mapping.end, start + max(0, size - offset))
-        if start < end and not mapping.writable and not _is_linked_writable(owner, start):
+        if start < end and not mapping.writable and not _is_linked_writable(machine, owner, start):
             yield start, end, index, offset
 
 
-def _is_linked_writable(owner: LoadedObject, address: int) -> bool:
+def _is_linked_writable(machine: Machine, owner: LoadedObject, address: int) -> bool:
     """Whether the program headers say that it is data: relocations are written there before it is made read-only."""
     data = (segment for segment in owner.segments if segment.type == image.PT_LOAD and segment.flags & image.PF_W)
     ranges = ((owner.bias + segment.address, owner.bias + segment.address + segment.memory_size) for segment in data)
-    return any(start // PAGE_SIZE * PAGE_SIZE <= address < end for start, end in ranges)
+    return any(machine.page_down(start) <= address < end for start, end in ranges)
 
 
 def _is_private(mapping: Mapping | None) -> bool:
@@ -333,15 +353,13 @@ def data_extents(stream: BinaryIO, size: int) -> list[tuple[int, int]]:
     return extents
 
 
-def present_runs(part: Part, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def present_runs(machine: Machine, part: Part, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """(start, end, PRESENT) of the pages of a segment that have data in the file."""
     shift, stop = part.start - part.offset, part.offset + part.available
-    index = bisect_right(extents, (part.offset, ADDRESS_END)) - 1
+    index = bisect_left(extents, (part.offset + 1,)) - 1
     for start, end in extents[max(index, 0) :]:
         if start >= stop:
             return
         first, last = max(start, part.offset), min(end, stop)
         if first < last:
-            low = first // PAGE_SIZE * PAGE_SIZE
-            high = -(-last // PAGE_SIZE) * PAGE_SIZE
-            yield low + shift, high + shift, PRESENT
+            yield machine.page_down(first) + shift, machine.page_up(last) + shift, PRESENT

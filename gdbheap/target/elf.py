@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gdbheap.target import image
+from gdbheap.target.machine import READ_TITLES, Machine, machine_of
 from gdbheap.target.mappings import Mapping, Mappings
-from gdbheap.target.ranges import PAGE_SIZE, joined
+from gdbheap.target.ranges import joined
 
 if TYPE_CHECKING:
     from gdbheap._native import Space
@@ -27,7 +28,7 @@ NOTE_LIMIT = 64 * 1024
 SYMBOL_BYTES_LIMIT = 256 << 20
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4096
-ADDRESS_LIMIT = 1 << 64
+HEADERS_LIMIT = 4 << 20
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _GLOBAL_BINDINGS = (1, 2, 10)
@@ -38,12 +39,12 @@ class ElfFile:
     """An ELF file on this machine; opened once, its symbols read when first asked for."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError when ``path`` cannot be opened, ValueError when it is no 64-bit ELF file."""
+        """Raises OSError when ``path`` cannot be opened, ValueError when it is no ELF file that is supported."""
         self.path = path
         with open_regular(path) as stream:
             header = image.parse_header(stream.read(image.HEADER_SIZE))
-            if header is None or not header.supported:
-                raise ValueError(f"{path} is not a 64-bit x86 ELF file")
+            if header is None or machine_of(header) is None:
+                raise ValueError(f"{path} is not an ELF file for {READ_TITLES}")
             size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
             self.segments = image.parse_segments(read_at(stream, header.phoff, size))
             self.build_id = self._read_build_id(stream)
@@ -168,7 +169,7 @@ class LoadedObject:
 
 
 def find_objects(
-    mappings: Mappings, space: Space, files: ElfFiles, candidates: Callable[[Mapping], list[str]]
+    machine: Machine, mappings: Mappings, space: Space, files: ElfFiles, candidates: Callable[[Mapping], list[str]]
 ) -> list[LoadedObject]:
     """The ELF objects among ``mappings``, ascending by base.
 
@@ -178,7 +179,7 @@ def find_objects(
     claimed: set[int] = set()
     for index, mapping in enumerate(mappings):
         if mapping.private and not mapping.offset and mapping.path.startswith("/") and mapping.start not in claimed:
-            found = _read_object(mappings, index, space)
+            found = _read_object(machine, mappings, index, space)
             if found is not None:
                 found.elf = files.matching(candidates(mapping), found.build_id)
                 claimed.update(member.start for member in found.mappings)
@@ -186,46 +187,47 @@ def find_objects(
     return objects
 
 
-def _read_object(mappings: Mappings, index: int, space: Space) -> LoadedObject | None:
+def _read_object(machine: Machine, mappings: Mappings, index: int, space: Space) -> LoadedObject | None:
     first = mappings[index]
-    segments = read_segments(space, first.start)
-    bias = load_bias(segments, first.start)
+    segments = read_segments(machine, space, first.start)
+    bias = load_bias(machine, segments, first.start)
     if bias is None:
         return None
     loads = [segment for segment in segments if segment.type == image.PT_LOAD]
-    extent = min(bias + max(load.address + load.memory_size for load in loads), ADDRESS_LIMIT)
+    extent = min(bias + max(load.address + load.memory_size for load in loads), machine.address_end)
     members, others = _members(mappings, index, extent)
     if not _is_loaded(loads, bias, members):
         return None
-    found_id = read_build_id(space, segments, bias)
-    return LoadedObject(first.path, first.start, bias, found_id, members, segments, _bss(loads, bias, members, others))
+    found_id = read_build_id(machine, space, segments, bias)
+    bss = _bss(machine, loads, bias, others)
+    return LoadedObject(first.path, first.start, bias, found_id, members, segments, bss)
 
 
-def read_segments(space: Space, address: int) -> list[image.Segment]:
+def read_segments(machine: Machine, space: Space, address: int) -> list[image.Segment]:
     """The program headers of the ELF image whose header is at ``address`` in the target; empty when there is none."""
     header = image.parse_header(space.read_available(address, image.HEADER_SIZE))
-    if header is None or not header.supported or header.phentsize != image.SEGMENT_SIZE:
+    if header is None or not machine.is_of(header) or header.phentsize != image.SEGMENT_SIZE:
         return []
-    if header.phoff > PAGE_SIZE * SEGMENT_LIMIT or address + header.phoff >= ADDRESS_LIMIT:
+    if header.phoff > HEADERS_LIMIT or address + header.phoff >= machine.address_end:
         return []
     size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
     return image.parse_segments(space.read_available(address + header.phoff, size))
 
 
-def load_bias(segments: list[image.Segment], base: int) -> int | None:
+def load_bias(machine: Machine, segments: list[image.Segment], base: int) -> int | None:
     """What to add to linked addresses when the file's start is at ``base``; None when no segment maps the start."""
     for segment in segments:
-        if segment.type == image.PT_LOAD and segment.offset < PAGE_SIZE and segment.memory_size:
-            bias = base - (segment.address - segment.offset % PAGE_SIZE)
-            return bias if -ADDRESS_LIMIT < bias < ADDRESS_LIMIT else None
+        if segment.type == image.PT_LOAD and segment.offset < machine.page and segment.memory_size:
+            bias = base - (segment.address - segment.offset)
+            return bias if abs(bias) < machine.address_end else None
     return None
 
 
-def read_build_id(space: Space, segments: list[image.Segment], bias: int) -> str | None:
+def read_build_id(machine: Machine, space: Space, segments: list[image.Segment], bias: int) -> str | None:
     """The build-id in the target's memory, None when there is none or its page is absent."""
     for segment in segments:
         address = bias + segment.address
-        if segment.type == image.PT_NOTE and 0 <= address < ADDRESS_LIMIT:
+        if segment.type == image.PT_NOTE and 0 <= address < machine.address_end:
             data = space.read_available(address, min(segment.file_size, NOTE_LIMIT))
             found = image.build_id(data, segment.align)
             if found:
@@ -268,25 +270,19 @@ def _is_mapped(load: image.Segment, start: int, members: list[Mapping]) -> bool:
     return any(start in member and member.offset + start - member.start == load.offset for member in members)
 
 
-def _bss(
-    loads: list[image.Segment], bias: int, members: list[Mapping], anonymous: list[Mapping]
-) -> list[tuple[int, int]]:
+def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: list[Mapping]) -> list[tuple[int, int]]:
     """The parts of anonymous mappings that the program headers claim: beyond a segment's bytes in the file.
 
     The kernel merges neighbours: the mapping that begins with .bss may go on as somebody else's memory.
     """
     ranges: list[tuple[int, int]] = []
     for load in loads:
-        start = _page_up(bias + load.address + load.file_size)
-        end = _page_up(bias + load.address + load.memory_size)
+        start = machine.page_up(bias + load.address + load.file_size)
+        end = machine.page_up(bias + load.address + load.memory_size)
         if load.flags & image.PF_W and load.memory_size > load.file_size and start < end:
             parts = ((max(start, mapping.start), min(end, mapping.end)) for mapping in anonymous)
             ranges.extend(part for part in parts if part[0] < part[1])
     return joined(sorted(ranges))
-
-
-def _page_up(address: int) -> int:
-    return (address + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE
 
 
 def open_regular(path: str) -> BinaryIO:

@@ -7,11 +7,8 @@ the auxiliary vector; above it the texts of the arguments, of the environment an
 
 from __future__ import annotations
 
-import struct
-
 from gdbheap.target.target import AT_RANDOM, Target
 
-WORD = 8
 AT_EXECFN = 31
 # The most pointers that are looked at, and the most bytes of texts (a quarter of the stack's limit is the kernel's).
 MOST_ENTRIES = 4096
@@ -44,9 +41,9 @@ def _last_argument(target: Target) -> tuple[int, int] | None:
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
         return None
-    start = max(stack.start, (place & ~15) - WORD * MOST_ENTRIES)
+    start = max(stack.start, (place & ~15) - target.machine.word * MOST_ENTRIES)
     raw = target.space.read_available(start, place - start)
-    words = struct.unpack(f"<{len(raw) // WORD}Q", raw[: len(raw) // WORD * WORD])
+    words = target.machine.words_of(raw)
     vector = _vector(target, words, place)
     if vector is None or vector < 1 or words[vector - 1]:
         return None

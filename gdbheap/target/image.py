@@ -19,7 +19,7 @@ MAGIC = b"\x7fELF"
 CLASS_32, CLASS_64 = 1, 2
 LITTLE_ENDIAN = 1
 TYPE_EXECUTABLE, TYPE_SHARED, TYPE_CORE = 2, 3, 4
-MACHINE_386, MACHINE_X86_64 = 3, 62
+MACHINE_X86_64 = 62
 PT_LOAD, PT_NOTE, PT_TLS = 1, 4, 7
 PF_X, PF_W, PF_R = 1, 2, 4
 PN_XNUM = 0xFFFF
@@ -47,11 +47,6 @@ class Header(NamedTuple):
     shoff: int = 0
     phentsize: int = 0
     phnum: int = 0
-
-    @property
-    def supported(self) -> bool:
-        """Whether it is for 64-bit x86."""
-        return (self.elf_class, self.byte_order, self.machine) == (CLASS_64, LITTLE_ENDIAN, MACHINE_X86_64)
 
     @property
     def bits(self) -> str:

@@ -1,11 +1,12 @@
 """The notes of a core: its threads, the files it had mapped, its auxiliary vector, its name.
 
-Layouts are those of the x86-64 kernel (include/linux/elfcore.h, fs/binfmt_elf.c) and of gdb, which writes the same::
+Layouts are those of the kernel (include/linux/elfcore.h, fs/binfmt_elf.c) and of gdb, which writes the same; sizes and
+offsets are the machine's::
 
-    CORE   NT_PRSTATUS   336 bytes; pr_pid at 32; 27 registers from 112: rip is the 17th, rsp the 20th, fs_base the 22nd
-    CORE   NT_PRPSINFO   136 bytes; pr_pid at 24; pr_fname at 40, 16 bytes; pr_psargs at 56, 80 bytes
+    CORE   NT_PRSTATUS   of each thread: pr_pid, and the registers as words
+    CORE   NT_PRPSINFO   pr_pid; pr_fname, 16 bytes; pr_psargs, 80 bytes
     CORE   NT_FILE       count, page size; (start, end, offset in pages) each; then the paths, each with a zero byte
-    CORE   NT_SIGINFO    128 bytes, only the kernel writes it: si_code at 8, si_pid at 16; of the first thread
+    CORE   NT_SIGINFO    only the kernel writes it: si_code, si_pid; of the first thread
     CORE   NT_AUXV       pairs of words
     GDB    NT_GDB_TDESC  only a core written by gdb (gcore) has it
 """
@@ -13,11 +14,11 @@ Layouts are those of the x86-64 kernel (include/linux/elfcore.h, fs/binfmt_elf.c
 from __future__ import annotations
 
 import os
-import struct
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gdbheap.target.image import iter_notes
+from gdbheap.target.machine import Machine
 from gdbheap.target.procfs import parse_auxv
 from gdbheap.target.target import Thread
 
@@ -25,13 +26,6 @@ NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
 THREAD_LIMIT = 1 << 20
-# r15 to rdi; after them come orig_rax, rip and so on.
-GENERAL = 15
-
-_PRSTATUS_SIZE = 336
-_REGISTERS = struct.Struct("<27Q")
-_FILE_HEAD = struct.Struct("<QQ")
-_FILE_ENTRY = struct.Struct("<QQQ")
 
 
 class MappedFile(NamedTuple):
@@ -57,12 +51,12 @@ class CoreNotes:
     of_kernel: bool = False
 
 
-def read_notes(data: bytes, align: int = 4) -> CoreNotes:
-    """The notes of a core's PT_NOTE segment; damaged ones are left out."""
+def read_notes(machine: Machine, data: bytes, align: int = 4) -> CoreNotes:
+    """The notes of the PT_NOTE segment in a core of ``machine``; damaged ones are left out."""
     found = CoreNotes()
     for note in iter_notes(data, align):
         if note.owner == b"CORE":
-            _add_core_note(found, note.type, note.data)
+            _add_core_note(machine, found, note.type, note.data)
         found.by_gdb |= note.owner == b"GDB" and note.type == NT_GDB_TDESC
         found.of_kernel |= note.owner == b"VMCOREINFO"
     if found.pid is None and found.threads:
@@ -74,34 +68,48 @@ def read_notes(data: bytes, align: int = 4) -> CoreNotes:
     return found
 
 
-def _add_core_note(found: CoreNotes, kind: int, data: bytes) -> None:
-    if kind == NT_PRSTATUS and len(data) >= _PRSTATUS_SIZE and len(found.threads) < THREAD_LIMIT:
-        found.threads.append(_thread(data))
-    elif kind == NT_PRPSINFO and len(data) >= 56:
-        found.pid = int.from_bytes(data[24:28], "little")
-        found.name = data[40:56].split(b"\0")[0].decode("utf-8", "replace")
-    elif kind == NT_SIGINFO and len(data) >= 20:
-        found.signal = struct.unpack_from("<i4xi", data, 8)
+def _add_core_note(machine: Machine, found: CoreNotes, kind: int, data: bytes) -> None:
+    layout = machine.notes
+    if kind == NT_PRSTATUS and len(data) >= layout.prstatus and len(found.threads) < THREAD_LIMIT:
+        found.threads.append(_thread(machine, data))
+    elif kind == NT_PRPSINFO and len(data) >= layout.prpsinfo_name + layout.name_size:
+        found.pid = _number(machine, data, layout.prpsinfo_pid)
+        found.name = data[layout.prpsinfo_name :][: layout.name_size].split(b"\0")[0].decode("utf-8", "replace")
+    elif kind == NT_SIGINFO and len(data) >= layout.siginfo_pid + 4:
+        places = layout.siginfo_code, layout.siginfo_pid
+        found.signal = _number(machine, data, places[0], "i"), _number(machine, data, places[1], "i")
     elif kind == NT_AUXV:
-        found.auxv = parse_auxv(data)
+        found.auxv = parse_auxv(machine, data)
     elif kind == NT_FILE:
-        found.files = parse_files(data)
+        found.files = parse_files(machine, data)
 
 
-def _thread(data: bytes) -> Thread:
-    registers = _REGISTERS.unpack_from(data, 112)
-    tid = int.from_bytes(data[32:36], "little")
-    return Thread(tid, registers[21], sp=registers[19], pc=registers[16], registers=registers[:GENERAL])
+def _number(machine: Machine, data: bytes, offset: int, kind: str = "I") -> int:
+    """An int of C, without a sign or (``i``) with one."""
+    return int(machine.structure(kind).unpack_from(data, offset)[0])
 
 
-def parse_files(data: bytes) -> list[MappedFile]:
+def _thread(machine: Machine, data: bytes) -> Thread:
+    layout = machine.notes
+    registers = machine.structure(f"{layout.count}P").unpack_from(data, layout.registers)
+    return Thread(
+        _number(machine, data, layout.tid),
+        registers[layout.thread_pointer],
+        sp=registers[layout.sp],
+        pc=registers[layout.pc],
+        registers=registers[: layout.general],
+    )
+
+
+def parse_files(machine: Machine, data: bytes) -> list[MappedFile]:
     """The entries of NT_FILE, ascending; as many as are whole."""
-    if len(data) < _FILE_HEAD.size:
+    head, entry = machine.structure("PP"), machine.structure("PPP")
+    if len(data) < head.size:
         return []
-    count, page_size = _FILE_HEAD.unpack_from(data)
-    count = min(count, (len(data) - _FILE_HEAD.size) // _FILE_ENTRY.size)
-    names_at = _FILE_HEAD.size + count * _FILE_ENTRY.size
-    entries = _FILE_ENTRY.iter_unpack(data[_FILE_HEAD.size : names_at])
+    count, page_size = head.unpack_from(data)
+    count = min(count, (len(data) - head.size) // entry.size)
+    names_at = head.size + count * entry.size
+    entries = entry.iter_unpack(data[head.size : names_at])
     paths = data[names_at:].split(b"\0")
     files = (
         MappedFile(start, end, pages * page_size, os.fsdecode(path))

@@ -22,7 +22,7 @@ from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.identity import identify
 from gdbheap.target.mappings import Mapping, parse_locked, parse_maps, parse_smaps
 from gdbheap.target.procfs import ProcessFolder
-from gdbheap.target.ranges import PAGE_SIZE, Ranges, subtract
+from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE = 0, 1, 2, 3
@@ -36,7 +36,6 @@ MOST_PAGEMAP = 4 << 30
 MOST_SHARING = 1 << 30
 DELETED = " (deleted)"
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
-USER_ADDRESSES = 1 << 63
 UNREADABLE = ("[vvar", "[vsyscall]")
 Registers = tuple[int, int, int, int, Sequence[int]]
 """A thread's id, thread pointer, sp, pc and general registers."""
@@ -50,7 +49,7 @@ class Preparation:
 
     def __init__(self, pid: int) -> None:
         self.folder = refusal.open_folder(pid)
-        refusal.check(self.folder)
+        self.machine = refusal.check(self.folder)
         self.files = ElfFiles()
         self.exe = executable(self.folder)
         self.identity = identify(self._read, pid)
@@ -110,12 +109,12 @@ class Process(Target):
         self._ready = preparation or Preparation(pid)
         self._standing = list(threads)
         self._folder = self._ready.folder
-        self.exe, self.identity = self._ready.exe, self._ready.identity
+        self.exe, self.identity, self.machine = self._ready.exe, self._ready.identity, self._ready.machine
         self.refusal = memory_refused
         self._read_books()
         self._open_space(pid if memory_of is None else memory_of, books_read(self))
         self._capture(room)
-        self.objects = find_objects(self.mappings, self.space, self._ready.files, self._candidates)
+        self.objects = find_objects(self.machine, self.mappings, self.space, self._ready.files, self._candidates)
         if self.rss.swap and self.refusal is None:
             self.warnings.append(f"{self.rss.swap:,} bytes are swapped out: reading them brings them back into memory")
         self._tell_unstopped()
@@ -125,12 +124,12 @@ class Process(Target):
         self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
         if not len(self.mappings):
             raise NoTarget(f"process {self.pid} has no memory any more: it is ending; give a core if it leaves one")
+        with suppress(OSError):
+            self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
+        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ))
         self.rss = self._read_rss()
         self._read_pages()
         self._read_locked()
-        with suppress(OSError):
-            self.auxv = procfs.parse_auxv(self._folder.read("auxv"))
-        self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
         self.threads = [self._thread(*registers) for registers in self._standing]
 
     def _capture(self, room: Room | None) -> None:
@@ -213,7 +212,7 @@ class Process(Target):
 
     def _read_pages(self) -> None:
         path = self._folder.path("pagemap")
-        ranges = [(start, end) for start, end in self.mappings.ranges() if end < USER_ADDRESSES]
+        ranges = [(start, end) for start, end in self.mappings.ranges() if end < self.machine.kernel_start]
         try:
             self.pages = self._find_pages(path, ranges)
         except OSError as error:
@@ -247,7 +246,7 @@ class Process(Target):
         differences = [
             pages.count(mapping.start, mapping.end)[0] - mapping.rss
             for mapping in self.mappings
-            if mapping.rss is not None and mapping.end < USER_ADDRESSES
+            if mapping.rss is not None and mapping.end < self.machine.kernel_start
         ]
         differing = [difference for difference in differences if difference]
         if differing:
@@ -279,23 +278,24 @@ class Process(Target):
         for start, end in subtract([(mapping.start, mapping.end)], missing):
             yield start, end, kind, index, mapping.offset + start - mapping.start
 
-    def _thread(self, tid: int, fs_base: int, sp: int, pc: int, general: Sequence[int]) -> Thread:
+    def _thread(self, tid: int, pointer: int, sp: int, pc: int, general: Sequence[int]) -> Thread:
         name = self._ready.thread_names.get(tid)
         known = self._folder.thread_name(tid) if name is None else name
-        return Thread(tid, fs_base, sp, pc, known, registers=general)
+        return Thread(tid, pointer, sp, pc, known, registers=general)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
         """By ``pagemap``; of a long range the first MOST_SHARING bytes. None beside a copy, which shares them all."""
         if self._has_copy:
             return None
-        first, last = -(-start // PAGE_SIZE), min(end, start + MOST_SHARING) // PAGE_SIZE
+        page = self.machine.page
+        first, last = -(-start // page), min(end, start + MOST_SHARING) // page
         try:
             entries = procfs.pagemap(self._folder.path("pagemap"), first, max(last - first, 0))
         except OSError:
             return None
         present = [entry for entry in entries if entry & procfs.PM_PRESENT]
         own = sum(bool(entry & procfs.PM_EXCLUSIVE) for entry in present)
-        return own * PAGE_SIZE, (len(present) - own) * PAGE_SIZE
+        return own * page, (len(present) - own) * page
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self._folder, self.exe, mapping)

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
+from gdbheap.target.machine import Machine
 from gdbheap.target.target import Rss
 
 PROC = "/proc"
@@ -144,14 +145,14 @@ def parse_start(stat: bytes) -> int | None:
     return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else None
 
 
-def parse_auxv(data: bytes) -> dict[int, int]:
-    """The auxiliary vector: pairs of 64-bit words up to AT_NULL (getauxval(3))."""
+def parse_auxv(machine: Machine, data: bytes) -> dict[int, int]:
+    """The auxiliary vector: pairs of words up to AT_NULL (getauxval(3))."""
     found: dict[int, int] = {}
-    for position in range(0, len(data) - 15, 16):
-        key = int.from_bytes(data[position : position + 8], "little")
+    words = machine.words_of(data)
+    for key, value in zip(words[::2], words[1::2]):
         if key == 0:
             break
-        found.setdefault(key, int.from_bytes(data[position + 8 : position + 16], "little"))
+        found.setdefault(key, value)
     return found
 
 

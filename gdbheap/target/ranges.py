@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 Ranges = list[tuple[int, int]]
-PAGE_SIZE = 4096
 
 
 def joined(ranges: Ranges) -> Ranges:
@@ -21,7 +20,7 @@ def joined(ranges: Ranges) -> Ranges:
 
 def holds(ranges: Ranges, address: int) -> bool:
     """Whether one of ``ranges`` (disjoint) holds the address."""
-    index = bisect_right(ranges, (address, 1 << 64)) - 1
+    index = bisect_left(ranges, (address + 1,)) - 1
     return index >= 0 and ranges[index][0] <= address < ranges[index][1]
 
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, Unsupported, exhausted, one_line
 from gdbheap.target import causes, image
 from gdbheap.target.causes import Facts
+from gdbheap.target.machine import READ_TITLES, X86_64, Machine, machine_of
 from gdbheap.target.procfs import PF_KTHREAD, PROC, ProcessFolder, parse_status
 
 Answer = TypeVar("Answer")
@@ -39,8 +40,9 @@ def open_folder(pid: int) -> ProcessFolder:
         raise _absent(pid, error) from None
 
 
-def check(folder: ProcessFolder) -> None:
-    """Raise for a process that nobody can look into, or that is traced already; costs it nothing."""
+def check(folder: ProcessFolder) -> Machine:
+    """Raise for a process that nobody can look into, or that is traced already; costs it nothing. The machine that it
+    is for, with its usual pages."""
     try:
         status, flags = folder.status(), folder.flags()
     except OSError as error:
@@ -52,7 +54,7 @@ def check(folder: ProcessFolder) -> None:
     refused = causes.itself(facts) or causes.traced(facts)
     if refused:
         raise NotPermitted(refused)
-    _check_machine(folder, facts)
+    return _machine(folder, facts)
 
 
 def explain(pid: int, error: BaseException) -> GdbheapError:
@@ -135,12 +137,17 @@ def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str
     return f"{process} is a zombie: its memory is gone and only {who} can collect it: give a core, if it left one"
 
 
-def _check_machine(folder: ProcessFolder, facts: Facts) -> None:
-    """Raise Unsupported for a program that is not for 64-bit x86; silent when its file may not be read."""
+def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
+    """Raises Unsupported for a program of another machine than those that are read. One whose file may not be read is
+    taken for one of this machine."""
     header = image.parse_header(_quiet(partial(folder.read, "exe", image.HEADER_SIZE), b""))
-    if header is not None and not header.supported:
+    if header is None:
+        return X86_64
+    machine = machine_of(header)
+    if machine is None:
         what = f"a {header.bits} program for {header.machine_name}"
-        raise Unsupported(f"{facts.process} is {what}, and gdbheap reads 64-bit x86_64 only: use gdb on it")
+        raise Unsupported(f"{facts.process} is {what}, and gdbheap reads {READ_TITLES} only: use gdb on it")
+    return machine
 
 
 def _absent(pid: int, error: OSError) -> GdbheapError:

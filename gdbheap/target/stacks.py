@@ -11,13 +11,12 @@ stack: a stack pointer that leads into one proves nothing about the rest of it.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap.target.mappings import Mapping
-from gdbheap.target.ranges import PAGE_SIZE, Ranges, holds
+from gdbheap.target.ranges import Ranges, holds
 from gdbheap.target.target import Target, Thread
 
 DESCRIPTOR_BYTES = 4096
@@ -25,8 +24,6 @@ LARGEST_STACK = 1 << 40
 # The largest guard, and the largest stack above one, where no record says how large they are. Larger memory that may
 # not be read is a reserve (of a thread's arena, of a runtime), and bounds nothing.
 LARGEST_GUARD, LARGEST_GUARDED = 1 << 20, 16 << 20
-# Below the stack pointer a function that calls no other may use this much (System V ABI, x86-64).
-RED_ZONE = 128
 # Of a stack without bounds this much above its pointer is taken for live.
 LIVE_WITHOUT_BOUNDS = 256 << 10
 
@@ -63,7 +60,7 @@ def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
     for stack in stacks:
         place = bisect_left(pointers, stack.start)
         is_here = place < len(pointers) and pointers[place] < stack.end
-        low = pointers[place] - RED_ZONE if is_here else stack.start
+        low = pointers[place] - target.machine.red_zone if is_here else stack.start
         found.append((max(stack.start, low), stack.end))
     return found
 
@@ -76,32 +73,39 @@ def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
     for thread in target.threads:
         mapping = target.mappings.find(thread.sp)
         if mapping is not None and _is_plain(mapping) and not holds(known, thread.sp):
-            low = max(mapping.start, thread.sp - RED_ZONE)
+            low = max(mapping.start, thread.sp - target.machine.red_zone)
             found.append((low, min(mapping.end, thread.sp + LIVE_WITHOUT_BOUNDS)))
     return sorted(set(found))
 
 
 def _by_record(target: Target, thread: Thread) -> Stack | None:
-    """By the C library's own record. Its first word points to itself, in glibc and in musl (x86-64)."""
-    mapping = target.mappings.find(thread.fs_base)
-    if mapping is None or not mapping.anonymous:
-        return None
-    raw = target.space.read_available(thread.fs_base, min(DESCRIPTOR_BYTES, mapping.end - thread.fs_base))
-    words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
-    if not words or words[0] != thread.fs_base:
-        return None
+    """By the C library's own record, in glibc and in musl."""
+    words = _descriptor(target, thread)
     for block, size, third, fourth in zip(words, words[1:], words[2:], (*words[3:], 0)):
-        if _is_stack(thread, block, size) and _is_anonymous(target, block, block + size):
-            if third % PAGE_SIZE == 0 and third < size:
+        if _is_stack(target, thread, block, size) and _is_anonymous(target, block, block + size):
+            if target.machine.is_paged(third) and third < size:
                 return Stack(thread.tid, block, block + size, provided=third == 0)
-            if block < third <= thread.fs_base and 0 < fourth <= third - block:
+            if block < third <= thread.thread_pointer and 0 < fourth <= third - block:
                 return Stack(thread.tid, block, block + size)
     return None
 
 
-def _is_stack(thread: Thread, block: int, size: int) -> bool:
-    aligned = block % PAGE_SIZE == 0 and size % PAGE_SIZE == 0 and block
-    return bool(aligned) and 0 < size < LARGEST_STACK and block < thread.fs_base < block + size
+def _descriptor(target: Target, thread: Thread) -> tuple[int, ...]:
+    """The words of a thread's ``struct pthread``; none where it is not here. The word at the thread pointer points to
+    itself on some machines, in glibc and in musl."""
+    storage, pointer = target.machine.storage, thread.thread_pointer
+    mapping = target.mappings.find(pointer)
+    if mapping is None or not mapping.anonymous:
+        return ()
+    start, end = storage.descriptor(pointer, DESCRIPTOR_BYTES)
+    start = max(start, mapping.start)
+    words = target.machine.words_of(target.space.read_available(start, min(end, mapping.end) - start))
+    return () if storage.has_self_pointer and words[:1] != (pointer,) else words
+
+
+def _is_stack(target: Target, thread: Thread, block: int, size: int) -> bool:
+    aligned = target.machine.is_paged(block, size) and block
+    return bool(aligned) and 0 < size < LARGEST_STACK and block < thread.thread_pointer < block + size
 
 
 def _is_anonymous(target: Target, start: int, end: int) -> bool:

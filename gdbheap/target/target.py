@@ -10,8 +10,9 @@ from typing import Any
 from gdbheap._native import Pages, Space
 from gdbheap.errors import GdbheapError
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.machine import X86_64, Machine
 from gdbheap.target.mappings import HUGE_PAGES, Mapping, Mappings
-from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined
+from gdbheap.target.ranges import Ranges, joined
 
 AT_PHDR = 3
 AT_PAGESZ = 6
@@ -22,12 +23,12 @@ AT_SYSINFO_EHDR = 33
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread when the target stood still. ``fs_base`` is its thread pointer (where glibc keeps thread-local data),
+    """A thread when the target stood still. ``thread_pointer``: where the C library keeps its thread-local data;
     ``registers`` are the general ones as far as they are known, ``failed`` whether it was killed by a fault of its own,
     or aborts."""
 
     tid: int
-    fs_base: int
+    thread_pointer: int
     sp: int
     pc: int
     name: str = ""
@@ -95,8 +96,7 @@ class Target:
     pid: int | None = None
     core: str | None = None
     exe: str | None = None
-    machine: str = "x86_64"
-    page_size: int = PAGE_SIZE
+    machine: Machine = X86_64
     mappings: Mappings = field(default_factory=Mappings)
     pages: Pages | None = None
     space: Space = field(default_factory=lambda: Space.for_core([], []))

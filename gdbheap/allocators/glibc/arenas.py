@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ from gdbheap.allocators.glibc.locate import (
 from gdbheap.errors import Fault
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined
+from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Damage, Target
 
 HEAP_MAX = 64 << 20
@@ -169,11 +169,13 @@ class Glibc:
 
     def _warn_of_lost_threads(self) -> None:
         """A thread's pointer points to itself. An older gdb writes zeros for stacks with guard regions (2.42)."""
-        threads = [thread for thread in self.target.threads if thread.fs_base]
-        lost = sum(self._word(thread.fs_base) != thread.fs_base for thread in threads)
+        if not self.target.machine.storage.has_self_pointer:
+            return
+        pointers = [thread.thread_pointer for thread in self.target.threads if thread.thread_pointer]
+        lost = sum(self._word(pointer) != pointer for pointer in pointers)
         if lost and self.par.layout["tcache_count"] is not None:
             self.warnings.append(
-                f"the thread-local data of {lost} of {len(threads)} threads is not here: "
+                f"the thread-local data of {lost} of {len(pointers)} threads is not here: "
                 "free chunks in their caches are counted as used"
             )
 
@@ -205,7 +207,7 @@ class Glibc:
             span = self.heap_span
             for heap in range(-(-mapping.start // span) * span, mapping.end, span):
                 owner = self._word(heap) if mapping.writable and mapping.anonymous else None
-                if owner and self._word(owner // span * span) == owner and owner % span < PAGE_SIZE:
+                if owner and self._word(owner // span * span) == owner and owner % span < self.target.machine.page:
                     found.append((heap, owner))
         return found
 
@@ -274,7 +276,7 @@ class Glibc:
 
     def _end_of_heap(self, index: int, heap: int, size: int) -> int:
         """The end of a thread's heap; where ``heap_info`` says more than is mapped without a gap, that is damage."""
-        index_of_run = bisect_right(self._mapped_runs, (heap, 1 << 64)) - 1
+        index_of_run = bisect_left(self._mapped_runs, (heap + 1,)) - 1
         end = max(heap, self._mapped_runs[index_of_run][1])
         if end < heap + size:
             self._report(heap + 16, f"size in heap_info of arena {index}", f"at most {end - heap:#x}", f"{size:#x}")
@@ -462,7 +464,7 @@ class Glibc:
             self._report(place, "mmapped chunks", expected, f"{len(found)} of {sum(size for *_, size in found)}")
 
     def _search_mapped(self, ranges: Ranges, moved: bool) -> list[tuple[int, int, int]]:
-        style = MmappedStyle(self.main.layout["fastbinsY"] is None, PAGE_SIZE, moved)
+        style = MmappedStyle(self.main.layout["fastbinsY"] is None, self.target.machine.page, moved)
         return _native.find_mmapped(self.target.space, ranges, style)
 
     def _missing(self, found: list[tuple[int, int, int]]) -> tuple[int, int]:
@@ -474,7 +476,7 @@ class Glibc:
 
     def owned_ranges(self) -> Ranges:
         """What arenas own: the main heap and the reserves of the thread heaps, ascending."""
-        main = [(s.start // PAGE_SIZE * PAGE_SIZE, s.end) for s in self.stretches if s.arena == 0]
+        main = [(self.target.machine.page_down(s.start), s.end) for s in self.stretches if s.arena == 0]
         return sorted(main + self.reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,11 +23,14 @@ from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.layout.tables import variants
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined
+from gdbheap.target.machine import Machine
+from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Damage, Target, Thread
 
 BINS = 127
 LEAST_SCORE = 10
+# Nobody sets a threshold below.
+LEAST_THRESHOLD = 4 << 10
 MOST_DATA = 64 << 20
 MOST_BROKEN_ENDS = 4
 MOST_ARENAS = 65536
@@ -112,11 +114,11 @@ def read_state(target: Target, address: int, layout: dict[str, Any]) -> MallocSt
     raw = target.space.read(address, layout["size"])
 
     def word(offset: int) -> int:
-        return int(struct.unpack_from("<Q", raw, offset)[0])
+        return target.machine.word_of(raw, offset)
 
-    lock, flags = struct.unpack_from("<II", raw, 0)
+    lock, flags = target.machine.structure("II").unpack_from(raw, 0)
     fast_at = layout["fastbinsY"]
-    fast = [] if fast_at is None else [word(fast_at + 8 * index) for index in range(FAST_BINS)]
+    fast = [] if fast_at is None else [word(fast_at + target.machine.word * index) for index in range(FAST_BINS)]
     attached = 0 if layout["attached_threads"] is None else word(layout["attached_threads"])
     return MallocState(
         address, layout, lock, flags, fast, word(layout["top"]), word(layout["next"]), attached,
@@ -174,23 +176,23 @@ def _find_unused(target: Target, loaded: LoadedObject) -> MallocState | None:
         layouts.setdefault(layout["next"], []).append(layout)
     for start, end in loaded.writable_ranges():
         raw = target.space.read_available(start, min(end - start, MOST_DATA))
-        for index, (pointer,) in enumerate(struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])):
-            distance = start + 8 * index - pointer
+        for index, pointer in enumerate(target.machine.words_of(raw)):
+            distance = start + target.machine.word * index - pointer
             for layout in layouts.get(distance, ()):
-                if _is_unused(raw, pointer - start, layout):
+                if _is_unused(target.machine, raw, pointer - start, layout):
                     state = read_state(target, pointer, layout)
                     if any(_score(target, par, state) >= LEAST_SCORE for par in _par_candidates(target, state, loaded)):
                         return state
     return None
 
 
-def _is_unused(raw: bytes, offset: int, layout: dict[str, Any]) -> bool:
+def _is_unused(machine: Machine, raw: bytes, offset: int, layout: dict[str, Any]) -> bool:
     if offset < 0 or offset + layout["size"] > len(raw):
         return False
-    words = list(struct.unpack_from(f"<{layout['size'] // 8}Q", raw, offset))
-    words[layout["next"] // 8] = 0
+    words = list(machine.words_of(raw[offset : offset + layout["size"]]))
+    words[layout["next"] // machine.word] = 0
     attached = layout["attached_threads"]
-    return (attached is None or words.pop(attached // 8) == 1) and not any(words)
+    return (attached is None or words.pop(attached // machine.word) == 1) and not any(words)
 
 
 def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
@@ -249,8 +251,9 @@ def _has_heap(target: Target, state: MallocState) -> bool:
 def _is_plausible(target: Target, state: MallocState) -> bool:
     """Up to 2.22 the bytes of the arena lie where later the threads that use it are counted: a page of them or more."""
     initial = state.address + state.layout["bins"] - 16
-    sane_top = state.top == initial or (state.top % 16 == 0 and state.top > PAGE_SIZE)
-    few_threads = state.attached_threads < max(PAGE_SIZE, len(target.threads) + 1)
+    page = target.machine.page
+    sane_top = state.top == initial or (state.top % 16 == 0 and state.top > page)
+    few_threads = state.attached_threads < max(page, len(target.threads) + 1)
     return sane_top and state.lock <= LARGEST_LOCK and state.flags <= LARGEST_FLAGS and few_threads
 
 
@@ -274,27 +277,28 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
     for start, end in loaded.writable_ranges():
         low, high = max(start, main.address - MP_DISTANCE), min(end, main.address + MP_DISTANCE)
         raw = target.space.read_available(low, max(0, high - low))
-        for offset in range(0, len(raw) - 144 + 1, 8):
+        for offset in range(0, len(raw) - 144 + 1, target.machine.word):
             for layout in layouts:
-                par = _parse_par(raw, offset, low + offset, layout)
+                par = _parse_par(target.machine, raw, offset, low + offset, layout)
                 if par is not None:
                     yield par
 
 
-def _parse_par(raw: bytes, offset: int, address: int, layout: dict[str, Any]) -> MallocPar | None:
-    n_mmaps, n_max, max_n, no_dynamic = struct.unpack_from("<iiii", raw, offset + layout["n_mmaps"])
+def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: dict[str, Any]) -> MallocPar | None:
+    n_mmaps, n_max, max_n, no_dynamic = machine.structure("iiii").unpack_from(raw, offset + layout["n_mmaps"])
     if not 0 <= n_mmaps <= max_n + MOST_TORN or n_max < 0:
         return None
 
     def word(at: int | None) -> int:
-        return 0 if at is None else int(struct.unpack_from("<Q", raw, offset + at)[0])
+        return 0 if at is None else machine.word_of(raw, offset + at)
 
     mapped, most_mapped = word(layout["mmapped_mem"]), word(layout["mmapped_mem"] + 8)
-    unit = layout["mmapped_unit"]
-    if mapped % unit or mapped < (n_mmaps - MOST_TORN) * PAGE_SIZE or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
+    page, whole = machine.page, layout["mmapped_unit"] is None
+    least, unit = n_mmaps * page, page if whole else layout["mmapped_unit"]
+    if mapped % unit or mapped < least - MOST_TORN * page or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
         return None
-    torn = mapped > most_mapped or n_mmaps > max_n or (max_n == 0) != (most_mapped == 0) or mapped < n_mmaps * PAGE_SIZE
-    torn |= n_mmaps == 0 and mapped > 0 and unit == PAGE_SIZE
+    torn = mapped > most_mapped or n_mmaps > max_n or (max_n == 0) != (most_mapped == 0) or mapped < least
+    torn |= n_mmaps == 0 and mapped > 0 and whole
     return MallocPar(
         address, layout, torn, word(0), word(8), word(16), word(24), word(32), n_mmaps, n_max, mapped,
         word(layout["sbrk_base"]), word(layout["thp_pagesize"]), word(layout["hp_pagesize"]),
@@ -306,9 +310,10 @@ def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     """How much speaks for a place: the program's break first, then defaults that tunables rarely all change."""
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
-    points += 2 if PAGE_SIZE <= par.mmap_threshold <= 1 << 30 else 0
+    points += 2 if LEAST_THRESHOLD <= par.mmap_threshold <= 1 << 30 else 0
     # A size and no address, or all ones: never.
-    points += 2 if PAGE_SIZE <= par.trim_threshold < 1 << 40 or par.trim_threshold + 1 == 1 << 64 else 0
+    never = target.machine.address_end - 1
+    points += 2 if LEAST_THRESHOLD <= par.trim_threshold < 1 << 40 or par.trim_threshold == never else 0
     points += 3 if par.arena_test == DEFAULT_ARENA_TEST else 0
     points += 1 if par.arena_max < 1 << 20 else -4
     has_cache = par.layout["tcache_count"] is not None
@@ -332,7 +337,7 @@ def _is_first_break(target: Target, par: MallocPar, main: MallocState) -> bool:
 def find_tcaches(target: Target, par: MallocPar, is_arena: ArenaTest) -> list[Tcache]:
     """The cache of every thread that has one; the layouts are told apart by the size of the cache's own chunk.
 
-    ``tcache`` is a thread-local variable: it lies at the same distance below every thread pointer. So of all places
+    ``tcache`` is a thread-local variable: it lies at the same distance from every thread pointer. So of all places
     that look like a pointer to a cache, the distance at which most threads have one is right. A damaged one there is
     one as well.
     """
@@ -340,7 +345,7 @@ def find_tcaches(target: Target, par: MallocPar, is_arena: ArenaTest) -> list[Tc
         return []
     found: dict[int, list[Tcache]] = {}
     for thread in target.threads:
-        for distance, cache in _tcaches_below(target, thread, par, is_arena):
+        for distance, cache in _tcaches_of(target, thread, par, is_arena):
             found.setdefault(distance, []).append(cache)
     if not found:
         return []
@@ -364,23 +369,26 @@ class ArenaTest:
         return index >= 0 and address < self._ranges[index][1]
 
 
-def _tcaches_below(target: Target, thread: Thread, par: MallocPar, is_arena: ArenaTest) -> Iterator[tuple[int, Tcache]]:
-    """(distance below the thread pointer, cache) of every pointer there that could be one to a cache."""
-    mapping = target.mappings.find(thread.fs_base - 8)
+def _tcaches_of(target: Target, thread: Thread, par: MallocPar, is_arena: ArenaTest) -> Iterator[tuple[int, Tcache]]:
+    """(distance from the thread pointer, cache) of every pointer in static thread-local data that could be one to a
+    cache."""
+    machine = target.machine
+    start, end = machine.storage.data(thread.thread_pointer, TLS_BYTES)
+    mapping = target.mappings.find(end - machine.word if machine.storage.data_below else start)
     if mapping is None:
         return
-    start = max(thread.fs_base - TLS_BYTES, mapping.start)
-    raw = target.space.read_available(start, thread.fs_base - start)
-    for index, (pointer,) in enumerate(struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])):
+    start, end = max(start, mapping.start), min(end, mapping.end)
+    raw = target.space.read_available(start, end - start)
+    for index, pointer in enumerate(machine.words_of(raw)):
         if pointer % 16 == 0 and is_arena(pointer):
             cache = _read_tcache(target, thread, pointer, par)
             if cache is not None:
-                yield thread.fs_base - start - 8 * index, cache
+                yield thread.thread_pointer - start - machine.word * index, cache
 
 
 def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -> Tcache | None:
     try:
-        size = target.space.u64(address - 8) & ~7
+        size = target.space.u64(address - target.machine.word) & ~7
         for layout in variants("glibc", "tcache_perthread_struct"):
             # A remainder too small for a chunk of its own stays with the cache's; 2.43 may round the request up twice.
             if layout["chunk"] <= size <= layout["largest_chunk"]:
@@ -394,10 +402,10 @@ def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str
     """The cache at ``address``; None where so little of it makes sense that it is none. Raises Fault."""
     if layout["remaining"] and not capacity:
         return None  # since 2.43 such a process has no caches
-    number, width = layout["counts"], layout["count_size"]
-    raw = target.space.read(address, layout["entries"] + 8 * number)
-    counts = struct.unpack_from(f"<{number}{'H' if width == 2 else 'B'}", raw, 0)
-    entries = struct.unpack_from(f"<{number}Q", raw, layout["entries"])
+    number, machine = layout["counts"], target.machine
+    raw = target.space.read(address, layout["entries"] + machine.word * number)
+    counts = machine.structure(f"{number}{'H' if layout['count_size'] == 2 else 'B'}").unpack_from(raw, 0)
+    entries = machine.words_of(raw[layout["entries"] :])
     if layout["remaining"]:
         # 2.42 and later count the free slots.
         counts = tuple(capacity - left for left in counts)
@@ -413,7 +421,7 @@ def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str
             lists.append((index, entry, max(count, 1)))
         if not fits:
             found = Damage(
-                address + layout["entries"] + 8 * index,
+                address + layout["entries"] + machine.word * index,
                 "list of a thread cache",
                 f"a chunk and a count from 1 to {capacity}, or neither",
                 f"{entry:#x} and a count of {count}",

@@ -9,7 +9,6 @@ thread has failed inside malloc, by a fault or by abort(), nothing is excused: t
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 
 from gdbheap.allocators.glibc.arenas import Glibc
@@ -27,8 +26,6 @@ EXPORTED = (
 REACH = 64 << 10
 # What malloc calls has small frames; what runs between a failure inside malloc and the signal has large ones.
 STACK_WORDS, STACK_WORDS_OF_FAILED = 64, 1024
-# Of x86-64: those that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise, futex, getrandom), and none.
-SYSTEM_CALLS = (None, 9, 10, 11, 12, 25, 28, 202, 318)
 WITHOUT_LOCK = ("list of a thread cache", "link of a fast bin")
 MOST_EXCUSED = 16
 
@@ -81,20 +78,18 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
 
 
 def _system_call(target: Target, pc: int) -> int | None:
-    """The number of the system call that a thread has just made or waits in, None when it is in none that is known.
-
-    glibc's wrappers load it right before: ``mov $number, %eax; syscall``."""
-    code = target.space.read_available(pc - 7, 7)
-    is_call = len(code) == 7 and code[0] == 0xB8 and code[5:] == b"\x0f\x05"
-    return int.from_bytes(code[1:5], "little") if is_call else None
+    """The number of the system call that a thread has just made or waits in, None when it is in none that is known."""
+    calls = target.machine.system_calls
+    return calls.number(target.space.read_available(pc - calls.size, calls.size))
 
 
 def _stands(target: Target, thread: Thread, libc: LoadedObject, place: tuple[int, int]) -> bool:
     if place[0] <= thread.pc < place[1]:
         return True
-    waits = not thread.failed and _system_call(target, thread.pc) not in SYSTEM_CALLS
+    number = _system_call(target, thread.pc)
+    waits = not thread.failed and number is not None and number not in target.machine.system_calls.of_malloc
     if waits or not libc.contains(thread.pc):
         return False
-    raw = target.space.read_available(thread.sp, 8 * (STACK_WORDS_OF_FAILED if thread.failed else STACK_WORDS))
-    words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
-    return any(place[0] <= word < place[1] for word in words)
+    count = STACK_WORDS_OF_FAILED if thread.failed else STACK_WORDS
+    raw = target.space.read_available(thread.sp, target.machine.word * count)
+    return any(place[0] <= word < place[1] for word in target.machine.words_of(raw))

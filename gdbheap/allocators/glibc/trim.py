@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import SMALLEST, Glibc
 from gdbheap.target.mappings import BREAK
-from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.target.target import Target
 
 
@@ -89,7 +88,7 @@ def _arena(target: Target, glibc: Glibc, index: int, rows: list[_Region], pad: i
     if target.pages is None:
         return ArenaTrim(index, address, chunks, whole, None, None, None, None)
     of_top, swapped_top = target.pages.count(*given) if given else (0, 0)
-    in_tops = sum(target.pages.count(-(-start // PAGE_SIZE) * PAGE_SIZE, end)[0] for start, end in tops)
+    in_tops = sum(target.pages.count(target.machine.page_up(start), end)[0] for start, end in tops)
     return ArenaTrim(index, address, chunks, whole, resident + of_top, swapped + swapped_top, of_top, in_tops - of_top)
 
 
@@ -97,16 +96,16 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
     """The end of the main arena's top chunk that goes back by moving the break, None when nothing does."""
     start, end = top
     beyond = end - start - SMALLEST - 1
-    unit = glibc.par.thp_pagesize or PAGE_SIZE
+    unit = glibc.par.thp_pagesize or target.machine.page
     extra = (beyond - pad) // unit * unit if beyond > pad else 0
     return (end - extra, end) if extra and _ends_at_break(target, glibc, end) else None
 
 
 def given_tops(target: Target, glibc: Glibc) -> list[int]:
     """Where the regions start whose top chunk malloc_trim(0) gives back: the main arena's if its end can move."""
-    unit = glibc.par.thp_pagesize or PAGE_SIZE
+    unit = glibc.par.thp_pagesize or target.machine.page
     tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]
-    return [top.start for top in tops if unit == PAGE_SIZE and _ends_at_break(target, glibc, top.end)]
+    return [top.start for top in tops if unit == target.machine.page and _ends_at_break(target, glibc, top.end)]
 
 
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.facts import Facts
-from gdbheap.target.ranges import PAGE_SIZE, Ranges, subtract
+from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import Damage, Target
 
 SEGMENT = 32 << 20
@@ -126,7 +126,7 @@ class Mimalloc:
                 start = (start + 7) & ~7
                 raw = self.target.space.read_available(start, (end - start) & ~7)
                 for word in set(memoryview(raw[: len(raw) & ~7]).cast("Q")):
-                    mapping = mappings.find(word) if word and word % PAGE_SIZE == 0 else None
+                    mapping = mappings.find(word) if word and self.target.machine.is_paged(word) else None
                     if mapping is not None and mapping.anonymous and mapping.private:
                         with suppress(Fault):
                             arena = self.target.space.u64(word + ARENA_START)

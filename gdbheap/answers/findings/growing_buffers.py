@@ -10,7 +10,6 @@ from gdbheap.answers.describing import describe_blocks
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.findings.settings import MMAP_THRESHOLD
 from gdbheap.answers.findings.thresholds import DEFAULT, MMAPPED_AGAIN, mmap_threshold
-from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
 MOST_BUFFERS, MOST_HOLES = 64, 1024
@@ -79,7 +78,7 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
             # Where a copy ends is known to the page.
             if start < other.end and other.start < end:
                 start, end = (other.end, end) if base > other.start else (start, other.start)
-        if end - start > PAGE_SIZE:
+        if end - start > target.machine.page:
             found.append(Copy(start, end, length, buffers[number]))
     return found
 

@@ -6,7 +6,6 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import given_tops
 from gdbheap.answers.findings.finding import Evidence, Finding
 from gdbheap.answers.partition import total
-from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
 
@@ -16,7 +15,7 @@ def find(evidence: Evidence) -> list[Finding]:
     glibc, pages = evidence.glibc, evidence.heap.target.pages
     if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
         return []
-    groups, blocks, size, freed = glibc.pins(evidence.kept, PAGE_SIZE, 0).totals
+    groups, blocks, size, freed = glibc.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
     if not evidence.worth(freed):
         return []
     text = (
@@ -37,9 +36,9 @@ def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
     A group frees at least twice the bytes of its own blocks, so that at least half of the pages it frees is free
     already, in fast bins, or the top chunk; no page is in two groups, and none is one that malloc_trim(0) releases as
     it is. The last page of a region may reach beyond it."""
-    trim, malloc = glibc.trim, glibc.malloc
+    trim, malloc, page = glibc.trim, glibc.malloc, evidence.heap.target.machine.page
     if trim is None:
         return 0
     free = total(evidence.sums, "glibc.free").virtual - total(evidence.sums, "glibc.free.mmapped").virtual
     top = total(evidence.sums, "glibc.top.0").virtual if given_tops(evidence.heap.target, malloc) else 0
-    return 2 * (free + top - trim.whole + PAGE_SIZE * len(malloc.stretches))
+    return 2 * (free + top - trim.whole + page * len(malloc.stretches))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
-from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.words import counted, size_text
 
 
@@ -13,7 +12,7 @@ def find(evidence: Evidence) -> list[Claim]:
     python = evidence.heap.find_allocator(PymallocAllocator)
     if python is None or evidence.heap.target.pages is None:
         return []
-    arenas, blocks, size, freed = python.pins(evidence.kept, PAGE_SIZE, 0).totals
+    arenas, blocks, size, freed = python.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
     if not evidence.worth(freed):
         return []
     text = (

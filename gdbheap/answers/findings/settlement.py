@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.findings.settings import lines_to_paste
-from gdbheap.target.ranges import PAGE_SIZE, Ranges, joined, subtract
+from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.words import size_text
 
 # The most specific first: what says why the memory is there before what only says that it is. A finding that is not
@@ -99,12 +99,13 @@ def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
 
 def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
     """Where that many resident bytes end, to the page."""
-    low, high = 0, (end - start) // PAGE_SIZE
+    page = evidence.heap.target.machine.page
+    low, high = 0, (end - start) // page
     while low < high:
         middle = (low + high + 1) // 2
-        is_more = _resident(evidence, [(start, start + middle * PAGE_SIZE)]) > size
+        is_more = _resident(evidence, [(start, start + middle * page)]) > size
         low, high = (low, middle - 1) if is_more else (middle, high)
-    return start + low * PAGE_SIZE
+    return start + low * page
 
 
 def _of_others(shared: list[tuple[int, _Settled]]) -> str:
