@@ -17,6 +17,7 @@ from programs import Running, ask, c_program, python_program, running
 from gdbheap._native import PRESENT, SWAPPED, ZERO, Pages
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import _filled
+from gdbheap.target.machine import X86_64
 
 needs_server = pytest.mark.skipif(shutil.which("gdbserver") is None, reason="no gdbserver")
 ASKED = ("arenas", "holes --min=64K", "pools", "pyobjects --top=50", "trim", "map", "check", "")
@@ -127,7 +128,7 @@ def test_absent_pages_are_not_asked_for(rng: random.Random) -> None:
     page = 4096
     for _ in range(50):
         states = [rng.choice([0, PRESENT, SWAPPED, ZERO]) for _ in range(20)]
-        pages = Pages.from_runs([(i * page, (i + 1) * page, state) for i, state in enumerate(states) if state])
+        pages = Pages.from_runs(X86_64, [(i * page, (i + 1) * page, state) for i, state in enumerate(states) if state])
         address, size = rng.randrange(15 * page), rng.randrange(5 * page)
 
         def read(start: int, count: int, states: list[int] = states) -> bytes:

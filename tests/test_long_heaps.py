@@ -15,6 +15,7 @@ import pytest
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import Stretch
+from gdbheap.target.machine import X86_64
 
 BASE = 0x5550_0000_0000
 LENGTH = 72 << 20
@@ -73,7 +74,7 @@ def walk(image: Image, directory: Path) -> _native.Chunks:
     """Return the walk over the image; its top is the last chunk."""
     path = directory / "memory"
     path.write_bytes(image.memory)
-    space = _native.Space.for_core([(BASE, BASE + LENGTH, 0, 0)], [str(path)])
+    space = _native.Space.for_core(X86_64, [(BASE, BASE + LENGTH, 0, 0)], [str(path)])
     stretch = Stretch(0, BASE, BASE + LENGTH, image.chunks[-1][0], [0] * 10)
     return _native.walk_chunks(space, [stretch], [], True)[0]
 

@@ -138,7 +138,7 @@ def heap(rng: random.Random, tmp_path: Path) -> Heap:
     image = Image(rng.choice(GLIBCS), rng, "sbrk")
     image.memory.map(START, SIZE)
     core = Core(str(image.save(tmp_path / "core")))
-    core.pages = _native.Pages.from_runs([(start, end, PRESENT) for start, end in core.mappings.ranges()])
+    core.pages = _native.Pages.from_runs(core.machine, [(start, end, PRESENT) for start, end in core.mappings.ranges()])
     return Heap(core, kinds=(*KINDS, TwoBlocks))
 
 

@@ -25,7 +25,7 @@ class Words:
         """Return bytes."""
         return bytes(self.data[address - ADDRESS :][:size])
 
-    def u64(self, address: int) -> int:
+    def word(self, address: int) -> int:
         """Return a word."""
         return int.from_bytes(self.read(address, 8), "little")
 

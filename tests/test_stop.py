@@ -155,12 +155,12 @@ def test_time_is_kept(tmp_path: Path) -> None:
     """Whatever this side does, the process runs again when the limit is over, and nothing is read any more."""
     with busy.started("blocked", tmp_path) as target:
         with pytest.raises(GdbheapError, match="let go after"), stopped(target.pid, 2) as process:
-            word = process.space.u64(process.threads[0].thread_pointer)
+            word = process.space.word(process.threads[0].thread_pointer)
             assert word == process.threads[0].thread_pointer and process.cut_short is None
             before = target.words()
             busy.wait_for(lambda: target.words() != before, "it stands still")
             assert programs.tracer(target.pid) == 0
-            process.space.u64(process.threads[0].thread_pointer)
+            process.space.word(process.threads[0].thread_pointer)
         heap = Heap(process)
         assert process.cut_short is not None and heap.partial and heap.damage == []
         assert "let go after" in heap.warnings[-1] and "--max-stop" in heap.warnings[-1]

@@ -340,7 +340,9 @@ def test_runs_like_page_by_page(present: list[bool], first: int, count: int) -> 
         first = min(first, len(present) - 1)
         count = min(count, len(present) - first)
         part = Part(1 << 30, (1 << 30) + count * PAGE, first * PAGE, count * PAGE, count * PAGE, "rw-p")
-        pages = [page for start, end, _ in present_runs(X86_64, part, extents) for page in range(start // PAGE, end // PAGE)]
+        pages = [
+            page for start, end, _ in present_runs(X86_64, part, extents) for page in range(start // PAGE, end // PAGE)
+        ]
     if any(not there for there in present) and len(extents) == 1 and extents[0] == (0, len(present) * PAGE):
         pytest.skip("this file system keeps no holes")
     assert pages == [(1 << 18) + page for page in range(count) if present[first + page]]

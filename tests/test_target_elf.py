@@ -84,7 +84,7 @@ def test_bss_is_part_of_the_object(program: tuple[Process, LoadedObject, list[in
     assert last < bss_end <= owner.end
     linked_end = max(owner.bias + s.address + s.memory_size for s in owner.segments if s.type == image.PT_LOAD)
     assert bss_end - linked_end < process.machine.page
-    assert process.space.u64(bss + 8 * 99999) == 9
+    assert process.space.word(bss + 8 * 99999) == 9
 
 
 def test_symbols_equal_pyelftools() -> None:
@@ -200,7 +200,7 @@ def test_hostile_images_in_memory(tmp_path: Path, rng: random.Random) -> None:
     base, size = 0x7F0000000000, (len(whole) + 4095) // 4096 * 4096
     for _ in range(300):
         path.write_bytes(damaged(whole, rng).ljust(size, b"\0"))
-        space = Space.for_core([(base, base + size, 0, 0)], [str(path)])
+        space = Space.for_core(X86_64, [(base, base + size, 0, 0)], [str(path)])
         cuts = sorted({0, size, *(rng.randrange(0, size, 4096) for _ in range(3))})
         perms = [rng.choice(("r--p", "rw-p")) for _ in cuts[1:]]
         pieces = [Mapping(base + a, base + b, p, a, "00:00", 1, "/x") for a, b, p in zip(cuts, cuts[1:], perms)]
@@ -212,7 +212,7 @@ def test_hostile_images_in_memory(tmp_path: Path, rng: random.Random) -> None:
 
 def test_an_absent_image_is_a_fault() -> None:
     """A space without segments has no bytes and says at which address."""
-    space = Space.for_core([], [])
+    space = Space.for_core(X86_64, [], [])
     with pytest.raises(Fault) as fault:
         space.read(4096, 8)
     assert fault.value.args[0] == 4096

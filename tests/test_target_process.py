@@ -21,6 +21,7 @@ from library import heap_of
 
 from gdbheap._native import PRESENT, Pages
 from gdbheap.errors import Fault, NotPermitted
+from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import Mapping, parse_smaps
 from gdbheap.target.process import Preparation, Process, stopped
 
@@ -120,7 +121,7 @@ def test_what_is_said_of_a_process(spread: programs.Running) -> None:
         assert "a thread" in [thread.name for thread in process.threads]
         for thread in process.threads:
             assert (
-                process.space.u64(thread.thread_pointer) == thread.thread_pointer
+                process.space.word(thread.thread_pointer) == thread.thread_pointer
             )  # glibc: the block begins with its own address
             assert process.mappings.find(thread.sp) is not None and process.object_of(thread.pc) is not None
         assert process.main_stack is not None and process.main_stack.path == "[stack]"
@@ -179,7 +180,7 @@ def test_without_pagemap(spread: programs.Running, monkeypatch: pytest.MonkeyPat
 
     class Closed:
         @staticmethod
-        def from_pagemap(path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
+        def from_pagemap(machine: Machine, path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
             raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("gdbheap.target.process.Pages", Closed)
@@ -194,8 +195,8 @@ def test_pagemap_that_differs_is_told(spread: programs.Running, monkeypatch: pyt
 
     class More:
         @staticmethod
-        def from_pagemap(path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
-            return Pages.from_runs([(ranges[0][0], ranges[0][1], PRESENT)])
+        def from_pagemap(machine: Machine, path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
+            return Pages.from_runs(machine, [(ranges[0][0], ranges[0][1], PRESENT)])
 
     monkeypatch.setattr("gdbheap.target.process.Pages", More)
     with stopped(spread.pid) as process:
@@ -208,11 +209,11 @@ class Unscanned:
     read = 0
 
     @staticmethod
-    def from_pagemap(path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
+    def from_pagemap(machine: Machine, path: str, ranges: list[tuple[int, int]], scan: bool = True) -> Pages:
         if scan:
             raise OSError(errno.ENOTTY, "Inappropriate ioctl for device")
         Unscanned.read = sum(end - start for start, end in ranges)
-        return Pages.from_pagemap(path, ranges, False)
+        return Pages.from_pagemap(machine, path, ranges, False)
 
 
 def test_pages_without_scan(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:

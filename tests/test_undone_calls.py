@@ -171,7 +171,7 @@ def test_statistics_that_never_end(limit: str, rng: random.Random, tmp_path: Pat
         assert time.monotonic() - began < 100 and runs(target.pid)
         with stopped(target.pid) as process:
             libc = find_libc(process, TRIM)
-            stderr = process.space.u64(process.space.u64(libc.address("stderr")) + 136)
+            stderr = process.space.word(process.space.word(libc.address("stderr")) + 136)
             assert process.space.read(stderr, 16) == bytes(16), "the lock of stderr"
             assert process.space.read(main_arena, 4) == bytes(4), "the mutex of the main arena"
 

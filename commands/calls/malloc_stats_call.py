@@ -36,7 +36,7 @@ def _stream(libc: Libc) -> int:
     program = libc.target.object_of(libc.target.auxv.get(AT_ENTRY, 0))
     owner = program if program is not None and program.exported("stderr") else libc.loaded
     variable = owner.symbol("stderr") or libc.address("stderr")
-    stream = libc.target.space.u64(variable)
+    stream = libc.target.space.word(variable)
     if libc.target.space.u32(stream) & FILE_MAGIC_MASK != FILE_MAGIC:
         raise libc.purpose.error("the process's stderr is no FILE of glibc")
     return stream
@@ -91,7 +91,7 @@ def _of_stream(caller: Caller, stream: int) -> list[Bytes]:
 
 
 def _word(caller: Caller, address: int) -> int:
-    return int(struct.unpack("<Q", caller.read(address, 8))[0])
+    return int.from_bytes(caller.read(address, 8), "little")
 
 
 def _descriptor(stream: int, caller: Caller) -> int:

@@ -249,7 +249,7 @@ class NativeCaller:
         """Whether the thread has glibc's thread-local storage: its pointer to itself (tcbhead_t) is there."""
         try:
             pointer = thread.thread_pointer
-            return pointer != 0 and self._target.space.u64(pointer + 16) == pointer
+            return pointer != 0 and self._target.space.word(pointer + 16) == pointer
         except _native.Fault:
             return False
 

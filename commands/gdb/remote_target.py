@@ -100,10 +100,11 @@ class RemoteProcess(Target):
         path = f"/proc/{self.pid}/pagemap"
         try:
             if _is_here(self._files, self.pid or 0):
-                self.pages = Pages.from_pagemap(path, ranges)
+                self.pages = Pages.from_pagemap(self.machine, path, ranges)
                 return
             found = self._files.read_ranges(path, parts)
-            self.pages = Pages.from_entries([(start, data) for (start, _), data in zip(ranges, found)])
+            entries = [(start, data) for (start, _), data in zip(ranges, found)]
+            self.pages = Pages.from_entries(self.machine, entries)
         except OSError as error:
             self.warnings.append(
                 f"the server's pagemap cannot be read ({one_line(error.strerror or error)}; gdbserver takes no offset "
@@ -112,7 +113,8 @@ class RemoteProcess(Target):
 
     def _read_rest(self, threads: Iterable[Registers]) -> None:
         readable = [mapping for mapping in self.mappings if is_readable(mapping)]
-        self.space = Space.for_remote([(m.start, m.end) for m in readable], self._reader(Mappings(readable)))
+        ranges = [(m.start, m.end) for m in readable]
+        self.space = Space.for_remote(self.machine, ranges, self._reader(Mappings(readable)))
         self.threads = [
             Thread(tid, pointer, sp, pc, self._thread_name(tid), registers=general)
             for tid, pointer, sp, pc, general in threads

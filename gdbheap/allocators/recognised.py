@@ -179,6 +179,6 @@ def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
 
 def _word(target: Target, address: int) -> int | None:
     try:
-        return target.space.u64(address)
+        return target.space.word(address)
     except Fault:
         return None

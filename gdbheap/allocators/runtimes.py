@@ -21,7 +21,7 @@ from gdbheap.target.mappings import KERNELS, Mapping
 from gdbheap.target.target import AT_ENTRY, Target
 
 NAME_LIMIT = 64
-NOTE_LIMIT = 4096
+NOTE_LIMIT = 4 << 10
 ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "mmapped", "allocator", "held")
 
 
@@ -151,7 +151,7 @@ def _note_owners(target: Target, loaded: LoadedObject) -> set[str]:
     segments = [] if loaded.path.startswith(KERNELS) else loaded.segments
     for segment in segments:
         address = loaded.bias + segment.address
-        if segment.type == PT_NOTE and 0 <= address < 1 << 63:
+        if segment.type == PT_NOTE and 0 <= address < target.machine.kernel_start:
             data = target.space.read_available(address, min(segment.file_size, NOTE_LIMIT))
             owners |= {note.owner.decode("latin-1") for note in iter_notes(data, segment.align)}
     return owners

@@ -16,6 +16,7 @@ from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.disclosure import Disclosure
 from gdbheap.target.environment import initial_environment
+from gdbheap.target.machine import LARGEST_ADDRESS
 
 TUNABLES = "GLIBC_TUNABLES"
 HUGETLB = "hugetlb"
@@ -77,7 +78,6 @@ KINDS = (
     # A tunable alone, since 2.35; mp_ has what came of it in two fields.
     _Kind("glibc.malloc.hugetlb", "glibc.malloc.hugetlb", HUGETLB, "huge-pages"),
 )
-MOST = (1 << 64) - 1
 # What strtoul takes for a number.
 NUMBER = re.compile(r"[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
@@ -151,8 +151,8 @@ def _number(value: str) -> int | None:
         return None
     sign, digits = found.groups()
     base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
-    number = min(int(digits, base), MOST)
-    return -number & MOST if sign == "-" else number
+    number = min(int(digits, base), LARGEST_ADDRESS)
+    return -number & LARGEST_ADDRESS if sign == "-" else number
 
 
 def _how(kind: _Kind, par: MallocPar) -> str:

@@ -15,10 +15,10 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER, Glibc
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
+from gdbheap.target.machine import LARGEST_SIZE
 
 SMALLEST_CHUNK = 32
 SMALLEST_LARGE = 0x400
-LARGEST_REQUEST = (1 << 63) - 1
 SMALLEST_HEAP = 32 << 10
 SMALLEST_EXTENT = 1 << 20
 NEAREST = 5
@@ -126,8 +126,8 @@ def _piece(row: tuple[int, int]) -> Piece:
 
 def fit(heap: Heap, request: int) -> Fit:
     """Raises UsageError for what malloc refuses, Unsupported without glibc's malloc."""
-    if request > LARGEST_REQUEST:
-        raise UsageError(f"malloc refuses a request of more than {LARGEST_REQUEST} bytes")
+    if request > LARGEST_SIZE:
+        raise UsageError(f"malloc refuses a request of more than {LARGEST_SIZE} bytes")
     need = chunk_of(request)
     glibc = heap.allocator(GlibcAllocator).malloc
     glibc.walk()

@@ -121,7 +121,7 @@ class _Sweep:
         self._owners = list(_ranked(ledger_lines(layout.allocators)))
         self._ranks = {owner: rank for rank, owner in enumerate(self._owners)}
         kept = [rank for owner, rank in self._ranks.items() if any(_is_below(owner, part) for part in parts)]
-        self._sweep = _native.Sweep(heap.target.pages, len(self._owners), cuts, kept)
+        self._sweep = _native.Sweep(heap.target.machine, heap.target.pages, len(self._owners), cuts, kept)
 
     @property
     def kept(self) -> Ranges:

@@ -85,7 +85,7 @@ def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:
     space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
     for module in references.nodes([number for kind in kinds for number in graph.objects_of(kind)]):
         with suppress(Fault):
-            node = references.find(space.u64(module.address + place))
+            node = references.find(space.word(module.address + place))
             if node is not None:
                 yield module, node
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import ArenaTrim, Trim
 from gdbheap.heap import Heap
+from gdbheap.target.machine import LARGEST_SIZE
 from gdbheap.target.target import Target
 
 __all__ = ["LARGEST_PAD", "ArenaTrim", "Trim", "compared", "trim"]
 
-LARGEST_PAD = (1 << 63) - 1
+LARGEST_PAD = LARGEST_SIZE
 
 
 def trim(heap: Heap, pad: int = 0) -> Trim:

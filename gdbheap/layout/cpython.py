@@ -206,16 +206,16 @@ def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
 def _own_types(space: Space, module: LoadedObject) -> Iterator[tuple[int, int]]:
     """What is its own type, by one word that points to where its object would begin."""
     for window, raw in windows(space, module):
-        words = memoryview(raw[: len(raw) & ~7]).cast("Q")
+        words = space.machine.words_of(raw)
         for added in HEADS:
             head = window - OB_TYPE - added
-            yield from ((word, added) for index, word in enumerate(words) if word == head + 8 * index)
+            yield from ((word, added) for index, word in enumerate(words) if word == head + space.machine.word * index)
 
 
 def _is_type(space: Space, address: int, added: int) -> bool:
     try:
         fields = (OB_TYPE, TP_BASICSIZE, TP_ITEMSIZE, TP_FLAGS)
-        kind, size, item, flags = (space.u64(address + added + at) for at in fields)
+        kind, size, item, flags = (space.word(address + added + at) for at in fields)
     except (Fault, OverflowError):
         return False
     fits = CLASS_SIZES[0] <= size <= CLASS_SIZES[1] and item == MEMBER_SIZE

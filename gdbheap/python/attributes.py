@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 
 from gdbheap._native import Space
@@ -19,13 +18,13 @@ from gdbheap.layout.cpython import (
     Release,
 )
 from gdbheap.python.contents import dict_items, read_name, shared_items, shared_names
-from gdbheap.python.memory import Memory
+from gdbheap.python.memory import Memory, signed_word
 
 MOST_BASES = 32
 MOST_MEMBERS = 64
 LONGEST_NAME = 100
 # struct PyMemberDef {const char *name; int type; Py_ssize_t offset; int flags; const char *doc;}
-MEMBER = struct.Struct("<Qi4xq16x")
+MEMBER = "Pi4xN16x"
 OBJECT_MEMBERS = (6, 16)
 """T_OBJECT and T_OBJECT_EX: the member is a pointer to an object."""
 Slot = tuple[str, int]
@@ -46,7 +45,7 @@ class Attributes:
 
         Raises Fault."""
         for slot, offset in self._slots_of(kind):
-            value = memory.u64(address + offset)
+            value = memory.word(address + offset)
             if value:
                 yield slot, value
         for key, value in self._own(memory, address, kind):
@@ -63,7 +62,7 @@ class Attributes:
         the instance at ``address``, and quick for those that keep it in the same place."""
         for slot, offset in self._slots_of(kind):
             if slot == name:
-                return lambda other: memory.u64(other + offset)
+                return lambda other: memory.word(other + offset)
         find = self._finder(memory, address, kind, name)
 
         def read(other: int) -> int:
@@ -78,7 +77,7 @@ class Attributes:
         start = self._shared(memory, address, kind)
         if start is None or not start(address):
             return None
-        keys = shared_names(memory, self._release, memory.u64(kind + self._release["ht_cached_keys"]))
+        keys = shared_names(memory, self._release, memory.word(kind + self._release["ht_cached_keys"]))
         names = (read_name(memory, self._release, key, LONGEST_NAME) for key in keys)
         index = next((place for place, own in enumerate(names) if own == name), None)
         if index is None:
@@ -86,7 +85,7 @@ class Attributes:
 
         def find(other: int) -> int:
             values = start(other)
-            return memory.u64(values + 8 * index) if values else 0
+            return memory.word(values + memory.machine.word * index) if values else 0
 
         return find
 
@@ -94,48 +93,48 @@ class Attributes:
         """A function from instances to the first of their values, 0 where those do not share the type's keys."""
         release = self._release
         where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
-        if where is not None and memory.u64(kind + release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
+        if where is not None and memory.word(kind + release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
 
             def managed(other: int) -> int:
-                values = self._values(memory, other, kind, memory.u64(other + where))
+                values = self._values(memory, other, kind, memory.word(other + where))
                 return values + (header or 0) if values else 0
 
             return managed
         inside = _dict_place(memory, self._release, address, kind) - address
         if before is None or header or inside <= 0:
             return None
-        keys = memory.u64(kind + release["ht_cached_keys"])
+        keys = memory.word(kind + release["ht_cached_keys"])
 
         def split(other: int) -> int:
-            own = memory.u64(other + inside)
-            return memory.u64(own + before) if own and memory.u64(own + release["ma_keys"]) == keys else 0
+            own = memory.word(other + inside)
+            return memory.word(own + before) if own and memory.word(own + release["ma_keys"]) == keys else 0
 
         return split
 
     def dict_of(self, memory: Memory, address: int, kind: int) -> int:
         """The address of the instance's dict; 0 where there is none, or none yet. Raises Fault."""
         where = self._release.get("managed_dict")
-        if where is None or not memory.u64(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
+        if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
             place = _dict_place(memory, self._release, address, kind)
-            return memory.u64(place) if place else 0
-        word = memory.u64(address + where)
+            return memory.word(place) if place else 0
+        word = memory.word(address + where)
         return 0 if word & 1 else word
 
     def _own(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[int, int]]:
         """(key, value) of what is in the instance's dict, or will be when somebody asks for it."""
         release = self._release
         where = release.get("managed_dict")
-        if where is None or not memory.u64(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
+        if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
             return self._in_dict(memory, _dict_place(memory, release, address, kind))
-        word = memory.u64(address + where)
-        keys = memory.u64(kind + release["ht_cached_keys"])
+        word = memory.word(address + where)
+        keys = memory.word(kind + release["ht_cached_keys"])
         values = self._values(memory, address, kind, word)
         if values:
             return shared_items(memory, release, keys, values)
         return dict_items(memory, release, word) if word else iter(())
 
     def _in_dict(self, memory: Memory, place: int) -> Iterator[tuple[int, int]]:
-        found = memory.u64(place) if place else 0
+        found = memory.word(place) if place else 0
         return dict_items(memory, self._release, found) if found else iter(())
 
     def _values(self, memory: Memory, address: int, kind: int, word: int) -> int:
@@ -143,12 +142,12 @@ class Attributes:
         dict's points to (3.11) or the dict's own word, marked (3.12); 0 when there is a dict."""
         inline, before = self._release.get("flag_inline_values"), self._release.get("managed_values")
         if inline is not None:
-            values = address + memory.u64(kind + self._release.at(TP_BASICSIZE))
+            values = address + memory.word(kind + self._release.at(TP_BASICSIZE))
             # struct PyDictValues {uint8_t capacity, size, embedded, valid; PyObject *values[];}
-            usable = not word and memory.u64(kind + self._release.at(TP_FLAGS)) & inline and memory.read(values, 4)[3]
+            usable = not word and memory.word(kind + self._release.at(TP_FLAGS)) & inline and memory.read(values, 4)[3]
             return values if usable else 0
         if before is not None:
-            return 0 if word else memory.u64(address + before)
+            return 0 if word else memory.word(address + before)
         return word + 1 if word & 1 else 0
 
     def _slots_of(self, kind: int) -> list[Slot]:
@@ -161,16 +160,17 @@ class Attributes:
         found: list[list[Slot]] = []
         while kind and len(found) < MOST_BASES:
             try:
-                found.append(list(self._members(self._space.u64(kind + self._release.at(TP_MEMBERS)))))
-                kind = self._space.u64(kind + self._release.at(TP_BASE))
+                found.append(list(self._members(self._space.word(kind + self._release.at(TP_MEMBERS)))))
+                kind = self._space.word(kind + self._release.at(TP_BASE))
             except Fault:
                 break
         return list({offset: (name, offset) for slots in reversed(found) for name, offset in slots}.values())
 
     def _members(self, table: int) -> Iterator[Slot]:
+        member = self._space.machine.structure(MEMBER)
         for place in range(MOST_MEMBERS if table else 0):
             try:
-                name, code, offset = MEMBER.unpack(self._space.read(table + place * MEMBER.size, MEMBER.size))
+                name, code, offset = member.unpack(self._space.read(table + place * member.size, member.size))
                 if not name:
                     return
                 text = self._space.cstring(name, LONGEST_NAME).decode("utf-8", "replace")
@@ -183,11 +183,9 @@ class Attributes:
 def _dict_place(memory: Memory, release: Release, address: int, kind: int) -> int:
     """Where the pointer to the instance's dict lies, 0 when the class has none; counted from the end of an object of
     variable size."""
-    offset, basic, item = (
-        struct.unpack("<q", memory.read(kind + release.at(field), 8))[0]
-        for field in (TP_DICTOFFSET, TP_BASICSIZE, TP_ITEMSIZE)
-    )
+    fields = (TP_DICTOFFSET, TP_BASICSIZE, TP_ITEMSIZE)
+    offset, basic, item = (signed_word(memory, kind + release.at(field)) for field in fields)
     if offset >= 0:
         return address + offset if offset else 0
-    (size,) = struct.unpack("<q", memory.read(address + release.at(OB_SIZE), 8))
-    return int(address + -(-(basic + abs(size) * item) // 8) * 8 + offset)
+    size = signed_word(memory, address + release.at(OB_SIZE))
+    return address + memory.machine.word_up(basic + abs(size) * item) + offset

@@ -216,7 +216,7 @@ class Objects:
         votes: Counter[int] = Counter()
         for address in heap_types:
             with suppress(Fault):
-                votes[self.target.space.u64(address + layout.tp_dealloc)] += 1
+                votes[self.target.space.word(address + layout.tp_dealloc)] += 1
         return votes.most_common(1)[0][0] if votes else 0
 
     def _lost_names(self, facts: Facts) -> dict[int, str]:
@@ -336,7 +336,7 @@ class Objects:
     def type_at(self, address: int) -> str:
         """The type's name of the object at ``address``, wherever it lies; "?" when that cannot be read."""
         try:
-            return self.names.name(self.target.space.u64(address + self.release.at(cpython.OB_TYPE)))
+            return self.names.name(self.target.space.word(address + self.release.at(cpython.OB_TYPE)))
         except Fault:
             return "?"
 
@@ -363,7 +363,7 @@ def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
 def _is_readable(space: _native.Space, release: cpython.Release, address: int) -> bool:
     """Whether a type's name is in memory, or in a file at hand."""
     try:
-        return bool(space.cstring(space.u64(address + release.at(cpython.TP_NAME)), 1))
+        return bool(space.cstring(space.word(address + release.at(cpython.TP_NAME)), 1))
     except Fault:
         return False
 

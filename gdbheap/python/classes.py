@@ -18,13 +18,13 @@ _PART = re.compile(rb"(\d+)")
 def class_name(target: Target, address: int) -> str | None:
     """The class of the C++ object at ``address``; None when its first word is no vtable's."""
     try:
-        vtable = target.space.u64(address)
+        vtable = target.space.word(address)
         if target.object_of(vtable) is None:
             return None
-        info = target.space.u64(vtable - 8)
+        info = target.space.word(vtable - 8)
         if target.object_of(info) is None:
             return None
-        mangled = target.space.cstring(target.space.u64(info + 8), LONGEST)
+        mangled = target.space.cstring(target.space.word(info + 8), LONGEST)
     except Fault:
         return None
     return plain_name(mangled)

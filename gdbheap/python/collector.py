@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import Fault
+from gdbheap.target.machine import LOWEST_ADDRESS
 from gdbheap.target.ranges import Ranges
 
 GENERATIONS = 3
@@ -74,34 +75,34 @@ def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Coll
     for start, end in ranges:
         for window in range(start, end, WINDOW):
             raw = space.read_available(window, min(WINDOW + GENERATIONS * shape.step, end - window))
-            for offset in _likely(raw, shape):
+            for offset in _likely(space.machine, raw, shape):
                 found = _read(space, shape, window + offset)
                 if found is not None:
                     yield found
 
 
-def _likely(raw: bytes, shape: Shape) -> Iterator[int]:
+def _likely(machine: _native.Machine, raw: bytes, shape: Shape) -> Iterator[int]:
     """Offsets after which the older two generations have small thresholds, and the first what may be pointers."""
-    words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
-    step, number = shape.step // 8, shape.head // 8
+    words = machine.words_of(raw)
+    step, number = shape.step // machine.word, shape.head // machine.word
     second, third = words[step + number :], words[2 * step + number :]
     for index, pair in enumerate(third):
         if 0 < pair & 0xFFFFFFFF <= LARGEST_THRESHOLD and 0 < second[index] & 0xFFFFFFFF <= LARGEST_THRESHOLD:
-            if words[index] > 4096 < words[index + 1]:
-                yield 8 * index
+            if words[index] > LOWEST_ADDRESS < words[index + 1]:
+                yield machine.word * index
 
 
 def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
     heads = [address + generation * shape.step for generation in range(GENERATIONS)]
     behind = heads[-1] + shape.step
     try:
-        permanent = behind + (shape.pointer if space.u64(behind) == address else 0)
+        permanent = behind + (shape.pointer if space.word(behind) == address else 0)
         if not all(_is_head(space, head) for head in (*heads, permanent)):
             return None
         pairs = [struct.unpack("<ii", space.read(head + shape.head, 8)) for head in heads]
         first, last = (address + place for place in shape.switches)
         enabled = any(space.read(first, last - first))
-        frozen = space.u64(permanent) != permanent
+        frozen = space.word(permanent) != permanent
     except (Fault, OverflowError):
         return None
     thresholds, counts = zip(*pairs)
@@ -110,5 +111,5 @@ def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
 
 def _is_head(space: _native.Space, address: int) -> bool:
     """Whether a list leads from there to there. Raises Fault."""
-    following, previous = space.u64(address + NEXT), space.u64(address + PREVIOUS)
-    return space.u64(following + PREVIOUS) & ~FLAGS == address and space.u64(previous + NEXT) & ~FLAGS == address
+    following, previous = space.word(address + NEXT), space.word(address + PREVIOUS)
+    return space.word(following + PREVIOUS) & ~FLAGS == address and space.word(previous + NEXT) & ~FLAGS == address

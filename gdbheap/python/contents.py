@@ -45,7 +45,7 @@ def read_str(space: Memory, release: Release, address: int, limit: int = LONGEST
 def str_length(space: Memory, release: Release, address: int) -> int:
     """The characters of the ``str`` at ``address``; 0 when it is none. Raises Fault."""
     if release.get("unicode_state") is None:
-        return _plausible(space.u64(address + release["unicode_length"]))
+        return _plausible(space.word(address + release["unicode_length"]))
     found = _characters(space, release, address)
     return found[2] if found is not None else 0
 
@@ -55,17 +55,17 @@ def _characters(space: Memory, release: Release, address: int) -> tuple[int, int
 
     Compact strings carry them after the header, others point to them; up to 3.11 one that was not made ready has
     wide characters only."""
-    length = space.u64(address + release["unicode_length"])
+    length = space.word(address + release["unicode_length"])
     # Since 3.14 free-threaded builds have a byte before the bits that others have from the third on.
     state = space.u32(address + release["unicode_state"]) >> (release.get("unicode_state_shift") or 0)
     width = state >> 2 & 7
     wide = release.get("unicode_wstr")
     if width == 0 and wide is not None and not state & COMPACT:
-        return space.u64(address + wide), WIDE, _plausible(space.u64(address + release["unicode_wstr_length"]))
+        return space.word(address + wide), WIDE, _plausible(space.word(address + release["unicode_wstr_length"]))
     if width not in WIDTHS or length > 1 << 40:
         return None
     if not state & COMPACT:
-        return space.u64(address + release["unicode_data"]), width, length
+        return space.word(address + release["unicode_data"]), width, length
     return address + release["sizeof_ascii" if state & ASCII else "sizeof_compact"], width, length
 
 
@@ -87,8 +87,8 @@ def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[
     """(key, value) addresses of the dict at ``address``, in its order. Raises Fault."""
     if release.get("ma_table") is not None:
         return python2.dict_items(space, release, address)
-    keys = space.u64(address + release["ma_keys"])
-    values = space.u64(address + release["ma_values"])
+    keys = space.word(address + release["ma_keys"])
+    values = space.word(address + release["ma_values"])
     if values:
         return shared_items(space, release, keys, values)
     return ((key, value) for key, value in _entries(space, release, keys) if key and value)
@@ -99,24 +99,24 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
     ``address``, and 0 where it does not; None where the place is nothing to go by. Raises Fault."""
     if release.get("ma_table") is not None:
         return python2.entry_reader(space, release, address, key)
-    own = space.u64(address + release["ma_keys"])
+    own = space.word(address + release["ma_keys"])
     index = next((place for place, (found, _value) in enumerate(_entries(space, release, own)) if found == key), None)
     if index is None:
         return None
-    shared, header = bool(space.u64(address + release["ma_values"])), release.get("values_header")
+    shared, header = bool(space.word(address + release["ma_values"])), release.get("values_header")
     if shared and header is not None:
         return None
 
     def read(other: int) -> int:
-        keys = space.u64(other + release["ma_keys"])
-        values = space.u64(other + release["ma_values"])
+        keys = space.word(other + release["ma_keys"])
+        values = space.word(other + release["ma_values"])
         if values or shared:
-            return space.u64(values + 8 * index) if values and shared and keys == own else 0
-        if space.u64(keys + release["dk_nentries"]) <= index:
+            return space.word(values + space.machine.word * index) if values and shared and keys == own else 0
+        if space.word(keys + release["dk_nentries"]) <= index:
             return 0
         start, general = _entries_start(space, release, keys)
         at = start + (24 * index + 8 if general else 16 * index)
-        return space.u64(at + 8) if space.u64(at) == key else 0
+        return space.word(at + 8) if space.word(at) == key else 0
 
     return read
 
@@ -126,13 +126,13 @@ def shared_items(space: Memory, release: Release, keys: int, values: int) -> Ite
     header = release.get("values_header")
     if header is None:
         for index, (key, _none) in enumerate(_entries(space, release, keys)):
-            value = space.u64(values + 8 * index)
+            value = space.word(values + space.machine.word * index)
             if key and value:
                 yield key, value
         return
     names = shared_names(space, release, keys)
     for index in _insertion_order(space, values, header):
-        value = space.u64(values + header + 8 * index)
+        value = space.word(values + header + space.machine.word * index)
         if index < len(names) and names[index] and value:
             yield names[index], value
 
@@ -148,17 +148,17 @@ def _insertion_order(space: Memory, values: int, header: int) -> bytes:
         used = space.read(values - 2, 1)[0]
         return space.read(values - 2 - used, used)[::-1]
     capacity, used = space.read(values, 2)
-    return space.read(values + header + 8 * capacity, min(used, capacity))
+    return space.read(values + header + space.machine.word * capacity, min(used, capacity))
 
 
 def _entries(space: Memory, release: Release, keys: int, most: int = MOST_ENTRIES) -> Iterator[tuple[int, int]]:
     """(key, value) of the first ``most`` entries of a keys object, zero where there is none."""
-    count = min(space.u64(keys + release["dk_nentries"]), most)
+    count = min(space.word(keys + release["dk_nentries"]), most)
     start, general = _entries_start(space, release, keys)
-    layout = struct.Struct("<8xQQ" if general else "<QQ")
+    layout = space.machine.structure("PPP" if general else "PP")
     for first in range(0, count, ENTRIES_AT_ONCE):
         size = min(ENTRIES_AT_ONCE, count - first) * layout.size
-        yield from layout.iter_unpack(space.read(start + first * layout.size, size))
+        yield from (row[-2:] for row in layout.iter_unpack(space.read(start + first * layout.size, size)))
 
 
 def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, bool]:
@@ -167,7 +167,7 @@ def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, boo
     if release.get("dk_kind") is not None:
         log2_bytes = space.read(keys + release["dk_log2_index_bytes"], 1)[0]
         return indices + (1 << min(log2_bytes, 48)), space.read(keys + release["dk_kind"], 1)[0] == 0
-    size = space.u64(keys + release["dk_size"])
+    size = space.word(keys + release["dk_size"])
     return indices + size * index_width(size), True
 
 

@@ -39,7 +39,6 @@ HEAD = 16
 SET_MASK = 32
 GI_FRAME = 16
 WEAK_CALLBACK = 24
-NO_HASH = (1 << 64) - 1
 TORN = (Fault, Unsupported, OverflowError, struct.error)
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
 CONSTANTS = ("NoneType", "bool")
@@ -119,7 +118,7 @@ class EdgeNames:
         """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns.
         ``names``: whether the holder is a dict whose keys are names, which are shown where contents are not."""
         with suppress(*TORN):
-            kind = self._space.u64(holder + self._release.at(OB_TYPE))
+            kind = self._space.word(holder + self._release.at(OB_TYPE))
             if kind == target:
                 return Edge(" is an instance of it", "type({})")
             for candidates in self._candidates(holder, kind, target, names):
@@ -142,8 +141,8 @@ class EdgeNames:
     def _of_family(self, family: str, names: list[str], holder: int, target: int) -> Iterator[Edge]:
         release, space = self._release, self._space
         if family in ("list", "tuple"):
-            start = space.u64(holder + release["ob_item"]) if family == "list" else holder + release["tuple_items"]
-            index = self._index(start, space.u64(holder + self._release.at(OB_SIZE)), target)
+            start = space.word(holder + release["ob_item"]) if family == "list" else holder + release["tuple_items"]
+            index = self._index(start, space.word(holder + self._release.at(OB_SIZE)), target)
             if index is not None:
                 yield Edge(f"[{index}]", f"{{}}[{index}]", self._follow_item(family, index))
         elif family in ("set", "frozenset"):
@@ -160,18 +159,18 @@ class EdgeNames:
             yield from self._in_generator(holder, names[0], target)
         elif "frame" in names:
             yield from self._in_frame_object(holder, target)
-        elif set(WEAK) & set(names) and space.u64(holder + release.at(WEAK_CALLBACK)) == target:
+        elif set(WEAK) & set(names) and space.word(holder + release.at(WEAK_CALLBACK)) == target:
             yield Edge(".__callback__", "{}.__callback__")
 
     def _follow_item(self, family: str, index: int) -> Follow:
-        space, release = self._space, self._release
+        space, release, word = self._space, self._release, self._space.machine.word
         items, inline, size = release["ob_item"], release["tuple_items"], release.at(OB_SIZE)
 
         def of_list(holder: int) -> int:
-            return space.u64(space.u64(holder + items) + 8 * index) if space.u64(holder + size) > index else 0
+            return space.word(space.word(holder + items) + word * index) if space.word(holder + size) > index else 0
 
         def of_tuple(holder: int) -> int:
-            return space.u64(holder + inline + 8 * index) if space.u64(holder + size) > index else 0
+            return space.word(holder + inline + word * index) if space.word(holder + size) > index else 0
 
         return of_list if family == "list" else of_tuple
 
@@ -179,7 +178,7 @@ class EdgeNames:
         found: list[str] = []
         while kind and len(found) < MOST_BASES:
             found.append(self._texts.names.name(kind))
-            kind = self._space.u64(kind + self._release.at(TP_BASE))
+            kind = self._space.word(kind + self._release.at(TP_BASE))
         return found
 
     def _fields(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
@@ -201,25 +200,26 @@ class EdgeNames:
 
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
         for offset, name in fields.items():
-            if self._space.u64(holder + offset) == target:
+            if self._space.word(holder + offset) == target:
                 yield _attribute(name, self._follow_field(offset))
 
     def _follow_field(self, offset: int) -> Follow:
-        return lambda other: self._space.u64(other + offset)
+        return lambda other: self._space.word(other + offset)
 
     def _members(self, kind: int) -> Iterator[tuple[int, str]]:
         """(offset, name) of each member that is an object, of the type and its bases."""
         for _ in range(MOST_BASES):
             if not kind:
                 return
-            table = self._space.u64(kind + self._release.at(TP_MEMBERS))
+            table = self._space.word(kind + self._release.at(TP_MEMBERS))
+            member = self._space.machine.structure(MEMBER)
             for place in range(MOST_MEMBERS if table else 0):
-                name, code, offset = MEMBER.unpack(self._space.read(table + place * MEMBER.size, MEMBER.size))
+                name, code, offset = member.unpack(self._space.read(table + place * member.size, member.size))
                 if not name:
                     break
                 if code in OBJECT_MEMBERS and 0 <= offset < 1 << 20:
                     yield offset, self._space.cstring(name, LONGEST_NAME).decode("utf-8", "replace")
-            kind = self._space.u64(kind + self._release.at(TP_BASE))
+            kind = self._space.word(kind + self._release.at(TP_BASE))
 
     def _attributes(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         attributes = self._texts.attributes
@@ -244,48 +244,58 @@ class EdgeNames:
     def _mro(self, kind: int) -> list[int]:
         """The type's classes, itself first; itself where they cannot be read."""
         with suppress(*TORN):
-            mro = self._space.u64(kind + self._release.at(TP_MRO))
-            count = min(self._space.u64(mro + self._release.at(OB_SIZE)), MOST_BASES)
-            raw = self._space.read(mro + self._release["tuple_items"], 8 * count)
-            return [address for (address,) in struct.iter_unpack("<Q", raw)]
+            mro = self._space.word(kind + self._release.at(TP_MRO))
+            count = min(self._space.word(mro + self._release.at(OB_SIZE)), MOST_BASES)
+            raw = self._space.read(mro + self._release["tuple_items"], self._space.machine.word * count)
+            return list(self._space.machine.words_of(raw))
         return [kind]
 
     def _has(self, kind: int, name: str) -> bool:
         with suppress(*TORN):
             # Since 3.12 built-in types have none here: their attributes are methods or slots.
-            found = self._space.u64(kind + self._release.at(TP_DICT))
+            found = self._space.word(kind + self._release.at(TP_DICT))
             return bool(found) and dict_lookup(self._space, self._release, found, name, set()) is not None
         return False
 
     def _word(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
-        size, head = self._space.u64(kind + self._release.at(TP_BASICSIZE)), self._release.at(HEAD)
+        size, head = self._space.word(kind + self._release.at(TP_BASICSIZE)), self._release.at(HEAD)
         raw = self._space.read_available(holder + head, min(max(size - head, 0), WINDOW))
-        at = _position(raw, target)
+        at = self._position(raw, target)
         if at is not None:
             yield Edge(f" holds it at +{head + at}")
 
     def _index(self, start: int, count: int, target: int) -> int | None:
         """The place of a pointer among ``count`` at ``start``."""
-        size = 8 * min(count, MOST_ITEMS)
+        word = self._space.machine.word
+        size = word * min(count, MOST_ITEMS)
         for at in range(0, size, WINDOW):
-            place = _position(self._space.read_available(start + at, min(WINDOW, size - at)), target)
+            place = self._position(self._space.read_available(start + at, min(WINDOW, size - at)), target)
             if place is not None:
-                return (at + place) // 8
+                return (at + place) // word
         return None
+
+    def _position(self, raw: bytes, target: int) -> int | None:
+        """Where the aligned word lies among the bytes."""
+        word = self._space.machine.structure("P")
+        wanted, at = word.pack(target), -1
+        while True:
+            at = raw.find(wanted, at + 1)
+            if at < 0 or at % word.size == 0:
+                return None if at < 0 else at
 
     def _in_dict(self, holder: int, target: int, names: bool) -> Iterator[Edge]:
         keys, values = self._items(holder)
-        place = _position(values, target)
-        if place is not None:
-            (key,) = struct.unpack_from("<Q", keys, place)
+        at, word = self._position(values, target), self._space.machine.word
+        if at is not None:
+            key, place = self._space.machine.word_of(keys, at), at // word
             literal = self._name(key) if names else self.literal(key)
-            shown = literal or self._texts.key_text(key, KEY_LIMITS) or f"key {place // 8}"
+            shown = literal or self._texts.key_text(key, KEY_LIMITS) or f"key {place}"
             follow = entry_reader(self._space, self._release, holder, key) if literal else None
-            expression = f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{place // 8}]"
+            expression = f"{{}}[{literal}]" if literal else f"list(dict.values({{}}))[{place}]"
             yield Edge(f"[{shown}]", expression, follow)
-        place = _position(keys, target)
-        if place is not None:
-            yield Edge(f" has it as key {place // 8}", f"list({{}})[{place // 8}]")
+        at = self._position(keys, target)
+        if at is not None:
+            yield Edge(f" has it as key {at // word}", f"list({{}})[{at // word}]")
 
     def _items(self, holder: int) -> tuple[bytes, bytes]:
         """The keys and the values of a dict. Those of the last large one are kept: many ways lead through the same."""
@@ -303,7 +313,7 @@ class EdgeNames:
 
     def literal(self, key: int) -> str | None:
         """The key as Python reads it back; None where its text is cut, or is no literal's, or is not to be shown."""
-        kind = self._texts.kind(self._space.u64(key + self._release.at(OB_TYPE)))
+        kind = self._texts.kind(self._space.word(key + self._release.at(OB_TYPE)))
         shown = LITERALS if self._disclosure.contents else CONSTANTS
         if kind is None or kind.is_class or kind.name not in shown:
             return None
@@ -320,13 +330,14 @@ class EdgeNames:
         return found
 
     def _in_set(self, holder: int, target: int) -> Iterator[Edge]:
-        slots = self._space.u64(holder + self._release.at(SET_MASK)) + 1
-        table, index = self._space.u64(holder + self._release["set_table"]), 0
-        for at in range(0, 16 * slots, WINDOW):
-            raw = self._space.read(table + at, min(WINDOW, 16 * slots - at))
-            for words in struct.iter_unpack("<QQ", raw):
+        slots = self._space.word(holder + self._release.at(SET_MASK)) + 1
+        table, index = self._space.word(holder + self._release["set_table"]), 0
+        slot, no_hash = self._space.machine.structure("PP"), self._space.machine.address_end - 1
+        for at in range(0, slot.size * slots, WINDOW):
+            raw = self._space.read(table + at, min(WINDOW, slot.size * slots - at))
+            for words in slot.iter_unpack(raw):
                 key, found = words if set_key(self._release) == 0 else words[::-1]
-                if key and found != NO_HASH:
+                if key and found != no_hash:
                     if key == target:
                         yield Edge(f" has it as item {index}", f"list({{}})[{index}]")
                     index += 1
@@ -341,23 +352,23 @@ class EdgeNames:
 
     def _in_deque(self, holder: int, target: int) -> Iterator[Edge]:
         space, layout = self._space, deque_layout(self._release)
-        block, index = space.u64(holder + layout.left), space.u64(holder + layout.left_index)
-        count, seen = space.u64(holder + layout.length), 0
+        block, index = space.word(holder + layout.left), space.word(holder + layout.left_index)
+        count, seen = space.word(holder + layout.length), 0
         while seen < count:
             room = min(layout.room - index, count - seen)
-            place = self._index(block + layout.items + 8 * index, room, target)
+            place = self._index(block + layout.items + space.machine.word * index, room, target)
             if place is not None:
                 yield Edge(f"[{seen + place}]", f"{{}}[{seen + place}]")
                 return
             seen, index = seen + room, 0
-            block = space.u64(block + layout.right_link)
+            block = space.word(block + layout.right_link)
 
     def _in_generator(self, holder: int, name: str, target: int) -> Iterator[Edge]:
         attribute = FRAMES_OF.get(name, "gi_frame")
         embedded = self._release.get("gi_iframe")
         if embedded is not None:
             yield from self._in_frame(holder + embedded, target, f".{attribute}", f"{{}}.{attribute}")
-        elif self._space.u64(holder + self._release.at(GI_FRAME)) == target:
+        elif self._space.word(holder + self._release.at(GI_FRAME)) == target:
             yield _attribute(attribute)
 
     def _in_frame_object(self, holder: int, target: int) -> Iterator[Edge]:
@@ -367,7 +378,7 @@ class EdgeNames:
             yield from self._in_fields(holder, self._moved(WHOLE_FRAME_FIELDS), target)
         else:
             yield from self._in_fields(holder, self._moved(FRAME_FIELDS), target)
-            frame = self._space.u64(holder + self._release.at(F_FRAME))
+            frame = self._space.word(holder + self._release.at(F_FRAME))
             yield from self._in_frame(frame, target, "", "{}")
 
     def _in_frame(self, address: int, target: int, text: str, expression: str) -> Iterator[Edge]:
@@ -388,12 +399,3 @@ class EdgeNames:
 
 def _item_of_dict(name: str, follow: Follow | None) -> Edge:
     return Edge(f".__dict__[{name!r}]", f"{{}}.__dict__[{name!r}]", follow)
-
-
-def _position(raw: bytes, target: int) -> int | None:
-    """Where the aligned word lies among the bytes."""
-    wanted, at = struct.pack("<Q", target), -1
-    while True:
-        at = raw.find(wanted, at + 1)
-        if at < 0 or at % 8 == 0:
-            return None if at < 0 else at

@@ -55,6 +55,6 @@ def class_dealloc(
     votes: Counter[int] = Counter()
     for address in types:
         with suppress(Fault):
-            if space.u64(address + layout.tp_flags) & FLAG_HEAP_TYPE:
-                votes[space.u64(address + layout.tp_dealloc)] += 1
+            if space.word(address + layout.tp_flags) & FLAG_HEAP_TYPE:
+                votes[space.word(address + layout.tp_dealloc)] += 1
     return votes.most_common(1)[0][0] if votes else 0

@@ -25,7 +25,7 @@ from gdbheap.layout.cpython import (
 from gdbheap.python.contents import dict_items, dict_lookup, read_name
 from gdbheap.target.ranges import Ranges, holds
 
-LONGEST, MOST_PATH = 100, 4096
+LONGEST, MOST_PATH = 100, 4 << 10
 BUILTINS, PYTHON2_EXCEPTIONS = ("builtins", "__builtin__"), "exceptions"
 ABC = ("_collections_abc", "collections.abc")
 
@@ -98,10 +98,10 @@ def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ran
     kinds: dict[int, str] = {}
     for module in modules:
         with suppress(Fault, Unsupported):
-            for value, place in _places(space, release, space.u64(module + release.at(MODULE_DICT)), data):
+            for value, place in _places(space, release, space.word(module + release.at(MODULE_DICT)), data):
                 found.setdefault(value, []).append(place)
                 if place.module in BUILTINS:
-                    kinds[space.u64(module + release.at(OB_TYPE))] = "module"
+                    kinds[space.word(module + release.at(OB_TYPE))] = "module"
     renamed = {**RENAMED, **release.names}
     named = {address: _best(places) for address, places in found.items()}
     names = {address: renamed.get(name, name) for address, name in named.items()}
@@ -114,10 +114,10 @@ def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int
     found = {}
     for holder, key, name in EXAMPLES:
         with suppress(Fault, Unsupported, KeyError):
-            held = space.u64(addresses[holder] + release.at(TP_DICT))
+            held = space.word(addresses[holder] + release.at(TP_DICT))
             value = dict_lookup(space, release, held, key, set()) if held else None
             if value is not None:
-                found[space.u64(value + release.at(OB_TYPE))] = name
+                found[space.word(value + release.at(OB_TYPE))] = name
     return found
 
 
@@ -133,7 +133,7 @@ def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator
     for key, value in entries:
         if not name or not key or not holds(data, value):
             continue
-        if space.u64(space.u64(value + release.at(OB_TYPE)) + release.at(TP_FLAGS)) & FLAG_TYPE:
+        if space.word(space.word(value + release.at(OB_TYPE)) + release.at(TP_FLAGS)) & FLAG_TYPE:
             yield value, Place(name, key, in_c)
 
 
@@ -171,7 +171,7 @@ def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[i
     found = []
     for address in types:
         with suppress(Fault):
-            flags, offset = space.u64(address + release.at(TP_FLAGS)), space.u64(address + release.at(TP_DICTOFFSET))
+            flags, offset = space.word(address + release.at(TP_FLAGS)), space.word(address + release.at(TP_DICTOFFSET))
             if offset == release.at(MODULE_DICT) and not flags & (FLAG_EXCEPTION | FLAG_HEAP_TYPE):
                 found.append(address)
     return found

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import struct
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gdbheap._native import Space
+
+if TYPE_CHECKING:
+    from gdbheap._native import Machine
 
 # Read at a time: a part of a page on every machine.
 STEP = 4 << 10
 MOST_PAGES = 1 << 14
-_WORD = struct.Struct("<Q")
 
 
 class Memory(Protocol):
     """Each raises Fault where nothing is."""
 
+    @property
+    def machine(self) -> Machine:
+        """Of the target."""
+
     def read(self, address: int, size: int) -> bytes:
         """Exactly ``size`` bytes."""
 
-    def u64(self, address: int) -> int:
+    def word(self, address: int) -> int:
         """A word."""
 
     def u32(self, address: int) -> int:
         """Half of one."""
+
+
+def signed_word(memory: Memory, address: int) -> int:
+    """A word with a sign (Py_ssize_t). Raises Fault."""
+    return int(memory.machine.structure("N").unpack(memory.read(address, memory.machine.word))[0])
 
 
 class Pages:
@@ -31,6 +41,8 @@ class Pages:
 
     def __init__(self, space: Space) -> None:
         self._space = space
+        self.machine = space.machine
+        self._word = space.machine.structure("P")
         self._pages: dict[int, bytes] = {}
 
     def _page(self, number: int) -> bytes:
@@ -41,14 +53,14 @@ class Pages:
             page = self._pages[number] = self._space.read_available(number * STEP, STEP)
         return page
 
-    def u64(self, address: int) -> int:
+    def word(self, address: int) -> int:
         """A word. Raises Fault."""
         at = address % STEP
         page = self._page(address // STEP)
-        if at + 8 <= len(page):
-            word: int = _WORD.unpack_from(page, at)[0]
+        if at + self._word.size <= len(page):
+            word: int = self._word.unpack_from(page, at)[0]
             return word
-        return self._space.u64(address)
+        return self._space.word(address)
 
     def u32(self, address: int) -> int:
         """Half of one. Raises Fault."""

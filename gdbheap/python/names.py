@@ -39,7 +39,7 @@ class TypeNames:
     def flags(self, address: int) -> int:
         """``tp_flags`` of the type at ``address``; 0 when it cannot be read."""
         try:
-            return self._space.u64(address + self._release.at(TP_FLAGS))
+            return self._space.word(address + self._release.at(TP_FLAGS))
         except Fault:
             return 0
 
@@ -54,7 +54,7 @@ class TypeNames:
     def _static_name(self, address: int) -> str | None:
         """``tp_name``: dotted for types of extension modules, plain for builtins."""
         try:
-            field = self._space.u64(address + self._release.at(TP_NAME))
+            field = self._space.word(address + self._release.at(TP_NAME))
             name = self._space.cstring(field, LONGEST).decode("utf-8", "replace")
         except Fault:
             return None
@@ -65,14 +65,14 @@ class TypeNames:
         try:
             # Python 2 has no qualified names.
             field = self._release.get("ht_qualname") or self._release["ht_name"]
-            return self._str(self._space.u64(address + field))
+            return self._str(self._space.word(address + field))
         except (Fault, Unsupported):
             return None
 
     def _module(self, address: int) -> str | None:
         """``__module__`` in the type's dictionary, when it is a string."""
         try:
-            held = self._space.u64(address + self._release.at(TP_DICT))
+            held = self._space.word(address + self._release.at(TP_DICT))
             found = dict_lookup(self._space, self._release, held, "__module__", self._module_keys)
         except (Fault, Unsupported):
             return None
@@ -81,7 +81,7 @@ class TypeNames:
     def _str(self, address: int) -> str | None:
         try:
             text = FLAG_UNICODE if self._release.get("unicode_state") is not None else FLAG_BYTES
-            if not self.flags(self._space.u64(address + self._release.at(OB_TYPE))) & text:
+            if not self.flags(self._space.word(address + self._release.at(OB_TYPE))) & text:
                 return None
         except Fault:
             return None

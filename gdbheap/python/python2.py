@@ -14,7 +14,7 @@ MOST_CHARACTERS = 1 << 40
 
 def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
     """The first ``limit`` bytes of the byte string at ``address`` as text; None when it is none. Raises Fault."""
-    size = space.u64(address + release.at(OB_SIZE))
+    size = space.word(address + release.at(OB_SIZE))
     if size > MOST_CHARACTERS:
         return None
     return space.read(address + release["bytes_data"], min(size, limit)).decode("utf-8", "replace")
@@ -23,9 +23,10 @@ def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str
 def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[int, int]]:
     """(key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot. Raises
     Fault."""
-    table = space.u64(address + release["ma_table"])
-    slots = space.u64(address + release["ma_mask"]) + 1
-    for _hash, key, value in struct.iter_unpack("<QQQ", space.read(table, min(slots, MOST_SLOTS) * 24)):
+    table = space.word(address + release["ma_table"])
+    slots = space.word(address + release["ma_mask"]) + 1
+    slot = space.machine.structure("PPP")
+    for _hash, key, value in slot.iter_unpack(space.read(table, min(slots, MOST_SLOTS) * slot.size)):
         if key and value:
             yield key, value
 
@@ -33,17 +34,18 @@ def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[
 def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
     """A function from other dicts to the value of the key, where it lies in the same slot as in the dict at
     ``address``, else 0. Raises Fault."""
-    table, slots = space.u64(address + release["ma_table"]), space.u64(address + release["ma_mask"]) + 1
-    raw = space.read(table, min(slots, MOST_SLOTS) * 24)
-    slot = next((place for place, row in enumerate(struct.iter_unpack("<QQQ", raw)) if row[1] == key), None)
+    table, slots = space.word(address + release["ma_table"]), space.word(address + release["ma_mask"]) + 1
+    layout, word = space.machine.structure("PPP"), space.machine.word
+    raw = space.read(table, min(slots, MOST_SLOTS) * layout.size)
+    slot = next((place for place, row in enumerate(layout.iter_unpack(raw)) if row[1] == key), None)
     if slot is None:
         return None
 
     def read(other: int) -> int:
-        if space.u64(other + release["ma_mask"]) < slot:
+        if space.word(other + release["ma_mask"]) < slot:
             return 0
-        at = space.u64(other + release["ma_table"]) + 24 * slot
-        return space.u64(at + 16) if space.u64(at + 8) == key else 0
+        at = space.word(other + release["ma_table"]) + layout.size * slot
+        return space.word(at + 2 * word) if space.word(at + word) == key else 0
 
     return read
 
@@ -53,9 +55,9 @@ def read_unicode(space: Memory, release: Release, address: int, limit: int) -> s
 
     Builds differ in their width (``--enable-unicode``): a unit above 0xFFFF after every unit would be no character.
     """
-    length = space.u64(address + release["unicode_length"])
+    length = space.word(address + release["unicode_length"])
     if length > MOST_CHARACTERS:
         return None
-    raw = space.read(space.u64(address + release["unicode_data"]), min(length, limit) * 4)
+    raw = space.read(space.word(address + release["unicode_data"]), min(length, limit) * 4)
     wide = all(unit < 0x110000 for (unit,) in struct.iter_unpack("<I", raw))
     return raw.decode("utf-32-le" if wide else "utf-16-le", "replace")[:limit]

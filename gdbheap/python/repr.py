@@ -7,7 +7,6 @@ and the attributes.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -85,6 +84,7 @@ class Budget:
 
     def __init__(self, space: Space, reads: int) -> None:
         self._space = space
+        self.machine = space.machine
         self._left = reads
 
     def _count(self) -> None:
@@ -97,10 +97,10 @@ class Budget:
         self._count()
         return self._space.read(address, size)
 
-    def u64(self, address: int) -> int:
+    def word(self, address: int) -> int:
         """A word. Raises Fault, Spent."""
         self._count()
-        return self._space.u64(address)
+        return self._space.word(address)
 
     def u32(self, address: int) -> int:
         """Half of one. Raises Fault, Spent."""
@@ -147,7 +147,7 @@ class Repr:
     def _text(self, address: int, limits: Limits, is_key: bool) -> str | None:
         budget = Budget(self.space, limits.reads)
         try:
-            kind = self.kind(budget.u64(address + self.release.at(OB_TYPE)))
+            kind = self.kind(budget.word(address + self.release.at(OB_TYPE)))
         except (Fault, Spent, OverflowError):
             return None
         if kind is None:
@@ -159,7 +159,7 @@ class Repr:
     def kind(self, address: int) -> Kind | None:
         """What the type at ``address`` is; None when no type is there. Raises Fault."""
         if address not in self._kinds:
-            is_type = self.names.flags(self.space.u64(address + self.release.at(OB_TYPE))) & FLAG_TYPE
+            is_type = self.names.flags(self.space.word(address + self.release.at(OB_TYPE))) & FLAG_TYPE
             self._kinds[address] = self._read_kind(address) if is_type else None
         return self._kinds[address]
 
@@ -174,7 +174,7 @@ class Repr:
             if name in NAMED or name in CONSTANTS:
                 return name
             try:
-                address = self.space.u64(address + self.release.at(TP_BASE))
+                address = self.space.word(address + self.release.at(TP_BASE))
             except Fault:
                 break
             if not address:
@@ -187,11 +187,11 @@ class Repr:
         for _ in range(MOST_BASES):
             if not address or not self.names.flags(address) & FLAG_HEAP_TYPE:
                 break
-            held = self.space.u64(address + self.release.at(TP_DICT))
+            held = self.space.word(address + self.release.at(TP_DICT))
             found = dict_lookup(self.space, self.release, held, "_fields", self.keys)
             if found is not None:
                 return found
-            address = self.space.u64(address + self.release.at(TP_BASE))
+            address = self.space.word(address + self.release.at(TP_BASE))
         return None
 
 
@@ -231,7 +231,7 @@ class _Text:
         kind: Kind | None = None
         self.nested += 1
         try:
-            kind = self.target.kind(self.memory.u64(address + self.release.at(OB_TYPE)))
+            kind = self.target.kind(self.memory.word(address + self.release.at(OB_TYPE)))
             text = f"<no object at {address:#x}>" if kind is None else self._typed(address, kind)
         except (Fault, Damaged, OverflowError):
             text = f"<unreadable at {address:#x}>"
@@ -294,24 +294,25 @@ class _Text:
         return simple[family]()
 
     def _sequence(self, address: int, family: str) -> str:
-        count = self.memory.u64(address + self.release.at(OB_SIZE))
+        count = self.memory.word(address + self.release.at(OB_SIZE))
         if count >> 48:
             raise Damaged
         if family == "tuple":
             start = address + self.release["tuple_items"]
         else:
-            start = self.memory.u64(address + self.release["ob_item"]) if count else 0
+            start = self.memory.word(address + self.release["ob_item"]) if count else 0
         single = family == "tuple" and count == 1 and address not in self.open
         text = self._container(address, family, lambda: map(self.value, self._pointers(start, count)), count)
         return f"{text[:-1]},)" if single else text
 
     def _pointers(self, start: int, count: int) -> Iterator[int]:
         shown = min(count, self.limits.items)
-        return iter(struct.unpack(f"<{shown}Q", self.memory.read(start, 8 * shown)) if shown else ())
+        machine = self.memory.machine
+        return iter(machine.words_of(self.memory.read(start, machine.word * shown)) if shown else ())
 
     def _dict(self, address: int) -> str:
         used = self.release.get("ma_used") or self.release.at(OB_SIZE)
-        return self._container(address, "dict", lambda: self._pairs(address), self.memory.u64(address + used))
+        return self._container(address, "dict", lambda: self._pairs(address), self.memory.word(address + used))
 
     def _pairs(self, address: int) -> Iterator[str]:
         for key, value in dict_items(self.memory, self.release, address):
@@ -329,17 +330,18 @@ class _Text:
         return text if kind.name != family or family == "set" else f"frozenset({text})"
 
     def _set_size(self, address: int) -> int:
-        return self.memory.u64(address + self.release.at(SET_USED))
+        return self.memory.word(address + self.release.at(SET_USED))
 
     def _keys(self, address: int) -> Iterator[int]:
         """The items of a set: a slot that once had one has the hash -1, which no object has."""
-        slots = self.memory.u64(address + self.release.at(SET_MASK)) + 1
-        table = self.memory.u64(address + self.release["set_table"])
+        slots = self.memory.word(address + self.release.at(SET_MASK)) + 1
+        table = self.memory.word(address + self.release["set_table"])
         if slots > MOST_SLOTS:
             raise Damaged
+        slot = self.memory.machine.structure("PN")
         for first in range(0, slots, SLOTS_AT_ONCE):
-            raw = self.memory.read(table + 16 * first, 16 * min(SLOTS_AT_ONCE, slots - first))
-            yield from (key for key, found in struct.iter_unpack("<Qq", raw) if key and found != -1)
+            raw = self.memory.read(table + slot.size * first, slot.size * min(SLOTS_AT_ONCE, slots - first))
+            yield from (key for key, found in slot.iter_unpack(raw) if key and found != -1)
 
     def _container(self, address: int, family: str, texts: Callable[[], Iterable[str]], count: int) -> str:
         """The items in the family's brackets, as many as the limits allow; those of an open container are dots."""
@@ -380,11 +382,11 @@ class _Text:
 
     def _namedtuple(self, address: int, kind: Kind) -> str | None:
         fields = self.target.fields(kind)
-        count = self.memory.u64(address + self.release.at(OB_SIZE))
+        count = self.memory.word(address + self.release.at(OB_SIZE))
         items = self.release["tuple_items"]
         if fields is None or self.depth > self.limits.depth:
             return None
-        if self.memory.u64(fields + self.release.at(OB_SIZE)) != count:
+        if self.memory.word(fields + self.release.at(OB_SIZE)) != count:
             return None
         names = [read_str(self.memory, self.release, name) for name in self._pointers(fields + items, count)]
         values = self._pointers(address + items, count)
@@ -432,21 +434,21 @@ class _Text:
 
     def _exception(self, address: int, kind: Kind) -> str:
         """The name and the arguments, as repr() says it since 3.7; then the attributes."""
-        arguments = self.value(self.memory.u64(address + self.release.at(EXCEPTION_ARGS)))
+        arguments = self.value(self.memory.word(address + self.release.at(EXCEPTION_ARGS)))
         text = f"{kind.short_name}{arguments[:-2]})" if arguments.endswith(",)") else f"{kind.short_name}{arguments}"
         attributes = self._attributes(address, kind) if kind.is_class else []
         return f"<{text}: {', '.join(attributes)}>" if attributes else text
 
     def _str_field(self, address: int) -> str:
         """The str that a field points to."""
-        text = read_str(self.memory, self.release, self.memory.u64(address))
+        text = read_str(self.memory, self.release, self.memory.word(address))
         if text is None:
             raise Damaged
         return text
 
     def _module(self, address: int) -> str:
         entries = {"__name__": "", "__file__": ""}
-        items = dict_items(self.memory, self.release, self.memory.u64(address + self.release.at(MODULE_DICT)))
+        items = dict_items(self.memory, self.release, self.memory.word(address + self.release.at(MODULE_DICT)))
         for key, value in islice(items, FIRST_ENTRIES):
             name = read_str(self.memory, self.release, key, LONGEST_FIELD)
             if name is not None and name in entries:
@@ -456,7 +458,7 @@ class _Text:
 
     def _name_of_module(self, address: int) -> str:
         """Its name and its file are no contents, as long as they are nothing but strings."""
-        before, kind = self.contents, self.target.kind(self.memory.u64(address + self.release.at(OB_TYPE)))
+        before, kind = self.contents, self.target.kind(self.memory.word(address + self.release.at(OB_TYPE)))
         self.contents = before or (kind is not None and kind.name == kind.family == "str")
         try:
             return self.value(address)
@@ -473,22 +475,22 @@ class _Text:
 
     def _function(self, address: int) -> str:
         name = self._str_field(address + self.release["func_qualname"])
-        place = self._code_place(self.memory.u64(address + self.release["func_code"]))
+        place = self._code_place(self.memory.word(address + self.release["func_code"]))
         return f"<function {name} at {address:#x}, {place}>"
 
     def _method(self, address: int) -> str:
-        function = self.memory.u64(address + self.release.at(METHOD_FUNCTION))
-        kind = self.target.kind(self.memory.u64(function + self.release.at(OB_TYPE)))
+        function = self.memory.word(address + self.release.at(METHOD_FUNCTION))
+        kind = self.target.kind(self.memory.word(function + self.release.at(OB_TYPE)))
         if kind is None or kind.name != "function":
             raise Damaged
         name = self._str_field(function + self.release["func_qualname"])
-        return f"<bound method {name} of {self.value(self.memory.u64(address + self.release.at(METHOD_SELF)))}>"
+        return f"<bound method {name} of {self.value(self.memory.word(address + self.release.at(METHOD_SELF)))}>"
 
     def _builtin_function(self, address: int) -> str:
-        definition = self.memory.u64(address + self.release.at(BUILTIN_DEFINITION))
-        name = self.target.space.cstring(self.memory.u64(definition), LONGEST_FIELD).decode("utf-8", "replace")
-        bound = self.memory.u64(address + self.release.at(BUILTIN_SELF))
-        kind = self.target.kind(self.memory.u64(bound + self.release.at(OB_TYPE))) if bound else None
+        definition = self.memory.word(address + self.release.at(BUILTIN_DEFINITION))
+        name = self.target.space.cstring(self.memory.word(definition), LONGEST_FIELD).decode("utf-8", "replace")
+        bound = self.memory.word(address + self.release.at(BUILTIN_SELF))
+        kind = self.target.kind(self.memory.word(bound + self.release.at(OB_TYPE))) if bound else None
         if kind is None or kind.family == "module":
             return f"<built-in function {name}>"
         return f"<built-in method {name} of {kind.short_name if kind.is_class else kind.name} object at {bound:#x}>"

@@ -30,27 +30,27 @@ class Roots:
         heaps = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous and mapping.writable]
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
-            self._add(name, subtract(loaded.writable_ranges(), _linked(target, loaded, heaps)))
+            self._add(target, name, subtract(loaded.writable_ranges(), _linked(target, loaded, heaps)))
         live = joined(sorted(live + loose))
-        self._add(THREADS, live)
-        self._add(THREADS, _thread_data(target, MOST_TLS))
+        self._add(target, THREADS, live)
+        self._add(target, THREADS, _thread_data(target, MOST_TLS))
         self.last = self.names.index(THREADS)
         self.thread_data = _thread_data(target, _tls_size(target))
-        self.stacks = _aligned(subtract(sorted(live), sorted(self.thread_data)))
+        self.stacks = _aligned(target, subtract(sorted(live), sorted(self.thread_data)))
         self.registers = [(thread.sp, value) for thread in target.threads for value in thread.registers]
 
-    def _add(self, name: str, ranges: Sequence[tuple[int, int]]) -> None:
+    def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:
         if name not in self.names:
             self.names.append(name)
         number = self.names.index(name)
-        self.ranges.extend((number, start, end) for start, end in _aligned(ranges))
+        self.ranges.extend((number, start, end) for start, end in _aligned(target, ranges))
 
 
 def _linked(target: Target, loaded: LoadedObject, heaps: Ranges) -> Ranges:
     """Words of static data that look like addresses in ``heaps`` and are what the linker wrote: no block was there yet.
     Flags of static types, code and text do, where the program is linked at a fixed address and its heap near it."""
     found = (_native.find_initial(target.space, start, data, heaps) for start, data in loaded.initial_data())
-    return [(address, address + 8) for addresses in found for address in addresses]
+    return [(address, address + target.machine.word) for addresses in found for address in addresses]
 
 
 def _tls_size(target: Target) -> int:
@@ -67,9 +67,9 @@ def _thread_data(target: Target, size: int) -> Ranges:
         if mapping is not None and mapping.anonymous:
             parts = joined(sorted([storage.data(pointer, size), storage.descriptor(pointer, DESCRIPTOR)]))
             found += [(max(mapping.start, start), min(mapping.end, end)) for start, end in parts]
-    return _aligned(found)
+    return _aligned(target, found)
 
 
-def _aligned(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _aligned(target: Target, ranges: Iterable[tuple[int, int]]) -> Ranges:
     """From the first whole word of each on."""
-    return [((start + 7) & ~7, end) for start, end in ranges]
+    return [(target.machine.word_up(start), end) for start, end in ranges]

@@ -7,7 +7,7 @@ import struct
 from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.python.contents import read_str, str_length
 from gdbheap.python.disclosure import hidden
-from gdbheap.python.memory import Memory
+from gdbheap.python.memory import Memory, signed_word
 
 CUT = "…"
 FIRST_FIELD = 16
@@ -31,7 +31,7 @@ def length_text(memory: Memory, release: Release, address: int, family: str) -> 
     """What stands for a str, bytes or bytearray object whose contents are not shown. Raises Fault."""
     if family == "str":
         return hidden(family, str_length(memory, release, address))
-    return hidden(family, memory.u64(address + release.at(OB_SIZE)))
+    return hidden(family, memory.word(address + release.at(OB_SIZE)))
 
 
 def bytes_text(memory: Memory, release: Release, address: int, limit: int) -> str:
@@ -42,7 +42,7 @@ def bytes_text(memory: Memory, release: Release, address: int, limit: int) -> st
 
 def bytearray_text(memory: Memory, release: Release, address: int, limit: int) -> str:
     """The bytearray at ``address``: what lies from ``ob_start`` on. Raises Fault."""
-    data, size = _bytes(memory, release, address, memory.u64(address + release["bytearray_start"]), limit)
+    data, size = _bytes(memory, release, address, memory.word(address + release["bytearray_start"]), limit)
     text = repr(data)
     if release.get("bytearray_escapes") and text[1] == '"':
         text = text.replace("'", "\\'")
@@ -51,7 +51,7 @@ def bytearray_text(memory: Memory, release: Release, address: int, limit: int) -
 
 def _bytes(memory: Memory, release: Release, address: int, start: int, limit: int) -> tuple[bytes, int]:
     """The first bytes, and how many there are."""
-    size = memory.u64(address + release.at(OB_SIZE))
+    size = memory.word(address + release.at(OB_SIZE))
     return memory.read(start, min(size, limit)) if size else b"", size
 
 
@@ -80,7 +80,7 @@ def bool_text(memory: Memory, release: Release, address: int) -> str:
 
 def _digits(memory: Memory, release: Release, address: int) -> tuple[int, int]:
     """How many digits of 30 bits an int has, and its sign: in ob_size up to 3.11, in lv_tag since 3.12."""
-    (tag,) = struct.unpack("<q", memory.read(address + release.at(OB_SIZE), 8))
+    tag = signed_word(memory, address + release.at(OB_SIZE))
     if release.get("lv_tag") is None:
         return abs(tag), -1 if tag < 0 else 1
     if tag < 0 or tag & 3 == 3:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from gdbheap.errors import Fault
@@ -92,7 +91,7 @@ def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
 
 def _slots(space: Memory, head: TableHead, address: int) -> int:
     if head.slots_at >= 0:
-        return space.u64(address + head.slots_at)
+        return space.word(address + head.slots_at)
     return 1 << min(space.read(address + head.log2_at, 1)[0], MOST_LOG2)
 
 
@@ -111,5 +110,5 @@ def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
     keys: set[int] = set()
     for place in range(PLACES):
         raw = space.read(start + table.slot * (slots * place // PLACES), table.slot * ENTRIES)
-        keys.update(struct.unpack_from("<Q", raw, table.slot * entry + table.key_at)[0] for entry in range(ENTRIES))
+        keys.update(space.machine.word_of(raw, table.slot * entry + table.key_at) for entry in range(ENTRIES))
     return len(keys - {0}) * SPARSE < PLACES * ENTRIES

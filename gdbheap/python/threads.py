@@ -28,11 +28,12 @@ from gdbheap.layout.cpython import (
 from gdbheap.python.contents import dict_items, dict_lookup, read_name
 from gdbheap.python.lines import line_of
 from gdbheap.target.elf import LoadedObject
+from gdbheap.target.machine import LOWEST_ADDRESS
 from gdbheap.target.target import Target, Thread
 
 MOST_THREADS = 1 << 14
 MOST_FRAMES = 1 << 16
-MOST_LOCALS = 1 << 12
+MOST_LOCALS = 4 << 10
 LONGEST_NAME = 200
 # The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
 MOST_MODULES = 1 << 14
@@ -40,7 +41,6 @@ MOST_MODULES = 1 << 14
 LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
 WINDOW = 1 << 20
-WORD = 8
 # enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
 OWNED_BY_C = 3
 
@@ -106,7 +106,10 @@ class Threads:
     def _numbers(self) -> dict[int, int]:
         """{interpreter: number}. The newest one is the first of a list, whose links are in the same place in all: their
         ids follow; where there are none (up to 3.6) they are counted from the end."""
-        heads = {one: self._words(one, self._release["interp_tstates"] + WORD) for one in self.interpreters}
+        heads = {
+            one: self._words(one, self._release["interp_tstates"] + self._space.machine.word)
+            for one in self.interpreters
+        }
         for place in range(min(map(len, heads.values()), default=0) - 2):
             chain = _chain({one: words[place] for one, words in heads.items()})
             if not chain or len(chain) != len(heads):
@@ -123,9 +126,11 @@ class Threads:
         return {one: number for number, one in enumerate(self.interpreters)}
 
     def _words(self, address: int, size: int) -> tuple[int, ...]:
-        raw = self._space.read_available(address, size)
-        words: tuple[int, ...] = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
-        return words
+        return self._space.machine.words_of(self._space.read_available(address, size))
+
+    def _may_be(self, word: int) -> bool:
+        """Whether a structure may lie there."""
+        return word > LOWEST_ADDRESS and word % self._space.machine.word == 0
 
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
         """Those that have a thread; then, by where those have their modules, others to which the data of the library or
@@ -134,13 +139,13 @@ class Threads:
         for start, end in module.writable_ranges():
             for window in range(start, end, WINDOW):
                 words.update(self._words(window, min(WINDOW, end - window)))
-        words = {word for word in words if word > 4096 and word % 8 == 0}
+        words = set(filter(self._may_be, words))
         found = {word for word in words if self._is_interpreter(word)}
         places = {place for one in found if (place := self._modules_place(one)) is not None}
         if len(places) != 1:
             return sorted(found)
         (place,) = places
-        modules = {self._space.u64(one + place) for one in found}
+        modules = {self._space.word(one + place) for one in found}
         open_ = [words, *map(self._links, found)]
         while open_ and len(found) < MOST_THREADS:
             # No two have the same modules.
@@ -154,12 +159,12 @@ class Threads:
 
     def _has_modules(self, interpreter: int, place: int, known: set[int]) -> bool:
         """Whether ``sys.modules`` is in that place and not yet known; a thread state must lead back, if any."""
-        if interpreter <= 4096 or interpreter % 8:
+        if not self._may_be(interpreter):
             return False
         try:
-            state = self._space.u64(interpreter + self._release["interp_tstates"])
-            leads_back = not state or self._space.u64(state + self._release["ts_interp"]) == interpreter
-            modules = self._space.u64(interpreter + place)
+            state = self._space.word(interpreter + self._release["interp_tstates"])
+            leads_back = not state or self._space.word(state + self._release["ts_interp"]) == interpreter
+            modules = self._space.word(interpreter + place)
             if not leads_back or modules in known or not self._is_modules(modules) or not self._is_own(modules):
                 return False
         except (Fault, OverflowError):
@@ -169,9 +174,9 @@ class Threads:
 
     def _is_interpreter(self, address: int) -> bool:
         try:
-            state = self._space.u64(address + self._release["interp_tstates"])
-            return state > 4096 and any(
-                self._space.u64(place + self._release["thread_id"]) in self._threads
+            state = self._space.word(address + self._release["interp_tstates"])
+            return state > LOWEST_ADDRESS and any(
+                self._space.word(place + self._release["thread_id"]) in self._threads
                 for place in self._list(state, address)
             )
         except (Fault, OverflowError):
@@ -181,16 +186,16 @@ class Threads:
         """The thread states of an interpreter. Raises Fault."""
         seen: set[int] = set()
         while state and state not in seen and len(seen) < MOST_THREADS:
-            if self._space.u64(state + self._release["ts_interp"]) != interpreter:
+            if self._space.word(state + self._release["ts_interp"]) != interpreter:
                 return
             seen.add(state)
             yield state
-            state = self._space.u64(state + self._release["ts_next"])
+            state = self._space.word(state + self._release["ts_next"])
 
     def _states(self, interpreter: int) -> Iterator[ThreadState]:
         try:
-            for address in self._list(self._space.u64(interpreter + self._release["interp_tstates"]), interpreter):
-                thread = self._threads.get(self._space.u64(address + self._release["thread_id"]))
+            for address in self._list(self._space.word(interpreter + self._release["interp_tstates"]), interpreter):
+                thread = self._threads.get(self._space.word(address + self._release["thread_id"]))
                 yield ThreadState(address, interpreter, thread, list(self._frames(address)))
         except (Fault, OverflowError):
             return
@@ -198,13 +203,13 @@ class Threads:
     def _modules_of(self, interpreter: int) -> int | None:
         """The first dict among its fields that has the modules sys and builtins."""
         place = self._modules_place(interpreter)
-        return None if place is None else self._space.u64(interpreter + place)
+        return None if place is None else self._space.word(interpreter + place)
 
     def _modules_place(self, interpreter: int) -> int | None:
         words = self._words(interpreter, INTERPRETER_BYTES)
-        places = (place for place, word in enumerate(words) if word > 4096 and word % 8 == 0 and self._is_modules(word))
+        places = (place for place, word in enumerate(words) if self._may_be(word) and self._is_modules(word))
         place = next(places, None)
-        return None if place is None else place * WORD
+        return None if place is None else place * self._space.machine.word
 
     def _is_modules(self, address: int) -> bool:
         try:
@@ -225,16 +230,16 @@ class Threads:
         """Whether the object's type says that it is a dict, has a dict's size and is a type itself: a frame's words may
         be read as an object of a type with any flags. Raises Fault."""
         release, space = self._release, self._space
-        kind = space.u64(address + release.at(OB_TYPE))
-        if not space.u64(kind + release.at(TP_FLAGS)) & FLAG_DICT or not self._flags(kind) & FLAG_TYPE:
+        kind = space.word(address + release.at(OB_TYPE))
+        if not space.word(kind + release.at(TP_FLAGS)) & FLAG_DICT or not self._flags(kind) & FLAG_TYPE:
             return False
-        size, item = (space.u64(kind + release.at(at)) for at in (TP_BASICSIZE, TP_ITEMSIZE))
+        size, item = (space.word(kind + release.at(at)) for at in (TP_BASICSIZE, TP_ITEMSIZE))
         return 0 < size <= LARGEST_DICT and item == 0
 
     def _is_own(self, modules: int) -> bool:
         """Whether the module sys in the dict says that this is ``sys.modules``. Raises Fault."""
         module = dict_lookup(self._space, self._release, modules, "sys", set())
-        names = self._space.u64(module + self._release.at(MODULE_DICT)) if module else 0
+        names = self._space.word(module + self._release.at(MODULE_DICT)) if module else 0
         return bool(names) and dict_lookup(self._space, self._release, names, "modules", set()) == modules
 
     def _is_module(self, address: int) -> bool:
@@ -243,19 +248,19 @@ class Threads:
         name = self._type_name(address)
         if name is not None:
             return name == b"module"
-        held = self._space.u64(address + self._release.at(MODULE_DICT))
+        held = self._space.word(address + self._release.at(MODULE_DICT))
         is_dict = self._is_dict(held)
         return is_dict and dict_lookup(self._space, self._release, held, "__name__", set()) is not None
 
     def _flags(self, address: int) -> int:
         """``tp_flags`` of an object's type. Raises Fault."""
-        kind = self._space.u64(address + self._release.at(OB_TYPE))
-        return self._space.u64(kind + self._release.at(TP_FLAGS))
+        kind = self._space.word(address + self._release.at(OB_TYPE))
+        return self._space.word(kind + self._release.at(TP_FLAGS))
 
     def _type_name(self, address: int) -> bytes | None:
         """The name of an object's type, None where it is in no file at hand. Raises Fault."""
-        kind = self._space.u64(address + self._release.at(OB_TYPE))
-        place = self._space.u64(kind + self._release.at(TP_NAME))
+        kind = self._space.word(address + self._release.at(OB_TYPE))
+        place = self._space.word(kind + self._release.at(TP_NAME))
         try:
             return self._space.cstring(place, LONGEST_NAME)
         except Fault:
@@ -266,9 +271,9 @@ class Threads:
         chain = release.get("ts_cframe")
         try:
             if chain is not None:
-                at = space.u64(space.u64(state + chain) + release["cf_frame"])
+                at = space.word(space.word(state + chain) + release["cf_frame"])
             else:
-                at = space.u64(state + release["ts_frame"])
+                at = space.word(state + release["ts_frame"])
             is_object = release.get("f_previous") is None
             previous = release["f_back" if is_object else "f_previous"]
             seen: set[int] = set()
@@ -277,7 +282,7 @@ class Threads:
                 frame = self.read(at, is_object)
                 if frame is not None:
                     yield frame
-                at = space.u64(at + previous)
+                at = space.word(at + previous)
         except (Fault, OverflowError):
             return
 
@@ -288,10 +293,10 @@ class Threads:
         owner = release.get("f_owner")
         if owner is not None and space.read(address + owner, 1)[0] >= OWNED_BY_C:
             return None
-        code = self.code(space.u64(address + release["f_code"]) & clean)
+        code = self.code(space.word(address + release["f_code"]) & clean)
         if code is None:
             return None
-        fields = [space.u64(address + offset) & clean for offset in release.offsets("f_fields")]
+        fields = [space.word(address + offset) & clean for offset in release.offsets("f_fields")]
         locals_ = [Local(name, place, value) for name, place, value in self._locals(address, code, clean)]
         line = self._line(address, code)
         return Frame(
@@ -300,23 +305,22 @@ class Threads:
 
     def _locals(self, address: int, code: _Code, clean: int) -> Iterator[tuple[str | None, int, int]]:
         start = address + self._release["f_locals"]
-        count = len(code.variables)
-        raw = self._space.read(start, 8 * count)
-        for index, (value,) in enumerate(struct.iter_unpack("<Q", raw)):
+        count, machine = len(code.variables), self._space.machine
+        for index, value in enumerate(machine.words_of(self._space.read(start, machine.word * count))):
             if value & clean:
-                yield code.variables[index], start + 8 * index, value & clean
-        above = self._stack_count(address, start, count)
-        for index, (value,) in enumerate(struct.iter_unpack("<Q", self._space.read(start + 8 * count, 8 * above))):
+                yield code.variables[index], start + machine.word * index, value & clean
+        above, top = self._stack_count(address, start, count), start + machine.word * count
+        for index, value in enumerate(machine.words_of(self._space.read(top, machine.word * above))):
             if value & clean:
-                yield None, start + 8 * (count + index), value & clean
+                yield None, top + machine.word * index, value & clean
 
     def _stack_count(self, address: int, start: int, count: int) -> int:
         """How many values lie on the frame's stack; 0 while that is not known, in the frame that runs."""
         release, space = self._release, self._space
         at = address + release["f_top"]
         if release["f_top_is_pointer"]:
-            top = space.u64(at)
-            found = (top - start) // 8 - count if top else 0
+            top = space.word(at)
+            found = (top - start) // space.machine.word - count if top else 0
         else:
             (top,) = struct.unpack("<i", space.read(at, 4))
             found = top if release.get("f_stack") else top - count
@@ -330,7 +334,7 @@ class Threads:
                 (last,) = struct.unpack("<i", space.read(address + release["f_lasti"], 4))
                 offset = last * release["f_lasti_unit"]
             else:
-                offset = space.u64(address + where) - code.address - release["co_code"]
+                offset = space.word(address + where) - code.address - release["co_code"]
             return line_of(release, code.table, code.first_line, offset)
         except (Fault, IndexError, OverflowError):
             return None
@@ -348,17 +352,17 @@ class Threads:
         release, space = self._release, self._space
         kind = self._type_name(address)
         name, file = (
-            read_name(space, release, space.u64(address + release[field]), LONGEST_NAME)
+            read_name(space, release, space.word(address + release[field]), LONGEST_NAME)
             for field in ("co_name", "co_filename")
         )
         if kind != b"code" if kind is not None else name is None or file is None:
             return None
         fields = ("co_localsplusnames",) if release.get("co_localsplusnames") else (
             "co_varnames", "co_cellvars", "co_freevars")  # fmt: skip
-        variables = [variable for field in fields for variable in self._names(space.u64(address + release[field]))]
+        variables = [variable for field in fields for variable in self._names(space.word(address + release[field]))]
         linetable = release.get("co_linetable") or release["co_lnotab"]
-        table = space.u64(address + linetable)
-        size = min(space.u64(table + release.at(OB_SIZE)), 1 << 20)
+        table = space.word(address + linetable)
+        size = min(space.word(table + release.at(OB_SIZE)), 1 << 20)
         raw = space.read(table + release["bytes_data"], size)
         return _Code(address, name or "?", file or "?", space.u32(address + release["co_firstlineno"]), variables, raw)
 
@@ -366,9 +370,9 @@ class Threads:
         space = self._space
         if not self._flags(address) & FLAG_TUPLE:
             return []
-        count = min(space.u64(address + self._release.at(OB_SIZE)), MOST_LOCALS)
-        raw = space.read(address + self._release["tuple_items"], 8 * count)
-        return [read_name(space, self._release, name, LONGEST_NAME) or "?" for (name,) in struct.iter_unpack("<Q", raw)]
+        count = min(space.word(address + self._release.at(OB_SIZE)), MOST_LOCALS)
+        raw = space.read(address + self._release["tuple_items"], space.machine.word * count)
+        return [read_name(space, self._release, name, LONGEST_NAME) or "?" for name in space.machine.words_of(raw)]
 
 
 def _chain(links: dict[int, int]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gdbheap.target.machine import LARGEST_ADDRESS
 from gdbheap.words import UNKNOWN, count_text, counted, size_text
 
 __all__ = [
@@ -14,7 +15,6 @@ __all__ = [
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 SIZE = re.compile(r"([0-9]+)(\.[0-9]+)?([KMGT]?)(?:iB|B)?", re.IGNORECASE | re.ASCII)
 ADDRESS = re.compile(r"0x[0-9a-f]+|[0-9]+", re.IGNORECASE | re.ASCII)
-LARGEST = 1 << 64
 
 
 def share_text(part: int | None, whole: int | None) -> str:
@@ -55,6 +55,6 @@ def parse_address(text: str) -> int:
 
 
 def _bounded(text: str, value: int) -> int:
-    if not 0 <= value < LARGEST:
+    if not 0 <= value <= LARGEST_ADDRESS:
         raise ValueError(f"{text!r} does not fit into 64 bits")
     return value

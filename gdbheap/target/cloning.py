@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from gdbheap._native import Frozen, Room
 from gdbheap.errors import Unsupported
 from gdbheap.target import holding, procfs, refusal, room
+from gdbheap.target.machine import MACHINES, own_machine
 from gdbheap.target.mappings import parse_flagged, parse_maps
 from gdbheap.target.process import UNCOLLECTED, Preparation, Process, room_for
 from gdbheap.target.procfs import ProcessFolder, kib
@@ -31,8 +32,9 @@ def refuse(folder: ProcessFolder) -> None:
 
 
 def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | None]:
-    if platform.machine() != "x86_64":
-        yield f"copies are made on x86_64 only, and this is {platform.machine()}"
+    if own_machine() is None:
+        names = " and ".join(machine.name for machine in MACHINES)
+        yield f"copies are made on {names} only, and this is {platform.machine()}"
     yield _filtered(folder)
     if status.get("State", "")[:1] in ("T", "t"):
         yield f"process {folder.pid} is stopped already"

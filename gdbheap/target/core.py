@@ -150,7 +150,7 @@ class Core(Target):
         program = self.mappings.find(self.auxv.get(AT_PHDR, 0))
         self.exe = (program.path if program else "") or self._notes.name or None
         own = [(part.start, part.start + part.available, 0, part.offset) for part in self._parts if part.available]
-        self.space = Space.for_core(own, [self._own_path])
+        self.space = Space.for_core(self.machine, own, [self._own_path])
         root = root_folder(exe, self.exe) if exe else ""
         self.objects = find_objects(
             self.machine, self.mappings, self.space, self._files, lambda first: candidates(first, exe, root)
@@ -184,7 +184,7 @@ class Core(Target):
                 rows = rows + found
                 paths += [owner.elf.path] if found else []
         if len(paths) > 1:
-            self.space = Space.for_core(sorted(rows), paths)
+            self.space = Space.for_core(self.machine, sorted(rows), paths)
 
     def _check_exe(self, exe: str) -> None:
         file = self._files.get(exe)
@@ -212,7 +212,7 @@ class Core(Target):
         present = sum(end - start for start, end, _ in runs)
         if present == sum(part.end - part.start for part in private):
             self.warnings.append("the core may have lost its holes in a copy: all private memory counts as resident")
-        self.pages = Pages.from_runs(runs)
+        self.pages = Pages.from_runs(machine, runs)
         self.rss = Rss(present, 0, "resident private memory, from the core's holes", private=True)
 
 

@@ -11,7 +11,7 @@ from gdbheap.target.target import AT_RANDOM, Target
 
 AT_EXECFN = 31
 # The most pointers that are looked at, and the most bytes of texts (a quarter of the stack's limit is the kernel's).
-MOST_ENTRIES = 4096
+MOST_ENTRIES = 4 << 10
 MOST_TEXT = 2 << 20
 
 

@@ -7,6 +7,7 @@ kernel; features/*.xml of gdb.
 
 from __future__ import annotations
 
+import platform
 import struct
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -219,6 +220,10 @@ X86_64 = Machine(
 MACHINES = (X86_64,)
 # No address of a machine that is read is larger.
 LARGEST_ADDRESS = max(machine.address_end for machine in MACHINES) - 1
+# Nor is any object: PTRDIFF_MAX.
+LARGEST_SIZE = LARGEST_ADDRESS >> 1
+# Where a program's addresses end, whichever of the machines it is for.
+USER_END = max(machine.user_end for machine in MACHINES)
 # What is read, in the words of refusals.
 READ_TITLES = " and ".join(machine.title for machine in MACHINES)
 
@@ -226,6 +231,11 @@ READ_TITLES = " and ".join(machine.title for machine in MACHINES)
 def machine_of(header: Header) -> Machine | None:
     """The machine that an ELF image is for, with its usual pages; None when that is not among those that are read."""
     return next((machine for machine in MACHINES if machine.is_of(header)), None)
+
+
+def own_machine() -> Machine | None:
+    """The machine that this runs on, if it is read."""
+    return next((machine for machine in MACHINES if machine.name == platform.machine()), None)
 
 
 def machine_of_gdb(architecture: str) -> Machine | None:

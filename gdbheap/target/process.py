@@ -227,11 +227,11 @@ class Process(Target):
     def _find_pages(self, path: str, ranges: Ranges) -> Pages:
         """The kernel names the runs of pages since Linux 6.7; before that each page has an entry to read."""
         try:
-            return Pages.from_pagemap(path, ranges)
+            return Pages.from_pagemap(self.machine, path, ranges)
         except OSError as error:
             if error.errno not in NO_SCAN:
                 raise
-        return Pages.from_pagemap(path, self._touched(ranges), False)
+        return Pages.from_pagemap(self.machine, path, self._touched(ranges), False)
 
     def _touched(self, ranges: Ranges) -> Ranges:
         """``ranges`` without reserved memory that nobody touched, if there is much: a terabyte has 2 GiB of entries."""
@@ -264,7 +264,8 @@ class Process(Target):
         rows = [row for mapping in self.mappings if is_readable(mapping) for row in self._rows(mapping, files, missing)]
         stop = self._holder if isinstance(self._holder, Stop) else None
         # A copy has all its pages together with the process.
-        self.space = Space.for_process(pid, rows, self.pages, files.paths, self.rss.shared or self._has_copy, stop)
+        shared = self.rss.shared or self._has_copy
+        self.space = Space.for_process(self.machine, pid, rows, self.pages, files.paths, shared, stop)
 
     def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[tuple[int, int, int, int, int]]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""

@@ -19,7 +19,7 @@ from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges, holds
 from gdbheap.target.target import Target, Thread
 
-DESCRIPTOR_BYTES = 4096
+DESCRIPTOR_BYTES = 4 << 10
 LARGEST_STACK = 1 << 40
 # The largest guard, and the largest stack above one, where no record says how large they are. Larger memory that may
 # not be read is a reserve (of a thread's arena, of a runtime), and bounds nothing.

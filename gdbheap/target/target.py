@@ -99,7 +99,7 @@ class Target:
     machine: Machine = X86_64
     mappings: Mappings = field(default_factory=Mappings)
     pages: Pages | None = None
-    space: Space = field(default_factory=lambda: Space.for_core([], []))
+    space: Space = field(default_factory=lambda: Space.for_core(X86_64, [], []))
     threads: list[Thread] = field(default_factory=list)
     objects: list[LoadedObject] = field(default_factory=list)
     auxv: dict[int, int] = field(default_factory=dict)

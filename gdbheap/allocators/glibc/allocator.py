@@ -227,7 +227,7 @@ class GlibcAllocator(Allocator):
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """Blocks that share pages of which they fill at most half."""
         tops = given_tops(self.target, self.malloc)
-        return PinSums(*_native.pins(self.chunks, self.target.pages, kept, tops, minimum, most))
+        return PinSums(*_native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, (minimum, most)))
 
     def members(self, row: PinRow) -> list[Member]:
         """Chunks in use, and those that a thread's cache holds."""

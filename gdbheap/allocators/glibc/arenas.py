@@ -181,7 +181,7 @@ class Glibc:
 
     def _word(self, address: int) -> int | None:
         try:
-            return self.target.space.u64(address)
+            return self.target.space.word(address)
         except Fault:
             return None
 
@@ -255,7 +255,7 @@ class Glibc:
         while heap and heap not in seen and len(seen) < MOST_HEAPS:
             seen.add(heap)
             try:
-                owner, previous, size = (self.target.space.u64(heap + offset) for offset in (0, 8, 16))
+                owner, previous, size = (self.target.space.word(heap + offset) for offset in (0, 8, 16))
             except Fault as fault:
                 self._report(fault.args[0], f"heap_info of arena {index}", "bytes that can be read", "absent bytes")
                 break
@@ -312,7 +312,7 @@ class Glibc:
 
     def _link(self, at: int, safe: bool) -> int:
         """The entry that the link at ``at`` leads to. Raises Fault."""
-        link = self.target.space.u64(at)
+        link = self.target.space.word(at)
         return link ^ (at >> 12) if safe else link
 
     # The walk.

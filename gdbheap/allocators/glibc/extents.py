@@ -45,7 +45,7 @@ class MainExtents:
         if not start <= self._main.top < limit and start < by_books <= limit:
             return [(start, by_books)]
         try:
-            end = self._main.top + (self._target.space.u64(self._main.top + 8) & ~7)
+            end = self._main.top + (self._target.space.word(self._main.top + 8) & ~7)
         except Fault:
             found = f"none at {self._main.top:#x}"
             self._report(self._main.address, "top chunk of the main arena", "bytes that can be read", found)

@@ -35,7 +35,7 @@ MOST_DATA = 64 << 20
 MOST_BROKEN_ENDS = 4
 MOST_ARENAS = 65536
 MP_DISTANCE = 8192
-TLS_BYTES = 4096
+TLS_BYTES = 4 << 10
 DEFAULT_TOP_PAD = 131072
 DEFAULT_MMAPS_MAX = 65536
 DEFAULT_ARENA_TEST = 8
@@ -244,7 +244,7 @@ def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 def _has_heap(target: Target, state: MallocState) -> bool:
     """Whether a ``heap_info``, whose first field is the arena, stands right before it."""
     with suppress(Fault):
-        return state.address in (target.space.u64(state.address - size) for size in HEAP_INFO_SIZES)
+        return state.address in (target.space.word(state.address - size) for size in HEAP_INFO_SIZES)
     return False
 
 
@@ -388,7 +388,7 @@ def _tcaches_of(target: Target, thread: Thread, par: MallocPar, is_arena: ArenaT
 
 def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -> Tcache | None:
     try:
-        size = target.space.u64(address - target.machine.word) & ~7
+        size = target.space.word(address - target.machine.word) & ~7
         for layout in variants("glibc", "tcache_perthread_struct"):
             # A remainder too small for a chunk of its own stays with the cache's; 2.43 may round the request up twice.
             if layout["chunk"] <= size <= layout["largest_chunk"]:

@@ -67,7 +67,7 @@ class _Region:
 
 def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) -> Trim:
     """What ``malloc_trim(pad)`` would give back."""
-    rows = [_Region(*row) for row in _native.trim_chunks(chunks, target.pages, target.kept)]
+    rows = [_Region(*row) for row in _native.trim_chunks(target.machine, chunks, target.pages, target.kept)]
     arenas = [
         _arena(target, glibc, index, [row for row in rows if row.arena == index], pad)
         for index in range(len(glibc.arenas))

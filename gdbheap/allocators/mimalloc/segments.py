@@ -6,7 +6,6 @@ same constant in all of them once its address is taken out. No symbols are neede
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,7 +28,7 @@ TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collecto
 # mi_arena_t: {int id; mi_memid_t memid; uint8_t *start @32; size_t block_count, field_count; …}.
 ARENA_START = 32
 # mi_memid_t, with which a segment begins: {size_t block_index; int id; bool is_exclusive @12; …; int memkind @20}.
-MEMID = struct.Struct("<Qi8xi")
+MEMID = "Pi8xi"
 IN_ARENA = 6
 MOST_BLOCKS = 1 << 20
 
@@ -115,27 +114,29 @@ class Mimalloc:
 
     def _arena_of(self, segment: Segment) -> int | None:
         """Where the arena begins that a segment says it was cut from."""
-        block, _number, kind = MEMID.unpack(self.target.space.read(segment.start, MEMID.size))
+        layout = self.target.machine.structure(MEMID)
+        block, _number, kind = layout.unpack(self.target.space.read(segment.start, layout.size))
         return segment.start - int(block) * SEGMENT if kind == IN_ARENA and block <= MOST_BLOCKS else None
 
     def _arena_structs(self, starts: set[int]) -> Iterator[tuple[int, int]]:
         """(start of the arena, address of its ``mi_arena_t``): static data has pointers to them, and each its page."""
-        mappings = self.target.mappings
+        mappings, machine = self.target.mappings, self.target.machine
         for loaded in self.target.objects if starts else []:
             for start, end in loaded.writable_ranges():
-                start = (start + 7) & ~7
-                raw = self.target.space.read_available(start, (end - start) & ~7)
-                for word in set(memoryview(raw[: len(raw) & ~7]).cast("Q")):
-                    mapping = mappings.find(word) if word and self.target.machine.is_paged(word) else None
+                start = machine.word_up(start)
+                raw = self.target.space.read_available(start, end - start)
+                for word in set(machine.words_of(raw)):
+                    mapping = mappings.find(word) if word and machine.is_paged(word) else None
                     if mapping is not None and mapping.anonymous and mapping.private:
                         with suppress(Fault):
-                            arena = self.target.space.u64(word + ARENA_START)
+                            arena = self.target.space.word(word + ARENA_START)
                             if arena in starts and self._arena_end(word):
                                 yield arena, word
 
     def _arena_end(self, place: int) -> int:
         """Where the arena ends whose ``mi_arena_t`` is at ``place``; 0 if that is none. Raises Fault."""
-        start, blocks, fields = struct.unpack("<QQQ", self.target.space.read(place + ARENA_START, 24))
+        layout = self.target.machine.structure("PPP")
+        start, blocks, fields = layout.unpack(self.target.space.read(place + ARENA_START, layout.size))
         fits = 0 < blocks <= MOST_BLOCKS and fields == -(-blocks // 64)
         return start + blocks * SEGMENT if fits else 0
 

@@ -20,9 +20,9 @@ from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import Damage, Target
 
 # Of an allocator that holds nothing: any will do.
-NO_POOL_SIZE = 4096
+NO_POOL_SIZE = 4 << 10
 # The places that pools point to and that are looked at, those first to which most do.
-MOST_INTERPRETERS = 4096
+MOST_INTERPRETERS = 4 << 10
 
 
 class Pymalloc:

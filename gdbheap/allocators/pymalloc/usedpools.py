@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +14,13 @@ from gdbheap.target.target import Target
 
 LEAST_CLASSES = 32
 MOST_CLASSES = 64
-POOL_SIZES = (4096, 16384)
+POOL_SIZES = (4 << 10, 16 << 10)
 LARGEST_ARENA = 2 << 20
-ARENA_OBJECT = struct.Struct("<QQIIQQQ")
+# struct arena_object {uintptr_t address; block *pool_address; uint nfreepools, ntotalpools; three pointers}.
+ARENA_OBJECT = "PPIIPPP"
 MOST_ARENAS = 1 << 22
 MOST_ARENA_POOLS = 512
-SLOTS_AT_ONCE = 4096
+SLOTS_AT_ONCE = 4 << 10
 SAMPLES = 64
 # Since 3.12 struct _obmalloc_state holds usedpools, and after it the pointer to the table.
 STATE_TABLE = 512
@@ -61,7 +61,7 @@ class ListHeads:
 
     def pool_size(self, target: Target, pool: int) -> int:
         """``maxnextoffset`` is the last offset at which a block still fits: the pool ends one block later."""
-        szidx, _next, most = struct.unpack("<III", target.space.read(pool + 36, 12))
+        szidx, _next, most = target.machine.structure("III").unpack(target.space.read(pool + 36, 12))
         return int(most + (szidx + 1) * self.alignment)
 
     def listed(self, target: Target, most: int) -> list[tuple[int, int, int]]:
@@ -70,12 +70,12 @@ class ListHeads:
         for index in range(self.classes):
             head = self.address + 16 * index - 16
             try:
-                pool = target.space.u64(head + 16)
+                pool = target.space.word(head + 16)
                 for _ in range(most):
                     if pool == head or pool % POOL_SIZES[0]:
                         break
                     found.append((index, pool, target.space.u32(pool + 36)))
-                    pool = target.space.u64(pool + 16)
+                    pool = target.space.word(pool + 16)
             except Fault:
                 continue
         return found
@@ -89,6 +89,7 @@ class PoolState:
 
     def __init__(self, target: Target, heads: ListHeads, facts: Facts, first: int = 0) -> None:
         self.target = target
+        self._layout = target.machine.structure(ARENA_OBJECT)
         self.heads = heads
         self._facts = facts
         samples = self._sample_pools()
@@ -122,7 +123,7 @@ class PoolState:
     def _find_table(self, samples: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """The table of arenas and the address of the pointer to it."""
         state = self.heads.address + STATE_TABLE
-        ranges = [(state, state + 8)] + self.heads.module.writable_ranges()
+        ranges = [(state, state + self.target.machine.word)] + self.heads.module.writable_ranges()
         homes = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
         for start, end in ranges:
             found = _native.find_arena_tables(self.target.space, start, end, samples, homes, LARGEST_ARENA)
@@ -137,7 +138,7 @@ class PoolState:
 
     def _count(self) -> int:
         """``maxarenas``: right before ``arenas`` in 3.11 and older, right after it since 3.12."""
-        for offset in (-8, 8):
+        for offset in (-self.target.machine.word, self.target.machine.word):
             try:
                 count = self.target.space.u32(self.table_pointer + offset)
             except Fault:
@@ -154,7 +155,7 @@ class PoolState:
 
     def _fits(self, count: int) -> bool:
         """Whether the table is mapped, every slot looks like one, and no arena follows it."""
-        if not self.target.space.contains(self.table, count * ARENA_OBJECT.size):
+        if not self.target.space.contains(self.table, count * self._layout.size):
             return False
         if count & (count - 1) and count % 16:
             return False
@@ -172,20 +173,19 @@ class PoolState:
     def _slots(self, first: int, end: int) -> Iterator[int | None]:
         """The address in each slot, 0 in an empty one; None where a slot looks like none, and nothing after what can
         be read."""
-        size = ARENA_OBJECT.size
+        size = self._layout.size
         for start in range(first, end, SLOTS_AT_ONCE):
             count = min(SLOTS_AT_ONCE, end - start)
             raw = self.target.space.read_available(self.table + start * size, count * size)
-            rows = list(ARENA_OBJECT.iter_unpack(raw[: len(raw) // size * size]))
+            rows = list(self._layout.iter_unpack(raw[: len(raw) // size * size]))
             yield from (slot[0] if _is_slot(slot) else None for slot in rows)
             if len(rows) < count:
                 return
 
     def _read_arenas(self, first: int) -> list[ArenaObject]:
-        raw = self.target.space.read(self.table, self.slots * ARENA_OBJECT.size)
-        slots = (
-            ArenaObject(first + index, index, *slot[:4]) for index, slot in enumerate(ARENA_OBJECT.iter_unpack(raw))
-        )
+        raw = self.target.space.read(self.table, self.slots * self._layout.size)
+        rows = enumerate(self._layout.iter_unpack(raw))
+        slots = (ArenaObject(first + index, index, *slot[:4]) for index, slot in rows)
         return [slot for slot in slots if slot.address]
 
 
@@ -194,5 +194,7 @@ def _is_slot(slot: tuple[int, ...]) -> bool:
     if address == 0:
         return True
     return (
-        address % 4096 == 0 and free <= total <= MOST_ARENA_POOLS and address <= pool_address <= address + LARGEST_ARENA
+        address % POOL_SIZES[0] == 0
+        and free <= total <= MOST_ARENA_POOLS
+        and address <= pool_address <= address + LARGEST_ARENA
     )

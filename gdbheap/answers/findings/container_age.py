@@ -65,7 +65,7 @@ def _version(objects: Objects, address: int) -> int | None:
     if at is None or unit is None:
         return None
     with suppress(Fault, OverflowError, struct.error):
-        return objects.target.space.u64(address + at) // unit
+        return objects.target.space.word(address + at) // unit
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from gdbheap.answers.findings.finding import MANY_BLOCKS, Evidence, Finding
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import OB_TYPE
 from gdbheap.python.census import Estimate, Objects, Owner
+from gdbheap.target.machine import LOWEST_ADDRESS
 
 LEAST_COUNT = 25_000
 # Of the type's objects, and of the bytes in use.
@@ -24,7 +24,6 @@ OWN = 0.9
 LARGEST_BUFFERS = 16
 # Words side by side: entries of containers are one, two or three words long.
 GROUPS, GROUP = 64, 6
-POINTER = 8
 # Where containers say how many items they hold, by what their buffer is to them.
 LENGTHS = {"items": 16, "keys": 16, "table": 24}
 
@@ -57,7 +56,7 @@ def find(evidence: Evidence) -> list[Finding]:
     if evidence.objects is None or evidence.objects.release.is_free_threaded:
         return []
     kinds = {row.address: row for row in evidence.estimates if row.count >= LEAST_COUNT // 2}
-    buffers = evidence.largest_blocks(LEAST_COUNT * POINTER, LARGEST_BUFFERS)
+    buffers = evidence.largest_blocks(LEAST_COUNT * evidence.heap.target.machine.word, LARGEST_BUFFERS)
     # What is still shared since fork() has not grown since.
     buffers = [(start, size) for start, size in buffers if not is_shared(evidence.heap, start, start + size)]
     samples = [sample for buffer in buffers if (sample := _look(evidence.objects, kinds, buffer))]
@@ -96,23 +95,25 @@ def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int])
     address, size = buffer
     hits: dict[int, list[int]] = {}
     read = 0
+    unit = objects.target.machine.word
     for word in _words(objects, address, size):
         read += 1
         with suppress(Fault, OverflowError):
-            kind = objects.target.space.u64(word + objects.release.at(OB_TYPE)) if word > 4096 and word % 8 == 0 else 0
+            is_place = word > LOWEST_ADDRESS and word % unit == 0
+            kind = objects.target.space.word(word + objects.release.at(OB_TYPE)) if is_place else 0
             if kind in kinds:
                 hits.setdefault(kind, []).append(word)
-    scale = size / POINTER / max(read, 1)
+    scale = size / unit / max(read, 1)
     counts = {kind: int(scale * len(words)) for kind, words in hits.items() if _are_own(objects, words)}
     enough = any(count >= LEAST_COUNT and count >= NEARLY_ALL**2 * kinds[kind].count for kind, count in counts.items())
     return Sample(address, size, counts) if enough else None
 
 
 def _words(objects: Objects, address: int, size: int) -> Iterator[int]:
+    machine = objects.target.machine
     for group in range(GROUPS):
-        at = address + group * (size // GROUPS) // POINTER * POINTER
-        raw = objects.target.space.read_available(at, GROUP * POINTER)
-        yield from (word for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // POINTER * POINTER]))
+        at = address + group * (size // GROUPS) // machine.word * machine.word
+        yield from machine.words_of(objects.target.space.read_available(at, GROUP * machine.word))
 
 
 def _are_own(objects: Objects, words: list[int]) -> bool:
@@ -147,7 +148,7 @@ def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> I
 def _length(objects: Objects, owner: Owner) -> int:
     """How many items a container says that it holds; 0 where that cannot be read."""
     try:
-        return objects.target.space.u64(owner.address + objects.release.at(LENGTHS[owner.role]))
+        return objects.target.space.word(owner.address + objects.release.at(LENGTHS[owner.role]))
     except Fault:
         return 0
 

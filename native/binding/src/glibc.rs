@@ -8,6 +8,7 @@ use gdbheap_core::allocators::find_list_heads as list_heads;
 use gdbheap_core::allocators::glibc::{
     self, CacheList, Counts, Fit, Hole, Listed, MmappedStyle, RegionTotals, Stretch, Trimmed, Wanted,
 };
+use gdbheap_core::Machine;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -188,13 +189,19 @@ pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Vec<(u64, u64)>, safe_li
 
 /// A row for each region. `kept`: ascending ranges whose pages the kernel does not take back (locked memory).
 #[pyfunction]
-pub fn trim_chunks(py: Python<'_>, chunks: &Chunks, pages: Option<&Pages>, kept: Vec<(u64, u64)>) -> Vec<TrimmedRow> {
+pub fn trim_chunks(
+    py: Python<'_>,
+    machine: Given<Machine>,
+    chunks: &Chunks,
+    pages: Option<&Pages>,
+    kept: Vec<(u64, u64)>,
+) -> Vec<TrimmedRow> {
     let row = |trimmed: Trimmed| {
         let Trimmed { arena, start, end, chunks, released, top } = trimmed;
         (arena, start, end, chunks, (released.whole, released.resident, released.swapped), top)
     };
     let pages = pages.map(|pages| &*pages.0);
-    py.detach(|| glibc::trim_chunks(&chunks.0, pages, &kept).into_iter().map(row).collect())
+    py.detach(|| glibc::trim_chunks(&chunks.0, machine.0.page, pages, &kept).into_iter().map(row).collect())
 }
 
 /// Runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.

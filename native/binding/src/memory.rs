@@ -1,14 +1,26 @@
 //! The bytes of a target.
 
 use crate::process::Stop;
+use crate::records::{field, Given, Read};
 use crate::watch::{fault, raised, watched};
 use gdbheap_core::memory::{self, Backing, Mapping, MappingKind, Run, Segment, Source};
-use gdbheap_core::Missing;
+use gdbheap_core::{Machine, Missing};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Up to where a text is read unless somebody asks for more or less.
+const LONGEST_STRING: usize = 4 << 10;
+
+impl Read for Machine {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<Machine> {
+        let number = |name: &str| field::<u64>(object, "Machine", name);
+        let word: u32 = field(object, "Machine", "word")?;
+        Machine::new(word, number("page")?, number("user_end")?, number("pointer_mask")?).map_err(raised)
+    }
+}
 
 /// The runs of pages that are there, sorted and disjoint.
 #[pyclass(frozen)]
@@ -25,23 +37,30 @@ impl Pages {
     /// Page states of the ranges `[(start, end)]`, ascending, from a `pagemap` file: with `scan` the kernel is asked
     /// for runs (Linux 6.7), without it every page's entry is read. Raises OSError.
     #[staticmethod]
-    #[pyo3(signature = (path, ranges, scan=true))]
-    fn from_pagemap(py: Python<'_>, path: &str, ranges: Vec<(u64, u64)>, scan: bool) -> PyResult<Pages> {
-        let pages = watched(py, None, |watcher| memory::Pages::from_pagemap(watcher, path, &ranges, scan))?;
+    #[pyo3(signature = (machine, path, ranges, scan=true))]
+    fn from_pagemap(
+        py: Python<'_>,
+        machine: Given<Machine>,
+        path: &str,
+        ranges: Vec<(u64, u64)>,
+        scan: bool,
+    ) -> PyResult<Pages> {
+        let page = machine.0.page;
+        let pages = watched(py, None, |watcher| memory::Pages::from_pagemap(watcher, path, &ranges, page, scan))?;
         Ok(Pages(Arc::new(pages)))
     }
 
     /// Page states from raw pagemap entries (u64, little endian), each part with the address where it starts.
     #[staticmethod]
-    fn from_entries(parts: Vec<(u64, Vec<u8>)>) -> PyResult<Pages> {
-        Pages::of(memory::Pages::from_entries(&parts))
+    fn from_entries(machine: Given<Machine>, parts: Vec<(u64, Vec<u8>)>) -> PyResult<Pages> {
+        Pages::of(memory::Pages::from_entries(&parts, machine.0.page))
     }
 
     /// Page states from runs `(start, end, state)`, ascending and disjoint. Raises ValueError.
     #[staticmethod]
-    fn from_runs(runs: Vec<(u64, u64, u8)>) -> PyResult<Pages> {
+    fn from_runs(machine: Given<Machine>, runs: Vec<(u64, u64, u8)>) -> PyResult<Pages> {
         let run = |(start, end, state)| Run { start, end, state };
-        Pages::of(memory::Pages::from_runs(runs.into_iter().map(run).collect()))
+        Pages::of(memory::Pages::from_runs(runs.into_iter().map(run).collect(), machine.0.page))
     }
 
     /// `(resident, swapped)` bytes of [start, end).
@@ -84,7 +103,7 @@ impl Room {
 
 /// The readable bytes of a target.
 #[pyclass(frozen)]
-pub struct Space(pub Arc<memory::Space>);
+pub struct Space(pub Arc<memory::Space>, Py<PyAny>);
 
 /// An address that Python computed: beyond 64 bits nothing is there, as at the last address.
 struct Address(u64);
@@ -136,8 +155,12 @@ fn mapping((start, end, kind, file, offset): (u64, u64, u8, i64, u64)) -> Mappin
 }
 
 impl Space {
-    fn of(space: gdbheap_core::Result<memory::Space>) -> PyResult<Space> {
-        Ok(Space(Arc::new(space.map_err(raised)?)))
+    fn of(
+        machine: Bound<'_, PyAny>,
+        space: impl FnOnce(Machine) -> gdbheap_core::Result<memory::Space>,
+    ) -> PyResult<Space> {
+        let space = space(Machine::read(&machine)?).map_err(raised)?;
+        Ok(Space(Arc::new(space), machine.unbind()))
     }
 }
 
@@ -147,8 +170,9 @@ impl Space {
     /// anonymous, 1 private file-backed, 2 always read from the process, 3 always from its file. `shared`: other processes have some of its
     /// private pages too. `stop`: who holds it; once it was let go nothing more is read.
     #[staticmethod]
-    #[pyo3(signature = (pid, mappings, pages, files, shared, stop=None))]
+    #[pyo3(signature = (machine, pid, mappings, pages, files, shared, stop=None))]
     fn for_process(
+        machine: Bound<'_, PyAny>,
         pid: i32,
         mappings: Vec<(u64, u64, u8, i64, u64)>,
         pages: Option<&Pages>,
@@ -158,12 +182,12 @@ impl Space {
     ) -> PyResult<Space> {
         let mappings: Vec<Mapping> = mappings.into_iter().map(mapping).collect();
         let (pages, gate) = (pages.map(|pages| &*pages.0), stop.map(|stop| stop.0.gate()));
-        Space::of(memory::Space::for_process(pid, &mappings, pages, &files, shared, gate))
+        Space::of(machine, |machine| memory::Space::for_process(machine, pid, &mappings, pages, &files, shared, gate))
     }
 
     /// The space of a core. `segments`: `(start, end, file_index, file_offset)`; index -1: zeros by definition.
     #[staticmethod]
-    fn for_core(segments: Vec<(u64, u64, i64, u64)>, files: Vec<String>) -> PyResult<Space> {
+    fn for_core(machine: Bound<'_, PyAny>, segments: Vec<(u64, u64, i64, u64)>, files: Vec<String>) -> PyResult<Space> {
         let segment = |(start, end, index, offset): (u64, u64, i64, u64)| {
             let backing = match index {
                 ..0 => Backing::Zeros,
@@ -171,13 +195,15 @@ impl Space {
             };
             Segment { start, end, backing }
         };
-        Space::of(memory::Space::for_core(segments.into_iter().map(segment).collect(), &files))
+        Space::of(machine, |machine| {
+            memory::Space::for_core(machine, segments.into_iter().map(segment).collect(), &files)
+        })
     }
 
     /// A space whose bytes come from `read(address, size) -> bytes`, on the calling thread.
     #[staticmethod]
-    fn for_remote(segments: Vec<(u64, u64)>, read: Py<PyAny>) -> PyResult<Space> {
-        Space::of(memory::Space::for_remote(&segments, Box::new(Remote(read))))
+    fn for_remote(machine: Bound<'_, PyAny>, segments: Vec<(u64, u64)>, read: Py<PyAny>) -> PyResult<Space> {
+        Space::of(machine, |machine| memory::Space::for_remote(machine, &segments, Box::new(Remote(read))))
     }
 
     /// `size` bytes at `address`. Raises Fault with the first address that is absent.
@@ -197,7 +223,8 @@ impl Space {
         Ok(PyBytes::new(py, &buffer[..got]))
     }
 
-    fn u64(&self, address: Address) -> PyResult<u64> {
+    /// The word at `address`. Raises Fault.
+    fn word(&self, address: Address) -> PyResult<u64> {
         self.0.word(address.0).map_err(fault)
     }
 
@@ -208,7 +235,7 @@ impl Space {
     }
 
     /// The bytes before the first NUL at `address`, at most `limit`. Raises Fault where the string runs off.
-    #[pyo3(signature = (address, limit=4096))]
+    #[pyo3(signature = (address, limit=LONGEST_STRING))]
     fn cstring<'py>(&self, py: Python<'py>, address: Address, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.0.string(address.0, limit).map_err(fault)?;
         Ok(PyBytes::new(py, &bytes))
@@ -223,6 +250,12 @@ impl Space {
     /// nothing changed, where the room is too small or the process was let go meanwhile.
     fn capture(&self, py: Python<'_>, ranges: Vec<(u64, u64)>, room: &Room) -> PyResult<bool> {
         watched(py, None, |watcher| self.0.capture(watcher, &ranges, room.0.clone()))
+    }
+
+    /// The machine that it was made with.
+    #[getter]
+    fn machine(&self, py: Python<'_>) -> Py<PyAny> {
+        self.1.clone_ref(py)
     }
 
     /// How many bytes were read so far.

@@ -2,9 +2,11 @@
 
 use crate::heaps::GivenStore;
 use crate::memory::{Pages, Space};
+use crate::records::Given;
 use crate::watch::{raised, watched};
 use gdbheap_core::allocators::PARTS;
 use gdbheap_core::memory_use::{self, Copied, Kept, Sum, WINDOW};
+use gdbheap_core::Machine;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
@@ -41,10 +43,16 @@ impl Sweep {
     /// `cuts`: ascending addresses of whole pages where a new cell begins. `kept`: owners whose parts of huge pages are
     /// kept as ranges. Raises ValueError.
     #[new]
-    #[pyo3(signature = (pages, owners, cuts=Vec::new(), kept=Vec::new()))]
-    fn new(pages: Option<&Pages>, owners: usize, cuts: Vec<u64>, kept: Vec<u32>) -> PyResult<Sweep> {
+    #[pyo3(signature = (machine, pages, owners, cuts=Vec::new(), kept=Vec::new()))]
+    fn new(
+        machine: Given<Machine>,
+        pages: Option<&Pages>,
+        owners: usize,
+        cuts: Vec<u64>,
+        kept: Vec<u32>,
+    ) -> PyResult<Sweep> {
         let pages = pages.map(|pages| pages.0.clone());
-        memory_use::Sweep::new(pages, owners, cuts, kept).map(Sweep).map_err(raised)
+        memory_use::Sweep::new(machine.0.page, pages, owners, cuts, kept).map(Sweep).map_err(raised)
     }
 
     /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
@@ -85,19 +93,20 @@ type PinRow = (u64, u64, u64, u64, u64);
 type TotalsRow = (u64, u64, u64, u64);
 
 /// Groups of blocks of a store, those that keep the most first, and the sums over all. `trimmed`: where heaps start whose free
-/// end gives something back; `kept`: ranges that the kernel does not take back.
+/// end gives something back; `kept`: ranges that the kernel does not take back; `limits`: the bytes that a group must free, and
+/// how many groups are listed at most.
 #[pyfunction]
 pub fn pins(
     py: Python<'_>,
+    machine: Given<Machine>,
     store: GivenStore,
     pages: Option<&Pages>,
     kept: Vec<(u64, u64)>,
     trimmed: Vec<u64>,
-    least: u64,
-    most: usize,
+    limits: (u64, usize),
 ) -> (Vec<PinRow>, TotalsRow) {
     let (store, pages) = (store.store(), pages.map(|pages| &*pages.0));
-    let wanted = Kept { pages, ranges: &kept, least, most };
+    let wanted = Kept { page: machine.0.page, pages, ranges: &kept, least: limits.0, most: limits.1 };
     let (rows, totals) = py.detach(|| memory_use::pins(&store, &trimmed, wanted));
     (rows, (totals.groups, totals.blocks, totals.bytes, totals.freed))
 }

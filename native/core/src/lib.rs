@@ -5,7 +5,7 @@
 //! reads for it a `Source`. Whatever is read from a target is hostile: every count is bounded, every pointer is checked
 //! against the segments, and arithmetic on it cannot panic.
 //!
-//! Imports point left: error, bytes, bits, by_address, signals, work; memory; process; allocators; python; graph and
+//! Imports point left: error, bytes, bits, by_address, machine, signals, work; memory; process; allocators; python; graph and
 //! memory_use.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
@@ -15,6 +15,7 @@ pub(crate) mod by_address;
 pub(crate) mod bytes;
 pub(crate) mod error;
 pub mod graph;
+pub(crate) mod machine;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod memory_use;
@@ -26,4 +27,5 @@ pub(crate) mod signals;
 pub(crate) mod work;
 
 pub use error::{Cancelled, Error, Missing, Result};
+pub use machine::{Machine, PageSize};
 pub use work::{Progress, Watcher};

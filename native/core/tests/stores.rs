@@ -9,7 +9,7 @@ use gdbheap_core::memory_use::{pins, Kept, Sweep};
 use gdbheap_core::python::{list_instances, take_census, Order, Question, TypeLayout, WantedInstances};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use support::{Chance, Heap, Memory, Unwatched};
+use support::{machine, Chance, Heap, Memory, Unwatched, PAGE};
 
 const DATA: u64 = 0x10_0000;
 const START: u64 = 0x7f00_0000_0000;
@@ -91,10 +91,10 @@ fn twins_in_the_graph() {
 fn twins_in_the_sweep() {
     let heaps = twins();
     let mut owners = [None; PARTS.len()];
-    let mut sweep = Sweep::new(None, 2, Vec::new(), Vec::new()).expect("no cuts");
+    let mut sweep = Sweep::new(machine(PAGE).page, None, 2, Vec::new(), Vec::new()).expect("no cuts");
     owners[Part::Used as usize] = Some(1);
     assert!(sweep.add_blocks(&heaps.space, &heaps.stores[0], START, owners).is_err(), "nobody owns what is free");
-    let mut sweep = Sweep::new(None, 2, Vec::new(), Vec::new()).expect("no cuts");
+    let mut sweep = Sweep::new(machine(PAGE).page, None, 2, Vec::new(), Vec::new()).expect("no cuts");
     owners[Part::Free as usize] = Some(0);
     assert!(sweep.add_blocks(&heaps.space, &heaps.stores[0], START + STRIDE, owners).is_err(), "no run begins there");
     let end = sweep.add_blocks(&heaps.space, &heaps.stores[0], START, owners).expect("a run");
@@ -106,7 +106,7 @@ fn twins_in_the_sweep() {
 
 #[test]
 fn twins_as_pins() {
-    let kept = Kept { pages: None, ranges: &[], least: 1, most: 5 };
+    let kept = Kept { page: machine(PAGE).page, pages: None, ranges: &[], least: 1, most: 5 };
     let (rows, totals) = pins(&twins().stores[0], &[], kept);
     assert_eq!(rows, [(START, START + COUNT * STRIDE, 2, 2 * STRIDE, COUNT * STRIDE)]);
     assert_eq!((totals.groups, totals.blocks, totals.freed), (1, 2, COUNT * STRIDE));

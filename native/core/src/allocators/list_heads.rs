@@ -1,5 +1,6 @@
 //! Heads of circular lists, one after the other: malloc's bins, pymalloc's `usedpools`.
 
+use crate::machine::LOWEST;
 use crate::memory::space::Space;
 use crate::memory::words::Words;
 
@@ -21,7 +22,7 @@ fn heads_list(space: &Space, words: &Words, index: usize) -> bool {
     if next == head && previous == head {
         return true;
     }
-    let plausible = |pointer: u64| pointer % 16 == 0 && pointer > 4096 && space.covers(pointer, 32);
+    let plausible = |pointer: u64| pointer % 16 == 0 && pointer > LOWEST && space.covers(pointer, 32);
     plausible(next)
         && plausible(previous)
         && words.at(space, next + 24) == Some(head)

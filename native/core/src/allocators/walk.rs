@@ -19,7 +19,7 @@ pub(crate) use crate::allocators::glibc::chunks::HEAD_BYTES;
 const SLICE: u64 = 64 << 20;
 const ARENAS_IN_JOB: usize = 8;
 const PAGES_IN_JOB: usize = 64;
-const PLACES_IN_JOB: usize = 4096;
+const PLACES_IN_JOB: usize = 4 << 10;
 const WINDOW: u64 = 256 << 10;
 
 /// A part of the heaps that one worker walks: of the store's part (a region of chunks) all that begins in [from, to).

@@ -13,6 +13,7 @@ use crate::allocators::walk::{Job, Jobs, Walk};
 use crate::bits::SharedBits;
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
+use crate::machine::LOWEST;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
@@ -40,7 +41,7 @@ pub fn static_types(heaps: Heaps<'_>, layout: &TypeLayout) -> Vec<u64> {
                 // An object's type is its second word.
                 let address = (at + place as u64 * 8).wrapping_sub(layout.ob_type);
                 let pointer = u64_at(word, 0);
-                if pointer > 4096 && types.is_metatype_at(pointer) && types.lookup(address).is_some() {
+                if pointer > LOWEST && types.is_metatype_at(pointer) && types.lookup(address).is_some() {
                     found.push(address);
                 }
             }

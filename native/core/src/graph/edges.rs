@@ -512,7 +512,7 @@ impl<'a> Drawer<'a> {
 
 impl Visitor for Drawer<'_> {
     const ALL: bool = true;
-    const HEAD: usize = 4096;
+    const HEAD: usize = 4 << 10;
 
     #[inline(always)]
     fn block(&mut self, Block { place, address, size, end }: Block, head: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use crate::work::{Control, Task};
 use std::sync::{Arc, Mutex};
 
 const PIECE: u64 = 1 << 20;
-const SMALL: u64 = 4096;
+const SMALL: u64 = 4 << 10;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 /// Memory of our own that is there already: touching it for the first time costs more than filling it.

@@ -4,12 +4,12 @@
 //! them in Rss (`vm_normal_page`), and neither do we.
 
 use crate::error::{Error, Result};
+use crate::machine::PageSize;
 use crate::work::Watcher;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-pub(crate) const PAGE: u64 = 4096;
 pub const PRESENT: u8 = 1;
 pub const SWAPPED: u8 = 2;
 pub const ZERO: u8 = 3;
@@ -23,6 +23,7 @@ pub struct Run {
 
 /// The runs of pages that are there, sorted and disjoint.
 pub struct Pages {
+    pub(crate) page: PageSize,
     pub(crate) runs: Vec<Run>,
     /// The parts of them that the kernel maps by huge pages, ascending; None where it does not say.
     pub huge: Option<Vec<(u64, u64)>>,
@@ -60,17 +61,24 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 const PAGEMAP_SCAN: u64 = (3 << 30) | ((std::mem::size_of::<PmScanArg>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
+/// As many runs of pages as are asked for in one call.
+const REGIONS_AT_ONCE: usize = 4 << 10;
+
 const ENTRY_PRESENT: u64 = 1 << 63;
 const ENTRY_SWAPPED: u64 = 1 << 62;
 const ENTRY_PFN: u64 = (1 << 55) - 1;
 
-#[derive(Default)]
 struct Collector {
+    page: PageSize,
     runs: Vec<Run>,
     huge: Vec<(u64, u64)>,
 }
 
 impl Collector {
+    fn new(page: PageSize) -> Collector {
+        Collector { page, runs: Vec::new(), huge: Vec::new() }
+    }
+
     /// Adds a run. The kernel has been seen (6.18) to say that it stopped before the last run it gave, and to give
     /// those again: what is known already is cut off.
     fn add(&mut self, start: u64, end: u64, state: u8) {
@@ -108,14 +116,14 @@ impl Collector {
             } else {
                 continue;
             };
-            let at = start.wrapping_add(index as u64 * PAGE);
-            self.add(at, at.wrapping_add(PAGE), state);
+            let at = start.wrapping_add(index as u64 * self.page.bytes());
+            self.add(at, at.wrapping_add(self.page.bytes()), state);
         }
     }
 
     /// Asks the kernel for runs; before Linux 6.7 it does not know the request (ENOTTY).
     fn scan(&mut self, file: &File, start: u64, end: u64) -> std::io::Result<()> {
-        let mut found = vec![PageRegion::default(); 4096];
+        let mut found = vec![PageRegion::default(); REGIONS_AT_ONCE];
         let wanted = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
         let mut at = start;
         while at < end {
@@ -174,25 +182,26 @@ impl Collector {
             if turns % 256 == 0 {
                 watcher.check()?;
             }
-            let pages = ((end - at) / PAGE).min(buffer.len() as u64 / 8);
+            let pages = self.page.number(end - at).min(buffer.len() as u64 / 8);
             let wanted = &mut buffer[..pages as usize * 8];
-            let got = file.read_at(wanted, at / PAGE * 8)?;
+            let got = file.read_at(wanted, self.page.number(at) * 8)?;
             if got < 8 {
                 break;
             }
             self.entries(at, &wanted[..got / 8 * 8], zero_pfn);
-            at += (got / 8) as u64 * PAGE;
+            at += (got / 8) as u64 * self.page.bytes();
         }
         Ok(())
     }
 }
 
 /// The page frame of the kernel's zero page, learnt from a page of our own; `None` where frames are hidden from us.
-fn zero_pfn() -> Option<u64> {
+fn zero_pfn(page: PageSize) -> Option<u64> {
+    let size = page.bytes() as usize;
     // SAFETY: a fresh private mapping of our own, read once and unmapped; nothing else refers to it.
     let address = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let mapped = libc::mmap(std::ptr::null_mut(), PAGE as usize, libc::PROT_READ, flags, -1, 0);
+        let mapped = libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ, flags, -1, 0);
         if mapped == libc::MAP_FAILED {
             return None;
         }
@@ -200,10 +209,10 @@ fn zero_pfn() -> Option<u64> {
         mapped
     };
     let mut entry = [0u8; 8];
-    let read =
-        File::open("/proc/self/pagemap").and_then(|file| file.read_exact_at(&mut entry, address as u64 / PAGE * 8));
+    let read = File::open("/proc/self/pagemap")
+        .and_then(|file| file.read_exact_at(&mut entry, page.number(address as u64) * 8));
     // SAFETY: unmaps exactly what was mapped above.
-    unsafe { libc::munmap(address, PAGE as usize) };
+    unsafe { libc::munmap(address, size) };
     read.ok()?;
     Some(u64::from_le_bytes(entry) & ENTRY_PFN).filter(|pfn| *pfn != 0)
 }
@@ -218,31 +227,37 @@ impl Pages {
 impl Pages {
     /// Page states of the ranges (ascending) from a `pagemap` file: with `scan` the kernel is asked for runs (Linux 6.7),
     /// without it every page's entry is read.
-    pub fn from_pagemap(watcher: &dyn Watcher, path: &str, ranges: &[(u64, u64)], scan: bool) -> Result<Pages> {
+    pub fn from_pagemap(
+        watcher: &dyn Watcher,
+        path: &str,
+        ranges: &[(u64, u64)],
+        page: PageSize,
+        scan: bool,
+    ) -> Result<Pages> {
         let file = File::open(path)?;
-        let mut collector = Collector::default();
-        let zero = zero_pfn();
+        let mut collector = Collector::new(page);
+        let zero = zero_pfn(page);
         for (start, end) in ranges.iter().copied() {
             match scan {
                 true => collector.scan(&file, start, end)?,
                 false => collector.read(watcher, &file, (start, end), zero)?,
             }
         }
-        Pages::checked(collector.runs, scan.then_some(collector.huge))
+        Pages::checked(page, collector.runs, scan.then_some(collector.huge))
     }
 
     /// Page states from raw pagemap entries (u64, little endian), each part with the address where it starts.
-    pub fn from_entries(parts: &[(u64, Vec<u8>)]) -> Result<Pages> {
-        let mut collector = Collector::default();
+    pub fn from_entries(parts: &[(u64, Vec<u8>)], page: PageSize) -> Result<Pages> {
+        let mut collector = Collector::new(page);
         for (start, bytes) in parts {
             collector.entries(*start, bytes, None);
         }
-        Pages::checked(collector.runs, None)
+        Pages::checked(page, collector.runs, None)
     }
 
     /// Page states from runs, which must be ascending and disjoint.
-    pub fn from_runs(runs: Vec<Run>) -> Result<Pages> {
-        Pages::checked(runs, None)
+    pub fn from_runs(runs: Vec<Run>, page: PageSize) -> Result<Pages> {
+        Pages::checked(page, runs, None)
     }
 
     /// `(resident, swapped)` bytes of [start, end).
@@ -265,11 +280,11 @@ impl Pages {
         runs.map(move |run| Run { start: run.start.max(start), end: run.end.min(end), state: run.state })
     }
 
-    fn checked(runs: Vec<Run>, huge: Option<Vec<(u64, u64)>>) -> Result<Pages> {
+    fn checked(page: PageSize, runs: Vec<Run>, huge: Option<Vec<(u64, u64)>>) -> Result<Pages> {
         let ordered = runs.windows(2).all(|pair| pair[0].end <= pair[1].start);
         if !ordered || runs.iter().any(|run| run.start >= run.end) {
             return Err(Error::invalid("runs of pages must be ascending and disjoint"));
         }
-        Ok(Pages { runs, huge })
+        Ok(Pages { page, runs, huge })
     }
 }

@@ -5,9 +5,10 @@
 //! touched in the target.
 
 use crate::error::{Error, Missing, Result};
+use crate::machine::Machine;
 use crate::memory::capture::{Capture, Room};
 use crate::memory::gate::Gate;
-use crate::memory::pages::{Pages, PAGE, PRESENT, SWAPPED};
+use crate::memory::pages::{Pages, PRESENT, SWAPPED};
 use crate::work::{Task, Watcher};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -79,6 +80,7 @@ enum Origin {
 }
 
 pub struct Space {
+    pub(crate) machine: Machine,
     segments: Vec<Segment>,
     files: Vec<File>,
     origin: Origin,
@@ -125,7 +127,7 @@ impl Space {
         let Some(file) = self.files.get(index as usize) else { return 0 };
         let got = read_file(file, offset, buffer);
         // The kernel fills the last page of a mapped file with zeros. (A cut core's segments end where the file does.)
-        let tail = (offset.wrapping_add(got as u64).wrapping_neg() % PAGE) as usize;
+        let tail = (offset.wrapping_add(got as u64).wrapping_neg() % self.machine.page.bytes()) as usize;
         let end = buffer.len().min(got + tail);
         buffer[got..end].fill(0);
         end
@@ -253,7 +255,7 @@ impl Space {
     /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
     /// backs cost nothing, however many a mapping claims to have.
     pub(crate) fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
-        let mut at = start;
+        let (mut at, page) = (start, self.machine.page);
         while let Some(next) = self.next_backed(at).and_then(|next| next.checked_next_multiple_of(8)) {
             if next >= end {
                 break;
@@ -262,7 +264,8 @@ impl Space {
             let got = self.fill(next, &mut bytes[..size]);
             look(next, &bytes[..got]);
             // What cannot be read is passed over: a page after what could be, else as much as was asked for.
-            let step = if got == size || got == 0 { size as u64 } else { (got as u64 / PAGE + 1) * PAGE };
+            let is_cut = got > 0 && got < size;
+            let step = if is_cut { (page.number(got as u64) + 1) * page.bytes() } else { size as u64 };
             at = next.saturating_add(step);
         }
     }
@@ -272,14 +275,14 @@ impl Space {
         Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) }
     }
 
-    fn build(mut segments: Vec<Segment>, files: &[String], origin: Origin) -> Result<Space> {
+    fn build(machine: Machine, mut segments: Vec<Segment>, files: &[String], origin: Origin) -> Result<Space> {
         segments.retain(|segment| segment.start < segment.end);
         segments.sort_by_key(|segment| segment.start);
         if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
             return Err(Error::invalid("segments overlap"));
         }
         let opened: std::io::Result<Vec<File>> = files.iter().map(File::open).collect();
-        Ok(Space { segments, files: opened?, origin, read: AtomicU64::new(0), copy: OnceLock::new() })
+        Ok(Space { machine, segments, files: opened?, origin, read: AtomicU64::new(0), copy: OnceLock::new() })
     }
 }
 
@@ -338,6 +341,7 @@ impl Space {
     /// The space of a live process. `files`: paths, by the indices in `mappings`. `shared`: other processes have some of
     /// its private pages too. `gate`: of whoever holds the process; once it is closed nothing more is read.
     pub fn for_process(
+        machine: Machine,
         pid: i32,
         mappings: &[Mapping],
         pages: Option<&Pages>,
@@ -362,18 +366,18 @@ impl Space {
             }
         }
         let mem = File::open(format!("/proc/{pid}/mem")).ok();
-        Space::build(segments, files, Origin::Process { pid, mem, shared, gate })
+        Space::build(machine, segments, files, Origin::Process { pid, mem, shared, gate })
     }
 
     /// The space of a core, whose segments are in files or are zeros.
-    pub fn for_core(segments: Vec<Segment>, files: &[String]) -> Result<Space> {
-        Space::build(segments, files, Origin::Nothing)
+    pub fn for_core(machine: Machine, segments: Vec<Segment>, files: &[String]) -> Result<Space> {
+        Space::build(machine, segments, files, Origin::Nothing)
     }
 
     /// A space whose bytes come from `source`, on the thread that asks for them.
-    pub fn for_remote(ranges: &[(u64, u64)], source: Box<dyn Source>) -> Result<Space> {
+    pub fn for_remote(machine: Machine, ranges: &[(u64, u64)], source: Box<dyn Source>) -> Result<Space> {
         let segment = |(start, end): &(u64, u64)| Segment { start: *start, end: *end, backing: Backing::Process };
-        Space::build(ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
+        Space::build(machine, ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
     }
 
     /// Copies the bytes of `ranges` (ascending, disjoint) that would have to come from the process into `room`, from where

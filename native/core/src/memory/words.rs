@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 /// More than any module's data: what is scanned at once.
 const MOST_BYTES: u64 = 64 << 20;
+/// What cannot be read is passed over by as much: a part of a page on every machine.
+const STEP: usize = 4 << 10;
 
 /// The words of a stretch, as far as they can be read.
 pub(crate) struct Words {
@@ -24,7 +26,7 @@ impl Words {
         while at < bytes.len() {
             let got = space.fill(start + at as u64, &mut bytes[at..]);
             // Absent pages stay zeros: no structure starts in them.
-            at = (at + got) / 4096 * 4096 + 4096;
+            at = (at + got) / STEP * STEP + STEP;
         }
         Words { start, words: bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect() }
     }

@@ -1,7 +1,6 @@
 //! The bytes of ranges, read in windows on all cores: how fast that goes at best, and which pages hold nothing but zeros.
 
 use crate::error::Result;
-use crate::memory::pages::PAGE;
 use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
 
@@ -40,13 +39,14 @@ fn sum_of(
 
 /// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
 pub fn read_once(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)], window: u64) -> Result<u64> {
-    sum_of(watcher, space, ranges, window.max(PAGE), |bytes| bytes.len() as u64)
+    sum_of(watcher, space, ranges, window.max(space.machine.page.bytes()), |bytes| bytes.len() as u64)
 }
 
 /// Bytes of the pages in the ranges, which are whole pages, that hold nothing but zeros.
 pub fn zero_pages(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<u64> {
     let is_zero = |page: &&[u8]| page.iter().fold(0, |sum, byte| sum | byte) == 0;
-    sum_of(watcher, space, ranges, WINDOW, |bytes| {
-        bytes.chunks_exact(PAGE as usize).filter(is_zero).count() as u64 * PAGE
+    let page = space.machine.page.bytes();
+    sum_of(watcher, space, ranges, WINDOW.max(page), |bytes| {
+        bytes.chunks_exact(page as usize).filter(is_zero).count() as u64 * page
     })
 }

@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::bytes::u64_at;
 use crate::error::Result;
-use crate::memory::pages::{Pages, PAGE};
+use crate::memory::pages::Pages;
 use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
 use std::cmp::Reverse;
@@ -46,8 +46,8 @@ struct Source<'a> {
 
 impl Source<'_> {
     fn is_present(&self, address: u64) -> bool {
-        let page = address / PAGE * PAGE;
-        self.pages.count(page, page + PAGE).0 > 0
+        let start = self.pages.page.down(address);
+        self.pages.count(start, start.saturating_add(self.pages.page.bytes())).0 > 0
     }
 
     /// The bytes of keys at those addresses; None where one cannot be had.
@@ -82,7 +82,8 @@ impl Source<'_> {
         // malloc's links stand in the first bytes of a free chunk.
         let start = hole.0.max(base).checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(2 * KEY as u64)?;
         let limit = hole.1.min(base.checked_add(buffer.1 - buffer.0)?);
-        let step = (limit.checked_sub(start)? / PLACES).max(PAGE).next_multiple_of(ALIGNMENT as u64);
+        let page = self.pages.page.bytes();
+        let step = (limit.checked_sub(start)? / PLACES).max(page).next_multiple_of(ALIGNMENT as u64);
         let pair = |at: u64| (at, buffer.0 + (at - base));
         let places: Vec<u64> = (start..limit.saturating_sub(KEY as u64)).step_by(step as usize).collect();
         let found = self.agree(&places.iter().map(|at| pair(*at)).collect::<Vec<_>>());
@@ -104,7 +105,7 @@ impl Source<'_> {
         }
         let Some(bad) = differs.first() else { return Some((hole.0.max(base), limit)) };
         let (mut good, mut bad) = (places[last], places[*bad]);
-        while bad - good > PAGE {
+        while bad - good > page {
             let middle = (good + (bad - good) / 2) / ALIGNMENT as u64 * ALIGNMENT as u64;
             match self.agree(&[pair(middle)])[0] {
                 Some(true) => good = middle,
@@ -184,21 +185,20 @@ pub fn find_copies(
         (start..end).step_by(stride as usize).map(move |from| (number, from, from.saturating_add(window).min(end)))
     };
     let jobs: Vec<(usize, u64, u64)> = holes.iter().enumerate().flat_map(own).collect();
-    let work = |(bytes, hits): &mut (Vec<u8>, HashMap<Candidate, usize>),
-                job: &(usize, u64, u64),
-                control: &Control| {
-        let (hole, from, end) = *job;
-        bytes.resize((end - from) as usize, 0);
-        let there =
-            if pages.count(from / PAGE * PAGE, end.next_multiple_of(PAGE)).0 > 0 { space.fill(from, bytes) } else { 0 };
-        for at in (0..there.saturating_sub(KEY - 1)).step_by(ALIGNMENT) {
-            let Some((buffer, offset)) = keys.find(&bytes[at..]) else { continue };
-            if let Some(base) = (from + at as u64).checked_sub(offset) {
-                *hits.entry((hole, buffer, base)).or_default() += 1;
+    let work =
+        |(bytes, hits): &mut (Vec<u8>, HashMap<Candidate, usize>), job: &(usize, u64, u64), control: &Control| {
+            let (hole, from, end) = *job;
+            bytes.resize((end - from) as usize, 0);
+            let last = pages.page.up(end).unwrap_or(u64::MAX);
+            let there = if pages.count(pages.page.down(from), last).0 > 0 { space.fill(from, bytes) } else { 0 };
+            for at in (0..there.saturating_sub(KEY - 1)).step_by(ALIGNMENT) {
+                let Some((buffer, offset)) = keys.find(&bytes[at..]) else { continue };
+                if let Some(base) = (from + at as u64).checked_sub(offset) {
+                    *hits.entry((hole, buffer, base)).or_default() += 1;
+                }
             }
-        }
-        control.advance(1)
-    };
+            control.advance(1)
+        };
     let init = || (Vec::new(), HashMap::new());
     let workers = space.task(watcher, None).run(&jobs, init, work)?;
     let mut seen: HashMap<Candidate, usize> = HashMap::new();

@@ -2,13 +2,13 @@
 
 use crate::bytes::{range_at, u64_at};
 use crate::error::Result;
+use crate::machine::LOWEST;
 use crate::memory::space::Space;
 use crate::memory::window::Window;
 use crate::work::Watcher;
 
 const LOOK: u64 = 64;
 const SHORTEST_TEXT: usize = 8;
-const LOWEST_POINTER: u64 = 4096;
 const CHECK_SIGNALS: usize = 1 << 16;
 
 /// For each block `(user address, size)`: "zeros", "text", "pointers" (into the `mapped` ranges, ascending), "data", or
@@ -44,7 +44,7 @@ fn looks_like(bytes: &[u8], mapped: &[(u64, u64)]) -> &'static str {
     if text.len() >= SHORTEST_TEXT && text.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | 32..=126 | 128..)) {
         return "text";
     }
-    let is_pointer = |word: u64| word > LOWEST_POINTER && range_at(mapped, word).is_some();
+    let is_pointer = |word: u64| word > LOWEST && range_at(mapped, word).is_some();
     let words = bytes.chunks_exact(8);
     let count = words.len();
     let pointers = words.filter(|word| is_pointer(u64_at(word, 0))).count();

@@ -9,7 +9,8 @@ use crate::allocators::block::Held;
 use crate::allocators::holders::Heap;
 use crate::allocators::store::Store;
 use crate::bytes::outside;
-use crate::memory::pages::{Pages, PAGE};
+use crate::machine::PageSize;
+use crate::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -31,6 +32,7 @@ pub type Pins = (Vec<Row>, Totals);
 /// What counts as freed, and which groups are listed.
 #[derive(Clone, Copy)]
 pub struct Kept<'a> {
+    pub page: PageSize,
     /// None where it is unknown which pages are there.
     pub pages: Option<&'a Pages>,
     /// Ascending ranges that the kernel does not take back.
@@ -43,6 +45,7 @@ pub struct Kept<'a> {
 
 /// The pages that count as freed: the resident ones, all of them where that is not known.
 struct Freed<'a> {
+    page: PageSize,
     pages: Option<&'a Pages>,
     kept: &'a [(u64, u64)],
 }
@@ -98,6 +101,14 @@ struct Holder {
     fixed: bool,
 }
 
+impl Holder {
+    /// The last page that it keeps: what is free behind it has its header there.
+    #[inline(always)]
+    fn reached(&self, page: PageSize) -> u64 {
+        page.number(self.end + Heap::HEAD - 1)
+    }
+}
+
 /// A page that holders touch, from the first to the last of them.
 struct Touched {
     page: u64,
@@ -115,6 +126,7 @@ struct Group {
 }
 
 struct Grouping<'a> {
+    page: PageSize,
     freed: &'a Freed<'a>,
     best: &'a mut Best,
     /// Pages that the next holder may touch too, ascending: two at most.
@@ -129,9 +141,10 @@ struct Grouping<'a> {
 impl Grouping<'_> {
     #[inline(always)]
     fn feed(&mut self, holder: Holder) {
+        let size = self.page;
         match self.pages.as_mut_slice() {
             // Most stand in the same page as the one before, and what is behind them has its header there too.
-            [page] if holder.start / PAGE == page.page && (holder.end + Heap::HEAD - 1) / PAGE == page.page => {
+            [page] if size.number(holder.start) == page.page && holder.reached(size) == page.page => {
                 page.held += holder.end - holder.start;
                 page.last = holder;
                 page.fixed |= holder.fixed;
@@ -141,25 +154,25 @@ impl Grouping<'_> {
     }
 
     fn feed_several(&mut self, holder: Holder) {
-        let (first, last) = (holder.start / PAGE, holder.end.max(holder.start + 1).div_ceil(PAGE) - 1);
+        let page = self.page;
+        let (first, last) = (page.number(holder.start), page.number(holder.end.max(holder.start + 1) - 1));
         self.settle_before(first);
-        self.touch(first, holder.end.min((first + 1) * PAGE) - holder.start, holder);
+        self.touch(first, holder.end.min(page.start(first + 1)) - holder.start, holder);
         if last > first {
             // What stands right before it may reach into its second page too.
             let shared = self.pages.iter().any(|page| page.page == first + 1);
             if shared && first + 1 < last {
-                self.touch(first + 1, PAGE, holder);
+                self.touch(first + 1, page.bytes(), holder);
             }
             self.settle_before(last);
             let inner = first + 1 + u64::from(shared);
             if inner < last && !holder.fixed {
-                let freed = self.freed.count(inner * PAGE, last * PAGE);
+                let freed = self.freed.count(page.start(inner), page.start(last));
                 self.fuller(holder.number, holder.number, freed);
             }
-            self.touch(last, holder.end - last * PAGE, holder);
+            self.touch(last, holder.end - page.start(last), holder);
         }
-        // What is free behind it has its header there.
-        let reached = (holder.end + Heap::HEAD - 1) / PAGE;
+        let reached = holder.reached(page);
         if reached > last {
             self.touch(reached, 0, holder);
         }
@@ -183,8 +196,8 @@ impl Grouping<'_> {
             if page.fixed {
                 continue;
             }
-            let freed = self.freed.count(page.page * PAGE, (page.page + 1) * PAGE);
-            match page.held * 2 <= PAGE {
+            let freed = self.freed.count(self.page.start(page.page), self.page.start(page.page + 1));
+            match page.held * 2 <= self.page.bytes() {
                 true => self.join(page.first, page.last, freed),
                 false => self.fuller(page.first.number, page.last.number, freed),
             }
@@ -233,7 +246,8 @@ impl Grouping<'_> {
 /// Offers the groups of a heap. `trimmed`: whether what is free at its end goes back; where it does not, the last block
 /// below must stay, or what is free below it would become part of the end.
 fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
-    let mut grouping = Grouping { freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
+    let mut grouping =
+        Grouping { page: freed.page, freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
     let (mut number, mut before) = (0, 0);
     // What is free at the start of the heap has its header there.
     let start = heap.start();
@@ -251,9 +265,9 @@ fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best)
 
 /// What `offer` offers: those groups that keep the most first, and the sums over all.
 fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
-    let Kept { pages, ranges, least, most } = wanted;
+    let Kept { page, pages, ranges, least, most } = wanted;
     let mut best = Best::new(least, most);
-    offer(&Freed { pages, kept: ranges }, &mut best);
+    offer(&Freed { page, pages, kept: ranges }, &mut best);
     best.rows()
 }
 

@@ -7,7 +7,8 @@
 use crate::allocators::part::PARTS;
 use crate::allocators::store::Store;
 use crate::error::{Error, Result};
-use crate::memory::pages::{Pages, Run, PAGE, PRESENT, SWAPPED};
+use crate::machine::PageSize;
+use crate::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use crate::memory::space::Space;
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ struct Cursor {
 /// A sweep over ascending stretches; each has an owner, a small number that is its rank too. The sums are kept apart for
 /// each cell: what lies below the first cut is cell 0, from the first cut on cell 1, and so on. Cuts are whole pages.
 pub struct Sweep {
+    size: PageSize,
     pages: Option<Arc<Pages>>,
     owners: usize,
     cuts: Vec<u64>,
@@ -69,6 +71,7 @@ const NOBODY: u32 = u32::MAX;
 /// The part of a sweep that needs the pages at hand.
 struct Sweeper<'a> {
     sweep: &'a mut Sweep,
+    size: PageSize,
     runs: &'a [Run],
     huge: &'a [(u64, u64)],
 }
@@ -106,7 +109,7 @@ impl Sweeper<'_> {
     #[inline]
     fn add_inside(&mut self, start: u64, end: u64, owner: u32) {
         self.count_bytes(start, end, owner);
-        let (first, last) = (start / PAGE, (end - 1) / PAGE);
+        let (first, last) = (self.size.number(start), self.size.number(end - 1));
         if first != self.sweep.page {
             self.settle();
             (self.sweep.page, self.sweep.owner) = (first, owner);
@@ -149,7 +152,7 @@ impl Sweeper<'_> {
     }
 
     fn count_pages(&mut self, first: u64, end: u64, owner: u32) {
-        let (start, end) = (first * PAGE, end.saturating_mul(PAGE));
+        let (start, end) = (self.size.start(first), self.size.start(end));
         skip(self.runs, &mut self.sweep.whole.run, |run| run.end <= start);
         let (runs, from) = (self.runs, self.sweep.whole.run);
         let huge = if self.huge.is_empty() { 0 } else { self.sweep.whole.count_huge(self.huge, start, end) };
@@ -205,7 +208,7 @@ impl Sweep {
         let pages = self.pages.clone();
         let runs = pages.as_ref().map_or(&[][..], |pages| &pages.runs);
         let huge = pages.as_ref().and_then(|pages| pages.huge.as_deref()).unwrap_or_default();
-        Ok(act(&mut Sweeper { sweep: self, runs, huge }))
+        Ok(act(&mut Sweeper { size: self.size, sweep: self, runs, huge }))
     }
 
     fn check(&self, owner: u32) -> Result<u32> {
@@ -215,17 +218,23 @@ impl Sweep {
         Ok(owner)
     }
 
-    /// `cuts`: ascending addresses of whole pages where a new cell begins. `kept`: owners whose parts of huge pages are
-    /// kept as ranges.
-    pub fn new(pages: Option<Arc<Pages>>, owners: usize, cuts: Vec<u64>, kept: Vec<u32>) -> Result<Sweep> {
-        if cuts.windows(2).any(|pair| pair[0] >= pair[1]) || cuts.iter().any(|cut| cut % PAGE != 0) {
+    /// `size`: of a page. `cuts`: ascending addresses of whole pages where a new cell begins. `kept`: owners whose parts of
+    /// huge pages are kept as ranges.
+    pub fn new(
+        size: PageSize,
+        pages: Option<Arc<Pages>>,
+        owners: usize,
+        cuts: Vec<u64>,
+        kept: Vec<u32>,
+    ) -> Result<Sweep> {
+        if cuts.windows(2).any(|pair| pair[0] >= pair[1]) || cuts.iter().any(|cut| size.down(*cut) != *cut) {
             return Err(Error::invalid("cuts must ascend and be whole pages"));
         }
         let sums = vec![Sum::default(); owners * (cuts.len() + 1)];
         let limit = cuts.first().copied().unwrap_or(u64::MAX);
         let (page, cell, base, owner, last) = (u64::MAX, 0, 0, 0, 0);
         let (bytes, whole, ranges) = (Cursor::default(), Cursor::default(), Vec::new());
-        Ok(Sweep { pages, owners, cuts, sums, cell, base, limit, bytes, whole, page, owner, last, kept, ranges })
+        Ok(Sweep { size, pages, owners, cuts, sums, cell, base, limit, bytes, whole, page, owner, last, kept, ranges })
     }
 
     /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.

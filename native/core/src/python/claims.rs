@@ -1,6 +1,7 @@
 //! The fields of objects that own blocks.
 
 use crate::bytes::{u32_at, u64_at};
+use crate::machine::LOWEST;
 use crate::memory::space::Space;
 use crate::python::layout::{Claim, Extent};
 
@@ -43,5 +44,5 @@ pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, 
         None if claim.at as u64 + 8 <= size => space.word(address + claim.at as u64).ok()?,
         None => return None,
     };
-    Some(pointer).filter(|pointer| *pointer >= 4096)
+    Some(pointer).filter(|pointer| *pointer >= LOWEST)
 }

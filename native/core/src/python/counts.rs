@@ -17,13 +17,13 @@ pub(crate) fn shared_references(words: &[u8]) -> u64 {
 
 /// Whether the object whose head is `words` has references, of its own thread's and of others'; None where they cannot
 /// be counts. One without any is on a free list, unless its thread has yet to free it.
-pub(crate) fn shared_count(words: &[u8]) -> Option<bool> {
+pub(crate) fn shared_count(words: &[u8], user_end: u64) -> Option<bool> {
     let (thread, local, shared) = (u64_at(words, 0), u32_at(words, 12), u64_at(words, 16) as i64);
     let others = shared >> SHARED_FLAGS;
     let is_count = |count: i64| count.unsigned_abs() < LARGEST_COUNT;
     // Deferred counting adds PY_SSIZE_T_MAX / 8, since 3.14.
     let plausible = is_count(others) || is_count(others - i64::MAX / 8);
-    let fits = thread < 1 << 47 && words.get(10).is_some_and(|mutex| *mutex <= MOST_MUTEX) && plausible;
+    let fits = thread < user_end && words.get(10).is_some_and(|mutex| *mutex <= MOST_MUTEX) && plausible;
     let alive = local == LOCAL_IMMORTAL || i64::from(local) + others > 0 || shared & QUEUED_FLAGS == QUEUED;
     fits.then_some(alive)
 }

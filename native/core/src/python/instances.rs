@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 
 /// While a list is cut to `top` rows, so many more may wait to be left out.
-const SLACK: usize = 4096;
+const SLACK: usize = 4 << 10;
 
 /// An object's address, its type's, the size of its block, and of the blocks that its fields own.
 pub type Instance = (u64, u64, u64, u64);

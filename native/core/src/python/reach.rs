@@ -32,7 +32,6 @@ const DOUBTFUL_INNER: usize = 3;
 const LATE: usize = 4;
 const STRAY: usize = 5;
 const ORDERS: usize = 6;
-const POINTERS_BELOW: u64 = 1 << 47;
 const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 
 #[derive(Clone, Copy)]
@@ -165,7 +164,7 @@ impl<'a> Reach<'a> {
         let mut bytes = std::mem::take(&mut self.bytes);
         let space = self.heaps.space;
         space.show(lead.start, lead.end, &mut bytes, |at, bytes| {
-            let is_data = lead.doubtful != u64::MAX && looks_like_data(bytes);
+            let is_data = lead.doubtful != u64::MAX && looks_like_data(bytes, space.machine.user_end);
             for (index, word) in bytes.chunks_exact(8).enumerate() {
                 let pointer = u64_at(word, 0);
                 if pointer >= self.bounds.0 && pointer < self.bounds.1 {
@@ -250,8 +249,8 @@ impl<'a> Reach<'a> {
 }
 
 /// Whether more than a quarter of the words that are not zero are neither pointers nor small numbers.
-fn looks_like_data(bytes: &[u8]) -> bool {
+fn looks_like_data(bytes: &[u8], user_end: u64) -> bool {
     let words = || bytes.chunks_exact(8).map(|word| u64_at(word, 0)).filter(|word| *word != 0);
-    let others = words().filter(|word| (POINTERS_BELOW..SMALL_NEGATIVE).contains(word)).count();
+    let others = words().filter(|word| (user_end..SMALL_NEGATIVE).contains(word)).count();
     others * 4 > words().count()
 }

@@ -13,7 +13,7 @@ use crate::python::types::Types;
 /// Numbers of 32 bits are below.
 pub(crate) const LOW: u64 = 1 << 32;
 /// Sizes, limits and short floats are multiples of it, the addresses of blocks seldom.
-pub(crate) const ROUND: u64 = 4096;
+pub(crate) const ROUND: u64 = 4 << 10;
 const WORD: u64 = 8;
 /// Words looked at on each side.
 const NEIGHBOURS: usize = 4;

@@ -7,6 +7,7 @@
 use crate::allocators::heaps::Heaps;
 use crate::by_address::ByAddress;
 use crate::bytes::{range_at, u64_at};
+use crate::machine::LOWEST;
 use crate::memory::space::Space;
 use crate::python::claims::PlacedClaim;
 use crate::python::counts::{is_immortal, shared_count, LARGEST_COUNT, SMALL_COUNT};
@@ -101,7 +102,7 @@ impl<'a> Types<'a> {
         if memo.address == address {
             return Some(memo.number).filter(|number| *number != NO_TYPE);
         }
-        if address < 4096 || address % 8 != 0 || !self.is_home(address) {
+        if address < LOWEST || address % 8 != 0 || !self.is_home(address) {
             return None;
         }
         let answer = match self.known.get(&address) {
@@ -275,7 +276,7 @@ impl<'a> Types<'a> {
         self.space.exact(address, words.get_mut(..size)?).ok()?;
         let number = self.lookup(u64_at(&words, self.layout.ob_type as usize))?;
         let alive = match self.layout.is_free_threaded() {
-            true => shared_count(&words)?,
+            true => shared_count(&words, self.space.machine.user_end)?,
             false => {
                 self.is_alive(u64_at(&words, self.layout.ob_refcnt as usize), self.kinds[number as usize].address)?
             }
@@ -305,7 +306,7 @@ impl<'a> Types<'a> {
             return None;
         }
         let alive = match self.layout.is_free_threaded() {
-            true => shared_count(words)?,
+            true => shared_count(words, self.space.machine.user_end)?,
             false => self.is_alive(u64_at(words, count_at), kind.address)?,
         };
         Some((number, alive))

@@ -46,7 +46,7 @@ const CHARACTERS: u8 = 10;
 const PREFIXED: u8 = 11;
 
 /// This much of an object is read to tell its size.
-const HEAD: usize = 4096;
+const HEAD: usize = 4 << 10;
 /// dictobject.c: SHARED_KEYS_MAX_SIZE is 30; sizes are kept in bytes.
 const MOST_VALUES: u64 = 254;
 const MOST_DIMENSIONS: u32 = 64;

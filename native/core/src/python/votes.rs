@@ -37,7 +37,7 @@ fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut Hash
         let Some(kind) = types.lookup(u64_at(head, distance + type_at)) else { continue };
         // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
         let is_counted = match types.layout.is_free_threaded() {
-            true => shared_count(&head[distance..]) == Some(true),
+            true => shared_count(&head[distance..], types.space.machine.user_end) == Some(true),
             false => (1..SMALL_COUNT).contains(&u64_at(head, distance + count_at)),
         };
         if is_counted {

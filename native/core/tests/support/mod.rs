@@ -2,8 +2,16 @@
 #![allow(dead_code)]
 
 use gdbheap_core::memory::{Source, Space};
-use gdbheap_core::{Cancelled, Progress, Watcher};
+use gdbheap_core::{Cancelled, Machine, Progress, Watcher};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The usual size of a page.
+pub const PAGE: u64 = 4096;
+
+/// x86-64, with pages of this size.
+pub fn machine(page: u64) -> Machine {
+    Machine::new(8, page, 1 << 47, u64::MAX).expect("a size that pages have")
+}
 
 /// Lets all work go on.
 pub struct Unwatched;
@@ -57,7 +65,7 @@ impl Memory {
     pub fn space(&self) -> Space {
         let range = |(start, bytes): &(u64, Vec<u8>)| (*start, start + bytes.len() as u64);
         let ranges: Vec<(u64, u64)> = self.stretches.iter().map(range).collect();
-        Space::for_remote(&ranges, Box::new(self.clone())).expect("disjoint stretches")
+        Space::for_remote(machine(PAGE), &ranges, Box::new(self.clone())).expect("disjoint stretches")
     }
 }
 

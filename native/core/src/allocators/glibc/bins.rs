@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 const BINS: u64 = 127;
+const CHECK_STEPS: u64 = 4 << 10;
 const UNSORTED: u64 = 1;
 const SMALL_BINS: u64 = 64;
 const SLICE: u64 = 32 << 20;
@@ -324,7 +325,7 @@ impl Rings<'_> {
             }
             (before, at) = (at, (way.on)(chunk));
             steps += 1;
-            if steps % 4096 == 0 {
+            if steps % CHECK_STEPS == 0 {
                 control.advance(0)?;
             }
             if found.len() >= MOST_DAMAGE {

@@ -357,10 +357,10 @@ impl Head {
     /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in, or further
     /// in where the block begins with a debug hook.
     #[inline]
-    pub(crate) fn may_be_object(known: &[u8]) -> bool {
+    pub(crate) fn may_be_object(known: &[u8], user_end: u64) -> bool {
         let pointer = |at| {
             let word = u64_at(known, at);
-            word % 8 == 0 && (0x10000..1 << 47).contains(&word)
+            word % 8 == 0 && (0x10000..user_end).contains(&word)
         };
         pointer(8) || pointer(24) || pointer(40) || is_padding(u64_at(known, 8))
     }

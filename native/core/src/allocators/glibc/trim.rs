@@ -6,7 +6,8 @@
 
 use crate::allocators::glibc::chunks::{Chunks, Region};
 use crate::bytes::outside;
-use crate::memory::pages::{Pages, PAGE};
+use crate::machine::PageSize;
+use crate::memory::pages::Pages;
 
 /// What of a stretch is whole pages, and in which state these are; all in bytes.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
@@ -28,16 +29,14 @@ impl Released {
 pub(crate) const CHUNK_HEAD: u64 = 48;
 
 /// The whole pages of a free chunk [start, end) that hold nothing which malloc needs, as its `mtrim` cuts them.
-fn whole_pages(start: u64, end: u64) -> Option<(u64, u64)> {
-    let first = start.checked_add(CHUNK_HEAD)?.checked_next_multiple_of(PAGE)?;
-    let last = end / PAGE * PAGE;
-    (first < last).then_some((first, last))
+fn whole_pages(page: PageSize, start: u64, end: u64) -> Option<(u64, u64)> {
+    page.inside(start.checked_add(CHUNK_HEAD)?, end)
 }
 
 /// What malloc_trim() would release of a free chunk [start, end), header included: its whole pages, and how much of them
 /// is there.
 pub fn released(pages: &Pages, start: u64, end: u64) -> Released {
-    let Some((first, last)) = whole_pages(start, end) else { return Released::default() };
+    let Some((first, last)) = whole_pages(pages.page, start, end) else { return Released::default() };
     let (resident, swapped) = pages.count(first, last);
     Released { whole: last - first, resident, swapped }
 }
@@ -56,7 +55,7 @@ pub struct Trimmed {
 }
 
 /// `kept`: ascending ranges whose pages the kernel does not take back.
-fn trim(region: &Region, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed {
+fn trim(region: &Region, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed {
     let (arena, start, end) = (region.stretch.arena, region.stretch.start, region.stretch.end);
     let top = region.top_after_consolidation();
     let mut trimmed = Trimmed { arena, start, end, chunks: 0, released: Released::default(), top };
@@ -64,7 +63,7 @@ fn trim(region: &Region, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed 
         if start == trimmed.top {
             continue;
         }
-        let Some((first, last)) = whole_pages(start, end) else { continue };
+        let Some((first, last)) = whole_pages(page, start, end) else { continue };
         trimmed.chunks += 1;
         outside(first, last, kept, |from, to| {
             let (resident, swapped) = pages.map_or((0, 0), |pages| pages.count(from, to));
@@ -75,6 +74,6 @@ fn trim(region: &Region, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed 
 }
 
 /// What is trimmed of each region. `kept`: ascending ranges whose pages the kernel does not take back (locked memory).
-pub fn trim_chunks(chunks: &Chunks, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Vec<Trimmed> {
-    chunks.regions.iter().map(|region| trim(region, pages, kept)).collect()
+pub fn trim_chunks(chunks: &Chunks, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Vec<Trimmed> {
+    chunks.regions.iter().map(|region| trim(region, page, pages, kept)).collect()
 }

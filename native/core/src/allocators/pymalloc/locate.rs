@@ -48,7 +48,7 @@ pub fn find_list_ends(
     Ok(found)
 }
 
-const HEADERS_AT_ONCE: usize = 4096;
+const HEADERS_AT_ONCE: usize = 4 << 10;
 
 /// Where `usedpools` is by the pool at `address`, if that is one in use and the last of its list: what it points to is
 /// no pool. (A head that lies where one could be is one of many.)

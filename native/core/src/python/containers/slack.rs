@@ -5,7 +5,8 @@ use crate::allocators::groups::{spread_by_size, Group};
 use crate::allocators::heaps::Heaps;
 use crate::bytes::u64_at;
 use crate::error::Result;
-use crate::memory::pages::{Pages, PAGE};
+use crate::machine::LOWEST;
+use crate::memory::pages::Pages;
 use crate::python::containers::tables::Table;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
@@ -115,7 +116,7 @@ impl Worker<'_> {
         let word = |at: usize| u64_at(head, at);
         let (size, allocated, data) = (word(growing.size_at), word(growing.allocated_at), word(growing.data_at));
         let first = usize::try_from(growing.first_at).map_or(data, word);
-        if size > allocated || allocated > MOST_ITEMS || data < PAGE {
+        if size > allocated || allocated > MOST_ITEMS || data < LOWEST {
             return None;
         }
         let block = self.heaps.block_at(data)?;
@@ -135,10 +136,9 @@ impl Worker<'_> {
 
     /// Of a stretch: what is too short for pages of its own, and what it has of those.
     fn released(&self, start: u64, end: u64) -> (u64, u64) {
-        let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
-        if first >= last {
+        let Some((first, last)) = self.heaps.space.machine.page.inside(start, end) else {
             return ((end - start) / UNIT * UNIT, 0);
-        }
+        };
         (0, self.pages.map_or(0, |pages| pages.count(first, last).0))
     }
 }

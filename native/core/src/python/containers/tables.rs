@@ -2,7 +2,8 @@
 
 use crate::allocators::heaps::Heaps;
 use crate::bytes::u64_at;
-use crate::memory::pages::{Pages, PAGE};
+use crate::machine::LOWEST;
+use crate::memory::pages::Pages;
 use crate::python::dict_keys::{optional, TableHead, HASHED, MOST_SLOTS};
 use crate::python::types::Types;
 
@@ -35,7 +36,7 @@ const SPARE: u64 = 2;
 const FEWEST: u64 = 8;
 const TIMES: u64 = 4;
 /// Smaller ones have no page of their own.
-const LEAST_BLOCK: u64 = 2 * PAGE;
+const LEAST_PAGES: u64 = 2;
 const HEAD_BYTES: usize = 64;
 /// So much of the entries is searched for the first one.
 const SEARCHED: usize = 1 << 16;
@@ -46,7 +47,7 @@ impl Table {
     pub(crate) fn spare(&self, head: &[u8], heaps: &Heaps<'_>, pages: &Pages, types: &mut Types<'_>) -> Option<u64> {
         let word = |at: usize| u64_at(head, at);
         let (used, table) = (word(self.used_at), word(self.table_at));
-        if optional(self.shared_at).is_some_and(|at| word(at) != 0) || used > MOST_SLOTS || table < PAGE {
+        if optional(self.shared_at).is_some_and(|at| word(at) != 0) || used > MOST_SLOTS || table < LOWEST {
             return None;
         }
         let copied = (SPARE * used + 1).next_power_of_two().max(FEWEST);
@@ -55,7 +56,8 @@ impl Table {
         if masked.is_some_and(|slots| !is_sparse(slots)) {
             return None;
         }
-        let block = heaps.block_at(table).filter(|block| block.size >= LEAST_BLOCK)?;
+        let least = LEAST_PAGES * pages.page.bytes();
+        let block = heaps.block_at(table).filter(|block| block.size >= least)?;
         let mut own = [0; HEAD_BYTES];
         let got = heaps.space.fill(table, &mut own);
         let slots = masked.or_else(|| self.head.map(|head| head.slots(&own[..got])))?;
@@ -66,7 +68,7 @@ impl Table {
             return None;
         }
         let whole = resident(heaps.own_bytes(&block), pages);
-        Some(whole.saturating_sub((copied * self.slot).next_multiple_of(PAGE)))
+        Some(whole.saturating_sub((copied * self.slot).next_multiple_of(pages.page.bytes())))
     }
 
     /// Whether the first entry is that of a namespace, or of the interpreter's own table of texts, each its own value.
@@ -100,10 +102,5 @@ impl Entries {
 
 /// Bytes of the resident pages that a block has for itself.
 fn resident((start, end): (u64, u64), pages: &Pages) -> u64 {
-    let (first, last) = (start.next_multiple_of(PAGE), end / PAGE * PAGE);
-    if first < last {
-        pages.count(first, last).0
-    } else {
-        0
-    }
+    pages.page.inside(start, end).map_or(0, |(first, last)| pages.count(first, last).0)
 }

@@ -55,19 +55,19 @@ impl Canvas {
         Canvas { starts: bits(), low: bits(), heads: AtomicUsize::new(0), damage, stretch }
     }
 
-    fn part_jobs(&mut self, index: usize) -> Vec<PartJob<'_>> {
+    fn part_jobs(&mut self, space: &Space, index: usize) -> Vec<PartJob<'_>> {
         let Canvas { stretch, starts, low, heads, .. } = self;
         let words = starts.words_mut().chunks_mut(WORDS_IN_PART).zip(low.words_mut().chunks_mut(WORDS_IN_PART));
         let starts = (stretch.start..stretch.end).step_by(PART as usize);
         let job = |(from, words)| {
             let to = stretch.end.min(from + PART);
-            PartJob { index, course: Course::new(stretch, heads), from, to, words: Mutex::new(Some(words)) }
+            PartJob { index, course: Course::new(space, stretch, heads), from, to, words: Mutex::new(Some(words)) }
         };
         starts.zip(words).map(job).collect()
     }
 
-    fn whole_job(&mut self, index: usize, parts: Vec<Part>) -> WholeJob<'_> {
-        let course = Course::new(&self.stretch, &self.heads);
+    fn whole_job(&mut self, space: &Space, index: usize, parts: Vec<Part>) -> WholeJob<'_> {
+        let course = Course::new(space, &self.stretch, &self.heads);
         let task = ((self.starts.words_mut(), self.low.words_mut()), parts);
         WholeJob { index, course, task: Mutex::new(Some(task)) }
     }
@@ -143,7 +143,7 @@ pub fn walk_chunks(
 fn walk_parts(watcher: &dyn Watcher, space: &Space, canvases: &mut [Canvas]) -> Result<Vec<Part>> {
     let total = canvases.iter().map(|canvas| canvas.stretch.end - canvas.stretch.start).sum();
     let jobs: Vec<PartJob<'_>> =
-        canvases.iter_mut().enumerate().flat_map(|(index, canvas)| canvas.part_jobs(index)).collect();
+        canvases.iter_mut().enumerate().flat_map(|(index, canvas)| canvas.part_jobs(space, index)).collect();
     let work = |done: &mut Vec<Part>, job: &PartJob<'_>, control: &Control| {
         done.extend(job.walk(space, control)?);
         Ok(())
@@ -155,7 +155,7 @@ fn walk_whole(watcher: &dyn Watcher, space: &Space, canvases: &mut [Canvas], par
     let mut by_canvas: Vec<Vec<Part>> = canvases.iter().map(|_| Vec::new()).collect();
     parts.into_iter().for_each(|part| by_canvas[part.index].push(part));
     let jobs = canvases.iter_mut().zip(by_canvas).enumerate();
-    let jobs: Vec<WholeJob<'_>> = jobs.map(|(index, (canvas, parts))| canvas.whole_job(index, parts)).collect();
+    let jobs: Vec<WholeJob<'_>> = jobs.map(|(index, (canvas, parts))| canvas.whole_job(space, index, parts)).collect();
     let work = |done: &mut Vec<Walked>, job: &WholeJob<'_>, control: &Control| {
         done.extend(job.walk(space, control)?);
         Ok(())

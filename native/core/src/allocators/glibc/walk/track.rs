@@ -56,13 +56,14 @@ pub(super) struct Course<'a> {
     /// Bit n: the fast bin for chunks of 16 * n bytes is not empty.
     pub(super) fast_sizes: u64,
     pub(super) heads: &'a AtomicUsize,
+    user_end: u64,
 }
 
 impl<'a> Course<'a> {
-    pub(super) fn new(stretch: &'a Stretch, heads: &'a AtomicUsize) -> Course<'a> {
+    pub(super) fn new(space: &Space, stretch: &'a Stretch, heads: &'a AtomicUsize) -> Course<'a> {
         let filled = stretch.fast.iter().enumerate().filter(|(_, head)| **head != 0);
         let fast_sizes = filled.fold(0, |mask, (bin, _)| mask | 4u64 << bin);
-        Course { stretch, fast_sizes, heads }
+        Course { stretch, fast_sizes, heads, user_end: space.machine.user_end }
     }
 
     pub(super) fn is_plain(&self, header: &Header) -> bool {
@@ -315,7 +316,7 @@ pub(super) fn keep_link(course: &Course<'_>, links: &mut Vec<Link>, chunk: &Head
 #[inline]
 pub(super) fn keep_head(course: &Course<'_>, heads: &mut Option<Vec<Head>>, chunk: u64, bytes: &[u8]) {
     let Some(kept) = heads else { return };
-    if !Head::may_be_object(bytes) {
+    if !Head::may_be_object(bytes, course.user_end) {
         return;
     }
     match course.heads.fetch_add(1, Ordering::Relaxed) < MOST_HEADS {
