@@ -27,7 +27,6 @@ BREAK, HEAPS, MAPS = 0x5555_5600_0000, 0x7F10_0000_0000, 0x7F40_0000_0000
 STACKS, LIBC, MAIN_STACK = 0x7F50_0000_0000, 0x7F60_0000_0000, 0x7FFC_0000_0000
 LIBC_PATH = "/usr/lib/x86_64-linux-gnu/libc.so.6"
 HUGE_PATH = "/anon_hugepage (deleted)"
-RELRO, DATA_SIZE = 0x1000, 0x4000
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Image:
     ``huge``: the size of the huge pages that malloc uses (glibc.malloc.hugetlb=2), else 0. ``large_caches``: lists of
     chunks up to 4 MiB (2.42 and later). ``lone_fenceposts``: the top of each full heap was of 48 bytes, of
     which fenceposts of 32 and of 16 bytes are made. ``plain_contents``: no contents that look like chunks.
-    ``most_heaps``: of a thread's arena.
+    ``most_heaps``: of a thread's arena. ``page``: the size of a page; what is laid out grows with it.
     """
 
     def __init__(
@@ -108,13 +107,15 @@ class Image:
         lone_fenceposts: bool = False,
         plain_contents: bool = False,
         most_heaps: int = 3,
+        page: int = PAGE,
     ) -> None:
         self.glibc, self.rng, self.shape, self.huge, self.large_caches = glibc, rng, shape, huge, large_caches
         self.lone_fenceposts, self.plain_contents, self.most_heaps = lone_fenceposts, plain_contents, most_heaps
-        self.memory = Memory()
+        self.memory, self.page, self.scale = Memory(page=page), page, page // PAGE
+        self.relro, self.data_size = page, max(0x4000, page)
         self.mapped: list[Mapped] = []
         self.caches: list[Cache] = []
-        self.main = LIBC + RELRO + 0x1000 + 32 * rng.randrange(16)
+        self.main = LIBC + self.relro + 0x1000 + 32 * rng.randrange(16)
         self.mp = self.main - rng.choice((0x900, 0x920, 0x940, 0x9C0))
         self.fill = rng.choice((glibc.cache.fill, glibc.cache.fill, 2, 50)) if glibc.cache else 0
         self.arenas = [Arena(self.main)]
@@ -162,18 +163,18 @@ class Image:
     # libc, threads, and what is mapped.
 
     def _map_libc(self) -> None:
-        memory = self.memory
-        memory.map(LIBC, RELRO, LIBC_PATH, 0, 4)
-        memory.map(LIBC + RELRO, DATA_SIZE, LIBC_PATH, RELRO)
-        memory.map(LIBC + RELRO + DATA_SIZE, PAGE)
-        loads = ((4, 0, 0, RELRO, RELRO), (6, RELRO, RELRO, DATA_SIZE, DATA_SIZE + PAGE))
+        memory, relro, size = self.memory, self.relro, self.data_size
+        memory.map(LIBC, relro, LIBC_PATH, 0, 4)
+        memory.map(LIBC + relro, size, LIBC_PATH, relro)
+        memory.map(LIBC + relro + size, self.page)
+        loads = ((4, 0, 0, relro, relro), (6, relro, relro, size, size + self.page))
         table = b"".join(
-            struct.pack("<IIQQQQQQ", PT_LOAD, flags, offset, address, 0, stored, size, PAGE)
-            for flags, offset, address, stored, size in loads
+            struct.pack("<IIQQQQQQ", PT_LOAD, flags, offset, address, 0, stored, whole, self.page)
+            for flags, offset, address, stored, whole in loads
         )
         memory.write(LIBC, elf_header(TYPE_SHARED, len(loads)) + table)
-        for address in range(LIBC + RELRO, LIBC + RELRO + DATA_SIZE, 64):
-            numbers = (0, 1, LIBC + self.rng.randrange(RELRO), self.rng.getrandbits(64), 131072, address)
+        for address in range(LIBC + relro, LIBC + relro + size, 64):
+            numbers = (0, 1, LIBC + self.rng.randrange(relro), self.rng.getrandbits(64), 131072, address)
             memory.put(address, *self.rng.choices(numbers, k=8))
 
     def _plan_caches(self, threads: int, arenas: int) -> None:
@@ -185,20 +186,20 @@ class Image:
             self._cache_chunks.setdefault(home, []).append(self.glibc.cache.chunk + self.rng.choice((0, 0, 16)))
 
     def _make_threads(self, count: int) -> None:
-        memory, rng = self.memory, self.rng
+        memory, rng, page = self.memory, self.rng, self.page
         distance, tid = rng.choice((64, 72, 80, 96)), rng.randrange(2, 1 << 22)
-        memory.map(MAIN_STACK, 8 * PAGE)
-        memory.random_at = MAIN_STACK + 7 * PAGE + 0x123
-        memory.map(LIBC + 0x100000, 4 * PAGE)
+        memory.map(MAIN_STACK, 8 * page)
+        memory.random_at = MAIN_STACK + 7 * page + 0x123
+        memory.map(LIBC + 0x100000, 4 * page)
         for number in range(count):
-            base = STACKS + number * (MIB + PAGE)
-            pointer = LIBC + 0x100000 + 2 * PAGE + 0x740
+            base = STACKS + number * (MIB + page)
+            pointer = LIBC + 0x100000 + 2 * page + 0x740
             if number:
-                memory.map(base, PAGE, perms=0)
-                memory.map(base + PAGE, 4 * PAGE)
-                pointer = base + 4 * PAGE + 0x6C0
-                memory.put(pointer + 0x690, base, 5 * PAGE, PAGE)
-            sp = base + 2 * PAGE if number else MAIN_STACK + 6 * PAGE
+                memory.map(base, page, perms=0)
+                memory.map(base + page, 4 * page)
+                pointer = base + 4 * page + 0x6C0
+                memory.put(pointer + 0x690, base, 5 * page, page)
+            sp = base + 2 * page if number else MAIN_STACK + 6 * page
             memory.put(pointer, pointer)  # a thread's control block begins with its own address
             memory.threads.append((tid + number, pointer, sp))
             home = self._homes[number]
@@ -219,7 +220,7 @@ class Image:
         kinds = ["extent"] * extents + ["mmapped", "aligned", "other"] * self.rng.randint(1, 3)
         self.rng.shuffle(kinds)
         order = iter(self.rng.sample(range(extents), extents))
-        at, page = MAPS, self.huge or PAGE
+        at, page = MAPS, self.huge or self.page
         sizes = [self._map_size(kind, page) for kind in kinds]
         # The kernel merges neighbours unless something keeps them apart.
         cut = self.rng.randrange(1, len(sizes))
@@ -231,7 +232,7 @@ class Image:
             if kind == "extent":
                 self._make_extent(at, at + size, is_last=next(order) == extents - 1)
             elif kind == "other":
-                self.memory.write(at, self.rng.randbytes(min(size, 2 * PAGE)))
+                self.memory.write(at, self.rng.randbytes(min(size, 2 * self.page)))
             else:
                 self._make_mapped(at, size, kind == "aligned")
             at += size
@@ -239,8 +240,8 @@ class Image:
 
     def _map_size(self, kind: str, page: int) -> int:
         if kind == "extent":
-            return max(page, MIB) * self.rng.randint(1, 2 if page == PAGE else 1)
-        return page * self.rng.randint(1, 40 if page == PAGE else 1)
+            return max(page, MIB) * self.rng.randint(1, 1 if self.huge else 2)
+        return page * self.rng.randint(1, 1 if self.huge else 40)
 
     def _make_extent(self, start: int, end: int, is_last: bool) -> None:
         arena = self.arenas[0]
@@ -258,7 +259,7 @@ class Image:
         parts = {"sbrk": 1, "foreign sbrk": rng.randint(2, 4), "blocked sbrk": rng.randint(1, 3)}[self.shape]
         spans, at = [], start
         for _ in range(parts):
-            end = (at + rng.randrange(0x8000, 0x21000)) // PAGE * PAGE
+            end = (at + self.scale * rng.randrange(0x8000, 0x21000)) // self.page * self.page
             spans.append((at, end))
             at = (end + rng.randrange(1, 0x5000) + 15) // 16 * 16
         self.memory.map(BREAK, spans[-1][1] - BREAK)
@@ -285,7 +286,7 @@ class Image:
             if chunk - base < 32:
                 chunk += alignment
             self.memory.put(chunk, chunk - base | huge, size - outside - (chunk - base) | IS_MMAPPED)
-        body = self.rng.choice((bytes, self.rng.randbytes))(min(base + size - chunk - 16, PAGE))
+        body = self.rng.choice((bytes, self.rng.randbytes))(min(base + size - chunk - 16, self.page))
         self.memory.write(chunk + 16, body)
         self.mapped.append(Mapped(base, chunk, size))
 
@@ -293,7 +294,7 @@ class Image:
         """Heaps from the first, which holds the arena itself, to the one with top."""
         index, rng, glibc = len(self.arenas), self.rng, self.glibc
         span = 4 * self.huge if self.huge else HEAP_MAX
-        page = self.huge or PAGE
+        page = self.huge or self.page
         count = rng.randint(1 + self.lone_fenceposts, self.most_heaps)
         heaps = [HEAPS + span * (16 * index + slot) for slot in rng.sample(range(0, 16, 2), count)]
         arena = Arena(heaps[0] + glibc.heap_info)
@@ -301,7 +302,7 @@ class Image:
         previous = 0
         for number, heap in enumerate(heaps):
             size = page * (1 if self.huge else rng.randint(9, 40))
-            before = 0 if self.huge else PAGE * rng.choice((0, 1, 4))
+            before = 0 if self.huge else self.page * rng.choice((0, 1, 4))
             self.memory.map(heap - before, size + before, HUGE_PATH if self.huge else "")
             if before:
                 self._make_mapped(heap - before, before, aligned=False)
@@ -383,7 +384,7 @@ class Image:
             yield 16 * self.rng.randrange(2, 0x20), "used"
             yield size, "cache"
         while True:
-            largest = self.rng.choice((0x80, 0x80, 0x200, 0x500, 0x3000))
+            largest = self.rng.choice((0x80, 0x80, 0x200, 0x500, 0x3000 * self.scale))
             state = self.rng.choices(("used", "free", "released"), (5, 2, 2))[0]
             yield 16 * self.rng.randrange(2, largest // 16 + 1), state
 
@@ -467,7 +468,7 @@ class Image:
         memory.put(arena.address, flags)
         memory.put(arena.address + layout.top, arena.top or arena.address + layout.bins - 16)
         memory.put(arena.address + layout.next, following.address)
-        memory.put(arena.address + layout.system_mem, arena.system, arena.system + 16 * PAGE)
+        memory.put(arena.address + layout.system_mem, arena.system, arena.system + 16 * self.page)
         if layout.attached is not None:
             memory.put(arena.address + layout.attached, self.rng.randrange(3))
 
@@ -535,7 +536,7 @@ class Image:
         count, size = len(self.mapped), sum(mapped.size for mapped in self.mapped)
         maximum = count + rng.randrange(3) if self.shape != "unused" else 0
         memory.write(mp + layout.n_mmaps, struct.pack("<iiii", count, 65536, maximum, threshold != 131072))
-        memory.put(mp + layout.mmapped_mem, size, size + PAGE * (maximum - count))
+        memory.put(mp + layout.mmapped_mem, size, size + self.page * (maximum - count))
         memory.put(mp + layout.sbrk_base, self.sbrk_base)
         if layout.tcache is not None:
             memory.put(mp + layout.tcache, 64, 4 * MIB if self.large_caches else LARGEST_CACHED + 1, self.fill)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 PAGE = 4096
 PT_LOAD, PT_NOTE = 1, 4
@@ -33,15 +35,19 @@ class Piece:
 
 @dataclass
 class Memory:
-    """Mappings, threads as (tid, thread pointer, stack pointer), and the address of AT_RANDOM."""
+    """Mappings, threads as (tid, thread pointer, stack pointer), the address of AT_RANDOM, and the size of a page.
+
+    ``sparse``: pages of zeros are holes in the core, as the kernel leaves them where no page was."""
 
     pieces: list[Piece] = field(default_factory=list)
     threads: list[tuple[int, int, int]] = field(default_factory=list)
     random_at: int = 0
+    page: int = PAGE
+    sparse: bool = False
 
     def map(self, start: int, size: int, path: str = "", offset: int = 0, perms: int = 6) -> None:
         """Add a mapping of zeros; one without permissions is not dumped."""
-        assert start % PAGE == size % PAGE == 0 and size, (hex(start), hex(size))
+        assert start % self.page == size % self.page == 0 and size, (hex(start), hex(size))
         self.pieces.append(Piece(start, size, perms, bytearray(size if perms else 0), path, offset))
 
     def write(self, address: int, data: bytes) -> None:
@@ -66,24 +72,52 @@ class Memory:
         notes = self._notes(pieces)
         at = 64 + 56 * (len(pieces) + 1)
         headers = [struct.pack("<IIQQQQQQ", PT_NOTE, 4, at, 0, 0, len(notes), 0, 4)]
-        at = _round_up(at + len(notes))
+        at = self._round_up(at + len(notes))
         for piece in pieces:
-            sizes = (len(piece.data), piece.size, PAGE)
+            sizes = (len(piece.data), piece.size, self.page)
             headers.append(struct.pack("<IIQQQQQQ", PT_LOAD, piece.perms, at, piece.start, 0, *sizes))
             at += len(piece.data)
         with path.open("wb") as file:
             file.write(elf_header(TYPE_CORE, len(headers)) + b"".join(headers) + notes)
-            file.seek(_round_up(file.tell()))
+            file.seek(self._round_up(file.tell()))
             for piece in pieces:
-                file.write(piece.data)
+                self._save_piece(file, piece)
+            file.truncate(file.tell())
         return path
 
+    def _save_piece(self, file: BinaryIO, piece: Piece) -> None:
+        for at in range(0, len(piece.data), self.page) if self.sparse else ():
+            data = piece.data[at : at + self.page]
+            if any(data):
+                file.write(data)
+            else:
+                file.seek(len(data), os.SEEK_CUR)
+        if not self.sparse:
+            file.write(piece.data)
+
+    def resident(self, start: int, end: int) -> int:
+        """Bytes of [start, end) in pages that are there, where the core is sparse: those that are not all zeros."""
+        return sum(
+            min(end, at + self.page) - max(start, at)
+            for piece in self.pieces
+            for at in range(max(piece.start, start // self.page * self.page), min(piece.end, end), self.page)
+            if any(piece.data[at - piece.start : at - piece.start + self.page])
+        )
+
+    def _round_up(self, size: int) -> int:
+        return -(-size // self.page) * self.page
+
     def _notes(self, pieces: list[Piece]) -> bytes:
-        auxv = struct.pack("<6Q", AT_PAGESZ, PAGE, AT_RANDOM, self.random_at, 0, 0)
+        auxv = struct.pack("<6Q", AT_PAGESZ, self.page, AT_RANDOM, self.random_at, 0, 0)
         return b"".join(
             [_note(NT_PRSTATUS, _status(*thread)) for thread in self.threads]
-            + [_note(NT_AUXV, auxv), _note(NT_FILE, _files([piece for piece in pieces if piece.path]))]
+            + [_note(NT_AUXV, auxv), _note(NT_FILE, self._files([piece for piece in pieces if piece.path]))]
         )
+
+    def _files(self, pieces: list[Piece]) -> bytes:
+        head = struct.pack("<QQ", len(pieces), self.page)
+        rows = b"".join(struct.pack("<QQQ", piece.start, piece.end, piece.offset // self.page) for piece in pieces)
+        return head + rows + b"".join(piece.path.encode() + b"\0" for piece in pieces)
 
 
 def elf_header(kind: int, headers: int) -> bytes:
@@ -92,21 +126,11 @@ def elf_header(kind: int, headers: int) -> bytes:
     return ident + struct.pack("<HHIQQQIHHHHHH", kind, MACHINE_X86_64, 1, 0, 64, 0, 0, 64, 56, headers, 0, 0, 0)
 
 
-def _status(tid: int, fs_base: int, sp: int) -> bytes:
+def _status(tid: int, pointer: int, sp: int) -> bytes:
     registers = [0] * 27
-    registers[19], registers[21] = sp, fs_base
+    registers[19], registers[21] = sp, pointer
     return (b"\0" * 32 + struct.pack("<I", tid)).ljust(112, b"\0") + struct.pack("<27Q", *registers) + b"\0" * 8
-
-
-def _files(pieces: list[Piece]) -> bytes:
-    head = struct.pack("<QQ", len(pieces), PAGE)
-    rows = b"".join(struct.pack("<QQQ", piece.start, piece.end, piece.offset // PAGE) for piece in pieces)
-    return head + rows + b"".join(piece.path.encode() + b"\0" for piece in pieces)
 
 
 def _note(kind: int, data: bytes) -> bytes:
     return struct.pack("<III", 5, len(data), kind) + b"CORE\0\0\0\0" + data.ljust(-(-len(data) // 4) * 4, b"\0")
-
-
-def _round_up(size: int) -> int:
-    return -(-size // PAGE) * PAGE

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from images.memory import Memory
+from images.memory import PAGE, Memory
 
 SEGMENT, SLICE, SLICES = 32 << 20, 64 << 10, 512
 DELAYED = 2840
@@ -55,21 +55,22 @@ class Image:
 
     kind: str
     rng: random.Random
-    memory: Memory = field(default_factory=Memory)
+    page: int = PAGE
+    memory: Memory = field(init=False)
     pages: list[Page] = field(default_factory=list)
     segments: dict[int, int] = field(default_factory=dict)
     waiting: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        rng = self.rng
+        rng, self.memory = self.rng, Memory(page=self.page)
         self.key = rng.getrandbits(63)
         self.stride = STRIDES[self.kind]
         self.heaps = [0x7F00_0000_0000 + HEAP * number for number in range(4)]
-        self.memory.map(self.heaps[0], 16384)
-        self.memory.map(0x7FFF_0000_0000, 8192, "/usr/bin/python3.13")
+        self.memory.map(self.heaps[0], 4 * self.page)
+        self.memory.map(0x7FFF_0000_0000, 2 * self.page, "/usr/bin/python3.13")
         base = rng.randrange(1 << 12, 1 << 14) * SEGMENT
         # What lies before the first segment, and between two of them, is others'.
-        self.memory.map(base - 8192, 8192)
+        self.memory.map(base - 2 * self.page, 2 * self.page)
         for number in range(rng.randrange(1, 3)):
             start = base + number * 4 * SEGMENT
             self.memory.map(start, SEGMENT)
