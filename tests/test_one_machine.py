@@ -1,0 +1,166 @@
+"""What differs between machines stands in one place of each half: nothing else knows a page, a word or a limit.
+
+The sources are read, nothing is run. What is a fact of the kernel's or of a file format whatever the machine is, is
+allowed by file and reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_imports import BINDING, CORE, ROOT, modules
+
+MACHINE = "target.machine"
+LIMITS = (1 << 47, 1 << 48, 1 << 63, 1 << 64)
+PAGE = 4096
+WORD = 8
+NAMES = {"fs_base", "page_size", "PAGE_SIZE", "x86_64"}
+# Formats of the module struct that hold a word of 64 bits; P and N of Machine.structure are words of the machine.
+FORMAT = re.compile(r"[<>=!@]?[\dxcbBhHiIlLqQsd]*[qQ][\dxcbBhHiIlLqQsd]*")
+ALLOWED = {
+    # ELF files of 64 bits.
+    "target.image": {"<QQQIHHHHHH", "<IIQQ8xQQQ", "<IIQQQQIIQQ"},
+    "target.elf": {"<IBBHQQ"},
+    # NT_FILE's own field.
+    "target.notes": {"page_size"},
+    # /proc/PID/pagemap: an entry is of 64 bits on every machine.
+    "target.procfs": {1 << 63, "<1Q", "* 8", "// 8"},
+    # _Py_DebugOffsets: every member is a uint64_t.
+    "layout.debug_offsets": {"<8sQQ", "<1Q"},
+    # CPython's layouts as data: a deque's block.
+    "python.owned": {"* 8"},
+    # Bits and bytes.
+    "python.disclosure": {"// 8"},
+    # Code and registers of x86-64 itself.
+    "commands.calls.native_caller": {1 << 63, "* 8"},
+}
+OPERATORS = {ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
+
+
+def number(node: ast.AST) -> int | None:
+    """Return the value of a literal, or of one shifted by another."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift):
+        left, right = number(node.left), number(node.right)
+        return left << right if left == 1 and right is not None and right < 100 else None
+    return None
+
+
+def text(node: ast.AST) -> str | None:
+    """Return a literal text; what stands in the braces of one is 1."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.Constant) else "1" for part in node.values)
+        return "".join(map(str, parts))
+    return None
+
+
+def name(node: ast.AST) -> str | None:
+    """Return a name that is used, set, taken or imported."""
+    known = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.alias: "name", ast.keyword: "arg"}
+    field = known.get(type(node))
+    return getattr(node, field) if field else None
+
+
+def of_a_machine(source: str) -> Iterator[tuple[int, object]]:
+    """Yield (line, what) of everything in Python's source that is a fact of some machine."""
+    for node in ast.walk(ast.parse(source)):
+        line, value, literal, called = getattr(node, "lineno", 0), number(node), text(node), name(node)
+        if value == PAGE or value in LIMITS:
+            yield line, value
+        if literal and (FORMAT.fullmatch(literal) and len(literal) > 1 or literal in NAMES):
+            yield line, literal
+        if called in NAMES:
+            yield line, called
+        if (
+            isinstance(node, ast.BinOp)
+            and type(node.op) in OPERATORS
+            and WORD in (number(node.left), number(node.right))
+        ):
+            yield line, f"{OPERATORS[type(node.op)]} {WORD}"
+
+
+@pytest.mark.parametrize("module", sorted(set(modules()) - {MACHINE}))
+def test_python_asks_the_machine(module: str) -> None:
+    """No module but one has the size of a page or a word, a limit of addresses, or a name of one machine's."""
+    found = of_a_machine(modules()[module].read_text(encoding="utf-8"))
+    assert [(line, what) for line, what in found if what not in ALLOWED.get(module, set())] == []
+
+
+def test_nothing_is_allowed_in_vain() -> None:
+    """Each exception is still there."""
+    unused = {
+        (module, what)
+        for module, allowed in ALLOWED.items()
+        for what in allowed - {what for _line, what in of_a_machine(modules()[module].read_text(encoding="utf-8"))}
+    }
+    assert unused == set()
+
+
+# Files of the native half that may know what a machine is, and what they may know.
+RUST = re.compile(r"\b(?:4_?096|0x1000)(?:_?[ui]\w+)?\b|\b1(?:_?u64)? << (?:12|47|48|63|64)\b|\bPAGE\b")
+RUST_ALLOWED = {
+    CORE / "machine.rs": {"1 << 12"},
+    # /proc/PID/pagemap's bit for a page that is there.
+    CORE / "memory" / "pages.rs": {"1 << 63"},
+    # A count of windows.
+    CORE / "memory_use" / "copies.rs": {"1 << 12"},
+}
+
+
+def of_a_machine_in_rust(source: str) -> set[str]:
+    """Return what of a Rust source is a fact of some machine."""
+    return set(RUST.findall(re.sub(r"//.*", "", source)))
+
+
+@pytest.mark.parametrize("root", [CORE, BINDING], ids=["core", "binding"])
+def test_rust_asks_the_machine(root: Path) -> None:
+    """No file but machine.rs has the size of a page or the end of the addresses; every exception is still there."""
+    for path in root.rglob("*.rs"):
+        found = of_a_machine_in_rust(path.read_text(encoding="utf-8"))
+        assert found == RUST_ALLOWED.get(path, set()), path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("x = 4096\ny = 0x1000", [4096, 4096]),
+        ("if a < 1 << 47 or a >= 1 << 64: pass", [1 << 47, 1 << 64]),
+        ("struct.unpack(f'<{n}Q', raw)\nstruct.Struct('<q')", ["<1Q", "<q"]),
+        ("n = len(raw) // 8\nm = 8 * n % 8", ["// 8", "* 8", "% 8"]),
+        ("def f(fs_base): return thread.fs_base", ["fs_base", "fs_base"]),
+        ("from gdbheap.target.ranges import PAGE_SIZE", ["PAGE_SIZE"]),
+        ("is_it = target.machine.name == 'x86_64'", ["x86_64"]),
+        ("x = 4 << 10\ny = 1 << 46\nz = 'Q'\nt = 'Quit'\nu = '<quote>'\nraw[:8]", []),
+    ],
+)
+def test_the_rule_itself(source: str, found: list[object]) -> None:
+    """The check finds each form, and lets the others be."""
+    assert sorted(map(str, (what for _line, what in of_a_machine(source)))) == sorted(map(str, found))
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("const A: u64 = 4096;", {"4096"}),
+        ("let b = at / 4_096usize;", {"4_096usize"}),
+        ("word < 1 << 47", {"1 << 47"}),
+        ("at / PAGE * PAGE", {"PAGE"}),
+        ("const PAGE_IS_HUGE: u64 = 1 << 6; // 4096", set()),
+        ("let c = 40960; let d = 1 << 120;", set()),
+    ],
+)
+def test_the_rust_rule_itself(source: str, found: set[str]) -> None:
+    """So does that for Rust."""
+    assert of_a_machine_in_rust(source) == found
+
+
+def test_glibc_has_a_shift_of_its_own() -> None:
+    """Links are hidden by twelve bits whatever the page is (malloc.c, PROTECT_PTR)."""
+    assert ">> 12" in (CORE / "allocators" / "glibc" / "lists.rs").read_text(encoding="utf-8")
