@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -172,6 +173,7 @@ def test_a_process_that_stands_already(spread: programs.Running) -> None:
     assert [(t.tid, t.thread_pointer, t.sp, t.pc, t.registers) for t in process.threads] == [
         (spread.pid, 1, 2, 3, [4, 5])
     ]
+    assert process.machine.page == resource.getpagesize()
     assert process.space.read(addresses(spread)[2], 5) == b"there"
 
 

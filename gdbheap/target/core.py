@@ -160,14 +160,13 @@ class Core(Target):
             self._check_exe(exe)
 
     def _choose_page(self) -> None:
-        """AT_PAGESZ, where every segment of the program's is made of such pages: a core may claim anything."""
-        claimed = self.machine.with_page(self.auxv.get(AT_PAGESZ))
-        parts = [part for part in self._parts if part.end <= self.machine.kernel_start]
-        if claimed == self.machine or all(claimed.is_paged(part.start, part.end) for part in parts):
-            self.machine = claimed
-        else:
+        """AT_PAGESZ, where every segment of the program's is made of such pages."""
+        usual, size = self.machine, self.auxv.get(AT_PAGESZ)
+        self.machine = usual.with_page(size, ((part.start, part.end) for part in self._parts))
+        claimed = usual.with_page(size)
+        if self.machine != claimed:
             expected = f"segments of whole pages of {claimed.page} bytes (AT_PAGESZ)"
-            self._damage(0, "pages", expected, f"others: pages of {self.machine.page} bytes are taken")
+            self._damage(0, "pages", expected, f"others: pages of {usual.page} bytes are taken")
 
     @property
     def _own_path(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -128,7 +129,7 @@ class Machine:
         """As refusals name it: ``64-bit x86_64``."""
         return f"{8 * self.word}-bit {self.name}"
 
-    @property
+    @cached_property
     def address_end(self) -> int:
         """The first number that no word holds."""
         return 1 << 8 * self.word
@@ -139,11 +140,14 @@ class Machine:
         found = (header.elf_class, order, header.machine)
         return found == (self.elf_class, self.byte_order, self.elf_machine)
 
-    def with_page(self, size: int | None) -> Machine:
-        """The same machine with pages of ``size`` bytes (AT_PAGESZ), if Linux has such; else with its usual ones."""
+    def with_page(self, size: int | None, ranges: Iterable[tuple[int, int]] = ()) -> Machine:
+        """With pages of ``size`` bytes (AT_PAGESZ), if Linux has such and all ``ranges`` of the program are made of
+        them, because a target may claim anything; else with its usual ones."""
         if size is None or size & (size - 1) or not SMALLEST_PAGE <= size <= LARGEST_PAGE:
             return self
-        return replace(self, page=size)
+        found = replace(self, page=size)
+        fits = all(found.is_paged(start, end) for start, end in ranges if end <= self.kernel_start)
+        return found if fits else self
 
     def page_down(self, address: int) -> int:
         """The start of the page that holds ``address``."""

@@ -126,7 +126,8 @@ class Process(Target):
             raise NoTarget(f"process {self.pid} has no memory any more: it is ending; give a core if it leaves one")
         with suppress(OSError):
             self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
-        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ))
+        ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
+        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ), ranges)
         self.rss = self._read_rss()
         self._read_pages()
         self._read_locked()

@@ -289,8 +289,10 @@ def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: 
     if not 0 <= n_mmaps <= max_n + MOST_TORN or n_max < 0:
         return None
 
+    unpack = machine.structure("P").unpack_from
+
     def word(at: int | None) -> int:
-        return 0 if at is None else machine.word_of(raw, offset + at)
+        return 0 if at is None else int(unpack(raw, offset + at)[0])
 
     mapped, most_mapped = word(layout["mmapped_mem"]), word(layout["mmapped_mem"] + 8)
     page, whole = machine.page, layout["mmapped_unit"] is None
