@@ -124,7 +124,7 @@ def registers() -> list[Registers]:
             frame = gdb.newest_frame()
             fs_base, sp, pc = (_register(frame, name) for name in ("fs_base", "sp", "pc"))
             general = [_register(frame, name) for name in GENERAL]
-            found.append((thread.ptid[1] or thread.ptid[0], fs_base, sp, pc, general))
+            found.append(Registers(thread.ptid[1] or thread.ptid[0], fs_base, sp, pc, general))
     return found
 
 

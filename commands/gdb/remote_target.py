@@ -17,9 +17,9 @@ from gdbheap.target import procfs
 from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.identity import BOOT_ID, identify
 from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
-from gdbheap.target.process import Registers, is_readable
+from gdbheap.target.process import Registers, is_readable, thread_of
 from gdbheap.target.ranges import PAGE_SIZE
-from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, Rss, Target, Thread
+from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, Rss, Target
 
 if TYPE_CHECKING:
     Read = Callable[[int, int], bytes]
@@ -105,10 +105,7 @@ class RemoteProcess(Target):
         with contextlib.suppress(OSError):
             self.auxv = procfs.parse_auxv(self._file("auxv", TEXT_LIMIT))
         self.page_size = self.auxv.get(AT_PAGESZ, PAGE_SIZE)
-        self.threads = [
-            Thread(tid, fs_base, sp, pc, self._thread_name(tid), registers=general)
-            for tid, fs_base, sp, pc, general in threads
-        ]
+        self.threads = [thread_of(found, self._thread_name(found.tid)) for found in threads]
         self.objects = find_objects(self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
         self.exe = self._executable()
 
@@ -212,9 +209,9 @@ def _filled(pages: Pages, address: int, size: int, read: Read, absent: Read) -> 
     """``size`` bytes: by ``read`` where pages are present or swapped, by ``absent`` elsewhere."""
     parts: list[bytes] = []
     at, end = address, address + size
-    for start, stop, state in pages.runs(address, end):
-        start, stop = max(start, at), min(stop, end)
-        if state in (PRESENT, SWAPPED) and start < stop:
+    for run in pages.runs(address, end):
+        start, stop = max(run.start, at), min(run.end, end)
+        if run.state in (PRESENT, SWAPPED) and start < stop:
             parts += [absent(at, start - at)] if at < start else []
             parts.append(read(start, stop - start))
             at = stop

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import NamedTuple
 
 Ranges = list[tuple[int, int]]
 PAGE_SIZE = 4096
+
+
+class OwnedRange(NamedTuple):
+    """A range by the number of its owner."""
+
+    number: int
+    start: int
+    end: int
 
 
 def joined(ranges: Ranges) -> Ranges:

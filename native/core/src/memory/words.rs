@@ -10,6 +10,14 @@ use std::collections::HashMap;
 /// More than any module's data: what is scanned at once.
 const MOST_BYTES: u64 = 64 << 20;
 
+/// A range of memory by the number of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnedRange {
+    pub number: u32,
+    pub start: u64,
+    pub end: u64,
+}
+
 /// The words of a stretch, as far as they can be read.
 pub(crate) struct Words {
     pub(crate) start: u64,
@@ -48,20 +56,20 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u
     same.filter(|((word, old), _)| **word == u64_at(old, 0) && points(**word)).map(|(_, at)| at).collect()
 }
 
-/// How many words of the `sources`, `(start, end, number)`, point into each of the `targets`, which ascend and are
+/// How many words of the `sources` point into each of the `targets`, which ascend and are
 /// disjoint: `{(number, place of the target): words}`, without zeros.
 pub fn count_pointers(
     watcher: &dyn Watcher,
     space: &Space,
-    sources: &[(u64, u64, u32)],
+    sources: &[OwnedRange],
     targets: &[(u64, u64)],
 ) -> Result<HashMap<(u32, usize), u64>> {
     let mut found = HashMap::new();
-    for (start, end, number) in sources {
+    for OwnedRange { number, start, end } in sources.iter().copied() {
         watcher.check()?;
-        for word in Words::read(space, *start, *end).words {
+        for word in Words::read(space, start, end).words {
             if let Some(place) = range_at(targets, word) {
-                *found.entry((*number, place)).or_insert(0) += 1;
+                *found.entry((number, place)).or_insert(0) += 1;
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 pub(crate) const GRAIN: u64 = 16;
 pub(crate) const SMALLEST: u64 = 0x20;
 /// Between the start of a chunk and what malloc returned: prev_size and size.
-pub(crate) const CHUNK_HEADER: u64 = 16;
+pub const CHUNK_HEADER: u64 = 16;
 /// A bit of a chunk's size: it lies in a thread's arena.
 pub(crate) const NON_MAIN_ARENA: u64 = 4;
 
