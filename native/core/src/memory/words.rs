@@ -1,8 +1,9 @@
 //! All words of a stretch at once.
 #![forbid(unsafe_code)]
 
-use crate::bytes::{range_at, u64_at};
+use crate::bytes::{range_at, u64_at, words};
 use crate::error::Result;
+use crate::memory::pages::PAGE;
 use crate::memory::space::Space;
 use crate::work::Watcher;
 use std::collections::HashMap;
@@ -18,29 +19,37 @@ pub struct OwnedRange {
     pub end: u64,
 }
 
-/// The words of a stretch, as far as they can be read.
+/// The words of a stretch, as far as they can be read. Those of absent pages are zeros in `words`: only where no structure
+/// begins with one is that enough, everybody else asks `at`.
 pub(crate) struct Words {
     pub(crate) start: u64,
     pub(crate) words: Vec<u64>,
+    /// Where bytes could not be read, as ascending ranges of addresses.
+    absent: Vec<(u64, u64)>,
 }
 
 impl Words {
     pub(crate) fn read(space: &Space, start: u64, end: u64) -> Words {
         let start = start.next_multiple_of(8);
         let mut bytes = vec![0; end.saturating_sub(start).min(MOST_BYTES) as usize];
-        let mut at = 0;
+        let (mut at, mut absent) = (0, Vec::new());
         while at < bytes.len() {
-            let got = space.fill(start + at as u64, &mut bytes[at..]);
-            // Absent pages stay zeros: no structure starts in them.
-            at = (at + got) / 4096 * 4096 + 4096;
+            at += space.fill(start + at as u64, &mut bytes[at..]);
+            if at < bytes.len() {
+                let from = (start + at as u64) & !7;
+                let to = (from | (PAGE - 1)).saturating_add(1);
+                absent.push((from, to));
+                at = (to - start) as usize;
+            }
         }
-        Words { start, words: bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect() }
+        Words { start, words: words(&bytes), absent }
     }
 
     pub(crate) fn at(&self, space: &Space, address: u64) -> Option<u64> {
         let index = address.wrapping_sub(self.start);
         match index % 8 == 0 && index / 8 < self.words.len() as u64 {
-            true => Some(self.words[(index / 8) as usize]),
+            true if range_at(&self.absent, address).is_none() => Some(self.words[(index / 8) as usize]),
+            true => None,
             false => space.word(address).ok(),
         }
     }
@@ -74,4 +83,37 @@ pub fn count_pointers(
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::space::Source;
+
+    /// Ones in every page but the second of three.
+    struct Holed;
+
+    impl Source for Holed {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+            let there = (PAGE - address % PAGE).min(buffer.len() as u64) as usize;
+            buffer[..there].fill(1);
+            if address / PAGE == 2 {
+                0
+            } else {
+                there
+            }
+        }
+    }
+
+    #[test]
+    fn an_absent_word_is_no_zero() {
+        let space = Space::for_remote(&[(PAGE, 4 * PAGE)], Box::new(Holed)).expect("one stretch");
+        let words = Words::read(&space, PAGE, 4 * PAGE);
+        assert_eq!(words.words.len() as u64, 3 * PAGE / 8);
+        assert_eq!(words.at(&space, 2 * PAGE - 8), Some(0x0101_0101_0101_0101));
+        assert_eq!((words.at(&space, 2 * PAGE), words.at(&space, 3 * PAGE - 8)), (None, None));
+        assert_eq!(words.at(&space, 3 * PAGE), Some(0x0101_0101_0101_0101));
+        let zeros = Words { start: PAGE, words: vec![0], absent: Vec::new() };
+        assert_eq!(zeros.at(&space, PAGE), Some(0));
+    }
 }
