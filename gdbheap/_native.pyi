@@ -1204,6 +1204,7 @@ def walk_chunks(
     stretches: Sequence[Stretch],
     caches: Sequence[CacheList],
     safe_linking: bool,
+    collects: bool,
     progress: Report | None = None,
 ) -> tuple[Chunks, list[TakenList]]: ...
 def follow_bins(space: Space, chunks: Chunks, heads: Sequence[int], progress: Report | None = None) -> Bins: ...

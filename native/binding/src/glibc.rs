@@ -155,20 +155,22 @@ impl Bins {
 }
 
 /// Walks every stretch. `caches`: the lists of all thread caches by their first entry, how many there are and their
-/// chunks' size, 0: any. Returns what was taken of each list too.
+/// chunks' size, 0: any. `collects`: whether the links of free chunks are kept, which `follow_bins` else walks for once
+/// more. Returns what was taken of each list too.
 /// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, stretches, caches, safe_linking, progress=None))]
+#[pyo3(signature = (space, stretches, caches, safe_linking, collects, progress=None))]
 pub fn walk_chunks(
     py: Python<'_>,
     space: &Space,
     stretches: Given<Vec<Stretch>>,
     caches: Given<Vec<CacheList>>,
     safe_linking: bool,
+    collects: bool,
     progress: Option<Report>,
 ) -> PyResult<(Chunks, Vec<TakenList>)> {
     let walk = |watcher: &dyn gdbheap_core::Watcher| {
-        glibc::walk_chunks(watcher, &space.0, stretches.0, &caches.0, safe_linking)
+        glibc::walk_chunks(watcher, &space.0, stretches.0, &caches.0, safe_linking, collects)
     };
     let (chunks, taken) = watched(py, progress, walk)?;
     let row = |(entries, end)| TakenList { entries, end };
