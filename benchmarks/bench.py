@@ -76,7 +76,7 @@ def heap_ranges(target: Target) -> list[tuple[int, int]]:
     if target.pages is None:
         return [(mapping.start, mapping.end) for mapping in mappings]
     runs = [run for mapping in mappings for run in target.pages.runs(mapping.start, mapping.end)]
-    return [(start, end) for start, end, state in runs if state == PRESENT]
+    return [(run.start, run.end) for run in runs if run.state == PRESENT]
 
 
 def _may_hold_a_heap(mapping: Mapping) -> bool:

@@ -35,7 +35,7 @@ from gdbheap.commands.calls.malloc_stats_call import written_by_stats
 from gdbheap.commands.calls.native_caller import Debugger, NativeCaller, Tracer
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
-from gdbheap.target.process import Process, stopped
+from gdbheap.target.process import Process, Registers, stopped
 
 SLOTS, SLOT = 32, struct.Struct("<QQQ40s")
 SEIZED, ATTACHED = "seized", "attached"
@@ -130,8 +130,8 @@ def attached(pid: int) -> Iterator[tuple[Process, Tracer]]:
                         libc.ptrace(PTRACE_CONT, tid, None, os.WSTOPSIG(status))
         for tid in held:
             libc.ptrace(PTRACE_SETOPTIONS, tid, None, TRACESYSGOOD)  # as gdb always does
-        looks = {tid: tracer.look(tid)[0] for tid in held}
-        rows = [(tid, words[21], words[19], words[16], words[:15]) for tid, words in sorted(looks.items())]
+        looks = {tid: tracer.look(tid).registers for tid in held}
+        rows = [Registers(tid, words[21], words[19], words[16], words[:15]) for tid, words in sorted(looks.items())]
         yield Process(pid, rows), tracer
     finally:
         for tid in held:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from programs import program_of
 
+from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.heap import Heap
 from gdbheap.target.core import Core
@@ -23,12 +24,17 @@ def heap_of(target: str) -> Iterator[Heap]:
         yield Heap(Core(target, program_of(target)))
 
 
+def blocks(chunks: _native.Chunks, addresses: Sequence[int]) -> list[tuple[int, int, str] | None]:
+    """Return (header, size, state) of the chunk at each address, None outside of all arenas."""
+    return [found and (found.address, found.size, found.state) for found in chunks.find_many(addresses)]
+
+
 def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str | None]]:
     """Return (header, size, state) of the chunk at each address, "mmapped" a state too; (0, 0, None): none there."""
     glibc = heap.allocator(GlibcAllocator)
     assert glibc.mapped is not None
-    chunks = glibc.chunks.find_many(addresses)
-    return [found or _mapped_at(heap, address) for found, address in zip(chunks, addresses)]
+    found = blocks(glibc.chunks, addresses)
+    return [row or _mapped_at(heap, address) for row, address in zip(found, addresses)]
 
 
 def _mapped_at(heap: Heap, address: int) -> tuple[int, int, str | None]:

@@ -10,6 +10,8 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from call_storm import ATTACHED, SEIZED, Storm, attached, call, kill
@@ -18,7 +20,7 @@ from programs import ask, c_program, gdbheap, python_program, running
 
 from gdbheap import _native
 from gdbheap.commands.calls.inferior_call import TRIM, find_libc
-from gdbheap.commands.calls.native_caller import DWARF, Debugger, LookRow, NativeCaller
+from gdbheap.commands.calls.native_caller import DWARF, Debugger, NativeCaller
 from gdbheap.commands.gdb.remote_target import unrestorable
 from gdbheap.errors import GdbheapError
 from gdbheap.target.process import stopped
@@ -48,16 +50,16 @@ class Pretending(Debugger):
     def __init__(self, **told: object) -> None:
         self.told = told
 
-    def look(self, tid: int) -> LookRow:
+    def look(self, tid: int) -> Any:
         names = ("registers", "shadow_stack", "dispatched", "sequence", "entering", "vector_size")
-        row = dict(zip(names, super().look(tid)))
-        row.update(self.told)
+        found = super().look(tid)
+        row = {name: getattr(found, name) for name in names} | self.told
         if "registers" not in self.told and self.told.get("sequence"):
             # In no system call: only there a sequence counts.
             row["registers"] = [*row["registers"][:15], (1 << 64) - 1, *row["registers"][16:]]
-        return tuple(row[name] for name in names)  # type: ignore[return-value]
+        return SimpleNamespace(**row)
 
-    def call(self, tid: int, row: object) -> tuple[str, int, bytes]:
+    def call(self, tid: int, plan: object) -> Any:
         raise AssertionError("called")
 
 
@@ -189,7 +191,7 @@ def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: 
             with stopped(pid) as process:
                 assert process.tracer is not None
                 caller = NativeCaller(process, process.tracer, find_libc(process, TRIM), False, 1.0)
-                looks = {thread.tid: process.tracer.look(thread.tid)[0] for thread in process.threads}
+                looks = {thread.tid: process.tracer.look(thread.tid).registers for thread in process.threads}
                 rows = [[looks[tid][index] for index in DWARF] for tid in looks]
                 found = _native.unwind_stacks(process.space, caller._modules(), rows)
             look = tmp_path / "look.gdb"

@@ -115,7 +115,9 @@ def test_residency_is_the_targets(rng: random.Random, tmp_path: Path) -> None:
     ) as target:
         with cloned(target.pid) as process:
             assert programs.tracer(target.pid) == 0 and process.pages is not None
-            total = sum(process.pages.count(m.start, m.end)[0] for m in process.mappings if m.path != "[vsyscall]")
+            total = sum(
+                process.pages.count(m.start, m.end).resident for m in process.mappings if m.path != "[vsyscall]"
+            )
             assert (total, process.rss.swap) == kernel.rollup(target.pid) and process.rss.bytes == total
         assert {thread.tid for thread in process.threads} == {int(n) for n in os.listdir(f"/proc/{target.pid}/task")}
         assert process.warnings == [] and process.stopped_seconds is not None

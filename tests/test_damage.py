@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from library import heap_of
+from library import blocks, heap_of
 from programs import ask, c_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
@@ -124,9 +124,9 @@ def test_one_word(kind: str, round_: int, rng: random.Random, tmp_path: Path, co
     places = [row["address"] for row in answer["damage"]]
     with heap_of(str(memory.path)) as heap:
         chunks = heap.allocator(GlibcAllocator).chunks
-        for _arena, start, end, tallies in chunks.totals():
-            assert sum(total for _count, total in tallies) == end - start
-        found = chunks.find_many([row[0] + 16 for row in core.rows])
+        for region in chunks.totals():
+            assert sum(tally.bytes for tally in region.states) == region.end - region.start
+        found = blocks(chunks, [row[0] + 16 for row in core.rows])
         lost = [row for row, chunk in zip(core.rows, found) if row != chunk]
     # A wrong size is noticed, at the latest, where the walk is back on the chunks that there are.
     back = max([header + size] + [start + length for start, length, _ in lost if start > header and "size" in kind])

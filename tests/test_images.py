@@ -49,7 +49,7 @@ def compare(heap: Heap, image: Image) -> None:
     assert not wrong, (len(wrong), wrong[:5], heap.damage[:5])
     assert not heap.damage and not [w for w in heap.warnings if "resident" not in w], (heap.damage, heap.warnings)
     glibc = heap.allocator(GlibcAllocator)
-    assert sum(count for *_, tallies in glibc.chunks.totals() for count, _ in tallies) == len(truth)
+    assert sum(tally.count for region in glibc.chunks.totals() for tally in region.states) == len(truth)
     mapped = sorted((chunk.base, chunk.chunk, chunk.size) for chunk in glibc.mapped)
     assert mapped == sorted((chunk.base, chunk.chunk, chunk.size) for chunk in image.mapped)
     caches = {(cache.tid, cache.address): sorted(cache.lists) for cache in glibc.malloc.tcaches}

@@ -141,10 +141,10 @@ DAMAGES: tuple[Callable[[Image, random.Random], Near | None], ...] = (
 
 def assert_complete(heap: Heap, image: Image) -> None:
     """Each region's blocks add up to it, and the regions are those of the undamaged heap."""
-    regions = sorted((start, end) for _, start, end, _ in heap.allocator(GlibcAllocator).chunks.totals())
+    regions = sorted((region.start, region.end) for region in heap.allocator(GlibcAllocator).chunks.totals())
     assert regions == sorted((stretch[0].address, stretch[-1].end) for stretch in stretches(image))
-    for _, start, end, tallies in heap.allocator(GlibcAllocator).chunks.totals():
-        assert sum(size for _, size in tallies) == end - start
+    for region in heap.allocator(GlibcAllocator).chunks.totals():
+        assert sum(tally.bytes for tally in region.states) == region.end - region.start
 
 
 def assert_local(heap: Heap, image: Image, near: Near) -> None:

@@ -33,11 +33,12 @@ def compare(core: Core, found: Mimalloc, pages: list[Page], rng: random.Random) 
             place = page.list_of.get(number)
             state = ("used", None) if place is None else ("free", LISTS[place])
             expected = (page.block(number), page.size, *state)
-            assert found.blocks.find(core.space, inside) == expected, (page, number)
+            row = found.blocks.find(core.space, inside)
+            assert (row.address, row.size, row.state, row.list) == expected, (page, number)
         end = page.block(page.capacity)
         if page.capacity < page.reserved:
             row = found.blocks.find(core.space, end)
-            assert row is not None and row[2] == "free"
+            assert row is not None and row.state == "free"
 
 
 @kinds
@@ -48,7 +49,7 @@ def test_every_block(kind: str, rng: random.Random, tmp_path: Path) -> None:
         core, found = read(image, tmp_path)
         assert found.damage == [] and found.blocks.miscounted == []
         assert {segment.start: segment.end for segment in found.segments} == image.segments
-        rows = {size: (pages, used, free) for size, pages, used, free in found.blocks.classes()}
+        rows = {row.block_size: (row.groups, row.used, row.free) for row in found.blocks.classes()}
         sizes = Counter(page.size for page in image.pages)
         used = Counter(dict.fromkeys(sizes, 0))
         room = Counter(dict.fromkeys(sizes, 0))
@@ -56,7 +57,7 @@ def test_every_block(kind: str, rng: random.Random, tmp_path: Path) -> None:
             used[page.size] += len(page.used)
             room[page.size] += page.reserved
         assert rows == {size: (sizes[size], used[size], room[size] - used[size]) for size in sizes}
-        heaps = {tag: (pages, blocks, abandoned) for tag, pages, blocks, _size, abandoned in found.blocks.heaps()}
+        heaps = {row.tag: (row.pages, row.used, row.abandoned) for row in found.blocks.heaps()}
         for tag, row in heaps.items():
             own = [page for page in image.pages if page.tag == tag]
             assert row == (len(own), sum(len(page.used) for page in own), sum(page.heap == 0 for page in own))
@@ -78,7 +79,7 @@ def test_holes(kind: str, rng: random.Random, tmp_path: Path) -> None:
     """No hole holds a used block, and none is shorter than the longest run of its page."""
     image = Image(kind, rng)
     _core, found = read(image, tmp_path)
-    holes = [(start, end) for start, end, *_ in found.blocks.holes(1)]
+    holes = [(hole.start, hole.end) for hole in found.blocks.holes(1)]
     assert holes == sorted(holes) and all(start < end for start, end in holes)
     for page in image.pages:
         end = page.block(page.reserved)
@@ -100,7 +101,7 @@ def test_damage(kind: str, rng: random.Random, tmp_path: Path) -> None:
         segment = page.entry & -(32 << 20)
         spoil(image, page, what, segment)
         core, found = read(image, tmp_path)
-        places = [damage.address for damage in found.damage] + [row[0][0] for row in found.blocks.miscounted]
+        places = [damage.address for damage in found.damage] + [row.damage.address for row in found.blocks.miscounted]
         wanted = segment + 216 if what == "cookie" else page.entry
         if what == "cookie" and len(image.segments) < 3:
             continue

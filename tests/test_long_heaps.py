@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from library import blocks
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import Stretch
+from gdbheap.target.core import SegmentRow
 from gdbheap.target.machine import X86_64
 
 BASE = 0x5550_0000_0000
@@ -74,16 +76,16 @@ def walk(image: Image, directory: Path) -> _native.Chunks:
     """Return the walk over the image; its top is the last chunk."""
     path = directory / "memory"
     path.write_bytes(image.memory)
-    space = _native.Space.for_core(X86_64, [(BASE, BASE + LENGTH, 0, 0)], [str(path)])
+    space = _native.Space.for_core(X86_64, [SegmentRow(BASE, BASE + LENGTH, 0, 0)], [str(path)])
     stretch = Stretch(0, BASE, BASE + LENGTH, image.chunks[-1][0], [0] * 10)
     return _native.walk_chunks(space, [stretch], [], True, False)[0]
 
 
 def tallies(chunks: _native.Chunks) -> dict[str, tuple[int, int]]:
     """Return {state: (count, bytes)} without what there is none of."""
-    ((_, start, end, rows),) = chunks.totals()
-    assert (start, end) == (BASE, BASE + LENGTH)
-    return {state: row for state, row in zip(_native.STATES, rows) if row != (0, 0)}
+    (region,) = chunks.totals()
+    assert (region.start, region.end) == (BASE, BASE + LENGTH)
+    return {state: (row.count, row.bytes) for state, row in zip(_native.STATES, region.states) if row.count}
 
 
 @pytest.mark.parametrize("round_", range(4))
@@ -92,7 +94,7 @@ def test_every_chunk(round_: int, rng: random.Random, tmp_path: Path) -> None:
     image = make(rng)
     chunks = walk(image, tmp_path)
     assert chunks.damage == []
-    assert chunks.find_many([address + 16 for address, _, _ in image.chunks]) == image.chunks
+    assert blocks(chunks, [address + 16 for address, _, _ in image.chunks]) == image.chunks
     expected: dict[str, tuple[int, int]] = {}
     for _, size, state in image.chunks:
         count, total = expected.get(state, (0, 0))
@@ -109,7 +111,7 @@ def test_one_damaged_size(round_: int, rng: random.Random, tmp_path: Path) -> No
     wrong = rng.choice((0, 8, size + 8, rng.getrandbits(64) & ~7 | 8, LENGTH))
     image.put(address + 8, (wrong | PREV_INUSE,))
     chunks = walk(image, tmp_path)
-    assert address in [row[0] for row in chunks.damage]
+    assert address in [row.address for row in chunks.damage]
     assert sum(count_bytes[1] for count_bytes in tallies(chunks).values()) == LENGTH
     before = image.chunks[: place - 1]
-    assert chunks.find_many([chunk + 16 for chunk, _, _ in before]) == before
+    assert blocks(chunks, [chunk + 16 for chunk, _, _ in before]) == before

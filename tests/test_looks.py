@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gdbheap import _native
+from gdbheap.target.core import SegmentRow
 from gdbheap.target.machine import X86_64
 
 BASE, SIZE = 0x10000, 1 << 16
@@ -52,7 +53,7 @@ def test_looks_as_the_model_says(rng: random.Random, tmp_path: Path) -> None:
     raw = b"".join(content(rng) for _ in range(SIZE // LOOK))
     path = tmp_path / "bytes"
     path.write_bytes(raw)
-    space = _native.Space.for_core(X86_64, [(BASE, BASE + SIZE, 0, 0)], [str(path)])
+    space = _native.Space.for_core(X86_64, [SegmentRow(BASE, BASE + SIZE, 0, 0)], [str(path)])
     blocks, truth = [], []
     for _ in range(4000):
         at, size = rng.randrange(0, SIZE + 64, 8), rng.choice([0, 16, 24, 32, 48, 80, 1 << 20])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from images.heap import Image
@@ -107,16 +108,19 @@ class TwoBlocks(Allocator):
     def holes(self, minimum: int) -> Iterator[HoleRow]:
         """The one between the blocks."""
         if LAST[0] - sum(FIRST) >= minimum:
-            yield HoleRow(sum(FIRST), LAST[0], sum(FIRST), None, (*FIRST, "used"), (*LAST, "used"))
+            start, end = sum(FIRST), LAST[0]
+            before, after = (SimpleNamespace(address=at, size=size, state="used") for at, size in (FIRST, LAST))
+            yield SimpleNamespace(start=start, end=end, address=start, arena=None, before=before, after=after)
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """Both keep all of it."""
-        row = (START, START + SIZE, 2, 2 * BLOCK, SIZE)
-        return PinSums([row] if SIZE >= minimum else [], (1, 2, 2 * BLOCK, SIZE))
+        sums = {"blocks": 2, "bytes": 2 * BLOCK, "freed": SIZE}
+        row = SimpleNamespace(start=START, end=START + SIZE, **sums)
+        return SimpleNamespace(rows=[row] if SIZE >= minimum else [], totals=SimpleNamespace(groups=1, **sums))
 
     def members(self, row: PinRow) -> list[Member]:
         """Both."""
-        return [(*FIRST, True), (*LAST, True)]
+        return [SimpleNamespace(address=at, size=size, used=True) for at, size in (FIRST, LAST)]
 
     def returnable(self) -> int | None:
         """None of it."""

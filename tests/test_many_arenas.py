@@ -48,10 +48,10 @@ class Large(Glibc):
             for i, s in enumerate(self.arenas)
         ]
 
-    def _row(self, heap: HeapRange) -> tuple[int, int, int, list[tuple[int, int]]]:
-        tallies = [(0, 0)] * len(_native.STATES)
-        tallies[TOP] = (int(heap.arena not in self.lost), 32)
-        return heap.arena, heap.chunks, heap.end, tallies
+    def _row(self, heap: HeapRange) -> SimpleNamespace:
+        tallies = [SimpleNamespace(count=0, bytes=0)] * len(_native.STATES)
+        tallies[TOP] = SimpleNamespace(count=int(heap.arena not in self.lost), bytes=32)
+        return SimpleNamespace(arena=heap.arena, start=heap.chunks, end=heap.end, states=tallies)
 
     def _state(self, index: int, size: int) -> Any:
         layout = {"bins": 112, "top": 96}

@@ -32,9 +32,9 @@ def counted(target: str) -> tuple[dict[str, int], dict[str, int]]:
     live: Counter[str] = Counter()
     idle: Counter[str] = Counter()
     with heap_of(target) as heap:
-        for address, _flags, own, _owned in heap.census().rows:
-            live[heap.objects.names.name(address)] += own[0]
-            idle[heap.objects.names.name(address)] += own[2]
+        for row in heap.census().rows:
+            live[heap.objects.names.name(row.address)] += row.live.count
+            idle[heap.objects.names.name(row.address)] += row.idle.count
     return live, idle
 
 

@@ -129,7 +129,8 @@ def test_mimalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
         with heap_of(str(target.pid)) as heap:
             pages = heap.allocator(MimallocAllocator).mimalloc.blocks
             used = [address for address in slices if pages.used_in_page(address)]
-            states = [(pages.find(heap.target.space, at) or (0, 0, "gone"))[2] for at in slices]
+            blocks = [pages.find(heap.target.space, at) for at in slices]
+            states = ["gone" if block is None else block.state for block in blocks]
         target.go_on("spare")
         left = sum(kernel.resident_inside(target.pid, at, SLICE) for at in slices if mapped(target.pid, at))
     check(answer)
@@ -164,7 +165,7 @@ def test_never_more_than_is_free(mode: int, rng: random.Random, tmp_path: Path) 
             with heap_of(str(target.pid)) as heap:
                 evidence = Evidence(heap, *partition(heap))
                 glibc = heap.allocator(GlibcAllocator)
-                freed = glibc.pins(evidence.kept, 1, 0).totals[3]
+                freed = glibc.pins(evidence.kept, 1, 0).totals.freed
                 assert freed <= at_most(evidence, glibc), arguments
                 assert at_most(evidence, glibc) < 1 << 20 or kept > 1
 

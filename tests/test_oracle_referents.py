@@ -43,10 +43,10 @@ def referred(heap: Heap, number: int) -> tuple[set[int], set[int]]:
     found: tuple[set[int], set[int]] = (set(), set())
     seen, left = {number}, [number]
     while left:
-        for target, strength in graph.edges(left.pop()):
-            if graph.node(target)[4] != "buffer":
-                found[strength == EXACT].add(target)
-            elif target not in seen:
-                seen.add(target)
-                left.append(target)
+        for edge in graph.edges(left.pop()):
+            if graph.node(edge.target).kind != "buffer":
+                found[edge.strength == EXACT].add(edge.target)
+            elif edge.target not in seen:
+                seen.add(edge.target)
+                left.append(edge.target)
     return found

@@ -55,7 +55,7 @@ def own_bytes(heap: Heap, number: int) -> int:
 
 def targets_of(heap: Heap, numbers: list[int]) -> list[Node]:
     """Return the nodes to which some lead."""
-    edges = {target for number in numbers for target, _strength in heap.references.graph.edges(number)}
+    edges = {edge.target for number in numbers for edge in heap.references.graph.edges(number)}
     return heap.references.nodes(sorted(edges))
 
 

@@ -13,6 +13,7 @@ from graphs import started
 from library import heap_of
 from programs import KINDS, RELEASE, ask, gdbheap, release_program, running
 
+from gdbheap._native import Edge, GraphNode
 from gdbheap.answers.retained import retained
 from gdbheap.heap import Heap
 from gdbheap.python.references import BY_REMAINS, BY_STACKS, DOUBTFUL, STRAY
@@ -34,7 +35,7 @@ def test_retained_together(build: str, rng: random.Random, tmp_path: Path) -> No
             assert by_name.get(f"__main__.{name}", 0) == expected, name
         plain = Plain(heap)
         for address in rng.sample(sorted(rows), 20):
-            members = {number for number, node in enumerate(plain.nodes) if node[3] == address and node[4] == "object"}
+            members = {number for number, node in enumerate(plain.nodes) if _is_of(node, address)}
             assert rows[address].retained == plain.retained(members), rows[address]
         modules = {row.address: row.retained for row in retained(heap, "module", None).rows}
         for address in rng.sample(sorted(modules), 5):
@@ -51,6 +52,10 @@ def dict_of(heap: Heap, module: int) -> int:
     return heap.target.space.word(module + heap.interpreter.release.at(16))
 
 
+def _is_of(node: GraphNode, kind: int) -> bool:
+    return node.type_address == kind and node.kind == "object"
+
+
 class Plain:
     """The graph as plain lists, searched from its roots."""
 
@@ -61,16 +66,16 @@ class Plain:
         self.targets = [list(self.counting(number, graph.edges(number))) for number in range(graph.nodes)]
         self.whole = self.reached(set())
 
-    def counting(self, source: int, edges: list[tuple[int, int]]) -> Iterator[int]:
+    def counting(self, source: int, edges: list[Edge]) -> Iterator[int]:
         """Yield the targets that an edge keeps alive; one that may be left over counts where nothing better leads."""
-        for target, strength in edges:
-            phase = max(self.phases[source], PHASE_OF.get(strength, 0))
-            if phase < BY_REMAINS or phase <= self.phases[target]:
-                yield target
+        for edge in edges:
+            phase = max(self.phases[source], PHASE_OF.get(edge.strength, 0))
+            if phase < BY_REMAINS or phase <= self.phases[edge.target]:
+                yield edge.target
 
     def reached(self, without: AbstractSet[int]) -> set[int]:
         """Return what is reached from the roots without some nodes."""
-        seen = {number for number, node in enumerate(self.nodes) if node[0] == "root" and number not in without}
+        seen = {number for number, node in enumerate(self.nodes) if node.place == "root" and number not in without}
         left = list(seen)
         while left:
             new = {target for target in self.targets[left.pop()] if target not in seen and target not in without}
@@ -80,7 +85,7 @@ class Plain:
 
     def retained(self, members: AbstractSet[int]) -> int:
         """Return the bytes of what is not reached without the members."""
-        return sum(self.nodes[number][2] for number in self.whole - self.reached(members))
+        return sum(self.nodes[number].size for number in self.whole - self.reached(members))
 
 
 def test_retained_says_who_holds_it(rng: random.Random, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from gdbheap._native import Space
 from gdbheap.errors import Fault
 from gdbheap.target import image
+from gdbheap.target.core import SegmentRow
 from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, read_symbols
 from gdbheap.target.machine import X86_64
 from gdbheap.target.mappings import Mapping, Mappings
@@ -200,7 +201,7 @@ def test_hostile_images_in_memory(tmp_path: Path, rng: random.Random) -> None:
     base, size = 0x7F0000000000, (len(whole) + 4095) // 4096 * 4096
     for _ in range(300):
         path.write_bytes(damaged(whole, rng).ljust(size, b"\0"))
-        space = Space.for_core(X86_64, [(base, base + size, 0, 0)], [str(path)])
+        space = Space.for_core(X86_64, [SegmentRow(base, base + size, 0, 0)], [str(path)])
         cuts = sorted({0, size, *(rng.randrange(0, size, 4096) for _ in range(3))})
         perms = [rng.choice(("r--p", "rw-p")) for _ in cuts[1:]]
         pieces = [Mapping(base + a, base + b, p, a, "00:00", 1, "/x") for a, b, p in zip(cuts, cuts[1:], perms)]

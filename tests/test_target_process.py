@@ -24,7 +24,7 @@ from gdbheap._native import PRESENT, Pages
 from gdbheap.errors import Fault, NotPermitted
 from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import Mapping, parse_smaps
-from gdbheap.target.process import Preparation, Process, stopped
+from gdbheap.target.process import Preparation, Process, Registers, stopped
 
 # argv: seed, folder. Prints addresses of: private memory, a private file mapping, shared memory.
 SPREAD = """
@@ -168,7 +168,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_a_process_that_stands_already(spread: programs.Running) -> None:
     """Process itself stops nothing: within gdb the threads come from gdb."""
-    process = Process(spread.pid, [(spread.pid, 1, 2, 3, [4, 5])])
+    process = Process(spread.pid, [Registers(spread.pid, 1, 2, 3, [4, 5])])
     assert programs.tracer(spread.pid) == 0 and process.stopped_seconds is None
     assert [(t.tid, t.thread_pointer, t.sp, t.pc, t.registers) for t in process.threads] == [
         (spread.pid, 1, 2, 3, [4, 5])

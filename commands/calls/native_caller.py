@@ -12,7 +12,7 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.mutation import malloc_range
@@ -48,23 +48,39 @@ KEEPER = re.compile(
     re.DOTALL,
 )
 STORES = {"488903": 5, "48894500": 4, "49890424": 3, "49894500": 2, "498906": 1, "498907": 0}
-LookRow = tuple[list[int], bool, bool, int, bool, int]
 FunctionCalls = Sequence[tuple[int, Sequence[int]]]
 """Functions by address, each with its arguments."""
-PlanRow = tuple[
-    list[tuple[int, list[int]]], int, int, int, int, int, bool, float, bool, Sequence[Bytes], Sequence[Bytes]
-]
-AnswerRow = tuple[str, int, bytes, float]
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """What is called in a thread, and by which way it returns; see native/core/src/process/call.rs.
+
+    ``captured``: the descriptor that is captured, or -1; ``filtered``: seccomp looks at the thread's system calls;
+    ``limit``: in seconds; ``leaves``: the thread finishes by itself after that; ``kept``: what is put back in any case,
+    ``freed``: after a call that was undone."""
+
+    calls: FunctionCalls
+    restorer: int
+    keeper: int
+    keeper_register: int
+    keeper_skips: int
+    captured: int
+    filtered: bool
+    limit: float
+    leaves: bool
+    kept: Sequence[Bytes]
+    freed: Sequence[Bytes]
 
 
 class Tracer(Protocol):
     """Who holds the threads: the native ``Stop``, or ``Debugger``. Raises OSError."""
 
-    def look(self, tid: int) -> LookRow:
+    def look(self, tid: int) -> _native.ThreadLook:
         """What decides whether a call may be made in a thread."""
         ...
 
-    def call(self, tid: int, row: PlanRow) -> AnswerRow:
+    def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
         """Make a call in it."""
         ...
 
@@ -72,13 +88,13 @@ class Tracer(Protocol):
 class Debugger:
     """The debugger in whose process, and on whose tracing thread, we run."""
 
-    def look(self, tid: int) -> LookRow:
+    def look(self, tid: int) -> _native.ThreadLook:
         """What decides whether a call may be made in a thread."""
         return _native.look_at_thread(tid)
 
-    def call(self, tid: int, row: PlanRow) -> AnswerRow:
+    def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
         """Make a call in it."""
-        return _native.call_in_thread(tid, row)
+        return _native.call_in_thread(tid, plan)
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,15 @@ class _Keeper:
     address: int
     register: int
     skips: int
+
+
+class Module(NamedTuple):
+    """A loaded object [start, end), the address of its .eh_frame_hdr, and the end of the segment which that lies in."""
+
+    start: int
+    end: int
+    table_start: int
+    table_end: int
 
 
 class NativeCaller:
@@ -102,7 +127,7 @@ class NativeCaller:
         self._limit = limit
         self._folder = procfs.ProcessFolder(target.pid or 0)
         self._stacks = {stack.tid: stack for stack in find_stacks(target)}
-        self._looks: dict[int, LookRow] = {}
+        self._looks: dict[int, _native.ThreadLook] = {}
         self._check()
         self._restorer = self._find_restorer()
         self._keeper = self._find_keeper()
@@ -147,13 +172,16 @@ class NativeCaller:
         """The stack of every thread. Of one without any word that leads into malloc only the innermost frame."""
         place = malloc_range(self._libc.loaded)
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
-        registers = [[self._look(thread.tid)[0][index] for index in DWARF] for thread in doubtful]
+        registers = [[self._look(thread.tid).registers[index] for index in DWARF] for thread in doubtful]
         found = _native.unwind_stacks(self._target.space, self._modules(), registers)
-        followed = {thread.tid: (*row, self._is_interrupted(thread, row[0])) for thread, row in zip(doubtful, found)}
-        return [
-            Stack(_name(thread), *followed.get(thread.tid, ([self._look(thread.tid)[0][DWARF[16]]], "", False)))
-            for thread in self._target.threads
-        ]
+        followed = {
+            thread.tid: Stack(_name(thread), row.counters, row.cut, self._is_interrupted(thread, row.counters))
+            for thread, row in zip(doubtful, found)
+        }
+        return [followed.get(thread.tid) or self._innermost(thread) for thread in self._target.threads]
+
+    def _innermost(self, thread: Thread) -> Stack:
+        return Stack(_name(thread), [self._look(thread.tid).registers[DWARF[16]]], "", False)
 
     def _is_interrupted(self, thread: Thread, counters: Sequence[int]) -> bool:
         """Whether the frame of a signal handler may lie beyond those that were followed: the stack has the address to
@@ -163,7 +191,7 @@ class NativeCaller:
     def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
         """Whether a word on a thread's stack points into ``place``; it may where the stack is not its own."""
         stack = self._stack_of(thread)
-        sp = self._look(thread.tid)[0][RSP]
+        sp = self._look(thread.tid).registers[RSP]
         if stack is None:
             return True
         lowest = max(sp - self._target.machine.red_zone, stack.start)
@@ -172,15 +200,15 @@ class NativeCaller:
     def _stack_of(self, thread: Thread) -> StackRange | None:
         """The stack that a thread stands on, if it is its own: a handler's or a coroutine's is not."""
         stack = self._stacks.get(thread.tid)
-        sp = self._look(thread.tid)[0][RSP]
+        sp = self._look(thread.tid).registers[RSP]
         if stack is None or not stack.start <= sp < stack.end:
             return None
         main = self._target.main_stack
         is_main = main is not None and (stack.start, stack.end) == (main.start, main.end)
         return stack if is_main or sp < thread.thread_pointer < stack.end else None
 
-    def _modules(self) -> list[tuple[int, int, int, int]]:
-        """(start, end, address of .eh_frame_hdr, end of its segment) of each loaded object and of the vDSO."""
+    def _modules(self) -> list[Module]:
+        """The loaded objects and the vDSO, as far as they have tables."""
         objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in self._target.objects]
         base = self._target.auxv.get(AT_SYSINFO_EHDR, 0)
         vdso = self._target.mappings.find(base)
@@ -210,14 +238,14 @@ class NativeCaller:
 
     def unfit(self, thread: Thread) -> str:
         """Why nothing can be called in a thread, "" if it can."""
-        registers, shadow_stack, dispatched, sequence, entering, _ = look = self._look(thread.tid)
-        if shadow_stack:
+        look = self._look(thread.tid)
+        if look.shadow_stack:
             return "has a shadow stack, which no call from outside can keep right"
-        if dispatched:
+        if look.dispatched:
             return "has its system calls dispatched to a handler (prctl PR_SET_SYSCALL_USER_DISPATCH)"
-        if entering:
+        if look.entering:
             return "stands at the entry into a system call"
-        if sequence and not _waits(look):
+        if look.sequence and not _waits(look):
             return "is inside a restartable sequence (rseq)"
         filtered = self._filtered(thread.tid)
         if filtered:
@@ -225,7 +253,7 @@ class NativeCaller:
         stack = self._stack_of(thread)
         if stack is None or not self._is_posix(thread):
             return "does not run on a stack of its own that is known"
-        return "" if self._has_room(stack, registers[RSP]) else f"has less than {ROOM >> 10} KiB of stack left"
+        return "" if self._has_room(stack, look.registers[RSP]) else f"has less than {ROOM >> 10} KiB of stack left"
 
     def _filtered(self, tid: int) -> str:
         """Whether seccomp may kill the process for a call (proc_pid_status(5)): 1 is strict mode, 2 a filter."""
@@ -270,7 +298,7 @@ class NativeCaller:
             return bottom > below + GUARD_GAP and (limit is None or end - bottom < limit)
         return False
 
-    def _look(self, tid: int) -> LookRow:
+    def _look(self, tid: int) -> _native.ThreadLook:
         if tid not in self._looks:
             try:
                 self._looks[tid] = self._tracer.look(tid)
@@ -314,15 +342,15 @@ class NativeCaller:
             self.choose()
         rows = [(function, [word & (2 * SIGN - 1) for word in arguments]) for function, arguments in calls]
         way = (self._restorer, self._keeper.address, self._keeper.register, self._keeper.skips)
-        row = (rows, *way, descriptor, self._is_filtered, self._limit, leaves, kept, freed)
+        plan = CallPlan(rows, *way, descriptor, self._is_filtered, self._limit, leaves, kept, freed)
         try:
-            end, value, text, seconds = self._tracer.call(self.tid, row)
+            found = self._tracer.call(self.tid, plan)
         except OSError as error:
             failed = self._failed(f"a call into thread {self.tid} failed ({error.strerror})")
             raise self._too_late(error) or failed from None
-        if end != "returned":
-            raise CallEnded(f"{self._purpose.command}: {self._ending(end, seconds)}")
-        return value - 2 * SIGN if value & SIGN else value, text
+        if found.end != "returned":
+            raise CallEnded(f"{self._purpose.command}: {self._ending(found.end, found.limit)}")
+        return found.value - 2 * SIGN if found.value & SIGN else found.value, found.text
 
     def _ending(self, end: str, seconds: float) -> str:
         function, late = f"{self._purpose.function}()", f"has not returned after {seconds:.1f} s"
@@ -358,12 +386,12 @@ def _signal_name(number: int) -> str:
     return f"signal {number}"
 
 
-def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> tuple[int, int, int, int] | None:
-    """A row of ``_modules``; None for an object without tables."""
+def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> Module | None:
+    """None for an object without tables."""
     table = next((segment.address for segment in segments if segment.type == PT_GNU_EH_FRAME), None)
     for load in segments:
         if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.memory_size:
-            return start, end, bias + table, bias + load.address + load.memory_size
+            return Module(start, end, bias + table, bias + load.address + load.memory_size)
     return None
 
 
@@ -374,9 +402,9 @@ def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:
     return _Keeper(start + found.start(), STORES[found["store"].hex()], 8 * count + (found["add"] or b"\0")[-1])
 
 
-def _waits(look: LookRow) -> bool:
+def _waits(look: _native.ThreadLook) -> bool:
     """Whether a thread was interrupted inside a system call that the kernel restarts."""
-    registers = look[0]
+    registers = look.registers
     return registers[ORIG_RAX] < SIGN and registers[RAX] - 2 * SIGN in (-4, -512, -513, -514, -516)
 
 

@@ -124,7 +124,7 @@ def registers(machine: Machine) -> list[Registers]:
             frame = gdb.newest_frame()
             pointer, sp, pc = (_register(machine, frame, name) for name in (names.thread_pointer, "sp", "pc"))
             general = [_register(machine, frame, name) for name in names.general]
-            found.append((thread.ptid[1] or thread.ptid[0], pointer, sp, pc, general))
+            found.append(Registers(thread.ptid[1] or thread.ptid[0], pointer, sp, pc, general))
     return found
 
 

@@ -18,8 +18,8 @@ from gdbheap.target.elf import ElfFiles, find_objects
 from gdbheap.target.identity import BOOT_ID, identify
 from gdbheap.target.machine import X86_64, Machine
 from gdbheap.target.mappings import Mapping, Mappings, parse_locked, parse_maps, parse_smaps
-from gdbheap.target.process import Registers, is_readable
-from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, Rss, Target, Thread
+from gdbheap.target.process import Registers, is_readable, thread_of
+from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, Rss, Target
 
 if TYPE_CHECKING:
     Read = Callable[[int, int], bytes]
@@ -116,10 +116,7 @@ class RemoteProcess(Target):
         readable = [mapping for mapping in self.mappings if is_readable(mapping)]
         ranges = [(m.start, m.end) for m in readable]
         self.space = Space.for_remote(self.machine, ranges, self._reader(Mappings(readable)))
-        self.threads = [
-            Thread(tid, pointer, sp, pc, self._thread_name(tid), registers=general)
-            for tid, pointer, sp, pc, general in threads
-        ]
+        self.threads = [thread_of(found, self._thread_name(found.tid)) for found in threads]
         self.objects = find_objects(self.machine, self.mappings, self.space, ElfFiles(), lambda mapping: [mapping.path])
         self.exe = self._executable()
 
@@ -223,9 +220,9 @@ def _filled(pages: Pages, address: int, size: int, read: Read, absent: Read) -> 
     """``size`` bytes: by ``read`` where pages are present or swapped, by ``absent`` elsewhere."""
     parts: list[bytes] = []
     at, end = address, address + size
-    for start, stop, state in pages.runs(address, end):
-        start, stop = max(start, at), min(stop, end)
-        if state in (PRESENT, SWAPPED) and start < stop:
+    for run in pages.runs(address, end):
+        start, stop = max(run.start, at), min(run.end, end)
+        if run.state in (PRESENT, SWAPPED) and start < stop:
             parts += [absent(at, start - at)] if at < start else []
             parts.append(read(start, stop - start))
             at = stop

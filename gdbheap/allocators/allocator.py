@@ -20,12 +20,10 @@ from gdbheap.target.ranges import Ranges, subtract
 from gdbheap.target.target import Damage, Target
 
 Progress = Callable[[int, int], object]
-BlockRow = tuple[int, int, str]
-"""Address, size and state of a block beside a hole."""
-PinRow = tuple[int, int, int, int, int]
-"""Start and end of a group of pages, its blocks, their bytes, and what would be free without them."""
-Member = tuple[int, int, bool]
-"""Address and size of a block, and whether it is in use (or only cached)."""
+HoleRow = _native.Hole
+PinRow = _native.Pin
+Member = _native.Member
+PinSums = _native.Pins
 MMAPPED = "mmapped"
 """The list, and in the map the kind, of blocks with a mapping of their own."""
 
@@ -82,18 +80,6 @@ class Block:
 
 
 @dataclass(frozen=True)
-class HoleRow:
-    """A hole [start, end), what the allocator would return for its first block, and the blocks before and after it."""
-
-    start: int
-    end: int
-    address: int
-    arena: int | None
-    before: BlockRow | None
-    after: BlockRow | None
-
-
-@dataclass(frozen=True)
 class Drawn:
     """A stretch for the map: [start, end), its name, and its kind, as in JSON."""
 
@@ -102,14 +88,6 @@ class Drawn:
     name: str
     kind: str
     arena: int | None = None
-
-
-@dataclass(frozen=True)
-class PinSums:
-    """The groups of blocks that keep the most, and over all groups: how many, their blocks, bytes, and what is kept."""
-
-    rows: list[PinRow]
-    totals: tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -328,8 +306,8 @@ class StoreAllocator(Allocator):
 
     def used_sizes(self) -> list[tuple[int, int]]:
         """By the sizes of the groups' blocks."""
-        return [(size, used) for size, _groups, used, _free in self.store.classes()]
+        return [(row.block_size, row.used) for row in self.store.classes()]
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """The blocks of what goes, or is empty, with the last of them."""
-        return PinSums(*_native.pins(self.target.machine, self.store, self.target.pages, kept, [], (minimum, most)))
+        return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], (minimum, most))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.ranges import OwnedRange, Ranges, joined
 from gdbheap.target.target import Target
 
 LEAST = 64 << 10
@@ -33,11 +33,13 @@ class Held:
 def find_held(target: Target, ranges: Ranges) -> list[Held]:
     """Those of the ``ranges`` (ascending) of LEAST bytes or more to which one library points more than all others."""
     large = [(start, end) for start, end in joined(ranges) if end - start >= LEAST]
-    sources = [(*pair, number) for number, loaded in enumerate(target.objects) for pair in loaded.writable_ranges()]
-    counts = _native.count_pointers(target.space, sources, large) if large else {}
+    sources = [
+        OwnedRange(number, *pair) for number, loaded in enumerate(target.objects) for pair in loaded.writable_ranges()
+    ]
+    counts = _native.count_pointers(target.space, sources, large) if large else []
     holders: dict[int, Ranges] = {}
     for place, pair in enumerate(large):
-        holder = _holder({number: count for (number, at), count in counts.items() if at == place})
+        holder = _holder({row.number: row.words for row in counts if row.place == place})
         if holder is not None:
             holders.setdefault(holder, []).append(pair)
     return [Held(target.objects[number].path, found) for number, found in holders.items()]

@@ -50,10 +50,10 @@ def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: i
 
     Raises NotAPython or Unsupported."""
     sums: dict[tuple[str, int], list[int]] = {}
-    for address, _flags, _own, owned in heap.census().rows:
-        for role, count, size in owned:
-            row = sums.setdefault((heap.objects.names.name(address), role), [0, 0])
-            row[0], row[1] = row[0] + count, row[1] + size
+    for of_type in heap.census().rows:
+        for owned in of_type.owned:
+            row = sums.setdefault((heap.objects.names.name(of_type.address), owned.role), [0, 0])
+            row[0], row[1] = row[0] + owned.count, row[1] + owned.bytes
     rows = [Buffer(name, ROLES[role], count, size, role == REACHED) for (name, role), (count, size) in sums.items()]
     rows = sorted((row for row in rows if pattern is None or fnmatchcase(row.type, pattern)), key=ORDERS[order])
     reached = sum(row.bytes for row in rows if row.reached)

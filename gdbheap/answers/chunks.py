@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple, Union
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED
@@ -19,13 +20,21 @@ STATES = ("used", MMAPPED, "free", "fast", "tcache", "top", "fencepost")
 """The states a chunk may be in; "free" is: in a bin."""
 OBJECT_STATES = ("used", MMAPPED)
 
-Row = tuple[int, int, str, "int | None"]
-"""A chunk's header, size, state and arena."""
 
+class MappedRow(NamedTuple):
+    """A chunk that is no arena's, as the native half lists the others."""
+
+    address: int
+    size: int
+    state: str
+    arena: None = None
+
+
+Row = Union[_native.ListedChunk, MappedRow]
 ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
-    "size": lambda row: (-row[1], row[0]),
-    "address": lambda row: (row[0],),
-    "arena": lambda row: (sys.maxsize if row[3] is None else row[3], -row[1], row[0]),
+    "size": lambda row: (-row.size, row.address),
+    "address": lambda row: (row.address,),
+    "arena": lambda row: (sys.maxsize if row.arena is None else row.arena, -row.size, row.address),
 }
 
 
@@ -91,14 +100,14 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
     glibc = heap.allocator(GlibcAllocator)
     _check(glibc, selection)
     if selection.type is None:
-        count, size, rows = _native.list_chunks(glibc.chunks, selection.wanted, order, top)
-        others = [row for row in _mapped(glibc) if selection.takes_mapped(row[1])]
-        found: list[Row] = [*rows, *others]
-        count, size = count + len(others), size + sum(row[1] for row in others)
+        listed = _native.list_chunks(glibc.chunks, selection.wanted, order, top)
+        others = [row for row in _mapped(glibc) if selection.takes_mapped(row.size)]
+        found: list[Row] = [*listed.rows, *others]
+        count, size = listed.count + len(others), listed.bytes + sum(row.size for row in others)
     else:
-        found = others = _objects(heap, selection, selection.type)
-        count, size = len(found), sum(row[1] for row in found)
-    if others:
+        found = _objects(heap, selection, selection.type)
+        count, size = len(found), sum(row.size for row in found)
+    if selection.type is not None or others:
         found.sort(key=ORDERS[order])
     return Chunks(_described(heap, glibc, found[:top]), count, size)
 
@@ -111,28 +120,28 @@ def _check(glibc: GlibcAllocator, selection: Selection) -> None:
         raise UsageError("only used and mmapped chunks hold objects: leave out --state or --type")
 
 
-def _mapped(glibc: GlibcAllocator) -> list[Row]:
-    return [(chunk.chunk, chunk.end - chunk.chunk, MMAPPED, None) for chunk in glibc.mapped]
+def _mapped(glibc: GlibcAllocator) -> list[MappedRow]:
+    return [MappedRow(chunk.chunk, chunk.end - chunk.chunk, MMAPPED) for chunk in glibc.mapped]
 
 
 def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
     """The chunks that hold a live object of a type whose name matches; one that an object owns is a buffer."""
     objects = heap.objects
-    kinds = {row[0] for row in heap.census().rows if fnmatchcase(objects.names.name(row[0]), pattern)}
+    kinds = {row.address for row in heap.census().rows if fnmatchcase(objects.names.name(row.address), pattern)}
     rows: list[Row] = [*objects.chunks_of(kinds, selection.wanted, heap.classifying)]
-    mapped = [row for row in _mapped(heap.allocator(GlibcAllocator)) if selection.takes_mapped(row[1])]
-    inside = objects.objects_in([(row[0] + HEADER, row[1]) for row in mapped])
+    mapped = [row for row in _mapped(heap.allocator(GlibcAllocator)) if selection.takes_mapped(row.size)]
+    inside = objects.objects_in([(row.address + HEADER, row.size) for row in mapped])
     rows += [row for row, found in zip(mapped, inside) if found and found.alive and found.type_address in kinds]
-    owners = objects.owners_of([row[0] + HEADER for row in rows], heap.classifying)
-    return [row for row in rows if owners[row[0] + HEADER] is None]
+    owners = objects.owners_of([row.address + HEADER for row in rows], heap.classifying)
+    return [row for row in rows if owners[row.address + HEADER] is None]
 
 
 def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk]:
-    held = [(chunk + HEADER, size) for chunk, size, state, _arena in rows if state in OBJECT_STATES]
+    held = [(row.address + HEADER, row.size) for row in rows if row.state in OBJECT_STATES]
     found = describe_blocks(heap, held) if held else {}
     words = {address: str(what) for address, what in found.items()}
-    lists = glibc.lists_of([row[:3] for row in rows])
+    lists = glibc.lists_of(rows)
     return [
-        Chunk(chunk + HEADER, size, state, name, arena, words.get(chunk + HEADER))
-        for (chunk, size, state, arena), name in zip(rows, lists)
+        Chunk(row.address + HEADER, row.size, row.state, name, row.arena, words.get(row.address + HEADER))
+        for row, name in zip(rows, lists)
     ]

@@ -107,8 +107,10 @@ class _Search:
         if with_fast not in self._found:
             rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, NEAREST)
             self._found[with_fast] = {
-                arena: _Pieces(_piece(best) if best else None, [_piece(row) for row in short], top)
-                for arena, best, short, top in rows
+                row.arena: _Pieces(
+                    _piece(row.best) if row.best else None, [_piece(piece) for piece in row.short], row.top
+                )
+                for row in rows
             }
         return self._found[with_fast].get(index, _Pieces(None, [], 0))
 
@@ -117,11 +119,15 @@ class _Search:
         fast, place = self.glibc.arenas[index].fast, self.need // 16 - 2
         head = fast[place] if place < len(fast) else 0
         found = self.glibc.walk().find_many([head + HEADER])[0] if head else None
-        return _Pieces(_piece((head, self.need)), [], 0) if found == (head, self.need, "fast") else None
+        return _Pieces(_piece(found), [], 0) if found and _is(found, head, self.need, "fast") else None
 
 
-def _piece(row: tuple[int, int]) -> Piece:
-    return Piece(row[0] + HEADER, row[1])
+def _piece(row: _native.FreePiece | _native.Block) -> Piece:
+    return Piece(row.address + HEADER, row.size)
+
+
+def _is(block: _native.Block, address: int, size: int, state: str) -> bool:
+    return (block.address, block.size, block.state) == (address, size, state)
 
 
 def fit(heap: Heap, request: int) -> Fit:
@@ -173,8 +179,11 @@ def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
     """The threads whose cache hands out a chunk of exactly this size next."""
     entries = [(tcache.tid, entry) for tcache in glibc.tcaches for _index, entry, _count in tcache.lists]
     found = glibc.walk().find_many([entry for _tid, entry in entries])
-    wanted = [(entry - HEADER, need, "tcache") for _tid, entry in entries]
-    return [CachedPiece(*entry) for entry, block, want in zip(entries, found, wanted) if block == want]
+    return [
+        CachedPiece(tid, entry)
+        for (tid, entry), block in zip(entries, found)
+        if block and _is(block, entry - HEADER, need, "tcache")
+    ]
 
 
 # What malloc asks the kernel for (malloc/malloc.c, sysmalloc; malloc/arena.c, grow_heap and new_heap).

@@ -163,9 +163,9 @@ def _touched(heap: Heap, ranges: Ranges) -> Ranges:
     found: Ranges = []
     for start, end in ranges:
         first = len(found)
-        for low, high, _state in pages.runs(start, end):
-            if len(found) > first and low - found[-1][1] <= LONGEST_GAP:
-                found[-1] = (found[-1][0], high)
+        for run in pages.runs(start, end):
+            if len(found) > first and run.start - found[-1][1] <= LONGEST_GAP:
+                found[-1] = (found[-1][0], run.end)
             else:
-                found.append((low, high))
+                found.append((run.start, run.end))
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator, HoleRow
 from gdbheap.answers.describing import BlockKind, describe_blocks
 from gdbheap.answers.fit import Fit, fit
@@ -91,9 +92,13 @@ def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
 
 
 def _hole(heap: Heap, allocator: Allocator, row: HoleRow) -> Hole:
-    beside = [None if block is None else Neighbour(*block) for block in (row.before, row.after)]
+    beside = [_beside(block) for block in (row.before, row.after)]
     resident = _resident(heap, row.start, row.end)
     return Hole(row.address, row.end - row.start, resident, row.arena, allocator.name, *beside)
+
+
+def _beside(block: _native.Block | None) -> Neighbour | None:
+    return None if block is None else Neighbour(block.address, block.size, block.state)
 
 
 def _resident(heap: Heap, start: int, end: int) -> int | None:
@@ -102,7 +107,7 @@ def _resident(heap: Heap, start: int, end: int) -> int | None:
     if heap.target.pages is None:
         return None
     first, last = machine.page_up(start), machine.page_down(end)
-    return heap.target.pages.count(first, last)[0] if first < last else 0
+    return heap.target.pages.count(first, last).resident if first < last else 0
 
 
 def _named(heap: Heap, found: list[Hole]) -> list[Hole]:

@@ -39,11 +39,11 @@ def instances(heap: Heap, pattern: str | None, order: str = "together", top: int
 
     Raises NotAPython or Unsupported."""
     objects, census = heap.objects, heap.census()
-    names = {row[0]: objects.names.name(row[0]) for row in census.rows}
+    names = {row.address: objects.names.name(row.address) for row in census.rows}
     matching = sorted((name, kind) for kind, name in names.items() if pattern is None or fnmatchcase(name, pattern))
     kinds = {kind: place for place, (_name, kind) in enumerate(matching)}
-    count, size, buffers, rows = objects.instances(kinds, set(census.contested), order, top, heap.classifying)
-    found = [Instance(address, names[kind], own, owned, None) for address, kind, own, owned in rows]
+    listed = objects.instances(kinds, set(census.contested), order, top, heap.classifying)
+    found = [Instance(row.address, names[row.type_address], row.size, row.buffers, None) for row in listed.rows]
     for instance in found[:MOST_TEXTS]:
         instance.text = objects.repr.text(instance.address, BRIEF)
-    return Instances(found, count, size, buffers)
+    return Instances(found, listed.count, listed.bytes, listed.buffers)

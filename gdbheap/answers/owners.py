@@ -36,10 +36,10 @@ class Owners:
 def owners(heap: Heap, minimum: int, top: int | None) -> Owners:
     """Blocks of at least ``minimum`` bytes. Raises NotAPython or Unsupported."""
     references = heap.references
-    count, size, found = references.graph.largest(minimum, top)
+    found = references.graph.largest(minimum, top)
     paths = heap.paths
-    nodes = references.nodes([number for number, _size in found])
-    return Owners([_held(paths, node) for node in nodes], count, size)
+    nodes = references.nodes([row.id for row in found.rows])
+    return Owners([_held(paths, node) for node in nodes], found.count, found.bytes)
 
 
 def _held(paths: Paths, node: Node) -> Held:

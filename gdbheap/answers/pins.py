@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gdbheap._native import PinTotals
 from gdbheap.allocators.allocator import Allocator, PinRow
 from gdbheap.allocators.allocator import Member as MemberRow
 from gdbheap.answers.describing import CACHED, BlockKind, Described, describe_blocks
@@ -106,13 +107,13 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
     minimum = heap.target.machine.page if minimum is None else minimum
     parts = [(found, found.pins(heap.target.kept, minimum, MOST_GROUPS)) for found in wanted]
     rows = [(found, row) for found, sums in parts for row in sums.rows]
-    rows.sort(key=lambda pair: (pair[1][3] - pair[1][4], pair[1]))
+    rows.sort(key=lambda pair: (pair[1].bytes - pair[1].freed, pair[1].start, pair[1].end))
     members = _members(rows)
-    words = describe_blocks(heap, [block[:2] for blocks in members for block in blocks if block[2]])
-    named = [[_member(at, size, words[at] if used else FREE) for at, size, used in blocks] for blocks in members]
+    words = describe_blocks(heap, [(block.address, block.size) for blocks in members for block in blocks if block.used])
+    named = [[_member(row, words[row.address] if row.used else FREE) for row in blocks] for blocks in members]
     found = [_pin(owner.name, row, blocks) for (owner, row), blocks in zip(rows, named)]
     described = Counter(owner.name for (owner, _), blocks in zip(rows, named) for _ in blocks)
-    sums = [Sums(of.name, *group.totals, described[of.name], of.groups, of.emptied) for of, group in parts]
+    sums = [_sums(of, group.totals, described[of.name]) for of, group in parts]
     return Pins(found, sums, _kinds(zip(found, named)), minimum, heap.target.pages is not None)
 
 
@@ -145,25 +146,29 @@ def _commonest(counts: Counter[str] | None) -> str | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
+def _sums(of: Allocator, totals: PinTotals, described: int) -> Sums:
+    sizes = (totals.groups, totals.blocks, totals.bytes, totals.freed)
+    return Sums(of.name, *sizes, described, of.groups, of.emptied)
+
+
 def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
-    """(address, size, used) of the blocks of each group, until there are too many of them."""
+    """The blocks of each group, until there are too many of them."""
     found: list[list[MemberRow]] = []
     left = MOST_BLOCKS
     for allocator, row in rows:
-        blocks = allocator.members(row) if row[2] <= left else []
+        blocks = allocator.members(row) if row.blocks <= left else []
         left -= len(blocks)
         found.append(blocks)
     return found
 
 
-def _member(address: int, size: int, found: Described) -> Member:
-    return Member(address, size, str(found), found.kind)
+def _member(row: MemberRow, found: Described) -> Member:
+    return Member(row.address, row.size, str(found), found.kind)
 
 
 def _pin(name: str, row: PinRow, members: list[Member]) -> Pin:
-    start, _end, blocks, size, freed = row
-    address = members[0].address if members else start
-    return Pin(address, size, _summary(members), name, freed, blocks, members[:MOST_MEMBERS])
+    address = members[0].address if members else row.start
+    return Pin(address, row.bytes, _summary(members), name, row.freed, row.blocks, members[:MOST_MEMBERS])
 
 
 def _summary(members: list[Member]) -> str:

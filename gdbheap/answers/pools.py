@@ -146,35 +146,47 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
     python = heap.allocator(PymallocAllocator).pymalloc
     if not python.in_use:
         return Pools(None, None, 0, 0, [])
-    spread, fill, emptiest = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)
-    spreads = {size: rest for size, *rest in spread}
+    occupancy = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)
+    spreads = {spread.block_size: spread for spread in occupancy.spread}
     asked = _asked(heap) if detail else {}
-    rows = [PoolClass(*row, *spreads[row[0]], *asked.get(row[0], _unknown(asked))) for row in python.pools.classes()]
-    uses = [_use(row) for row in emptiest]
+    rows = [_pool_class(row, spreads[row.block_size], asked) for row in python.pools.classes()]
+    uses = [_use(row) for row in occupancy.emptiest]
     if detail:
         uses = _with_pins(heap, uses)
-    fills = [Fill(*row) for row in fill]
+    fills = [Fill(row.percent, row.arenas, row.used_bytes) for row in occupancy.fill]
     sizes, free = (python.arena_size, python.pool_size), python.free_pools
     return Pools(*sizes, len(python.arenas), free, rows, fills, uses, _interpreters(python))
 
 
 def _pages(heap: Heap, mimalloc: Mimalloc, detail: bool) -> Pools:
     asked = _asked(heap) if detail else {}
-    rows = [PoolClass(*row, 0, 0, 0, *asked.get(row[0], _unknown(asked))) for row in mimalloc.blocks.classes()]
-    heaps = [PageHeap(mimalloc.purpose(tag), *rest) for tag, *rest in mimalloc.blocks.heaps()]
+    rows = [_pool_class(row, None, asked) for row in mimalloc.blocks.classes()]
+    heaps = [
+        PageHeap(mimalloc.purpose(row.tag), row.pages, row.used, row.bytes, row.abandoned)
+        for row in mimalloc.blocks.heaps()
+    ]
     reserved = sum(end - start for start, end in mimalloc.reserved())
     use = MimallocUse(len(mimalloc.segments), reserved, mimalloc.blocks.free_spans, heaps)
     return Pools(None, None, 0, 0, rows, mimalloc=use)
 
 
 def _interpreters(python: Pymalloc) -> list[InterpreterPools]:
-    used = {number: (blocks, size) for number, blocks, size in python.pools.used_of_arenas()}
+    used = {row.number: (row.used, row.bytes) for row in python.pools.used_of_arenas()}
     found = []
     for state in python.states:
         own = [used[arena.number] for arena in state.arenas if arena.number in used]
         blocks, size = (sum(column) for column in zip(*own)) if own else (0, 0)
         found.append(InterpreterPools(state.heads.address, len(state.arenas), blocks, size))
     return found
+
+
+def _pool_class(
+    row: _native.SizeClass, spread: _native.Spread | None, asked: dict[int, tuple[int, int, int]]
+) -> PoolClass:
+    """``spread``: None without arenas."""
+    where = (0, 0, 0) if spread is None else (spread.arenas, spread.alone, spread.blocks_alone)
+    wasted = asked.get(row.block_size, _unknown(asked))
+    return PoolClass(row.block_size, row.groups, row.used, row.free, *where, *wasted)
 
 
 def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:
@@ -187,19 +199,19 @@ def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
     if objects is None:
         return {}
     rows = objects.asked_sizes(set(heap.census().contested), heap.classifying)
-    return {size: (count, asked, count * size - asked) for size, count, asked in rows}
+    return {row.block_size: (row.objects, row.bytes, row.objects * row.block_size - row.bytes) for row in rows}
 
 
-def _use(row: tuple[int, int, int, list[tuple[int, int, int]]]) -> ArenaUse:
-    index, address, size, shares = row
-    classes = [ClassShare(*share) for share in shares]
-    return ArenaUse(index, address, sum(share.used for share in classes), size, classes, [])
+def _use(row: _native.Occupied) -> ArenaUse:
+    classes = [ClassShare(share.block_size, share.pools, share.used) for share in row.shares]
+    return ArenaUse(row.number, row.address, sum(share.used for share in classes), row.used_bytes, classes, [])
 
 
 def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
     """The arenas with what holds them; all blocks are described at once."""
     space, native = heap.target.space, heap.allocator(PymallocAllocator).pymalloc.pools
-    blocks = [_native.used_blocks(space, native, use.address, MOST_BLOCKS) for use in uses]
+    members = [_native.used_blocks(space, native, use.address, MOST_BLOCKS) for use in uses]
+    blocks = [[(member.address, member.size) for member in found] for found in members]
     words = describe_blocks(heap, [block for found in blocks for block in found])
     return [replace(use, pins=_pins(heap, found, words)) for use, found in zip(uses, blocks)]
 

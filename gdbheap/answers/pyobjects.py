@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from gdbheap import _native
 from gdbheap.answers.describing import looks
 from gdbheap.heap import LISTED, Heap
 from gdbheap.python.owned import REACHED
@@ -97,12 +98,13 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
     census = heap.census()
     sums: dict[str, list[int]] = {}
     idle = [0, 0]
-    for address, _flags, (count, size, idle_count, idle_size), owned in census.rows:
-        row = sums.setdefault(names.name(address), [0, 0, 0, 0])
-        reached = sum(held for role, _blocks, held in owned if role == REACHED)
-        for place, value in enumerate((count, size, sum(held for *_role, held in owned), reached)):
+    for of_type in census.rows:
+        live, freed, owned = of_type.live, of_type.idle, of_type.owned
+        row = sums.setdefault(names.name(of_type.address), [0, 0, 0, 0])
+        reached = sum(buffers.bytes for buffers in owned if buffers.role == REACHED)
+        for place, value in enumerate((live.count, live.bytes, sum(buffers.bytes for buffers in owned), reached)):
             row[place] += value
-        idle = [idle[0] + idle_count, idle[1] + idle_size]
+        idle = [idle[0] + freed.count, idle[1] + freed.bytes]
     types = [TypeRow(name, *row) for name, row in sums.items() if row[0] or row[2]]
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
     types.sort(key=lambda row: (-(row.bytes + row.buffers), row.type))
@@ -111,7 +113,8 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
     unclassified = _sum(store.unclassified for store in census.stores if store.name in OF_PYTHON)
     other = _sum(store.unclassified for store in census.stores if store.name not in OF_PYTHON)
     elsewhere = _sum(store.used for store in census.stores if store.name == CLAIMED)
-    roots = [Root(name, *row) for name, row in zip(heap.objects.roots.names[1:], census.roots[1:]) if row[0]]
+    own, *others = census.roots
+    roots = [Root(name, row.count, row.bytes) for name, row in zip(heap.objects.roots.names[1:], others) if row.count]
     roots.sort(key=lambda root: (-root.bytes, root.name))
     unknown = [Unknown(*block, look) for block, look in zip(census.unknown[:most], looks(heap, census.unknown[:most]))]
     return PyObjects(
@@ -119,7 +122,7 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
         total,
         used,
         Tally(*idle),
-        Tally(*census.roots[0]),
+        _sum([own]),
         roots,
         unclassified,
         other,
@@ -128,6 +131,6 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyO
     )
 
 
-def _sum(tallies: Iterable[tuple[int, int]]) -> Tally:
-    pairs = list(tallies)
-    return Tally(sum(count for count, _bytes in pairs), sum(size for _count, size in pairs))
+def _sum(tallies: Iterable[_native.Tally]) -> Tally:
+    rows = list(tallies)
+    return Tally(sum(row.count for row in rows), sum(row.bytes for row in rows))

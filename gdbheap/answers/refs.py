@@ -62,17 +62,17 @@ def holders_of(references: References, node: Node) -> list[tuple[Node, bool]]:
 def _sources(references: References, targets: set[int]) -> dict[int, bool]:
     """Who points to any of ``targets``, and whether one of its references is exact."""
     found: dict[int, bool] = {}
-    for source, _target, strength in references.graph.referrers(targets):
-        found[source] = found.get(source, False) or strength == EXACT
+    for row in references.graph.referrers(targets):
+        found[row.source] = found.get(row.source, False) or row.strength == EXACT
     return found
 
 
 def _above(paths: Paths, holders: list[Node]) -> dict[int, str]:
     """Of holders that are dicts of names (an instance's, a module's): the edge that says so, by the dict's number."""
     dicts = {holder.id: holder for holder in holders if holder.type and paths.type_name(holder) == "dict"}
-    rows = [(source, target) for source, target, _strength in paths.references.graph.referrers(set(dicts))]
-    sources = paths.references.nodes([source for source, _target in rows])
-    edges = [(target, paths.edge(source, dicts[target]).text) for source, (_source, target) in zip(sources, rows)]
+    rows = paths.references.graph.referrers(set(dicts))
+    sources = paths.references.nodes([row.source for row in rows])
+    edges = [(row.target, paths.edge(source, dicts[row.target]).text) for source, row in zip(sources, rows)]
     return {target: text for target, text in edges if is_namespace(text)}
 
 

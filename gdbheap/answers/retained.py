@@ -50,14 +50,16 @@ def _objects(paths: Paths, top: int | None) -> list[Kept]:
     """Without modules and their dicts, which ``_modules`` is about."""
     references = paths.references
     found = references.graph.top_retained(top, _of_modules(references))
-    nodes = references.nodes([number for number, _size in found])
+    nodes = references.nodes([kept.id for kept in found])
     return [
-        Kept(node.address, paths.type_name(node), 1, node.size, size, *(_way(paths, node) if place < MOST_WAYS else ()))
-        for place, (node, (_number, size)) in enumerate(zip(nodes, found))
+        Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes, *_way(paths, node, place))
+        for place, (node, kept) in enumerate(zip(nodes, found))
     ]
 
 
-def _way(paths: Paths, node: Node) -> tuple[str | None, str]:
+def _way(paths: Paths, node: Node, place: int) -> tuple[()] | tuple[str | None, str]:
+    if place >= MOST_WAYS:
+        return ()
     path = paths.path(paths.references.graph.chain(node.id))
     return path.expression, in_words(path)
 
@@ -65,7 +67,7 @@ def _way(paths: Paths, node: Node) -> tuple[str | None, str]:
 def _types(paths: Paths, top: int | None) -> list[Kept]:
     name = paths.names.name
     rows = paths.references.graph.retained_by_type(top)
-    return [Kept(address, name(address), count, size, kept) for address, count, size, kept in rows]
+    return [Kept(row.type_address, name(row.type_address), row.count, row.bytes, row.retained) for row in rows]
 
 
 def _modules(paths: Paths, _top: int | None) -> list[Kept]:

@@ -70,7 +70,7 @@ def sizes(heap: Heap) -> Sizes:
     found = heap.allocator(GlibcAllocator)
     glibc, mapped = found.malloc, found.mapped
     rows = _native.count_sizes(found.chunks)
-    counts = {size: (used, free + tcache + fast) for size, (used, free, tcache, fast) in rows}
+    counts = {row.size: (row.states[0], sum(row.states[1:])) for row in rows}
     for chunk in mapped:
         used, free = counts.get(chunk.end - chunk.chunk, (0, 0))
         counts[chunk.end - chunk.chunk] = (used + 1, free)

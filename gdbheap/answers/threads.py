@@ -72,6 +72,6 @@ def _variable(references: References, paths: Paths, local: Local) -> Variable:
     node = references.find(local.value)
     if node is None:
         return Variable(local.name, local.value, references.objects.type_at(local.value), 0)
-    edges = {target for target, _strength in references.graph.edges(node.id)}
+    edges = {edge.target for edge in references.graph.edges(node.id)}
     buffers = [other.size for other in references.nodes(sorted(edges)) if other.kind == "buffer"]
     return Variable(local.name, local.value, paths.type_name(node), node.size + sum(buffers))

@@ -40,4 +40,4 @@ def _shrunk(before: Heap, after: Target, index: int) -> int | None:
     heaps = [
         (heap.start, heap.reserve) for heap in before.allocator(GlibcAllocator).malloc.heaps if heap.arena == index
     ]
-    return sum(old.count(*heap)[0] - new.count(*heap)[0] for heap in heaps)
+    return sum(old.count(*heap).resident - new.count(*heap).resident for heap in heaps)

@@ -50,8 +50,16 @@ def unreachable(heap: Heap, listed: int = LISTED) -> Unreachable:
     """``listed``: the most addresses in a row. Raises NotAPython or Unsupported."""
     references, name = heap.references, heap.objects.names.name
     rows = [
-        Lost(name(kind) if kind else None, by_stray, size, count, total, buffers, _addresses(references, blocks))
-        for kind, by_stray, size, count, total, buffers, blocks in references.graph.unreachable(listed)
+        Lost(
+            name(row.type_address) if row.type_address else None,
+            row.by_stray,
+            row.size,
+            row.count,
+            row.bytes,
+            row.buffers,
+            _addresses(references, row.addresses),
+        )
+        for row in references.graph.unreachable(listed)
     ]
     rows.sort(key=lambda row: (row.by_stray, -row.bytes - row.buffers, row.type or "", row.size))
     objects = [row for row in rows if row.type is not None]

@@ -18,10 +18,10 @@ from gdbheap.python.lost_names import like_modules, lost_names
 from gdbheap.python.names import TypeNames
 from gdbheap.python.owned import CLOSED, REACHED, ROLES, Family, families, state_size
 from gdbheap.python.repr import Limits, Repr
-from gdbheap.python.roots import Roots
+from gdbheap.python.roots import Register, Roots
 from gdbheap.python.sizing import sizing
 from gdbheap.python.slabs import Slab, slab
-from gdbheap.target.ranges import Ranges
+from gdbheap.target.ranges import OwnedRange, Ranges
 from gdbheap.target.target import Target
 
 SAMPLED_POOLS = 16
@@ -99,8 +99,8 @@ class Found:
 class Question:
     """What a census is told beside the heaps; see native/core/src/python/census.rs."""
 
-    roots: list[tuple[int, int, int]]
-    registers: list[tuple[int, int]]
+    roots: list[OwnedRange]
+    registers: list[Register]
     last: int
     watched: list[int]
     unknown: int
@@ -171,7 +171,7 @@ class Objects:
             heads = NO_GC_HEAD if self.release.is_free_threaded else GC_HEADS
             head = None if hook is None else _winner(votes, cpython.FLAG_GC, tuple(hook + size for size in heads))
             if hook is not None and head is not None:
-                source = f"{sum(votes.values())} objects in a sample of {where}"
+                source = f"{sum(vote.blocks for vote in votes)} objects in a sample of {where}"
                 if hook:
                     facts.add("debug hooks", f"{hook} bytes before each block", source)
                 facts.add("PyGC_Head", head - hook, source)
@@ -229,8 +229,8 @@ class Objects:
             types.update(_native.sample_types(heaps, layout, SAMPLED_POOLS))
         if all(_is_readable(space, self.release, address) for address in types):
             return {}
-        found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None)[3]
-        names = lost_names(space, self.release, [row[0] for row in found], layout.data)
+        found = self.instances(dict.fromkeys(like_modules(space, self.release, types), 0), set(), "address", None).rows
+        names = lost_names(space, self.release, [row.address for row in found], layout.data)
         lost = {address: name for address, name in names.items() if not _is_readable(space, self.release, address)}
         facts.add("names of types", f"{len(lost)}", "what modules call them: their files are not here")
         return lost
@@ -256,7 +256,7 @@ class Objects:
         return _native.static_types(self._heaps(own), self.layout)
 
     def _confirm_pre_header(
-        self, votes: dict[tuple[int, int], int], head: int, layout: TypeLayout, facts: Facts
+        self, votes: Sequence[_native.DistanceVotes], head: int, layout: TypeLayout, facts: Facts
     ) -> None:
         """Objects with a managed dictionary must occur where the release's table puts them."""
         flags = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT
@@ -273,18 +273,21 @@ class Objects:
         question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
         census = _native.take_census(self.heaps, self.layout, question, progress)
         self._owners.update(dict.fromkeys(watched))
-        for block, address, type_address, role in census.owners:
-            if type_address:
-                self._owners[block] = Owner(address, self.names.name(type_address), ROLES[role])
-            else:
-                self._owners[block] = Owner(address, None, self.roots.names[role])
+        self._owners.update((found.block, self._owner(found)) for found in census.owners)
         return census
+
+    def _owner(self, found: _native.BlockOwner) -> Owner:
+        if found.type_address:
+            return Owner(found.address, self.names.name(found.type_address), ROLES[found.role])
+        return Owner(found.address, None, self.roots.names[found.role])
 
     def estimate(self) -> list[Estimate]:
         """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
         however large the heap is."""
         rows = _native.estimate_types(self.heaps, self.layout, ESTIMATED)
-        return [Estimate(self.names.name(row[0]), *row) for row in rows]
+        return [
+            Estimate(self.names.name(row.kind), row.kind, row.live, row.bytes, row.idle, row.idle_bytes) for row in rows
+        ]
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
         """The object in each block (user address, size of the block), or None; of several the first."""
@@ -294,7 +297,7 @@ class Objects:
         """The address of the object in each block, or None."""
         places = [(address, size, address) for address, size in blocks]
         rows = _native.objects_in(self.heaps, self.layout, places)
-        return [None if row is None else row[0] for row in rows]
+        return [None if row is None else row.address for row in rows]
 
     def object_at(self, block: int, size: int, address: int) -> Found | None:
         """The object at ``address`` in a block (user address, size): Python 2 puts many numbers in one."""
@@ -302,24 +305,27 @@ class Objects:
 
     def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
         rows = _native.objects_in(self.heaps, self.layout, places)
-        return [None if row is None else Found(row[0], row[1], self.names.name(row[1]), row[2]) for row in rows]
+        return [None if row is None else self._found(row) for row in rows]
+
+    def _found(self, row: _native.ObjectAt) -> Found:
+        return Found(row.address, row.type_address, self.names.name(row.type_address), row.alive)
 
     def chunks_of(
         self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
-    ) -> list[tuple[int, int, str, int]]:
-        """The wanted chunks (header, size, state, arena) that look like live objects of the types at ``kinds``."""
+    ) -> list[_native.ListedChunk]:
+        """The wanted chunks that look like live objects of the types at ``kinds``."""
         return _native.list_objects(self.heaps, self.layout, kinds, wanted, progress)
 
     def instances(
         self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
-    ) -> tuple[int, int, int, list[tuple[int, int, int, int]]]:
-        """Live objects of the types at ``kinds``, which have their places in the alphabet: how many, their bytes,
-        their buffers', and the first ``top`` in ``order`` as (address, type, size of its block, of the blocks that its
-        fields own). ``without``: blocks that only look like objects."""
+    ) -> _native.InstanceList:
+        """Live objects of the types at ``kinds``, which have their places in the alphabet: the first ``top`` in
+        ``order``, with the size of the block and that of the blocks which its fields own. ``without``: blocks that
+        only look like objects."""
         return _native.list_instances(self.heaps, self.layout, kinds, without, order, top, progress)
 
-    def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[tuple[int, int, int]]:
-        """Of each of pymalloc's size classes: (block size, live objects that tell their size, bytes they asked for)."""
+    def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[_native.AskedSize]:
+        """Of each of pymalloc's size classes what its live objects asked for, of those that tell."""
         return _native.asked_sizes(self.heaps, self.layout, sizing(self.release), without, progress)
 
     def owners_of(self, blocks: Sequence[int], progress: Progress | None = None) -> dict[int, Owner | None]:
@@ -368,12 +374,12 @@ def _is_readable(space: _native.Space, release: cpython.Release, address: int) -
         return False
 
 
-def _ballots(votes: dict[tuple[int, int], int], flags: int) -> dict[int, int]:
+def _ballots(votes: Sequence[_native.DistanceVotes], flags: int) -> dict[int, int]:
     """Distance to blocks, for types with exactly these flags."""
-    return {distance: count for (voted, distance), count in votes.items() if voted == flags}
+    return {vote.distance: vote.blocks for vote in votes if vote.flags == flags}
 
 
-def _winner(votes: dict[tuple[int, int], int], flags: int, distances: tuple[int, ...]) -> int | None:
+def _winner(votes: Sequence[_native.DistanceVotes], flags: int, distances: tuple[int, ...]) -> int | None:
     """The one of ``distances`` that most objects with exactly these flags agree on; None when too few do.
 
     A block that holds a small number before a pointer to a class votes too, wherever it has them.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.errors import Fault
-from gdbheap.target.machine import LOWEST_ADDRESS
+from gdbheap.target.machine import LOWEST_ADDRESS, Machine
 from gdbheap.target.ranges import Ranges
 
 GENERATIONS = 3
@@ -81,7 +81,7 @@ def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Coll
                     yield found
 
 
-def _likely(machine: _native.Machine, raw: bytes, shape: Shape) -> Iterator[int]:
+def _likely(machine: Machine, raw: bytes, shape: Shape) -> Iterator[int]:
     """Offsets after which the older two generations have small thresholds, and the first what may be pointers."""
     words = machine.words_of(raw)
     step, number = shape.step // machine.word, shape.head // machine.word

@@ -51,7 +51,7 @@ def class_dealloc(
 ) -> int:
     """``subtype_dealloc``, of heap types of objects in ``claimed``, among ``heaps``: what most have; 0 without any."""
     places = [(start, size, start) for start, size in claimed.sample(SAMPLED)]
-    types = {row[1] for row in _native.objects_in(heaps, layout, places) if row is not None}
+    types = {row.type_address for row in _native.objects_in(heaps, layout, places) if row is not None}
     votes: Counter[int] = Counter()
     for address in types:
         with suppress(Fault):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from gdbheap._native import Space
-
-if TYPE_CHECKING:
-    from gdbheap._native import Machine
+from gdbheap.target.machine import Machine
 
 # Read at a time: a part of a page on every machine.
 STEP = 4 << 10

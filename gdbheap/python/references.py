@@ -87,20 +87,25 @@ class References:
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
         """The blocks with these numbers that are no buffers; they are not remembered, as there may be many."""
         rows = zip(numbers, self.graph.nodes_of(numbers))
-        return list(self._read([number for number, row in rows if row[4] != "buffer"]))
+        return list(self._read([number for number, row in rows if row.kind != "buffer"]))
 
     def _read(self, numbers: Sequence[int]) -> Iterator[Node]:
         rows = self.graph.nodes_of(numbers)
-        inside = [(row[1], row[2]) for row in rows if row[0] == "block" and row[4] in ("object", "idle")]
+        inside = [(row.address, row.size) for row in rows if _may_be_object(row)]
         found = iter(self.objects.addresses_in(inside))
-        for number, (place, address, size, kind_address, kind) in zip(numbers, rows):
-            if place == "root":
-                root = self.roots[address]
+        for number, row in zip(numbers, rows):
+            block = row.address
+            if row.place == "root":
+                root = self.roots[block]
                 at = root.frame.address if root.frame else next(iter(root.pointers), 0)
-                yield Node(number, place, kind, at, 0, 0, 0, root)
+                yield Node(number, row.place, row.kind, at, 0, 0, 0, root)
                 continue
-            own = next(found) if place == "block" and kind in ("object", "idle") else None
-            yield Node(number, place, kind, address if own is None else own, address, size, kind_address)
+            own = next(found) if _may_be_object(row) else None
+            yield Node(number, row.place, row.kind, block if own is None else own, block, row.size, row.type_address)
+
+
+def _may_be_object(row: _native.GraphNode) -> bool:
+    return row.place == "block" and row.kind in ("object", "idle")
 
 
 def _of_python(threads: Threads) -> list[Root]:
@@ -121,7 +126,7 @@ def _of_memory(objects: Objects) -> list[Root]:
             ranges.setdefault(objects.roots.names[number], []).append((start, end))
     late = (INTERPRETER, THREADS)
     ranges[THREADS] = objects.roots.thread_data
-    registers = [value for _pointer, value in objects.roots.registers]
+    registers = [register.value for register in objects.roots.registers]
     found = [
         Root(name, BY_REMAINS if name in late else BY_OTHERS, ranges=parts)
         for name, parts in sorted(ranges.items(), key=lambda item: item[0] in late)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from gdbheap import _native
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.image import PT_TLS
-from gdbheap.target.ranges import Ranges, joined, subtract
+from gdbheap.target.ranges import OwnedRange, Ranges, joined, subtract
 from gdbheap.target.target import Target
 
 INTERPRETER = "the interpreter"
@@ -16,17 +17,24 @@ THREADS = "threads"
 MOST_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 
 
+class Register(NamedTuple):
+    """What a register of a thread holds, and where the thread's stack ends."""
+
+    stack_pointer: int
+    value: int
+
+
 class Roots:
-    """``names``: who the roots are, the interpreter first; ``ranges``: (number of the name, start, end); ``last``: the
-    number of the threads, whose stacks hold many pointers that are left over; ``registers``: (stack pointer, value) of
-    each of their registers: in the middle of a function nothing else may lead to a block. ``thread_data``: what belongs
+    """``names``: who the roots are, the interpreter first; ``ranges``: by the number of the name; ``last``: the
+    number of the threads, whose stacks hold many pointers that are left over; ``registers``: those of
+    the threads: in the middle of a function nothing else may lead to a block. ``thread_data``: what belongs
     to the threads without doubt, ``stacks``: what is in use of their stacks beside that.
 
     ``live``: what may be in use of the threads' stacks; ``loose``: of coroutines' and signals', see ``live_stacks``."""
 
     def __init__(self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges) -> None:
         self.names = [INTERPRETER]
-        self.ranges: list[tuple[int, int, int]] = []
+        self.ranges: list[OwnedRange] = []
         heaps = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous and mapping.writable]
         for loaded in [interpreter] + [other for other in target.objects if other is not interpreter]:
             name = INTERPRETER if loaded is interpreter else loaded.path.rsplit("/", 1)[-1]
@@ -37,13 +45,13 @@ class Roots:
         self.last = self.names.index(THREADS)
         self.thread_data = _thread_data(target, _tls_size(target))
         self.stacks = _aligned(target, subtract(sorted(live), sorted(self.thread_data)))
-        self.registers = [(thread.sp, value) for thread in target.threads for value in thread.registers]
+        self.registers = [Register(thread.sp, value) for thread in target.threads for value in thread.registers]
 
     def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:
         if name not in self.names:
             self.names.append(name)
         number = self.names.index(name)
-        self.ranges.extend((number, start, end) for start, end in _aligned(target, ranges))
+        self.ranges.extend(OwnedRange(number, start, end) for start, end in _aligned(target, ranges))
 
 
 def _linked(target: Target, loaded: LoadedObject, heaps: Ranges) -> Ranges:

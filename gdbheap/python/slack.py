@@ -65,7 +65,7 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
         most,
     )
     types = [one.name for one in growing] + [one.name for one in tables]
-    return [Slack(name, *row) for name, row in zip(types, rows)]
+    return [Slack(name, row.containers, row.small, row.pages, row.most, row.address) for name, row in zip(types, rows)]
 
 
 def _growing(release: Release) -> list[Growing]:

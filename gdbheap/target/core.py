@@ -41,7 +41,13 @@ PACKED = {
 ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared library"}
 
 
-Row = tuple[int, int, int, int]
+class SegmentRow(NamedTuple):
+    """Where ``Space.for_core`` finds the bytes [start, end): in a file, by its index, from an offset on."""
+
+    start: int
+    end: int
+    file: int
+    offset: int
 
 
 class Part(NamedTuple):
@@ -149,7 +155,11 @@ class Core(Target):
         self.mappings = Mappings(join(self.machine, self._parts, self._notes.files, self.auxv.get(AT_SYSINFO_EHDR)))
         program = self.mappings.find(self.auxv.get(AT_PHDR, 0))
         self.exe = (program.path if program else "") or self._notes.name or None
-        own = [(part.start, part.start + part.available, 0, part.offset) for part in self._parts if part.available]
+        own = [
+            SegmentRow(part.start, part.start + part.available, 0, part.offset)
+            for part in self._parts
+            if part.available
+        ]
         self.space = Space.for_core(self.machine, own, [self._own_path])
         root = root_folder(exe, self.exe) if exe else ""
         self.objects = find_objects(
@@ -172,7 +182,7 @@ class Core(Target):
     def _own_path(self) -> str:
         return str(self.core)
 
-    def _add_files(self, rows: list[Row]) -> None:
+    def _add_files(self, rows: list[SegmentRow]) -> None:
         """Add what the core left out of text and read-only data, from the files with the same build-id."""
         paths = [self._own_path]
         stored = {part.start: part.stored for part in self._parts}
@@ -317,14 +327,16 @@ def candidates(first: Mapping, exe: str | None, root: str = "") -> list[str]:
     return [path] + ([root + path] if root else []) + ([exe] if exe else [])
 
 
-def _left_out(machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int) -> Iterator[Row]:
+def _left_out(
+    machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int
+) -> Iterator[SegmentRow]:
     """The rows for ``Space.for_core`` of what is not in the core, and that the program cannot have changed."""
     for mapping in owner.mappings:
         start = mapping.start + stored.get(mapping.start, 0)
         offset = mapping.offset + start - mapping.start
         end = min(mapping.end, start + max(0, size - offset))
         if start < end and not mapping.writable and not _is_linked_writable(machine, owner, start):
-            yield start, end, index, offset
+            yield SegmentRow(start, end, index, offset)
 
 
 def _is_linked_writable(machine: Machine, owner: LoadedObject, address: int) -> bool:

@@ -14,8 +14,9 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import NamedTuple
 
-from gdbheap._native import Frozen, Pages, Room, Space, Stop
+from gdbheap._native import Frozen, Pages, Room, Space, Stop, ThreadState
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, NotPermitted, one_line
 from gdbheap.target import holding, procfs, refusal, room
 from gdbheap.target.elf import ElfFiles, find_objects
@@ -37,8 +38,27 @@ MOST_SHARING = 1 << 30
 DELETED = " (deleted)"
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 UNREADABLE = ("[vvar", "[vsyscall]")
-Registers = tuple[int, int, int, int, Sequence[int]]
-"""A thread's id, thread pointer, sp, pc and general registers."""
+
+
+class Registers(NamedTuple):
+    """A thread that stands still, as somebody else than the native half found it."""
+
+    tid: int
+    thread_pointer: int
+    stack_pointer: int
+    program_counter: int
+    general: Sequence[int]
+
+
+class MappingRow(NamedTuple):
+    """How ``Space.for_process`` reads the bytes [start, end): by one of the kinds above, from a file by its index (-1:
+    none) from an offset on."""
+
+    start: int
+    end: int
+    kind: int
+    file: int
+    offset: int
 
 
 class Preparation:
@@ -83,7 +103,7 @@ class Preparation:
 class Process(Target):
     """A live process, as it is now. It must stand still while it is read for the picture to be consistent.
 
-    ``threads`` are (tid, thread pointer, sp, pc) from whoever stopped it. With ``memory_refused`` (the reason why)
+    ``threads`` come from whoever stopped it. With ``memory_refused`` (the reason why)
     no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
     stop nothing is read any more. ``memory_of``: whose memory is read instead, that of a copy, which shares all pages,
     so that it is unknown with whom else the process shares them. ``books_read`` is called when ``/proc`` was read and
@@ -94,7 +114,7 @@ class Process(Target):
     def __init__(
         self,
         pid: int,
-        threads: Iterable[Registers] = (),
+        threads: Iterable[Registers | ThreadState] = (),
         preparation: Preparation | None = None,
         memory_refused: GdbheapError | None = None,
         holder: Stop | Frozen | None = None,
@@ -131,7 +151,7 @@ class Process(Target):
         self.rss = self._read_rss()
         self._read_pages()
         self._read_locked()
-        self.threads = [self._thread(*registers) for registers in self._standing]
+        self.threads = [self._thread(registers) for registers in self._standing]
 
     def _capture(self, room: Room | None) -> None:
         """Copy what is private, if it fits, and let go the process, or the copy that it is read from."""
@@ -222,7 +242,7 @@ class Process(Target):
             self.warnings.append(f"{path} cannot be read ({reason}): {unknown}")
             self._read_smaps()
             return
-        if sum(self.pages.count(start, end)[0] for start, end in ranges) != self.rss.bytes:
+        if sum(self.pages.count(start, end).resident for start, end in ranges) != self.rss.bytes:
             self._compare_pages(self.pages)
 
     def _find_pages(self, path: str, ranges: Ranges) -> Pages:
@@ -245,7 +265,7 @@ class Process(Target):
         """Say where ``pagemap`` and ``smaps`` disagree: device memory is not in Rss."""
         self._read_smaps()
         differences = [
-            pages.count(mapping.start, mapping.end)[0] - mapping.rss
+            pages.count(mapping.start, mapping.end).resident - mapping.rss
             for mapping in self.mappings
             if mapping.rss is not None and mapping.end < self.machine.kernel_start
         ]
@@ -268,7 +288,7 @@ class Process(Target):
         shared = self.rss.shared or self._has_copy
         self.space = Space.for_process(self.machine, pid, rows, self.pages, files.paths, shared, stop)
 
-    def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[tuple[int, int, int, int, int]]:
+    def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[MappingRow]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
         kind, index = FROM_PROCESS, -1
         if mapping.private and (mapping.anonymous or mapping.path == "/dev/zero"):
@@ -278,12 +298,12 @@ class Process(Target):
         elif not mapping.writable and (index := files.index(mapping)) >= 0:
             kind = FROM_FILE
         for start, end in subtract([(mapping.start, mapping.end)], missing):
-            yield start, end, kind, index, mapping.offset + start - mapping.start
+            yield MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)
 
-    def _thread(self, tid: int, pointer: int, sp: int, pc: int, general: Sequence[int]) -> Thread:
-        name = self._ready.thread_names.get(tid)
-        known = self._folder.thread_name(tid) if name is None else name
-        return Thread(tid, pointer, sp, pc, known, registers=general)
+    def _thread(self, found: Registers | ThreadState) -> Thread:
+        name = self._ready.thread_names.get(found.tid)
+        known = self._folder.thread_name(found.tid) if name is None else name
+        return thread_of(found, known)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
         """By ``pagemap``; of a long range the first MOST_SHARING bytes. None beside a copy, which shares them all."""
@@ -301,6 +321,12 @@ class Process(Target):
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self._folder, self.exe, mapping)
+
+
+def thread_of(found: Registers | ThreadState, name: str) -> Thread:
+    """A thread with its name."""
+    pointers = (found.thread_pointer, found.stack_pointer, found.program_counter)
+    return Thread(found.tid, *pointers, name, registers=found.general)
 
 
 class MappedFiles:

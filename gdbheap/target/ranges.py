@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from typing import NamedTuple
 
 Ranges = list[tuple[int, int]]
+
+
+class OwnedRange(NamedTuple):
+    """A range by the number of its owner."""
+
+    number: int
+    start: int
+    end: int
 
 
 def joined(ranges: Ranges) -> Ranges:

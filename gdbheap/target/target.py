@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gdbheap import _native
 from gdbheap._native import Pages, Space
 from gdbheap.errors import GdbheapError
 from gdbheap.target.elf import LoadedObject
@@ -47,6 +48,11 @@ class Damage:
     expected: str
     found: str
     transient: bool = False
+
+    @classmethod
+    def of(cls, found: _native.Damage, transient: bool = False) -> Damage:
+        """What the native half found."""
+        return cls(found.address, found.what, found.expected, found.found, transient)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class Mutant:
         core = Core(str(self.path))
         found = Mimalloc(core, Facts())
         holes = found.blocks.holes(1)
-        assert all(start < end for start, end, *_ in holes)
+        assert all(hole.start < hole.end for hole in holes)
         assert found.blocks.heaps() is not None and found.blocks.classes() is not None
         for segment in found.segments[:50]:
             found.blocks.find(core.space, self.rng.randrange(segment.start, segment.end))

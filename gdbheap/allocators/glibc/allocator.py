@@ -11,7 +11,6 @@ from gdbheap.allocators.allocator import (
     MMAPPED,
     Allocator,
     Block,
-    BlockRow,
     Drawn,
     HoleRow,
     Kept,
@@ -26,7 +25,7 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.glibc.arenas import HEADER, Glibc, MappedChunk
-from gdbheap.allocators.glibc.bins import Bins, list_names
+from gdbheap.allocators.glibc.bins import Bins, ChunkRow, list_names
 from gdbheap.allocators.glibc.mutation import Changes
 from gdbheap.allocators.glibc.trim import Trim, given_tops, predict
 from gdbheap.target.mappings import HUGE_PAGES
@@ -117,8 +116,8 @@ class GlibcAllocator(Allocator):
             self._bins = Bins(self.target.space, self.malloc, chunks, self._around.labelled("following the bins"))
         return self._bins
 
-    def lists_of(self, chunks: Sequence[tuple[int, int, str]]) -> list[str | None]:
-        """The free list that each chunk (header, size, state) is on, None for one that is on none."""
+    def lists_of(self, chunks: Sequence[ChunkRow]) -> list[str | None]:
+        """The free list that each chunk is on, None for one that is on none."""
         return list_names(chunks, lambda: self.bins)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
@@ -183,17 +182,17 @@ class GlibcAllocator(Allocator):
         not beyond its heap."""
         found = self.chunks.find_many([address])[0] if self.own_part(address) is None else None
         if found is not None:
-            chunk, size, state = found
             (held,) = self.lists_of([found])
-            arena = self.chunks.arena_of(chunk)
-            return Block(chunk + HEADER, size, state, self.name, arena, held, chunk + size)
+            arena, end = self.chunks.arena_of(found.address), found.address + found.size
+            return Block(found.address + HEADER, found.size, found.state, self.name, arena, held, end)
         mapped = self.mapped_at(address)
         if mapped is None:
             return None
         size = mapped.end - mapped.chunk
         state = "tcache" if mapped.cached else "used"
-        (held,) = self.lists_of([(mapped.chunk, size, state)])
-        return Block(mapped.chunk + HEADER, size, state, self.name, None, held or MMAPPED, mapped.end)
+        block = Block(mapped.chunk, size, state, self.name, None, None, mapped.end)
+        (held,) = self.lists_of([block])
+        return replace(block, address=mapped.chunk + HEADER, list=held or MMAPPED)
 
     def own_part(self, address: int) -> str | None:
         """What lies in a thread's heap before its chunks or after them."""
@@ -209,7 +208,7 @@ class GlibcAllocator(Allocator):
     @cached_property
     def used_chunks(self) -> list[tuple[int, int]]:
         """(size with the header, how many are in use) of the arenas' chunks."""
-        return [(size, counts[USED]) for size, counts in _native.count_sizes(self.chunks)]
+        return [(row.size, row.states[USED]) for row in _native.count_sizes(self.chunks)]
 
     def used_sizes(self) -> list[tuple[int, int]]:
         """With the header; mmapped chunks among them."""
@@ -224,18 +223,16 @@ class GlibcAllocator(Allocator):
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Free chunks that touch, whether they lie in bins, fast bins or thread caches."""
-        chunks = self.chunks
-        for start, end, _chunks, before, after in chunks.holes(max(minimum, 1)):
-            yield HoleRow(start, end, start + HEADER, chunks.arena_of(start), _inside(before), _inside(after))
+        return self.chunks.holes(max(minimum, 1))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """Blocks that share pages of which they fill at most half."""
         tops = given_tops(self.target, self.malloc)
-        return PinSums(*_native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, (minimum, most)))
+        return _native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, (minimum, most))
 
     def members(self, row: PinRow) -> list[Member]:
         """Chunks in use, and those that a thread's cache holds."""
-        return _native.held_chunks(self.chunks, *row[:3])
+        return _native.held_chunks(self.chunks, row.start, row.end, row.blocks)
 
     def predict(self, pad: int = 0) -> Trim:
         """What ``malloc_trim(pad)`` would give back."""
@@ -275,7 +272,7 @@ class GlibcAllocator(Allocator):
         huge = [(mapping.start, mapping.end) for mapping in self.target.mappings if mapping.path == HUGE_PAGES]
         arenas = joined(sorted((stretch.start, stretch.end) for stretch in self.malloc.stretches))
         inside = subtract(arenas, subtract(arenas, huge)) if huge else []
-        return 0 if self.target.pages is None else sum(self.target.pages.count(*pair)[0] for pair in inside)
+        return 0 if self.target.pages is None else sum(self.target.pages.count(*pair).resident for pair in inside)
 
     # Its own account.
 
@@ -313,11 +310,6 @@ class GlibcAllocator(Allocator):
         _followed, _found = self.bins, self.mapped
         self.malloc.check_mapped()
         totals = self.chunks.totals()
-        chunks = sum(count for *_, tallies in totals for count, _size in tallies)
-        unexplained = sum(tallies[UNEXPLAINED][1] for *_, tallies in totals)
+        chunks = sum(tally.count for region in totals for tally in region.states)
+        unexplained = sum(region.states[UNEXPLAINED].bytes for region in totals)
         return Looked({"regions": len(totals), "chunks": chunks}, unexplained)
-
-
-def _inside(block: BlockRow | None) -> BlockRow | None:
-    """A chunk as the program sees it."""
-    return None if block is None else (block[0] + HEADER, block[1], block[2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -39,7 +39,6 @@ SMALLEST = 32
 VERSION_MARK = b"stable release version "
 
 Progress = Callable[[int, int], object]
-RegionTotals = tuple[int, int, int, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,10 @@ class CacheList:
     """A list of a thread cache: its first entry, how many there are, the size of its chunks (0: any), and whether it
     ends with the last."""
 
-    entry: int
+    first: int
     entries: int
     size: int
     whole: bool
-
-    @property
-    def native(self) -> tuple[int, int, int]:
-        """What the native walk takes."""
-        return self.entry, self.entries, self.size
 
 
 @dataclass(frozen=True)
@@ -322,11 +316,10 @@ class Glibc:
         a walk of its own. Raises KeyboardInterrupt."""
         if self._chunks is None:
             lists = [row for _tcache, rows in self._cache_lists for row in rows]
-            space = self.target.space
             self._chunks, taken = _native.walk_chunks(
-                space, self.stretches, [row.native for row in lists], self.safe_linking, collects, progress
+                self.target.space, self.stretches, lists, self.safe_linking, collects, progress
             )
-            self.damage.extend(Damage(*row) for row in self._chunks.damage)
+            self.damage.extend(map(Damage.of, self._chunks.damage))
             self._check_caches(lists, taken)
             self._check_books()
         return self._chunks
@@ -368,20 +361,20 @@ class Glibc:
                 self._report(entry, "list of a thread cache", f"{count} entries", str(fault))
                 return
 
-    def _check_caches(self, lists: list[CacheList], taken: list[tuple[int, int]]) -> None:
+    def _check_caches(self, lists: list[CacheList], taken: list[_native.TakenList]) -> None:
         """A list that leads astray, ends before its count, or goes on after it."""
         self.damage.extend(damage for tcache in self.tcaches for damage in tcache.damage)
-        for row, (found, behind) in zip(lists, taken):
-            if found < row.entries or (row.whole and behind):
-                expected, left = f"{row.entries} entries", f"{found}, and then a link to {behind:#x}"
-                self._report(row.entry, "list of a thread cache", expected, left)
+        for row, found in zip(lists, taken):
+            if found.entries < row.entries or (row.whole and found.end):
+                expected, left = f"{row.entries} entries", f"{found.entries}, and then a link to {found.end:#x}"
+                self._report(row.first, "list of a thread cache", expected, left)
 
     def _check_books(self) -> None:
         """The walked bytes of each arena, headers included, must be its ``system_mem``."""
         walked_bytes, tops = [0] * len(self.arenas), [0] * len(self.arenas)
-        for arena, start, end, tallies in self.regions():
-            walked_bytes[arena] += end - start
-            tops[arena] += tallies[TOP][0]
+        for region in self.regions():
+            walked_bytes[region.arena] += region.end - region.start
+            tops[region.arena] += region.states[TOP].count
         for totals in self.totals():
             walked = walked_bytes[totals.index] + self.unwalked(totals.index)
             self._check_top(totals.index, tops[totals.index])
@@ -410,17 +403,17 @@ class Glibc:
             found[heap.arena] = found.get(heap.arena, 0) + heap.chunks - heap.start
         return found
 
-    def regions(self) -> list[RegionTotals]:
-        """(arena, start, end, [(chunks, bytes)] by state in the order of STATES) of every stretch."""
+    def regions(self) -> list[_native.RegionTotals]:
+        """What every stretch has."""
         return self.walk().totals()
 
     def sums(self) -> list[dict[str, tuple[int, int]]]:
         """Chunks and bytes by state, of every arena in the order of the ring."""
         sums = [[[0, 0] for _ in _native.STATES] for _ in self.arenas]
-        for arena, _start, _end, tallies in self.regions():
-            for state, (count, size) in enumerate(tallies):
-                sums[arena][state][0] += count
-                sums[arena][state][1] += size
+        for region in self.regions():
+            for sum_of, tally in zip(sums[region.arena], region.states):
+                sum_of[0] += tally.count
+                sum_of[1] += tally.bytes
         return [{state: (row[0], row[1]) for state, row in zip(_native.STATES, arena)} for arena in sums]
 
     def totals(self) -> list[ArenaTotals]:
@@ -429,10 +422,10 @@ class Glibc:
 
     def cache_totals(self) -> list[CacheTotals]:
         """What each thread's cache holds, in the order of the threads."""
-        pairs = [row.native[:2] for _tcache, rows in self._cache_lists for row in rows]
-        sums = iter(_native.sum_lists(self.target.space, self.walk(), pairs, self.safe_linking))
-        rows = [(tcache, [next(sums) for _ in lists]) for tcache, lists in self._cache_lists]
-        return [CacheTotals(tcache, sum(n for n, _ in found), sum(size for _, size in found)) for tcache, found in rows]
+        lists = [row for _tcache, rows in self._cache_lists for row in rows]
+        sums = iter(_native.sum_lists(self.target.space, self.walk(), lists, self.safe_linking))
+        rows = [(tcache, [next(sums) for _ in own]) for tcache, own in self._cache_lists]
+        return [CacheTotals(tcache, sum(s.count for s in found), sum(s.bytes for s in found)) for tcache, found in rows]
 
     # mmapped chunks.
 
@@ -440,37 +433,37 @@ class Glibc:
         """The mmapped chunks in ``ranges``, the anonymous memory that nobody else owns; kept."""
         if self._mapped is None:
             found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
-            if self.par.n_mmaps and sum(size for _, _, size in found) != self.par.mmapped_mem:
+            if self.par.n_mmaps and sum(row.size for row in found) != self.par.mmapped_mem:
                 found = min(self._search_mapped(ranges, moved=True), found, key=lambda rows: self._missing(rows)[0])
             cached = {at - HEADER for at in chain.from_iterable(self._large_entries.values())}
-            self._mapped = [MappedChunk(*row, cached=row[1] in cached) for row in found]
+            self._mapped = [MappedChunk(row.base, row.chunk, row.size, row.chunk in cached) for row in found]
             if any(self._missing(found)):
                 self.warnings.append(
                     f"mp_ counts {self.par.n_mmaps} mmapped chunks of {self.par.mmapped_mem} bytes, "
-                    f"{len(found)} of {sum(size for _, _, size in found)} were found: the difference is in other memory"
+                    f"{len(found)} of {sum(row.size for row in found)} were found: the difference is in other memory"
                 )
         return self._mapped
 
     def likely_mapped(self, ranges: Ranges) -> Ranges:
         """What looks like mmapped chunks in ``ranges``, before it is known who else owns memory there."""
         found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
-        return [(base, base + size) for base, _chunk, size in found]
+        return [(row.base, row.base + row.size) for row in found]
 
     def check_mapped(self) -> None:
         """Adds to the damage what ``mp_`` counts and was not found; more than it counts may be look-alikes."""
-        found = [(chunk.base, chunk.chunk, chunk.size) for chunk in self._mapped or []]
+        found = self._mapped or []
         if len(found) <= self.par.n_mmaps and any(self._missing(found)):
             place = self.par.address + self.par.layout["n_mmaps"]
             expected = f"{self.par.n_mmaps} of {self.par.mmapped_mem} bytes, as mp_ counts"
-            self._report(place, "mmapped chunks", expected, f"{len(found)} of {sum(size for *_, size in found)}")
+            self._report(place, "mmapped chunks", expected, f"{len(found)} of {sum(chunk.size for chunk in found)}")
 
-    def _search_mapped(self, ranges: Ranges, moved: bool) -> list[tuple[int, int, int]]:
+    def _search_mapped(self, ranges: Ranges, moved: bool) -> list[_native.MappedRow]:
         style = MmappedStyle(self.main.layout["fastbinsY"] is None, self.target.machine.page, moved)
         return _native.find_mmapped(self.target.space, ranges, style)
 
-    def _missing(self, found: list[tuple[int, int, int]]) -> tuple[int, int]:
+    def _missing(self, found: Sequence[_native.MappedRow | MappedChunk]) -> tuple[int, int]:
         """(chunks, bytes) by which ``mp_`` differs. 2.43 and later count a chunk's header twice at each mremap."""
-        excess = self.par.mmapped_mem - sum(size for _, _, size in found)
+        excess = self.par.mmapped_mem - sum(row.size for row in found)
         unit = self.par.layout["mmapped_unit"]
         is_drift = unit == HEADER and excess > 0 and excess % unit == 0
         return abs(self.par.n_mmaps - len(found)), 0 if is_drift else abs(excess)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import Glibc
@@ -51,14 +52,14 @@ class Bins:
         # The bins of an arena that nobody has used yet are zeros, not rings.
         heads = [state.address + state.layout["bins"] if state.system_mem else 0 for state in glibc.arenas]
         self._native = _native.follow_bins(space, chunks, heads, progress)
-        self.damage = [Damage(*row) for row in self._native.damage]
+        self.damage = list(map(Damage.of, self._native.damage))
 
     @cached_property
     def rows(self) -> list[BinRow]:
         """The bins that hold anything, by arena and number; number 0 are free chunks that are in none."""
         return [
-            BinRow(arena, number, bin_name(number) or "in no bin", count, size)
-            for arena, number, count, size in self._native.rows()
+            BinRow(row.arena, row.bin, bin_name(row.bin) or "in no bin", row.chunks, row.bytes)
+            for row in self._native.rows()
         ]
 
     def by_kind(self, arena: int) -> dict[str, tuple[int, int]]:
@@ -75,11 +76,22 @@ class Bins:
         return [None if number is None else bin_name(number) for number in self._native.find_many(chunks)]
 
 
-def list_names(chunks: Sequence[tuple[int, int, str]], bins: Callable[[], Bins]) -> list[str | None]:
-    """The free list that each chunk (header, size, state) is on: a bin's name, ``fast 0x20``, ``tcache 0x30``, or None.
+class ChunkRow(Protocol):
+    """A chunk by the address of its header."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def state(self) -> str: ...
+
+
+def list_names(chunks: Sequence[ChunkRow], bins: Callable[[], Bins]) -> list[str | None]:
+    """The free list that each chunk is on: a bin's name, ``fast 0x20``, ``tcache 0x30``, or None.
 
     ``bins`` is asked for the bins only where a chunk may be in one.
     """
-    free = [chunk for chunk, _size, state in chunks if state == "free"]
+    free = [chunk.address for chunk in chunks if chunk.state == "free"]
     named = dict(zip(free, bins().names_of(free))) if free else {}
-    return [f"{state} {size:#x}" if state in LISTS else named.get(chunk) for chunk, size, state in chunks]
+    return [f"{row.state} {row.size:#x}" if row.state in LISTS else named.get(row.address) for row in chunks]

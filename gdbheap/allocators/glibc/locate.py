@@ -209,8 +209,8 @@ def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
     shifts = sorted(range(-MOST_BROKEN_ENDS, MOST_BROKEN_ENDS + 1), key=abs)
     for loaded in libc_first(target):
         for start, end in loaded.writable_ranges():
-            for bins, _count in _native.find_list_heads(target.space, start, end, BINS - MOST_BROKEN_ENDS):
-                yield from ((loaded, bins + 16 * shift) for shift in shifts)
+            for run in _native.find_list_heads(target.space, start, end, BINS - MOST_BROKEN_ENDS):
+                yield from ((loaded, run.address + 16 * shift) for shift in shifts)
 
 
 def _rings(target: Target) -> Iterator[tuple[list[MallocState], bool, LoadedObject]]:

@@ -53,21 +53,9 @@ class Trim:
     released: bool | None = None
 
 
-@dataclass(frozen=True)
-class _Region:
-    """What the native side says of one region: ``top`` is where its top chunk starts after consolidation, or 0."""
-
-    arena: int
-    start: int
-    end: int
-    chunks: int
-    released: tuple[int, int, int]
-    top: int
-
-
 def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) -> Trim:
     """What ``malloc_trim(pad)`` would give back."""
-    rows = [_Region(*row) for row in _native.trim_chunks(target.machine, chunks, target.pages, target.kept)]
+    rows = _native.trim_chunks(target.machine, chunks, target.pages, target.kept)
     arenas = [
         _arena(target, glibc, index, [row for row in rows if row.arena == index], pad)
         for index in range(len(glibc.arenas))
@@ -78,8 +66,10 @@ def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) 
     return Trim(predicted, None, arenas, pad, sum(arena.whole for arena in arenas), swapped)
 
 
-def _arena(target: Target, glibc: Glibc, index: int, rows: list[_Region], pad: int) -> ArenaTrim:
-    whole, resident, swapped = (sum(row.released[place] for row in rows) for place in range(3))
+def _arena(target: Target, glibc: Glibc, index: int, rows: list[_native.Trimmed], pad: int) -> ArenaTrim:
+    released = [row.released for row in rows]
+    whole = sum(part.whole for part in released)
+    resident, swapped = sum(part.resident for part in released), sum(part.swapped for part in released)
     chunks = sum(row.chunks for row in rows)
     tops = [(row.top, row.end) for row in rows if row.top]
     given = _given_at_break(target, glibc, tops[0], pad) if index == 0 and tops else None
@@ -87,9 +77,10 @@ def _arena(target: Target, glibc: Glibc, index: int, rows: list[_Region], pad: i
     whole += given[1] - given[0] if given else 0
     if target.pages is None:
         return ArenaTrim(index, address, chunks, whole, None, None, None, None)
-    of_top, swapped_top = target.pages.count(*given) if given else (0, 0)
-    in_tops = sum(target.pages.count(target.machine.page_up(start), end)[0] for start, end in tops)
-    return ArenaTrim(index, address, chunks, whole, resident + of_top, swapped + swapped_top, of_top, in_tops - of_top)
+    of_top = target.pages.count(*given) if given else target.pages.count(0, 0)
+    in_tops = sum(target.pages.count(target.machine.page_up(start), end).resident for start, end in tops)
+    resident, swapped, kept = resident + of_top.resident, swapped + of_top.swapped, in_tops - of_top.resident
+    return ArenaTrim(index, address, chunks, whole, resident, swapped, of_top.resident, kept)
 
 
 def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int) -> tuple[int, int] | None:

@@ -110,7 +110,7 @@ class MimallocAllocator(StoreAllocator):
     def find(self, address: int) -> Block | None:
         """The block of a page, with the list it is on."""
         found = self.store.find(self.target.space, address)
-        return None if found is None else Block(*found[:3], self.name, None, found[3])
+        return None if found is None else Block(found.address, found.size, found.state, self.name, None, found.list)
 
     def own_part(self, address: int) -> str | None:
         """What a segment has beside blocks, and what is reserved."""
@@ -124,12 +124,11 @@ class MimallocAllocator(StoreAllocator):
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Inside of segments; what is reserved beside them holds no blocks."""
-        for start, end, before, after in self.store.holes(max(minimum, 1)):
-            yield HoleRow(start, end, start, None, before, after)
+        return self.store.holes(max(minimum, 1))
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of a page."""
-        return [(address, size, True) for address, size in self.store.used_in_page(row[0])]
+        return self.store.used_in_page(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All of it."""
@@ -139,9 +138,9 @@ class MimallocAllocator(StoreAllocator):
     def check(self) -> Looked:
         """Each page's lists were followed when it was read; one block more or less is a thread's that stands inside."""
         known = {damage.address for damage in self.damage}
-        for (address, what, expected, found), is_one in self.store.miscounted:
-            if address not in known:
-                self.damage.append(Damage(address, what, expected, found, transient=is_one))
+        for found in self.store.miscounted:
+            if found.damage.address not in known:
+                self.damage.append(Damage.of(found.damage, transient=found.by_one))
         return Looked({"pages": self.store.page_count})
 
 

@@ -55,15 +55,6 @@ class Layout:
 LAYOUTS = (Layout(FREE_THREADED_ENTRY), Layout(ENTRY), Layout(NEWER_ENTRY, NEWER_DELAYED, True))
 
 
-@dataclass(frozen=True)
-class Segment:
-    """[start, end) and the thread that owns it; 0 when that one is gone."""
-
-    start: int
-    end: int
-    thread: int
-
-
 class Mimalloc:
     """mimalloc in one target. Raises Unsupported at construction where there are no segments."""
 
@@ -74,8 +65,8 @@ class Mimalloc:
         self.layout, found = self._find_segments()
         self._report_cookies(found)
         self.blocks = _native.read_mimalloc(target.space, list(found), self.layout)
-        self.damage.extend(Damage(*row) for row in self.blocks.damage)
-        self.segments = [Segment(*row) for row in self.blocks.segment_rows()]
+        self.damage.extend(map(Damage.of, self.blocks.damage))
+        self.segments = self.blocks.segments()
         self.arenas = self._find_arenas()
         source = "their tables of slices tile them"
         alike = Counter(found.values())[self.cookie]
@@ -92,12 +83,12 @@ class Mimalloc:
         ]
         for layout in LAYOUTS:
             rows = _native.find_segments(self.target.space, ranges, layout.entry, layout.newer)
-            rows = [row for row in rows if row[2]]
-            cookies = Counter(cookie for _address, cookie, _used, tiles in rows if tiles)
+            rows = [row for row in rows if row.used]
+            cookies = Counter(row.cookie for row in rows if row.tiles)
             if cookies:
                 self.cookie = cookies.most_common(1)[0][0]
                 # Where the cookie is right and the table is not, the table is damaged.
-                return layout, {row[0]: row[1] for row in rows if row[3] or row[1] == self.cookie}
+                return layout, {row.address: row.cookie for row in rows if row.tiles or row.cookie == self.cookie}
         raise Unsupported("no segments of mimalloc: nothing at a multiple of 32 MiB is tiled by a table of slices")
 
     def _report_cookies(self, found: dict[int, int]) -> None:
@@ -112,7 +103,7 @@ class Mimalloc:
         found = {start: self._arena_end(place) for start, place in self._arena_structs(starts)}
         return sorted(found.items())
 
-    def _arena_of(self, segment: Segment) -> int | None:
+    def _arena_of(self, segment: _native.Segment) -> int | None:
         """Where the arena begins that a segment says it was cut from."""
         layout = self.target.machine.structure(MEMID)
         block, _number, kind = layout.unpack(self.target.space.read(segment.start, layout.size))

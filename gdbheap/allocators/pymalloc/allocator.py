@@ -84,7 +84,9 @@ class PymallocAllocator(StoreAllocator):
     def find(self, address: int) -> Block | None:
         """The block of a pool, with the number of its arena."""
         row = self.store.find(self.target.space, address)
-        return None if row is None else Block(*row, self.name, self._arena_at(address), None)
+        if row is None:
+            return None
+        return Block(row.address, row.size, row.state, self.name, self._arena_at(address), None)
 
     def _arena_at(self, address: int) -> int | None:
         size = self.pymalloc.arena_size or 0
@@ -107,16 +109,12 @@ class PymallocAllocator(StoreAllocator):
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
         """Free pools that touch, and free blocks of one pool that do."""
-        if minimum > (self.pymalloc.arena_size or 0):
-            return
-        for start, end, arena, before, after in self.store.holes(self.target.space, max(minimum, 1)):
-            yield HoleRow(start, end, start, arena, before, after)
+        fits = minimum <= (self.pymalloc.arena_size or 0)
+        return self.store.holes(self.target.space, max(minimum, 1)) if fits else []
 
     def members(self, row: PinRow) -> list[Member]:
         """The blocks in use of an arena."""
-        start, _end, count = row[:3]
-        blocks = _native.used_blocks(self.target.space, self.store, start, count)
-        return [(address, size, True) for address, size in blocks]
+        return _native.used_blocks(self.target.space, self.store, row.start, row.blocks)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All of it."""
@@ -126,5 +124,5 @@ class PymallocAllocator(StoreAllocator):
         """Every pool: its header, its free blocks, its place on the lists."""
         known = {damage.address for damage in self.damage}
         rows = self.store.verify(self.target.space, MOST_DAMAGE)
-        self.damage.extend(Damage(*row) for row in rows if row[0] not in known)
+        self.damage.extend(Damage.of(row) for row in rows if row.address not in known)
         return Looked({"pools": self.store.pool_count})

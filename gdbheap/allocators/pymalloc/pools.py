@@ -8,6 +8,7 @@ table ``arenas`` is the one that fits every pool's ``arenaindex``. An interprete
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.carriers import carriers, need_python, python_first
@@ -23,6 +24,17 @@ from gdbheap.target.target import Damage, Target
 NO_POOL_SIZE = 4 << 10
 # The places that pools point to and that are looked at, those first to which most do.
 MOST_INTERPRETERS = 4 << 10
+
+
+@dataclass(frozen=True)
+class ArenaRow:
+    """An arena as the native half is told of it; ``carved``: up to where it has pools (``pool_address``)."""
+
+    number: int
+    index: int
+    address: int
+    carved: int
+    size: int
 
 
 class Pymalloc:
@@ -73,8 +85,9 @@ class Pymalloc:
 
     def _list_heads(self, loaded: LoadedObject) -> Iterator[tuple[ListHeads, int]]:
         for start, end in loaded.writable_ranges():
-            for address, count in _native.find_list_heads(self.target.space, start, end, LEAST_CLASSES):
-                yield ListHeads(address, MOST_CLASSES if count >= MOST_CLASSES else LEAST_CLASSES, loaded), count
+            for run in _native.find_list_heads(self.target.space, start, end, LEAST_CLASSES):
+                classes = MOST_CLASSES if run.pairs >= MOST_CLASSES else LEAST_CLASSES
+                yield ListHeads(run.address, classes, loaded), run.pairs
 
     def _is_empty(self, heads: ListHeads) -> bool:
         """Every list is its own head. Another array of 32 or 64 heads would lie in no object that carries CPython."""
@@ -121,9 +134,9 @@ class Pymalloc:
 
     def _read_pools(self) -> _native.Pools:
         size = self.arena_size or 0
-        rows = [(arena.number, arena.index, arena.address, arena.pool_address, size) for arena in self.arenas]
+        rows = [ArenaRow(arena.number, arena.index, arena.address, arena.pool_address, size) for arena in self.arenas]
         pools = _native.read_pools(self.target.space, rows, self.pool_size or NO_POOL_SIZE, self.alignment)
-        self.damage.extend(Damage(*row) for row in pools.damage)
+        self.damage.extend(map(Damage.of, pools.damage))
         return pools
 
     @property

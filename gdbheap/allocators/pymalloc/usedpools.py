@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.locate import confirm
@@ -37,6 +38,13 @@ class ArenaObject:
     pool_address: int
     nfreepools: int
     ntotalpools: int
+
+
+class PoolSample(NamedTuple):
+    """A pool in use, and the index of its arena as it says itself."""
+
+    pool: int
+    arenaindex: int
 
 
 @dataclass(frozen=True)
@@ -109,29 +117,29 @@ class PoolState:
         most = max((arena.ntotalpools for arena in self.arenas), default=0)
         return 1 << max(0, (most * self.pool_size - 1).bit_length())
 
-    def _sample_pools(self) -> list[tuple[int, int]]:
-        """(pool, arenaindex) of some pools in use."""
+    def _sample_pools(self) -> list[PoolSample]:
+        """Some pools in use."""
         listed = self.heads.listed(self.target, SAMPLES // self.heads.classes + 1)
-        return [(pool, self.target.space.u32(pool + 32)) for _, pool, _ in listed][:SAMPLES]
+        return [PoolSample(pool, self.target.space.u32(pool + 32)) for _, pool, _ in listed][:SAMPLES]
 
-    def _find_pool_size(self, samples: Sequence[tuple[int, int]]) -> int:
+    def _find_pool_size(self, samples: Sequence[PoolSample]) -> int:
         sizes = {self.heads.pool_size(self.target, pool) for pool, _ in samples}
         if len(sizes) != 1 or not sizes <= set(POOL_SIZES):
             raise Unsupported(f"the pools of pymalloc disagree on their size: {sorted(sizes)}")
         return sizes.pop()
 
-    def _find_table(self, samples: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    def _find_table(self, samples: Sequence[PoolSample]) -> tuple[int, int]:
         """The table of arenas and the address of the pointer to it."""
         state = self.heads.address + STATE_TABLE
         ranges = [(state, state + self.target.machine.word)] + self.heads.module.writable_ranges()
         homes = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
         for start, end in ranges:
             found = _native.find_arena_tables(self.target.space, start, end, samples, homes, LARGEST_ARENA)
-            tables = {table for _, table in found}
+            tables = {row.table for row in found}
             if len(tables) == 1:
-                confirmed = confirm(self.heads.module, "arenas", found[0][0])
-                self._facts.add("arenas", found[0][0], f"fits the arenaindex of {len(samples)} pools", confirmed)
-                return found[0][1], found[0][0]
+                confirmed = confirm(self.heads.module, "arenas", found[0].word)
+                self._facts.add("arenas", found[0].word, f"fits the arenaindex of {len(samples)} pools", confirmed)
+                return found[0].table, found[0].word
         raise Unsupported(
             "pymalloc's table of arenas was not found: no pointer in the interpreter's data fits its pools"
         )

@@ -73,11 +73,11 @@ def _latest(heap: Heap, objects: Objects) -> int | None:
     """A high number of a change that a few of the dicts have or exceed: one that is no dict may have any number."""
     try:
         census = heap.census()
-        kinds = {row[0]: 0 for row in census.rows if objects.names.name(row[0]) == "dict"}
-        if not kinds or sum(row[2][0] for row in census.rows if row[0] in kinds) > MOST_DICTS:
+        kinds = {row.address: 0 for row in census.rows if objects.names.name(row.address) == "dict"}
+        if not kinds or sum(row.live.count for row in census.rows if row.address in kinds) > MOST_DICTS:
             return None
-        rows = objects.instances(kinds, set(census.contested), "address", None)[3]
+        rows = objects.instances(kinds, set(census.contested), "address", None).rows
     except GdbheapError:
         return None
-    versions = sorted(found for row in rows if (found := _version(objects, row[0])) is not None)
+    versions = sorted(found for row in rows if (found := _version(objects, row.address)) is not None)
     return versions[-OUTLIERS] if len(versions) >= OUTLIERS else None

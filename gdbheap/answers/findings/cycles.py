@@ -13,7 +13,7 @@ def find(evidence: Evidence) -> list[Finding]:
     if references is None:
         return []
     found = references.graph.unreachable(0, counted=True)
-    rows = [(kind, count, size + buffers) for kind, _, _, count, size, buffers, _ in found if kind]
+    rows = [(row.type_address, row.count, row.bytes + row.buffers) for row in found if row.type_address]
     count, size = sum(row[1] for row in rows), sum(row[2] for row in rows)
     if not evidence.worth(size):
         return []

@@ -147,8 +147,8 @@ class Evidence:
         """(address, size with the header) of the ``most`` largest used blocks of malloc, of ``least`` bytes or more."""
         glibc = self.heap.allocator(GlibcAllocator)
         wanted = Selection(states=("used",), minimum=least).wanted
-        rows = _native.list_chunks(glibc.chunks, wanted, "size", most)[2]
-        found = [(row[0] + HEADER, row[1]) for row in rows]
+        rows = _native.list_chunks(glibc.chunks, wanted, "size", most).rows
+        found = [(row.address + HEADER, row.size) for row in rows]
         found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in glibc.mapped if not chunk.cached]
         return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:most]
 
@@ -164,12 +164,12 @@ class Evidence:
     def released(self, ranges: Iterable[tuple[int, int]]) -> int:
         """Bytes of the whole resident pages in those ranges; 0 where residency is not known."""
         pages = self.heap.target.pages
-        return 0 if pages is None else sum(pages.released(start, end)[1] for start, end in ranges)
+        return 0 if pages is None else sum(pages.released(start, end).resident for start, end in ranges)
 
     def resident_of(self, ranges: Iterable[tuple[int, int]]) -> int:
         """Resident bytes in those ranges; 0 where residency is not known."""
         pages = self.heap.target.pages
-        return 0 if pages is None else sum(pages.count(start, end)[0] for start, end in ranges)
+        return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
 
     def tops(self, main: bool) -> Ranges:
         """The top chunks of the ``main`` arena, or those of all others."""

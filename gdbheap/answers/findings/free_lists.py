@@ -17,10 +17,10 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     objects = evidence.heap.objects
     found: dict[str, tuple[int, int]] = {}
-    for address, _flags, (_count, _size, count, size), _owned in evidence.heap.census().rows:
-        name = objects.names.name(address)
-        if count and _is_cleared(name) and not objects.in_slabs(name):
-            found[name] = (count, size)
+    for row in evidence.heap.census().rows:
+        name = objects.names.name(row.address)
+        if row.idle.count and _is_cleared(name) and not objects.in_slabs(name):
+            found[name] = (row.idle.count, row.idle.bytes)
     count, size = (sum(values) for values in zip(*found.values())) if found else (0, 0)
     if not evidence.worth(size):
         return []

@@ -70,16 +70,17 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
     buffers = evidence.largest_blocks(DEFAULT, MOST_BUFFERS)
     places = [(address, address + size - HEADER) for address, size in buffers]
     found: list[Copy] = []
-    for number, base, start, end in _native.find_copies(target.space, target.pages, places, holes):
+    for copied in _native.find_copies(target.space, target.pages, places, holes):
+        start, end, base = copied.start, copied.end, copied.base
         length = end - base
-        if not DEFAULT <= length <= SMALLER * buffers[number][1] or start - base > GONE * length:
+        if not DEFAULT <= length <= SMALLER * buffers[copied.buffer][1] or start - base > GONE * length:
             continue
         for other in found:
             # Where a copy ends is known to the page.
             if start < other.end and other.start < end:
                 start, end = (other.end, end) if base > other.start else (start, other.start)
         if end - start > target.machine.page:
-            found.append(Copy(start, end, length, buffers[number]))
+            found.append(Copy(start, end, length, buffers[copied.buffer]))
     return found
 
 

@@ -17,7 +17,7 @@ def find(evidence: Evidence) -> list[Claim]:
         return []
     found = []
     for held in evidence.heap.held:
-        size = sum(pages.count(start, end)[0] for start, end in held.ranges)
+        size = sum(pages.count(start, end).resident for start, end in held.ranges)
         if evidence.worth(size):
             name = one_line(held.name)
             text = f"other memory to which static data of {name} points: its own allocator or working space"

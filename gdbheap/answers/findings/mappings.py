@@ -76,7 +76,7 @@ def _pieces(evidence: Evidence, owner: str) -> list[tuple[int, int, int]]:
     if target.pages is None or taken is None:
         return []
     of_kind = [(mapping.start, mapping.end) for mapping in target.mappings if _is_of(mapping, owner)]
-    return [(target.pages.count(*piece)[0], *piece) for piece in subtract(of_kind, taken)]
+    return [(target.pages.count(*piece).resident, *piece) for piece in subtract(of_kind, taken)]
 
 
 def _taken(evidence: Evidence) -> Ranges | None:

@@ -63,7 +63,7 @@ def find(evidence: Evidence) -> list[Finding]:
     if not samples:
         return []
     census = evidence.objects.census([sample.address for sample in samples])
-    used = sum(store.used[1] for store in census.stores)
+    used = sum(store.used.bytes for store in census.stores)
     found = [container for sample in samples for container in _containers(evidence, census, sample)]
     most = max(found, key=lambda container: container.bytes, default=None)
     if most is None or not evidence.worth(most.bytes) or most.bytes < MOST * used:
@@ -140,7 +140,7 @@ def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> I
     if nearly:
         kind = max(nearly, key=lambda kind: sizes[kind])
         size, path = sample.size + sum(sizes.values()), None
-        if size >= LIKELY * sum(store.used[1] for store in census.stores):
+        if size >= LIKELY * sum(store.used.bytes for store in census.stores):
             size, path = _by_graph(evidence, owner, size)
         yield Container(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
 
@@ -156,10 +156,10 @@ def _length(objects: Objects, owner: Owner) -> int:
 def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
     """Of each type in a sample: how many objects there are, and their bytes with their buffers but the one at hand."""
     found = {}
-    for kind, _flags, (count, size, *_idle), owned in census.rows:
-        if kind in sample.counts and count:
-            own = sample.size if objects.names.name(kind) == owner.type else 0
-            found[kind] = (count, size + sum(held for *_role, held in owned) - own)
+    for row in census.rows:
+        if row.address in sample.counts and row.live.count:
+            own = sample.size if objects.names.name(row.address) == owner.type else 0
+            found[row.address] = (row.live.count, row.live.bytes + sum(held.bytes for held in row.owned) - own)
     return found
 
 

@@ -15,7 +15,8 @@ def find(evidence: Evidence) -> list[Finding]:
     glibc, pages = evidence.glibc, evidence.heap.target.pages
     if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
         return []
-    groups, blocks, size, freed = glibc.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
+    totals = glibc.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
+    groups, blocks, size, freed = totals.groups, totals.blocks, totals.bytes, totals.freed
     if not evidence.worth(freed):
         return []
     text = (

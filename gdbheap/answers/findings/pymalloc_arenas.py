@@ -12,7 +12,8 @@ def find(evidence: Evidence) -> list[Claim]:
     python = evidence.heap.find_allocator(PymallocAllocator)
     if python is None or evidence.heap.target.pages is None:
         return []
-    arenas, blocks, size, freed = python.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
+    totals = python.pins(evidence.kept, evidence.heap.target.machine.page, 0).totals
+    arenas, blocks, size, freed = totals.groups, totals.blocks, totals.bytes, totals.freed
     if not evidence.worth(freed):
         return []
     text = (

@@ -82,7 +82,7 @@ def _both(one: Ranges, two: Ranges) -> Ranges:
 
 def _resident(evidence: Evidence, ranges: Ranges) -> int:
     pages = evidence.heap.target.pages
-    return 0 if pages is None else sum(pages.count(start, end)[0] for start, end in ranges)
+    return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
 
 
 def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:

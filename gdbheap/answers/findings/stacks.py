@@ -19,7 +19,7 @@ def find(evidence: Evidence) -> list[Claim]:
     # One that lies in a block of malloc is that block's memory.
     ranges = heap.stack_ranges
     stacks = [stack for stack in others if holds(ranges, stack.start)]
-    sizes = [pages.count(stack.start, stack.end)[0] for stack in stacks]
+    sizes = [pages.count(stack.start, stack.end).resident for stack in stacks]
     if len(stacks) < LEAST_THREADS or not evidence.worth(sum(sizes)):
         return []
     names = {thread.tid: thread.name for thread in heap.target.threads}

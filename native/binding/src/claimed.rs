@@ -1,5 +1,6 @@
 //! Blocks that only objects' own fields tell of.
 
+use crate::rows::Place;
 use gdbheap_core::allocators;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -21,12 +22,12 @@ impl Claimed {
     }
 
     /// At most `most` places, evenly spread, each `(start, size)`.
-    fn sample(&self, most: usize) -> Vec<(u64, u64)> {
+    fn sample(&self, most: usize) -> Vec<Place> {
         self.0.sample(most)
     }
 
     /// `(start, size)` of the place that holds `address`, None where none does.
-    fn find(&self, address: u64) -> Option<(u64, u64)> {
+    fn find(&self, address: u64) -> Option<Place> {
         self.0.find(address)
     }
 }

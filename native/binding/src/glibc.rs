@@ -2,58 +2,101 @@
 
 use crate::memory::{Pages, Space};
 use crate::records::{records, Given};
-use crate::rows::{damage_rows, tally_pair, DamageRow};
-use crate::watch::{raised, watched};
-use gdbheap_core::allocators::find_list_heads as list_heads;
-use gdbheap_core::allocators::glibc::{
-    self, CacheList, Counts, Fit, Hole, Listed, MmappedStyle, RegionTotals, Stretch, Trimmed, Wanted,
-};
+use crate::rows::{all, answers, block, damage_rows, Block, Damage, Hole, Member, Place, Range, Released, Tally};
+use crate::watch::{raised, watched, Report};
+use gdbheap_core::allocators::glibc::{self, CacheList, Fit, MmappedStyle, Stretch, Wanted, CHUNK_HEADER};
+use gdbheap_core::allocators::{self, find_list_heads as list_heads};
 use gdbheap_core::Machine;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
 records! {
+    CacheList { first, entries, size }
     Stretch { arena, start, end, top, fast }
     Wanted { states, minimum, maximum, arena }
     MmappedStyle { header_outside, page, moved }
 }
 
-type Found = Option<(u64, u64, &'static str)>;
+answers! {
+    /// What a region has in each state, in the order of STATES.
+    struct RegionTotals { arena: u32, start: u64, end: u64, states: Vec<Tally> }
 
-/// A hole: start, end, region, and the blocks before and after it (address, size, state) unless it touches an end.
-type HoleRow = (u64, u64, usize, Found, Found);
+    /// What is trimmed of one region: free chunks with whole pages, what is released of them, and where the top chunk
+    /// starts after consolidation, 0 without one.
+    struct Trimmed of glibc::Trimmed { arena: u32, start: u64, end: u64, chunks: u64, released: Released, top: u64 }
 
-/// Arena, start, end, and `(count, bytes)` by state in the order of STATES.
-type TotalsRow = (u32, u64, u64, Vec<(u64, u64)>);
+    /// A free chunk, or several that malloc would merge: the address of the header, and the size.
+    struct FreePiece { address: u64, size: u64 }
 
-/// Arena, start and end of a region, chunks with whole pages, bytes of those: all, resident, swapped; start of the top.
-type TrimmedRow = (u32, u64, u64, u64, (u64, u64, u64), u64);
+    /// What one arena has for a request: the smallest piece that suffices, the largest that do not, the bytes of its top.
+    struct ArenaFit { arena: u32, best: Option<FreePiece>, short: Vec<FreePiece>, top: u64 }
 
-/// A free chunk, or several that malloc would merge: `(header, size)`.
-type Piece = (u64, u64);
+    /// What is in one bin of an arena; bin 0: free chunks that are in none.
+    struct BinTally { arena: u32, bin: u64, chunks: u64, bytes: u64 }
 
-/// Of one arena: its number, the smallest piece that suffices, the largest that do not, and the bytes of its top.
-type FitRow = (u32, Option<Piece>, Vec<Piece>, u64);
+    /// The chunks of one exact size by state, in the order of STATES: used, free, tcache and fast.
+    struct SizeCounts { size: u64, states: Vec<u64> }
+
+    /// A chunk by the address of its header.
+    struct ListedChunk { address: u64, size: u64, state: &'static str, arena: u32 }
+
+    /// How many chunks match and their bytes, and the first of them in order.
+    struct ChunkList { count: u64, bytes: u64, rows: Vec<ListedChunk> }
+
+    /// How many entries of a thread cache's list were taken, and where the link of the last one leads.
+    struct TakenList { entries: u64, end: u64 }
+
+    /// A chunk with a mapping of its own: where the mapping begins, the chunk's header, and the bytes mapped.
+    struct MappedRow { base: u64, chunk: u64, size: u64 }
+
+    /// A run of list heads: the address of the first pair of pointers, and how many pairs there are.
+    struct HeadRun { address: u64, pairs: usize }
+}
 
 /// Every block of every arena of a target.
 #[pyclass(frozen)]
 pub struct Chunks(pub Arc<glibc::Chunks>);
 
-fn totals_row(totals: &RegionTotals) -> TotalsRow {
-    (totals.arena, totals.start, totals.end, totals.states.iter().map(tally_pair).collect())
+fn region_totals(totals: &glibc::RegionTotals) -> RegionTotals {
+    RegionTotals { arena: totals.arena, start: totals.start, end: totals.end, states: all(totals.states) }
+}
+
+/// A chunk as the program sees it.
+fn inside((address, size, state): (u64, u64, &'static str)) -> Block {
+    Block { address: address + CHUNK_HEADER, size, state }
+}
+
+pub fn listed((address, size, state, arena): glibc::Listed) -> ListedChunk {
+    ListedChunk { address, size, state, arena }
+}
+
+fn piece((address, size): Place) -> FreePiece {
+    FreePiece { address, size }
+}
+
+fn arena_fit(fit: Fit) -> ArenaFit {
+    let short = fit.short.into_iter().map(piece).collect();
+    ArenaFit { arena: fit.arena, best: fit.best.map(piece), short, top: fit.top }
+}
+
+impl Chunks {
+    fn hole(&self, hole: glibc::Hole) -> Hole {
+        let (arena, address) = (self.0.arena_of(hole.start), hole.start + CHUNK_HEADER);
+        let (before, after) = (hole.before.map(inside), hole.after.map(inside));
+        Hole { start: hole.start, end: hole.end, address, arena, before, after }
+    }
 }
 
 #[pymethods]
 impl Chunks {
-    /// A row for each region: `(arena, start, end, [(count, bytes)] by state in the order of STATES)`.
-    fn totals(&self, py: Python<'_>) -> Vec<TotalsRow> {
-        py.detach(|| self.0.totals().iter().map(totals_row).collect())
+    /// A row for each region.
+    fn totals(&self, py: Python<'_>) -> Vec<RegionTotals> {
+        py.detach(|| self.0.totals().iter().map(region_totals).collect())
     }
 
-    /// The block whose bytes hold each address: `(chunk address, size, state)`, or None outside every region. A chunk
-    /// holds what malloc_usable_size says: from its size word to after the next chunk's prev_size.
-    fn find_many(&self, addresses: Vec<u64>) -> Vec<Found> {
-        addresses.iter().map(|address| self.0.find(*address)).collect()
+    /// The block whose bytes hold each address, from its header on, or None outside every region. A chunk holds what malloc_usable_size says: from its size word to after the next chunk's prev_size.
+    fn find_many(&self, addresses: Vec<u64>) -> Vec<Option<Block>> {
+        addresses.iter().map(|address| self.0.find(*address).map(block)).collect()
     }
 
     /// The arena of the region that holds `address`.
@@ -62,14 +105,13 @@ impl Chunks {
     }
 
     /// Maximal runs of free chunks (bins, fast bins and thread caches) of at least `minimum` bytes.
-    fn holes(&self, py: Python<'_>, minimum: u64) -> Vec<HoleRow> {
-        let row = |hole: Hole| (hole.start, hole.end, hole.region, hole.before, hole.after);
-        py.detach(|| self.0.holes(minimum).into_iter().map(row).collect())
+    fn holes(&self, py: Python<'_>, minimum: u64) -> Vec<Hole> {
+        py.detach(|| self.0.holes(minimum).into_iter().map(|hole| self.hole(hole)).collect())
     }
 
-    /// Damage met by the walk: `(address, what, expected, found)`.
+    /// Damage met by the walk.
     #[getter]
-    fn damage(&self) -> Vec<DamageRow> {
+    fn damage(&self) -> Vec<Damage> {
         damage_rows(self.0.damage())
     }
 }
@@ -81,7 +123,7 @@ pub struct Mapped(pub Arc<glibc::Mapped>);
 #[pymethods]
 impl Mapped {
     #[new]
-    fn new(chunks: Vec<(u64, u64)>) -> Mapped {
+    fn new(chunks: Vec<Range>) -> Mapped {
         Mapped(Arc::new(glibc::Mapped::new(chunks)))
     }
 }
@@ -92,9 +134,13 @@ pub struct Bins(glibc::Bins);
 
 #[pymethods]
 impl Bins {
-    /// `(arena, bin, chunks, bytes)` of every bin that is not empty; bin 0: free chunks that are in none.
-    fn rows(&self) -> Vec<(u32, u64, u64, u64)> {
-        self.0.rows().into_iter().map(|(arena, bin, tally)| (arena, bin, tally.count, tally.bytes)).collect()
+    /// Every bin that is not empty.
+    fn rows(&self) -> Vec<BinTally> {
+        let row = |(arena, bin, tally): (u32, u64, allocators::Tally)| {
+            let allocators::Tally { count: chunks, bytes } = tally;
+            BinTally { arena, bin, chunks, bytes }
+        };
+        self.0.rows().into_iter().map(row).collect()
     }
 
     /// The bin of each free chunk; None for what is no free chunk, 0 for one that is in no bin.
@@ -102,16 +148,16 @@ impl Bins {
         chunks.iter().map(|chunk| self.0.find(*chunk)).collect()
     }
 
-    /// What is wrong with links and flags: `(address, what, expected, found)`.
+    /// What is wrong with links and flags.
     #[getter]
-    fn damage(&self) -> Vec<DamageRow> {
+    fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 }
 
-/// Walks every stretch. `caches`: the lists of all thread caches as `(first entry, entries, chunks' size)`, size 0: any.
-/// `collects`: whether the links of free chunks are kept, which `follow_bins` else walks for once more. Returns how many
-/// entries of each list were taken, and where the last link of it leads.
+/// Walks every stretch. `caches`: the lists of all thread caches by their first entry, how many there are and their
+/// chunks' size, 0: any. `collects`: whether the links of free chunks are kept, which `follow_bins` else walks for once
+/// more. Returns what was taken of each list too.
 /// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (space, stretches, caches, safe_linking, collects, progress=None))]
@@ -119,18 +165,17 @@ pub fn walk_chunks(
     py: Python<'_>,
     space: &Space,
     stretches: Given<Vec<Stretch>>,
-    caches: Vec<(u64, u64, u64)>,
+    caches: Given<Vec<CacheList>>,
     safe_linking: bool,
     collects: bool,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(Chunks, Vec<(u64, u64)>)> {
-    let list = |(first, entries, size)| CacheList { first, entries, size };
-    let caches: Vec<CacheList> = caches.into_iter().map(list).collect();
+    progress: Option<Report>,
+) -> PyResult<(Chunks, Vec<TakenList>)> {
     let walk = |watcher: &dyn gdbheap_core::Watcher| {
-        glibc::walk_chunks(watcher, &space.0, stretches.0, &caches, safe_linking, collects)
+        glibc::walk_chunks(watcher, &space.0, stretches.0, &caches.0, safe_linking, collects)
     };
     let (chunks, taken) = watched(py, progress, walk)?;
-    Ok((Chunks(Arc::new(chunks)), taken))
+    let row = |(entries, end)| TakenList { entries, end };
+    Ok((Chunks(Arc::new(chunks)), taken.into_iter().map(row).collect()))
 }
 
 /// Follows the bins of every arena. `heads`: the address of each arena's `malloc_state.bins`, by arena; 0: not looked at.
@@ -142,7 +187,7 @@ pub fn follow_bins(
     space: &Space,
     chunks: &Chunks,
     heads: Vec<u64>,
-    progress: Option<Py<PyAny>>,
+    progress: Option<Report>,
 ) -> PyResult<Bins> {
     watched(py, progress, |watcher| glibc::follow_bins(watcher, &space.0, &chunks.0, &heads)).map(Bins)
 }
@@ -153,15 +198,14 @@ pub fn least_sizes() -> Vec<u64> {
     glibc::least_sizes()
 }
 
-/// A row for each exact size of used and free chunks, ascending: `(size, [chunks] by state in the order of STATES)`,
-/// of the states used, free, tcache and fast.
+/// A row for each exact size of used and free chunks, ascending.
 #[pyfunction]
-pub fn count_sizes(py: Python<'_>, chunks: &Chunks) -> Vec<(u64, Counts)> {
-    py.detach(|| glibc::count_sizes(&chunks.0))
+pub fn count_sizes(py: Python<'_>, chunks: &Chunks) -> Vec<SizeCounts> {
+    let row = |(size, states): (u64, glibc::Counts)| SizeCounts { size, states: states.to_vec() };
+    py.detach(|| glibc::count_sizes(&chunks.0).into_iter().map(row).collect())
 }
 
-/// The chunks that are wanted, `(header, size, state, arena)`, in order and cut to `top`, and before them how many match
-/// and their bytes. Raises ValueError for an unknown order.
+/// The chunks that are wanted, in order and cut to `top`. Raises ValueError for an unknown order.
 #[pyfunction]
 #[pyo3(signature = (chunks, wanted, order, top=None))]
 pub fn list_chunks(
@@ -170,24 +214,24 @@ pub fn list_chunks(
     wanted: Given<Wanted>,
     order: &str,
     top: Option<usize>,
-) -> PyResult<(u64, u64, Vec<Listed>)> {
+) -> PyResult<ChunkList> {
     let order = order.parse().map_err(raised)?;
     let (all, rows) = py.detach(|| glibc::list_chunks(&chunks.0, &wanted.0, order, top));
-    Ok((all.count, all.bytes, rows))
+    Ok(ChunkList { count: all.count, bytes: all.bytes, rows: rows.into_iter().map(listed).collect() })
 }
 
 /// What each arena has for a request whose chunk has `need` bytes; of the pieces that are too small the `most` largest.
 /// `with_fast`: as after malloc_consolidate(), which merges what is in fast bins with its neighbours.
 #[pyfunction]
-pub fn find_fits(py: Python<'_>, chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<FitRow> {
-    let row = |fit: Fit| (fit.arena, fit.best, fit.short, fit.top);
-    py.detach(|| glibc::find_fits(&chunks.0, need, with_fast, most).into_iter().map(row).collect())
+pub fn find_fits(py: Python<'_>, chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<ArenaFit> {
+    py.detach(|| glibc::find_fits(&chunks.0, need, with_fast, most).into_iter().map(arena_fit).collect())
 }
 
-/// The chunks and bytes on each list of a thread cache, `(first entry, entries)`.
+/// The chunks and bytes on each list of a thread cache.
 #[pyfunction]
-pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Vec<(u64, u64)>, safe_linking: bool) -> Vec<(u64, u64)> {
-    glibc::sum_lists(&space.0, &chunks.0, &lists, safe_linking).iter().map(tally_pair).collect()
+pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Given<Vec<CacheList>>, safe_linking: bool) -> Vec<Tally> {
+    let lists: Vec<(u64, u64)> = lists.0.iter().map(|list| (list.first, list.entries)).collect();
+    all(glibc::sum_lists(&space.0, &chunks.0, &lists, safe_linking))
 }
 
 /// A row for each region. `kept`: ascending ranges whose pages the kernel does not take back (locked memory).
@@ -197,32 +241,31 @@ pub fn trim_chunks(
     machine: Given<Machine>,
     chunks: &Chunks,
     pages: Option<&Pages>,
-    kept: Vec<(u64, u64)>,
-) -> Vec<TrimmedRow> {
-    let row = |trimmed: Trimmed| {
-        let Trimmed { arena, start, end, chunks, released, top } = trimmed;
-        (arena, start, end, chunks, (released.whole, released.resident, released.swapped), top)
-    };
+    kept: Vec<Range>,
+) -> Vec<Trimmed> {
     let pages = pages.map(|pages| &*pages.0);
-    py.detach(|| glibc::trim_chunks(&chunks.0, machine.0.page, pages, &kept).into_iter().map(row).collect())
+    py.detach(|| all(glibc::trim_chunks(&chunks.0, machine.0.page, pages, &kept)))
 }
 
-/// Runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
+/// Runs of at least `least` consecutive list heads in [start, end).
 /// Some pairs inside a run may be out of order: damage must not hide the whole.
 #[pyfunction]
-pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, least: usize) -> Vec<(u64, usize)> {
-    py.detach(|| list_heads(&space.0, start, end, least))
+pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, least: usize) -> Vec<HeadRun> {
+    let row = |(address, pairs)| HeadRun { address, pairs };
+    py.detach(|| list_heads(&space.0, start, end, least).into_iter().map(row).collect())
 }
 
-/// The mmapped chunks in a range, which begins where a mapping of somebody else ends: `(base, chunk, bytes mapped)`.
+/// The mmapped chunks in a range, which begins where a mapping of somebody else ends.
 #[pyfunction]
 pub fn find_mmapped(
     py: Python<'_>,
     space: &Space,
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<Range>,
     style: Given<MmappedStyle>,
-) -> PyResult<Vec<(u64, u64, u64)>> {
-    watched(py, None, |watcher| glibc::find_mmapped(watcher, &space.0, &ranges, style.0))
+) -> PyResult<Vec<MappedRow>> {
+    let row = |(base, chunk, size)| MappedRow { base, chunk, size };
+    let found = watched(py, None, |watcher| glibc::find_mmapped(watcher, &space.0, &ranges, style.0))?;
+    Ok(found.into_iter().map(row).collect())
 }
 
 /// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing
@@ -232,11 +275,11 @@ pub fn find_mmapped(
 pub fn find_extents(
     py: Python<'_>,
     space: &Space,
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<Range>,
     top: u64,
     page: u64,
     foreign: u64,
-) -> PyResult<Vec<(u64, u64)>> {
+) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_extents(watcher, &space.0, &ranges, top, page, foreign))
 }
 
@@ -246,16 +289,17 @@ pub fn find_extents(
 pub fn find_fenced(
     py: Python<'_>,
     space: &Space,
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<Range>,
     size: u64,
     top: u64,
     page: u64,
-) -> PyResult<Vec<(u64, u64)>> {
+) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_fenced(watcher, &space.0, &ranges, size, top, page))
 }
 
-/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
+/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`.
 #[pyfunction]
-pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
-    glibc::held_chunks(&chunks.0, start, end, most)
+pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<Member> {
+    let row = |(address, size, used)| Member { address, size, used };
+    glibc::held_chunks(&chunks.0, start, end, most).into_iter().map(row).collect()
 }

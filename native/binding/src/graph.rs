@@ -2,8 +2,9 @@
 
 use crate::heaps::Heaps;
 use crate::records::{records, Given};
-use crate::watch::{raised, watched};
-use gdbheap_core::graph::{self, Form, FrameLayout, GraphLayout, KeysLayout, Lost, RetainedByType, Root};
+use crate::rows::{all, answers};
+use crate::watch::{raised, watched, Report};
+use gdbheap_core::graph::{self, Form, FrameLayout, GraphLayout, KeysLayout, NodeRow, Root};
 use gdbheap_core::python::TypeLayout;
 use pyo3::prelude::*;
 use std::collections::HashSet;
@@ -22,11 +23,43 @@ records! {
     Root { phase, pointers, ranges }
 }
 
-/// What a number stands for: `(place, address, size, type address, kind)`; see `Graph.node`.
-type NodeRow = (&'static str, u64, u64, u64, &'static str);
+answers! {
+    /// What a number stands for. Place: block, static or root. The address is a block's first byte, a static type's, or a
+    /// root's place in the list that was given. Kind: object, idle (on a free list), buffer or unknown; the type address is
+    /// 0 for what is no object.
+    struct GraphNode of NodeRow { place: &'static str, address: u64, size: u64, type_address: u64, kind: &'static str }
 
-/// `(type address, whether stray words lead there, size of a block, blocks, bytes, buffers, some of their addresses)`.
-type LostRow = (u64, bool, u64, u64, u64, u64, Vec<u64>);
+    /// An edge of a node. Strength: 0 exact, 1 likely, 2 doubtful, 3 stray.
+    struct Edge { target: u32, strength: u32 }
+
+    /// An edge to one of several nodes.
+    struct Referrer { source: u32, target: u32, strength: u32 }
+
+    /// A node by number, and bytes: its own, or those that it retains.
+    struct NodeBytes { id: u32, bytes: u64 }
+
+    /// How many blocks match and their bytes, and the largest of them.
+    struct LargestBlocks { count: u64, bytes: u64, rows: Vec<NodeBytes> }
+
+    /// The objects of one type, their bytes, and what would be free if all of them went.
+    struct RetainedByType of graph::RetainedByType { type_address: u64, count: u64, bytes: u64, retained: u64 }
+
+    /// Blocks of one type and size that nothing keeps alive, or to which only stray words lead; the type is 0 for what is no
+    /// object, `buffers` the bytes of those that belong to them, `addresses` some of theirs.
+    struct Lost of graph::Lost {
+        type_address: u64,
+        by_stray: bool,
+        size: u64,
+        count: u64,
+        bytes: u64,
+        buffers: u64,
+        addresses: Vec<u64>,
+    }
+}
+
+fn node_bytes((id, bytes): (u32, u64)) -> NodeBytes {
+    NodeBytes { id, bytes }
+}
 
 /// The references between all blocks of one target.
 #[pyclass(frozen)]
@@ -51,7 +84,7 @@ pub fn draw_graph(
     graph: Given<GraphLayout>,
     statics: Vec<u64>,
     roots: Given<Vec<Root>>,
-    progress: Option<Py<PyAny>>,
+    progress: Option<Report>,
 ) -> PyResult<Graph> {
     let heaps = heaps.0.clone();
     let draw =
@@ -60,9 +93,8 @@ pub fn draw_graph(
 }
 
 impl Graph {
-    fn row(&self, id: u32) -> PyResult<NodeRow> {
-        let row = self.0.node(id).map_err(raised)?;
-        Ok((row.place, row.address, row.size, row.type_address, row.kind))
+    fn row(&self, id: u32) -> PyResult<GraphNode> {
+        self.0.node(id).map(GraphNode::from).map_err(raised)
     }
 }
 
@@ -83,26 +115,26 @@ impl Graph {
         self.0.find(address)
     }
 
-    /// `(place, address, size, type address, kind)`. Place: block, static or root. The address is a block's first byte,
-    /// a static type's, or a root's place in the list that was given. Kind: object, idle (on a free list), buffer or
-    /// unknown; the type address is 0 for what is no object.
-    fn node(&self, id: u32) -> PyResult<NodeRow> {
+    /// What a number stands for.
+    fn node(&self, id: u32) -> PyResult<GraphNode> {
         self.row(id)
     }
 
-    /// What several numbers stand for; see `node`.
-    fn nodes_of(&self, ids: Vec<u32>) -> PyResult<Vec<NodeRow>> {
+    /// What several numbers stand for.
+    fn nodes_of(&self, ids: Vec<u32>) -> PyResult<Vec<GraphNode>> {
         ids.into_iter().map(|id| self.row(id)).collect()
     }
 
-    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful, 3 stray.
-    fn edges(&self, id: u32) -> PyResult<Vec<(u32, u32)>> {
-        self.0.edges(id).map_err(raised)
+    /// The node's edges.
+    fn edges(&self, id: u32) -> PyResult<Vec<Edge>> {
+        let edge = |(target, strength)| Edge { target, strength };
+        Ok(self.0.edges(id).map_err(raised)?.into_iter().map(edge).collect())
     }
 
-    /// Who points to any of `ids`: `(source, target, strength)`, by source. Looks at all edges.
-    fn referrers(&self, py: Python<'_>, ids: HashSet<u32>) -> PyResult<Vec<(u32, u32, u32)>> {
-        watched(py, None, |watcher| self.0.referrers(watcher, &ids))
+    /// Who points to any of `ids`, by source. Looks at all edges.
+    fn referrers(&self, py: Python<'_>, ids: HashSet<u32>) -> PyResult<Vec<Referrer>> {
+        let row = |(source, target, strength)| Referrer { source, target, strength };
+        Ok(watched(py, None, |watcher| self.0.referrers(watcher, &ids))?.into_iter().map(row).collect())
     }
 
     /// A shortest chain from a root to the node, the node last; empty where nothing leads there.
@@ -127,20 +159,18 @@ impl Graph {
         watched(py, None, |watcher| self.0.retained(watcher, &ids))
     }
 
-    /// The objects that retain most, `(id, bytes)`, first the most; those in `without`, those that retain no more than
+    /// The objects that retain most, first the most; those in `without`, those that retain no more than
     /// their own block, and the inner ones of nested objects of one type are left out.
     #[pyo3(signature = (top, without))]
-    fn top_retained(&self, py: Python<'_>, top: Option<usize>, without: HashSet<u32>) -> PyResult<Vec<(u32, u64)>> {
-        watched(py, None, |watcher| self.0.top_retained(watcher, top, &without))
+    fn top_retained(&self, py: Python<'_>, top: Option<usize>, without: HashSet<u32>) -> PyResult<Vec<NodeBytes>> {
+        let found = watched(py, None, |watcher| self.0.top_retained(watcher, top, &without))?;
+        Ok(found.into_iter().map(node_bytes).collect())
     }
 
-    /// Of each type `(type address, objects, bytes, retained)`: what would be free if all objects of the type went. Of
-    /// more than `top` types those that retain most, and others that retain as much.
+    /// Of each type what would be free if all objects of the type went. Of more than `top` types those that retain most, and others that retain as much.
     #[pyo3(signature = (top))]
-    fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<(u64, u64, u64, u64)>> {
-        let row = |row: RetainedByType| (row.type_address, row.count, row.bytes, row.retained);
-        let found = watched(py, None, |watcher| self.0.retained_by_type(watcher, top))?;
-        Ok(found.into_iter().map(row).collect())
+    fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByType>> {
+        Ok(all(watched(py, None, |watcher| self.0.retained_by_type(watcher, top))?))
     }
 
     /// Bytes that would be free if all of a set of nodes went, for each set.
@@ -148,12 +178,11 @@ impl Graph {
         watched(py, None, |watcher| self.0.retained_together(watcher, &sets))
     }
 
-    /// The largest blocks of at least `minimum` bytes, `(id, bytes)`, largest first, and before them how many there are
-    /// and their bytes.
+    /// The blocks of at least `minimum` bytes, largest first.
     #[pyo3(signature = (minimum, top))]
-    fn largest(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> (u64, u64, Vec<(u32, u64)>) {
+    fn largest(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> LargestBlocks {
         let (all, rows) = py.detach(|| self.0.largest(minimum, top));
-        (all.count, all.bytes, rows)
+        LargestBlocks { count: all.count, bytes: all.bytes, rows: rows.into_iter().map(node_bytes).collect() }
     }
 
     /// The objects of a type, by number.
@@ -169,12 +198,7 @@ impl Graph {
     /// What nothing keeps alive, and blocks to which only stray words lead, by type and size, with at most `most`
     /// addresses (of blocks) in each row. `counted`: of objects only what the collector would free.
     #[pyo3(signature = (most, counted=false))]
-    fn unreachable(&self, py: Python<'_>, most: usize, counted: bool) -> PyResult<Vec<LostRow>> {
-        let row = |lost: Lost| {
-            let Lost { type_address, by_stray, size, count, bytes, buffers, addresses } = lost;
-            (type_address, by_stray, size, count, bytes, buffers, addresses)
-        };
-        let found = watched(py, None, |watcher| self.0.unreachable(watcher, most, counted))?;
-        Ok(found.into_iter().map(row).collect())
+    fn unreachable(&self, py: Python<'_>, most: usize, counted: bool) -> PyResult<Vec<Lost>> {
+        Ok(all(watched(py, None, |watcher| self.0.unreachable(watcher, most, counted))?))
     }
 }

@@ -5,12 +5,12 @@ use crate::glibc::{Chunks, Mapped};
 use crate::memory::Space;
 use crate::mimalloc::Mimalloc;
 use crate::pymalloc::Pools;
-use gdbheap_core::allocators::{SharedHeaps, Store};
+use gdbheap_core::allocators::{self, SharedHeaps};
 use pyo3::prelude::*;
 
 /// What hands out blocks, of any kind.
 #[derive(FromPyObject)]
-pub enum GivenStore {
+pub enum Store {
     Pools(Py<Pools>),
     Mimalloc(Py<Mimalloc>),
     Chunks(Py<Chunks>),
@@ -18,14 +18,14 @@ pub enum GivenStore {
     Claimed(Py<Claimed>),
 }
 
-impl GivenStore {
-    pub fn store(&self) -> Store {
+impl Store {
+    pub fn store(&self) -> allocators::Store {
         match self {
-            GivenStore::Pools(pools) => Store::Pools(pools.get().0.clone()),
-            GivenStore::Mimalloc(mimalloc) => Store::Mimalloc(mimalloc.get().0.clone()),
-            GivenStore::Chunks(chunks) => Store::Chunks(chunks.get().0.clone()),
-            GivenStore::Mapped(mapped) => Store::Mapped(mapped.get().0.clone()),
-            GivenStore::Claimed(claimed) => Store::Claimed(claimed.get().0.clone()),
+            Store::Pools(pools) => allocators::Store::Pools(pools.get().0.clone()),
+            Store::Mimalloc(mimalloc) => allocators::Store::Mimalloc(mimalloc.get().0.clone()),
+            Store::Chunks(chunks) => allocators::Store::Chunks(chunks.get().0.clone()),
+            Store::Mapped(mapped) => allocators::Store::Mapped(mapped.get().0.clone()),
+            Store::Claimed(claimed) => allocators::Store::Claimed(claimed.get().0.clone()),
         }
     }
 }
@@ -37,7 +37,7 @@ pub struct Heaps(pub SharedHeaps);
 #[pymethods]
 impl Heaps {
     #[new]
-    fn new(space: &Space, stores: Vec<GivenStore>) -> Heaps {
-        Heaps(SharedHeaps { space: space.0.clone(), stores: stores.iter().map(GivenStore::store).collect() })
+    fn new(space: &Space, stores: Vec<Store>) -> Heaps {
+        Heaps(SharedHeaps { space: space.0.clone(), stores: stores.iter().map(Store::store).collect() })
     }
 }

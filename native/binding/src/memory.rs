@@ -1,18 +1,21 @@
 //! The bytes of a target.
 
 use crate::process::Stop;
-use crate::records::{field, Given, Read};
+use crate::records::{field, records, Given, Read};
+use crate::rows::{answers, Range, Released};
 use crate::watch::{fault, raised, watched};
-use gdbheap_core::memory::{self, Backing, Mapping, MappingKind, Run, Segment, Source};
+use gdbheap_core::memory::{self, Backing, Mapping, MappingKind, OwnedRange, Run, Segment, Source};
 use gdbheap_core::{Machine, Missing};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Up to where a text is read unless somebody asks for more or less.
 const LONGEST_STRING: usize = 4 << 10;
+
+/// A `Machine` of Python's.
+pub type GivenMachine = Py<PyAny>;
 
 impl Read for Machine {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Machine> {
@@ -21,6 +24,47 @@ impl Read for Machine {
         Machine::new(word, number("page")?, number("user_end")?, number("pointer_mask")?).map_err(raised)
     }
 }
+
+/// How the bytes [start, end) of a process are read: kind 0 private anonymous, 1 private file-backed, 2 always from the
+/// process, 3 always from the file with this number, -1 without one.
+pub struct MappingRow {
+    start: u64,
+    end: u64,
+    kind: u8,
+    file: i64,
+    offset: u64,
+}
+
+/// Bytes [start, end) of a core, from an offset of the file with this number; number -1: zeros by definition.
+pub struct SegmentRow {
+    start: u64,
+    end: u64,
+    file: i64,
+    offset: u64,
+}
+
+records! {
+    MappingRow { start, end, kind, file, offset }
+    SegmentRow { start, end, file, offset }
+    OwnedRange { number, start, end }
+}
+
+answers! {
+    /// Pages [start, end) in one state: PRESENT, SWAPPED and ZERO are its bits.
+    struct PageRun of Run { start: u64, end: u64, state: u8 }
+
+    /// How much of some memory is there, in bytes.
+    struct Residency { resident: u64, swapped: u64 }
+
+    /// How many words of an owner point into a range, by the number of the owner and the place of the range.
+    struct PointerCount { number: u32, place: usize, words: u64 }
+}
+
+/// Pages [start, end), and their state.
+type StateRun = (u64, u64, u8);
+
+/// Called as `read(address, size)`; returns bytes.
+pub type ReadMemory = Py<PyAny>;
 
 /// The runs of pages that are there, sorted and disjoint.
 #[pyclass(frozen)]
@@ -42,7 +86,7 @@ impl Pages {
         py: Python<'_>,
         machine: Given<Machine>,
         path: &str,
-        ranges: Vec<(u64, u64)>,
+        ranges: Vec<Range>,
         scan: bool,
     ) -> PyResult<Pages> {
         let page = machine.0.page;
@@ -56,23 +100,22 @@ impl Pages {
         Pages::of(memory::Pages::from_entries(&parts, machine.0.page))
     }
 
-    /// Page states from runs `(start, end, state)`, ascending and disjoint. Raises ValueError.
+    /// Page states from runs, ascending and disjoint. Raises ValueError.
     #[staticmethod]
-    fn from_runs(machine: Given<Machine>, runs: Vec<(u64, u64, u8)>) -> PyResult<Pages> {
+    fn from_runs(machine: Given<Machine>, runs: Vec<StateRun>) -> PyResult<Pages> {
         let run = |(start, end, state)| Run { start, end, state };
         Pages::of(memory::Pages::from_runs(runs.into_iter().map(run).collect(), machine.0.page))
     }
 
-    /// `(resident, swapped)` bytes of [start, end).
-    fn count(&self, start: u64, end: u64) -> (u64, u64) {
-        self.0.count(start, end)
+    /// Of [start, end).
+    fn count(&self, start: u64, end: u64) -> Residency {
+        let (resident, swapped) = self.0.count(start, end);
+        Residency { resident, swapped }
     }
 
-    /// `(whole, resident, swapped)` bytes of what malloc_trim() would release of a free chunk [start, end), header
-    /// included: its whole pages, and how much of them is there.
-    fn released(&self, start: u64, end: u64) -> (u64, u64, u64) {
-        let found = gdbheap_core::allocators::glibc::released(&self.0, start, end);
-        (found.whole, found.resident, found.swapped)
+    /// What malloc_trim() would release of a free chunk [start, end), header included.
+    fn released(&self, start: u64, end: u64) -> Released {
+        gdbheap_core::allocators::glibc::released(&self.0, start, end).into()
     }
 
     /// Whether the kernel says which pages are huge.
@@ -81,9 +124,9 @@ impl Pages {
         self.0.huge.is_some()
     }
 
-    /// The runs inside [start, end), cut to it, as `(start, end, state)`.
-    fn runs(&self, start: u64, end: u64) -> Vec<(u64, u64, u8)> {
-        self.0.runs_in(start, end).map(|run| (run.start, run.end, run.state)).collect()
+    /// The runs inside [start, end), cut to it.
+    fn runs(&self, start: u64, end: u64) -> Vec<PageRun> {
+        self.0.runs_in(start, end).map(PageRun::from).collect()
     }
 }
 
@@ -120,7 +163,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Address {
 }
 
 /// Reads by calling Python.
-struct Remote(Py<PyAny>);
+struct Remote(ReadMemory);
 
 impl Source for Remote {
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
@@ -142,67 +185,64 @@ impl Source for Remote {
     }
 }
 
-/// A row `(start, end, kind, file_index, file_offset)`; see `Space.for_process`.
-fn mapping((start, end, kind, file, offset): (u64, u64, u8, i64, u64)) -> Mapping {
-    let index = file as u32;
-    let kind = match kind {
+fn mapping(row: &MappingRow) -> Mapping {
+    let (index, offset) = (row.file as u32, row.offset);
+    let kind = match row.kind {
         0 => MappingKind::PrivateAnonymous,
-        1 if file >= 0 => MappingKind::PrivateFile { index, offset },
-        3 if file >= 0 => MappingKind::File { index, offset },
+        1 if row.file >= 0 => MappingKind::PrivateFile { index, offset },
+        3 if row.file >= 0 => MappingKind::File { index, offset },
         _ => MappingKind::Process,
     };
-    Mapping { start, end, kind }
+    Mapping { start: row.start, end: row.end, kind }
+}
+
+fn segment(row: &SegmentRow) -> Segment {
+    let backing = match row.file {
+        ..0 => Backing::Zeros,
+        file => Backing::File { index: file as u32, offset: row.offset },
+    };
+    Segment { start: row.start, end: row.end, backing }
 }
 
 impl Space {
     fn of(
-        machine: Bound<'_, PyAny>,
+        machine: GivenMachine,
         space: impl FnOnce(Machine) -> gdbheap_core::Result<memory::Space>,
     ) -> PyResult<Space> {
-        let space = space(Machine::read(&machine)?).map_err(raised)?;
-        Ok(Space(Arc::new(space), machine.unbind()))
+        let space = space(Python::attach(|py| Machine::read(machine.bind(py)))?).map_err(raised)?;
+        Ok(Space(Arc::new(space), machine))
     }
 }
 
 #[pymethods]
 impl Space {
-    /// The space of a live process. `mappings`: `(start, end, kind, file_index, file_offset)`, kind 0 private
-    /// anonymous, 1 private file-backed, 2 always read from the process, 3 always from its file. `shared`: other processes have some of its
-    /// private pages too. `stop`: who holds it; once it was let go nothing more is read.
+    /// The space of a live process. `shared`: other processes have some of its private pages too. `stop`: who holds it; once it was let go nothing more is read.
     #[staticmethod]
     #[pyo3(signature = (machine, pid, mappings, pages, files, shared, stop=None))]
     fn for_process(
-        machine: Bound<'_, PyAny>,
+        machine: GivenMachine,
         pid: i32,
-        mappings: Vec<(u64, u64, u8, i64, u64)>,
+        mappings: Given<Vec<MappingRow>>,
         pages: Option<&Pages>,
         files: Vec<String>,
         shared: bool,
         stop: Option<PyRef<'_, Stop>>,
     ) -> PyResult<Space> {
-        let mappings: Vec<Mapping> = mappings.into_iter().map(mapping).collect();
+        let mappings: Vec<Mapping> = mappings.0.iter().map(mapping).collect();
         let (pages, gate) = (pages.map(|pages| &*pages.0), stop.map(|stop| stop.0.gate()));
         Space::of(machine, |machine| memory::Space::for_process(machine, pid, &mappings, pages, &files, shared, gate))
     }
 
-    /// The space of a core. `segments`: `(start, end, file_index, file_offset)`; index -1: zeros by definition.
+    /// The space of a core.
     #[staticmethod]
-    fn for_core(machine: Bound<'_, PyAny>, segments: Vec<(u64, u64, i64, u64)>, files: Vec<String>) -> PyResult<Space> {
-        let segment = |(start, end, index, offset): (u64, u64, i64, u64)| {
-            let backing = match index {
-                ..0 => Backing::Zeros,
-                _ => Backing::File { index: index as u32, offset },
-            };
-            Segment { start, end, backing }
-        };
-        Space::of(machine, |machine| {
-            memory::Space::for_core(machine, segments.into_iter().map(segment).collect(), &files)
-        })
+    fn for_core(machine: GivenMachine, segments: Given<Vec<SegmentRow>>, files: Vec<String>) -> PyResult<Space> {
+        let segments = segments.0.iter().map(segment).collect();
+        Space::of(machine, |machine| memory::Space::for_core(machine, segments, &files))
     }
 
     /// A space whose bytes come from `read(address, size) -> bytes`, on the calling thread.
     #[staticmethod]
-    fn for_remote(machine: Bound<'_, PyAny>, segments: Vec<(u64, u64)>, read: Py<PyAny>) -> PyResult<Space> {
+    fn for_remote(machine: GivenMachine, segments: Vec<Range>, read: ReadMemory) -> PyResult<Space> {
         Space::of(machine, |machine| memory::Space::for_remote(machine, &segments, Box::new(Remote(read))))
     }
 
@@ -248,13 +288,13 @@ impl Space {
 
     /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. False, with
     /// nothing changed, where the room is too small or the process was let go meanwhile.
-    fn capture(&self, py: Python<'_>, ranges: Vec<(u64, u64)>, room: &Room) -> PyResult<bool> {
+    fn capture(&self, py: Python<'_>, ranges: Vec<Range>, room: &Room) -> PyResult<bool> {
         watched(py, None, |watcher| self.0.capture(watcher, &ranges, room.0.clone()))
     }
 
     /// The machine that it was made with.
     #[getter]
-    fn machine(&self, py: Python<'_>) -> Py<PyAny> {
+    fn machine(&self, py: Python<'_>) -> GivenMachine {
         self.1.clone_ref(py)
     }
 
@@ -268,18 +308,20 @@ impl Space {
 /// The addresses of the words from `start` on that are still what they were in the beginning, `initial`, and whose value
 /// lies in one of `ranges` (ascending).
 #[pyfunction]
-pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<(u64, u64)>) -> Vec<u64> {
+pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range>) -> Vec<u64> {
     memory::find_initial(&space.0, start, initial, &ranges)
 }
 
-/// How many words of the `sources`, `(start, end, number)`, point into each of the `targets`, which ascend and are
-/// disjoint: `{(number, place of the target): words}`, without zeros.
+/// How many words of each owner in `sources` point into each of the `targets`, which ascend and are disjoint; without
+/// zeros.
 #[pyfunction]
 pub fn count_pointers(
     py: Python<'_>,
     space: &Space,
-    sources: Vec<(u64, u64, u32)>,
-    targets: Vec<(u64, u64)>,
-) -> PyResult<HashMap<(u32, usize), u64>> {
-    watched(py, None, |watcher| memory::count_pointers(watcher, &space.0, &sources, &targets))
+    sources: Given<Vec<OwnedRange>>,
+    targets: Vec<Range>,
+) -> PyResult<Vec<PointerCount>> {
+    let found = watched(py, None, |watcher| memory::count_pointers(watcher, &space.0, &sources.0, &targets))?;
+    let row = |((number, place), words)| PointerCount { number, place, words };
+    Ok(found.into_iter().map(row).collect())
 }

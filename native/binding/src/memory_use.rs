@@ -1,29 +1,44 @@
 //! What address space is used for.
 
-use crate::heaps::GivenStore;
+use crate::heaps::Store;
 use crate::memory::{Pages, Space};
 use crate::records::Given;
+use crate::rows::{all, answers, Place, Range};
 use crate::watch::{raised, watched};
 use gdbheap_core::allocators::PARTS;
-use gdbheap_core::memory_use::{self, Copied, Kept, Sum, WINDOW};
+use gdbheap_core::memory_use::{self, Kept, Sum, WINDOW};
 use gdbheap_core::Machine;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 
-/// What an owner has, all in bytes: all of it; of that what is resident, swapped, mapped to the kernel's zero page, and
-/// resident in huge pages. `pages`: those that are its own as a whole; of these `whole` are resident, `whole_huge` in
-/// huge pages.
-#[pyclass(frozen, get_all)]
-pub struct OwnerSum {
-    owner: u32,
-    bytes: u64,
-    resident: u64,
-    swapped: u64,
-    zero: u64,
-    huge: u64,
-    pages: u64,
-    whole: u64,
-    whole_huge: u64,
+answers! {
+    /// What an owner has, all in bytes: all of it; of that what is resident, swapped, mapped to the kernel's zero page, and
+    /// resident in huge pages. `pages`: those that are its own as a whole; of these `whole` are resident, `whole_huge` in
+    /// huge pages.
+    struct OwnerSum {
+        owner: u32,
+        bytes: u64,
+        resident: u64,
+        swapped: u64,
+        zero: u64,
+        huge: u64,
+        pages: u64,
+        whole: u64,
+        whole_huge: u64,
+    }
+
+    /// A group of blocks that keeps pages: start and end of what holds them, how many there are, their bytes, and what
+    /// would be freed without them.
+    struct Pin { start: u64, end: u64, blocks: u64, bytes: u64, freed: u64 }
+
+    /// All groups that count: how many, their blocks, the bytes of these, what would be freed.
+    struct PinTotals of memory_use::Totals { groups: u64, blocks: u64, bytes: u64, freed: u64 }
+
+    /// The groups that keep the most, first the most, and the sums over all.
+    struct Pins { rows: Vec<Pin>, totals: PinTotals }
+
+    /// What is left in [start, end) of a copy of a buffer: the number of the buffer, and where this copy of it began.
+    struct Copied of memory_use::Copied { buffer: usize, base: u64, start: u64, end: u64 }
 }
 
 impl OwnerSum {
@@ -56,7 +71,7 @@ impl Sweep {
     }
 
     /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
-    fn huge_ranges(&self) -> Vec<(u64, u64)> {
+    fn huge_ranges(&self) -> Vec<Range> {
         self.0.huge_ranges().to_vec()
     }
 
@@ -68,13 +83,7 @@ impl Sweep {
     /// All parts of what begins at `start` in a store (a region of chunks, an arena of pools, a segment); `owners` maps the
     /// names of parts to owners: used, free, cached, top, header, padding, `free run`, reserved, foreign, unexplained. Returns where it
     /// ends. Raises ValueError where nothing begins there, or a part that occurs is nobody's.
-    fn add_blocks(
-        &mut self,
-        space: &Space,
-        store: GivenStore,
-        start: u64,
-        owners: HashMap<String, u32>,
-    ) -> PyResult<u64> {
+    fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
         self.0.add_blocks(&space.0, &store.store(), start, by_part).map_err(raised)
     }
@@ -86,12 +95,6 @@ impl Sweep {
     }
 }
 
-/// Start and end of what holds the blocks, blocks, their bytes, what would be freed.
-type PinRow = (u64, u64, u64, u64, u64);
-
-/// Groups, blocks, their bytes, what would be freed: of all that count.
-type TotalsRow = (u64, u64, u64, u64);
-
 /// Groups of blocks of a store, those that keep the most first, and the sums over all. `trimmed`: where heaps start whose free
 /// end gives something back; `kept`: ranges that the kernel does not take back; `limits`: the bytes that a group must free, and
 /// how many groups are listed at most.
@@ -99,56 +102,50 @@ type TotalsRow = (u64, u64, u64, u64);
 pub fn pins(
     py: Python<'_>,
     machine: Given<Machine>,
-    store: GivenStore,
+    store: Store,
     pages: Option<&Pages>,
-    kept: Vec<(u64, u64)>,
+    kept: Vec<Range>,
     trimmed: Vec<u64>,
     limits: (u64, usize),
-) -> (Vec<PinRow>, TotalsRow) {
+) -> Pins {
     let (store, pages) = (store.store(), pages.map(|pages| &*pages.0));
     let wanted = Kept { page: machine.0.page, pages, ranges: &kept, least: limits.0, most: limits.1 };
     let (rows, totals) = py.detach(|| memory_use::pins(&store, &trimmed, wanted));
-    (rows, (totals.groups, totals.blocks, totals.bytes, totals.freed))
+    let pin = |(start, end, blocks, bytes, freed)| Pin { start, end, blocks, bytes, freed };
+    Pins { rows: rows.into_iter().map(pin).collect(), totals: totals.into() }
 }
 
 /// For each block `(user address, size)`: "zeros", "text", "pointers" (into the `mapped` ranges, ascending), "data", or
 /// "absent bytes". Raises KeyboardInterrupt.
 #[pyfunction]
-pub fn look_at(
-    py: Python<'_>,
-    space: &Space,
-    blocks: Vec<(u64, u64)>,
-    mapped: Vec<(u64, u64)>,
-) -> PyResult<Vec<&'static str>> {
+pub fn look_at(py: Python<'_>, space: &Space, blocks: Vec<Place>, mapped: Vec<Range>) -> PyResult<Vec<&'static str>> {
     watched(py, None, |watcher| memory_use::look_at(watcher, &space.0, &blocks, &mapped))
 }
 
-/// The copies that `holes` (start, end) hold of the beginnings of `buffers` (start, end), those most often seen first:
-/// `(number of the buffer, where it began, start, end)` of what is left of each. They may overlap. Some keys of each
+/// The copies that `holes` hold of the beginnings of `buffers`, those most often seen first. They may overlap. Some keys of each
 /// buffer and parts of the holes are read, and of both only pages that are in memory.
 #[pyfunction]
 pub fn find_copies(
     py: Python<'_>,
     space: &Space,
     pages: &Pages,
-    buffers: Vec<(u64, u64)>,
-    holes: Vec<(u64, u64)>,
-) -> PyResult<Vec<(usize, u64, u64, u64)>> {
-    let row = |copied: Copied| (copied.buffer, copied.base, copied.start, copied.end);
+    buffers: Vec<Range>,
+    holes: Vec<Range>,
+) -> PyResult<Vec<Copied>> {
     let find =
         |watcher: &dyn gdbheap_core::Watcher| memory_use::find_copies(watcher, &space.0, &pages.0, &buffers, &holes);
-    Ok(watched(py, None, find)?.into_iter().map(row).collect())
+    Ok(all(watched(py, None, find)?))
 }
 
 /// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
 #[pyfunction]
 #[pyo3(signature = (space, ranges, window=WINDOW))]
-pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<(u64, u64)>, window: u64) -> PyResult<u64> {
+pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<Range>, window: u64) -> PyResult<u64> {
     watched(py, None, |watcher| memory_use::read_once(watcher, &space.0, &ranges, window))
 }
 
 /// Bytes of the pages in the ranges, which are whole pages, that hold nothing but zeros.
 #[pyfunction]
-pub fn zero_pages(py: Python<'_>, space: &Space, ranges: Vec<(u64, u64)>) -> PyResult<u64> {
+pub fn zero_pages(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<u64> {
     watched(py, None, |watcher| memory_use::zero_pages(watcher, &space.0, &ranges))
 }

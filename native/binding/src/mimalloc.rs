@@ -1,17 +1,44 @@
 //! CPython's own mimalloc.
 
 use crate::memory::Space;
-use crate::records::{field, Given, Read};
-use crate::rows::{damage_row, damage_rows, DamageRow};
+use crate::records::{records, Given};
+use crate::rows::{all, answers, block, damage_rows, size_class, used, Damage, Hole, Member, Range, SizeClass};
 use crate::watch::watched;
-use gdbheap_core::allocators::mimalloc::{
-    self, FoundSegment, MimallocHole, MimallocLayout, Miscounted, Release, Segment,
-};
+use gdbheap_core::allocators::mimalloc::{self, MimallocHole, Release};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-type Neighbour = Option<(u64, u64, &'static str)>;
-type HoleRow = (u64, u64, Neighbour, Neighbour);
+/// Bytes of `mi_page_t`, the offset of `thread_delayed_free` in `mi_heap_t`, whether each heap of a thread has its tag, and
+/// whether it is the mimalloc of late releases.
+pub struct MimallocLayout {
+    entry: u64,
+    delayed: u64,
+    tagged: bool,
+    newer: bool,
+}
+
+records! {
+    MimallocLayout { entry, delayed, tagged, newer }
+}
+
+answers! {
+    /// A segment [start, end) and the thread that has it; 0 where that one is gone.
+    struct Segment { start: u64, end: u64, thread: u64 }
+
+    /// What looks like a segment's header: the cookie xor the address, used pages, and whether its slices tile it. One that
+    /// was given back keeps its header for a while, and has no used pages.
+    struct FoundSegment of mimalloc::FoundSegment { address: u64, cookie: u64, used: u64, tiles: bool }
+
+    /// The pages of the heaps with one tag, used blocks, their bytes, and pages that no thread owns.
+    struct TaggedHeap { tag: u8, pages: u64, used: u64, bytes: u64, abandoned: u64 }
+
+    /// What lies in a segment. The state is used, free, `free span`, `segment header`, padding or unexplained; the list
+    /// that of a free block, None for one never handed out.
+    struct PageBlock { address: u64, size: u64, state: &'static str, list: Option<&'static str> }
+
+    /// A page whose lists do not fit its count; off `by_one`, as a thread leaves it that stands inside mimalloc.
+    struct Miscounted of mimalloc::Miscounted { damage: Damage, by_one: bool }
+}
 
 fn release(newer: bool) -> Release {
     match newer {
@@ -20,16 +47,16 @@ fn release(newer: bool) -> Release {
     }
 }
 
-impl Read for MimallocLayout {
-    fn read(object: &Bound<'_, PyAny>) -> PyResult<MimallocLayout> {
-        const NAME: &str = "MimallocLayout";
-        Ok(MimallocLayout {
-            entry: field(object, NAME, "entry")?,
-            delayed: field(object, NAME, "delayed")?,
-            tagged: field(object, NAME, "tagged")?,
-            release: release(field(object, NAME, "newer")?),
-        })
+impl MimallocLayout {
+    fn layout(&self) -> mimalloc::MimallocLayout {
+        let MimallocLayout { entry, delayed, tagged, newer } = *self;
+        mimalloc::MimallocLayout { entry, delayed, tagged, release: release(newer) }
     }
+}
+
+fn hole(found: MimallocHole) -> Hole {
+    let MimallocHole { start, end, before, after } = found;
+    Hole { start, end, address: start, arena: None, before: before.map(block), after: after.map(block) }
 }
 
 /// All of one mimalloc, by address.
@@ -38,20 +65,24 @@ pub struct Mimalloc(pub Arc<mimalloc::Mimalloc>);
 
 #[pymethods]
 impl Mimalloc {
-    /// `(address, end, thread)` of every segment, by address; the thread is 0 where the one that had it is gone.
-    fn segment_rows(&self) -> Vec<(u64, u64, u64)> {
-        let row = |segment: &Segment| (segment.address, segment.end, segment.thread);
+    /// Every segment, by address.
+    fn segments(&self) -> Vec<Segment> {
+        let row = |segment: &mimalloc::Segment| {
+            let mimalloc::Segment { address, end, thread, .. } = *segment;
+            Segment { start: address, end, thread }
+        };
         self.0.segments().iter().map(row).collect()
     }
 
-    /// `(block size, pages, used blocks, free blocks)` of each block size, ascending.
-    fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
-        self.0.classes()
+    /// By block size.
+    fn classes(&self) -> Vec<SizeClass> {
+        self.0.classes().into_iter().map(size_class).collect()
     }
 
-    /// `(tag, pages, used blocks, their bytes, pages that no thread owns)` of each tag.
-    fn heaps(&self) -> Vec<(u8, u64, u64, u64, u64)> {
-        self.0.heaps()
+    /// By tag.
+    fn heaps(&self) -> Vec<TaggedHeap> {
+        let row = |(tag, pages, used, bytes, abandoned)| TaggedHeap { tag, pages, used, bytes, abandoned };
+        self.0.heaps().into_iter().map(row).collect()
     }
 
     /// Bytes of spans without a page, in all segments.
@@ -65,37 +96,33 @@ impl Mimalloc {
         self.0.page_count()
     }
 
-    /// What holds `address`: `(start, size, state, list)`; None outside every segment. The state is used, free, `free
-    /// span`, `segment header`, padding or unexplained; the list that of a free block, None for one never handed out.
-    fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str, Option<&'static str>)> {
-        self.0.find(&space.0, address)
+    /// What holds `address`; None outside every segment.
+    fn find(&self, space: &Space, address: u64) -> Option<PageBlock> {
+        let row = |(address, size, state, list)| PageBlock { address, size, state, list };
+        self.0.find(&space.0, address).map(row)
     }
 
-    /// The used blocks `(address, size)` of the page whose slices hold `address`.
-    fn used_in_page(&self, address: u64) -> Vec<(u64, u64)> {
-        self.0.used_in_page(address)
+    /// The used blocks of the page whose slices hold `address`.
+    fn used_in_page(&self, address: u64) -> Vec<Member> {
+        self.0.used_in_page(address).into_iter().map(used).collect()
     }
 
-    /// Damage met in segments: `(address, what, expected, found)`.
+    /// Damage met in segments.
     #[getter]
-    fn damage(&self) -> Vec<DamageRow> {
+    fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// Pages whose lists do not fit their count, as `(damage, whether it is off by one)`: a thread leaves it so that stands
-    /// inside mimalloc.
+    /// Pages whose lists do not fit their count.
     #[getter]
-    fn miscounted(&self) -> Vec<(DamageRow, bool)> {
-        let row = |page: &Miscounted| (damage_row(&page.damage), page.by_one);
-        self.0.miscounted.iter().map(row).collect()
+    fn miscounted(&self) -> Vec<Miscounted> {
+        all(self.0.miscounted.iter().cloned())
     }
 
-    /// Maximal runs of bytes that nobody holds, of at least `minimum`: `(start, end, before, after)`, the neighbours as
-    /// `(address, size, what)`.
-    fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<HoleRow>> {
-        let row = |hole: MimallocHole| (hole.start, hole.end, hole.before, hole.after);
+    /// Maximal runs of bytes that nobody holds, of at least `minimum`.
+    fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
-        Ok(holes.into_iter().map(row).collect())
+        Ok(holes.into_iter().map(hole).collect())
     }
 }
 
@@ -107,24 +134,21 @@ pub fn read_mimalloc(
     segments: Vec<u64>,
     layout: Given<MimallocLayout>,
 ) -> PyResult<Mimalloc> {
-    let found = watched(py, None, |watcher| mimalloc::read_mimalloc(watcher, &space.0, segments, layout.0))?;
+    let found = watched(py, None, |watcher| mimalloc::read_mimalloc(watcher, &space.0, segments, layout.0.layout()))?;
     Ok(Mimalloc(Arc::new(found)))
 }
 
-/// What looks like a segment's header at a multiple of 32 MiB in `ranges`: `(address, cookie ^ address, used pages, whether
-/// its slices tile it by entries of `entry` bytes)`. One that was given back keeps its header for a while, and has no used
-/// pages.
+/// What looks like a segment's header at a multiple of 32 MiB in `ranges`; `entry`: bytes of an entry of its table.
 #[pyfunction]
 pub fn find_segments(
     py: Python<'_>,
     space: &Space,
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<Range>,
     entry: u64,
     newer: bool,
-) -> PyResult<Vec<(u64, u64, u64, bool)>> {
-    let row = |found: FoundSegment| (found.address, found.cookie, found.used, found.tiles);
+) -> PyResult<Vec<FoundSegment>> {
     let find = |watcher: &dyn gdbheap_core::Watcher| {
         mimalloc::find_segments(watcher, &space.0, &ranges, entry, release(newer))
     };
-    Ok(watched(py, None, find)?.into_iter().map(row).collect())
+    Ok(all(watched(py, None, find)?))
 }

@@ -1,16 +1,16 @@
 //! Python's objects in a target.
 
 use crate::claimed::Claimed;
+use crate::glibc::{listed, ListedChunk};
 use crate::heaps::Heaps;
 use crate::memory::Pages;
 use crate::records::{records, Given};
-use crate::rows::tally_pair;
-use crate::watch::{raised, watched};
-use gdbheap_core::allocators::glibc::{Listed, Wanted};
-use gdbheap_core::python::containers::{self, Entries, Growing, Slack, Table, WantedSlack};
+use crate::rows::{all, answers, Place, Range, Tally};
+use crate::watch::{raised, watched, Report};
+use gdbheap_core::allocators::{self, glibc::Wanted};
+use gdbheap_core::python::containers::{self, Entries, Growing, Table, WantedSlack};
 use gdbheap_core::python::{
-    self, Claim, Estimate, Extent, Family, Instance, Measures, Owned, Question, Row, Sizing, Slab, TableHead,
-    TypeLayout, WantedInstances,
+    self, Claim, Extent, Family, Measures, Question, Register, Sizing, Slab, TableHead, TypeLayout, WantedInstances,
 };
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -26,6 +26,7 @@ records! {
         flag_type_subclass, hook, gc_head, flags_pre_header, pre_header, flag_no_minimum, flags_plain, shortened,
         state_size, slab, families, tp_dealloc, class_dealloc, closed, reached_role, names, data, unwalked,
     }
+    Register { stack_pointer, value }
     Question { roots, registers, last, watched, unknown }
     Sizing {
         ob_size, tagged, flag_int, flag_str, str_length, str_state, str_state_shift, sizeof_ascii, sizeof_compact,
@@ -49,8 +50,8 @@ pub fn find_claimed(
     heaps: &Heaps,
     layout: Given<TypeLayout>,
     measures: Given<Measures>,
-    roots: Vec<Vec<(u64, u64)>>,
-    progress: Option<Py<PyAny>>,
+    roots: Vec<Vec<Range>>,
+    progress: Option<Report>,
 ) -> PyResult<Claimed> {
     let heaps = heaps.0.lend();
     let find =
@@ -58,47 +59,78 @@ pub fn find_claimed(
     Ok(Claimed(Arc::new(watched(py, progress, find)?)))
 }
 
-type Four = (u64, u64, u64, u64);
+/// A block's address and size, and an address inside it.
+type Spot = (u64, u64, u64);
 
-/// `(type address, tp_flags, own, owned)`; own: live count and bytes, idle count and bytes; owned: buffers, as
-/// `(role, count, bytes)`.
-type CensusRow = (u64, u64, Four, Vec<(u8, u64, u64)>);
+/// The smallest and the largest size.
+type Sizes = (u64, u64);
 
-fn census_row(row: Row) -> CensusRow {
-    let owned = |owned: Owned| (owned.role, owned.buffers.count, owned.buffers.bytes);
-    let own = (row.live.count, row.live.bytes, row.idle.count, row.idle.bytes);
-    (row.kind, row.flags, own, row.owned.into_iter().map(owned).collect())
+answers! {
+    /// Buffers by what they are to their owner.
+    struct OwnedBuffers { role: u8, count: u64, bytes: u64 }
+
+    /// The objects of the type at an address with these `tp_flags`: those that live, those on free lists, and the buffers.
+    struct TypeRow { address: u64, flags: u64, live: Tally, idle: Tally, owned: Vec<OwnedBuffers> }
+
+    /// What one store has, by its name: used blocks, and those of them that are neither objects nor claimed.
+    struct StoreRow of python::StoreRow { name: &'static str, used: Tally, unclassified: Tally }
+
+    /// Who owns a block: an object and its type, or a word of a root; then the type is 0, the role is the root's number,
+    /// and the address is that of the word.
+    struct BlockOwner { block: u64, address: u64, type_address: u64, role: u32 }
+
+    /// An object in a block.
+    struct ObjectAt { address: u64, type_address: u64, alive: bool }
+
+    /// A live object with its size and the bytes of its buffers.
+    struct Instance { address: u64, type_address: u64, size: u64, buffers: u64 }
+
+    /// How many objects there are, their bytes and their buffers', and the first of them in order.
+    struct InstanceList { count: u64, bytes: u64, buffers: u64, rows: Vec<Instance> }
+
+    /// Of one size of blocks: objects that tell their size, and the bytes that they asked for.
+    struct AskedSize { block_size: u64, objects: u64, bytes: u64 }
+
+    /// Containers with room: small bytes of it, bytes of resident pages, what the one at the address has, which is the most.
+    struct Slack of containers::Slack { containers: u64, small: u64, pages: u64, most: u64, address: u64 }
+
+    /// Objects of the type at `kind`: those that live and their bytes, those on free lists and theirs.
+    struct Estimate of python::Estimate { kind: u64, live: u64, bytes: u64, idle: u64, idle_bytes: u64 }
+
+    /// In how many blocks an object, whose type has these of the flags that were asked for, lies at this distance.
+    struct DistanceVotes { flags: u64, distance: u64, blocks: u64 }
 }
 
-/// What one store has, by its name: used blocks `(count, bytes)`, and those of them that are neither objects nor claimed.
-#[pyclass(frozen, get_all)]
-pub struct StoreRow {
-    name: &'static str,
-    used: (u64, u64),
-    unclassified: (u64, u64),
+fn type_row(row: python::Row) -> TypeRow {
+    let owned = |owned: python::Owned| {
+        let allocators::Tally { count, bytes } = owned.buffers;
+        OwnedBuffers { role: owned.role, count, bytes }
+    };
+    let owned = row.owned.into_iter().map(owned).collect();
+    TypeRow { address: row.kind, flags: row.flags, live: row.live.into(), idle: row.idle.into(), owned }
 }
 
-impl StoreRow {
-    fn new(py: Python<'_>, row: python::StoreRow) -> PyResult<Py<StoreRow>> {
-        let (used, unclassified) = (tally_pair(&row.used), tally_pair(&row.unclassified));
-        Py::new(py, StoreRow { name: row.name, used, unclassified })
-    }
+fn object_at((address, type_address, alive): (u64, u64, bool)) -> ObjectAt {
+    ObjectAt { address, type_address, alive }
+}
+
+fn instance((address, type_address, size, buffers): python::Instance) -> Instance {
+    Instance { address, type_address, size, buffers }
 }
 
 /// The answer of a census; sizes in bytes.
 #[pyclass(frozen, get_all)]
 pub struct Census {
     /// One for each type that has objects.
-    rows: Vec<CensusRow>,
+    rows: Vec<Py<TypeRow>>,
     /// What each of the heaps' stores has.
-    stores: Vec<Py<StoreRow>>,
-    /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
-    /// type is 0, the role is the root's number, and the address is that of a word in the root.
-    owners: Vec<(u64, u64, u64, u32)>,
-    /// `(count, bytes)` of the blocks that each root leads to.
-    roots: Vec<(u64, u64)>,
-    /// The largest blocks of which nothing is known, largest first: `(user address, size)`.
-    unknown: Vec<(u64, u64)>,
+    stores: Vec<StoreRow>,
+    /// Of the watched blocks.
+    owners: Vec<Py<BlockOwner>>,
+    /// The blocks that each root leads to.
+    roots: Vec<Tally>,
+    /// The largest blocks of which nothing is known, largest first.
+    unknown: Vec<Place>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
     /// How long it took to find the owners of buffers, in seconds: as the walk went on, where workers share that, and to
@@ -117,16 +149,17 @@ pub fn take_census(
     heaps: &Heaps,
     layout: Given<TypeLayout>,
     question: Given<Question>,
-    progress: Option<Py<PyAny>>,
+    progress: Option<Report>,
 ) -> PyResult<Census> {
     let heaps = heaps.0.lend();
     let take = |watcher: &dyn gdbheap_core::Watcher| python::take_census(watcher, heaps, &layout.0, &question.0);
     let found = watched(py, progress, take)?;
+    let owner = |(block, address, type_address, role)| Py::new(py, BlockOwner { block, address, type_address, role });
     Ok(Census {
-        rows: found.rows.into_iter().map(census_row).collect(),
-        stores: found.stores.into_iter().map(|row| StoreRow::new(py, row)).collect::<PyResult<_>>()?,
-        owners: found.owners,
-        roots: found.roots.iter().map(tally_pair).collect(),
+        rows: found.rows.into_iter().map(|row| Py::new(py, type_row(row))).collect::<PyResult<_>>()?,
+        stores: all(found.stores),
+        owners: found.owners.into_iter().map(owner).collect::<PyResult<_>>()?,
+        roots: all(found.roots),
         unknown: found.unknown,
         contested: found.contested,
         settling: found.settling.as_secs_f64(),
@@ -134,19 +167,14 @@ pub fn take_census(
     })
 }
 
-/// The object in each block `(user address, size, address inside it)`: `(object address, type address, alive)` or None.
-/// Of a block that holds many the one at that address, else the first.
+/// The object in each block, or None; of a block that holds many the one at the address inside it, else the first.
 #[pyfunction]
-pub fn objects_in(
-    heaps: &Heaps,
-    layout: Given<TypeLayout>,
-    blocks: Vec<(u64, u64, u64)>,
-) -> Vec<Option<(u64, u64, bool)>> {
-    python::objects_in(heaps.0.lend(), &layout.0, &blocks)
+pub fn objects_in(heaps: &Heaps, layout: Given<TypeLayout>, blocks: Vec<Spot>) -> Vec<Option<ObjectAt>> {
+    let found = python::objects_in(heaps.0.lend(), &layout.0, &blocks);
+    found.into_iter().map(|found| found.map(object_at)).collect()
 }
 
-/// The wanted used chunks that look like live objects of one of the types at `kinds`, in no order:
-/// `(header, size, state, arena)`. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// The wanted used chunks that look like live objects of one of the types at `kinds`, in no order. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, wanted, progress=None))]
 pub fn list_objects(
@@ -155,14 +183,14 @@ pub fn list_objects(
     layout: Given<TypeLayout>,
     kinds: HashSet<u64>,
     wanted: Given<Wanted>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Vec<Listed>> {
+    progress: Option<Report>,
+) -> PyResult<Vec<ListedChunk>> {
     let heaps = heaps.0.lend();
-    watched(py, progress, |watcher| python::list_objects(watcher, heaps, &layout.0, &kinds, &wanted.0))
+    let found = watched(py, progress, |watcher| python::list_objects(watcher, heaps, &layout.0, &kinds, &wanted.0))?;
+    Ok(found.into_iter().map(listed).collect())
 }
 
-/// The live objects of the types at `kinds`, `(object, type, size, buffers)`, in order and cut to `top`, and before
-/// them how many there are, their bytes and their buffers'. `kinds`: types with the place of their names in the
+/// The live objects of the types at `kinds`, in order and cut to `top`. `kinds`: types with the place of their names in the
 /// alphabet. Raises ValueError for an unknown order,
 /// KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
@@ -176,16 +204,17 @@ pub fn list_instances(
     without: HashSet<u64>,
     order: &str,
     top: Option<usize>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<(u64, u64, u64, Vec<Instance>)> {
+    progress: Option<Report>,
+) -> PyResult<InstanceList> {
     let wanted = WantedInstances { kinds, without, order: order.parse().map_err(raised)?, top };
     let heaps = heaps.0.lend();
     let list = |watcher: &dyn gdbheap_core::Watcher| python::list_instances(watcher, heaps, &layout.0, &wanted);
     let (all, rows) = watched(py, progress, list)?;
-    Ok((all.count, all.bytes, all.buffers, rows))
+    let python::Instances { count, bytes, buffers } = all;
+    Ok(InstanceList { count, bytes, buffers, rows: rows.into_iter().map(instance).collect() })
 }
 
-/// `(block size, objects that tell their size, bytes that they asked for)` of each size class, by size. Raises
+/// Each size class, by size. Raises
 /// KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, sizing, without, progress=None))]
@@ -196,17 +225,15 @@ pub fn asked_sizes(
     layout: Given<TypeLayout>,
     sizing: Given<Sizing>,
     without: HashSet<u64>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Vec<(u64, u64, u64)>> {
+    progress: Option<Report>,
+) -> PyResult<Vec<AskedSize>> {
     let heaps = heaps.0.lend();
-    watched(py, progress, |watcher| python::asked_sizes(watcher, heaps, &layout.0, &sizing.0, &without))
+    let ask = |watcher: &dyn gdbheap_core::Watcher| python::asked_sizes(watcher, heaps, &layout.0, &sizing.0, &without);
+    let row = |(block_size, objects, bytes)| AskedSize { block_size, objects, bytes };
+    Ok(watched(py, progress, ask)?.into_iter().map(row).collect())
 }
 
-/// Containers, small bytes, bytes of resident pages, what one has at most, its address.
-type SlackRow = (u64, u64, u64, u64, u64);
-
-/// One row for each of `growing` and of `tables`, of those that lie in blocks of `sizes`, each (smallest, largest), in
-/// groups of equal ones; with `most` the first three are estimates, from that many groups of each size.
+/// One row for each of `growing` and of `tables`, of those that lie in blocks of `sizes`, in groups of equal ones; with `most` the first three are estimates, from that many groups of each size.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, pages, growing, tables, sizes, most=None))]
 #[allow(clippy::too_many_arguments)]
@@ -217,19 +244,15 @@ pub fn list_slack(
     pages: Option<&Pages>,
     growing: Given<Vec<Growing>>,
     tables: Given<Vec<Table>>,
-    sizes: Vec<(u64, u64)>,
+    sizes: Vec<Sizes>,
     most: Option<usize>,
-) -> PyResult<Vec<SlackRow>> {
+) -> PyResult<Vec<Slack>> {
     let heaps = heaps.0.lend();
     let wanted = WantedSlack { growing: growing.0, tables: tables.0, sizes, most };
     let pages = pages.map(|pages| &*pages.0);
     let list = |watcher: &dyn gdbheap_core::Watcher| containers::list_slack(watcher, heaps, pages, &layout.0, &wanted);
-    let row = |slack: Slack| (slack.containers, slack.small, slack.pages, slack.most, slack.address);
-    Ok(watched(py, None, list)?.into_iter().map(row).collect())
+    Ok(all(watched(py, None, list)?))
 }
-
-/// A type's address, live objects, their bytes, objects on free lists, their bytes.
-type EstimateRow = (u64, u64, u64, u64, u64);
 
 /// What a sample of at most `most` pools of each size says of all objects in blocks of at most 512 bytes.
 #[pyfunction]
@@ -238,15 +261,13 @@ pub fn estimate_types(
     heaps: &Heaps,
     layout: Given<TypeLayout>,
     most: usize,
-) -> PyResult<Vec<EstimateRow>> {
+) -> PyResult<Vec<Estimate>> {
     let heaps = heaps.0.lend();
-    let row = |found: Estimate| (found.kind, found.live, found.bytes, found.idle, found.idle_bytes);
-    let found = watched(py, None, |watcher| python::estimate_types(watcher, heaps, &layout.0, most))?;
-    Ok(found.into_iter().map(row).collect())
+    Ok(all(watched(py, None, |watcher| python::estimate_types(watcher, heaps, &layout.0, most))?))
 }
 
-/// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over at most `most` pools of each size class, or without pools over chunks of each size, or over as
+/// How often each distance from a block's start to an object occurs, by the flags of its type in
+/// `mask`, over at most `most` pools of each size class, or without pools over chunks of each size, or over as
 /// many pages of mimalloc if that is in use. The layout's own distances are not used.
 #[pyfunction]
 pub fn vote_distances(
@@ -255,9 +276,11 @@ pub fn vote_distances(
     layout: Given<TypeLayout>,
     mask: u64,
     most: usize,
-) -> PyResult<HashMap<(u64, u64), u64>> {
+) -> PyResult<Vec<DistanceVotes>> {
     let heaps = heaps.0.lend();
-    watched(py, None, |watcher| python::vote_distances(watcher, heaps, &layout.0, mask, most))
+    let found = watched(py, None, |watcher| python::vote_distances(watcher, heaps, &layout.0, mask, most))?;
+    let row = |((flags, distance), blocks)| DistanceVotes { flags, distance, blocks };
+    Ok(found.into_iter().map(row).collect())
 }
 
 /// The types that blocks of such a sample point to: `{address: tp_flags}`.

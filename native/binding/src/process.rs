@@ -1,45 +1,82 @@
 //! Processes that stand still, and calls in their threads.
 
+use crate::records::{records, Given};
+use crate::rows::{all, answers};
 use crate::watch::{raised, watched};
-use gdbheap_core::process::{self, Answer, End, Look, Plan, Style, Thread};
+use gdbheap_core::process::{self, Answer, Bytes, End, Look, Plan, Style, Thread};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `(tid, thread pointer, stack pointer, program counter, general registers)`.
-type ThreadRow = (i32, u64, u64, u64, Vec<u64>);
+/// What is called in a thread, and by which way it returns: the calls, the address of code that returns from a signal
+/// handler (restorer), that of code that keeps a function's result (keeper) with the index of the register through which
+/// it stores and the bytes by which it moves the stack pointer, the descriptor that is captured or -1, whether the thread
+/// is filtered by seccomp, the limit in seconds, whether the thread finishes by itself after that, and what is put back
+/// in any case, and after a call that was undone.
+pub struct CallPlan {
+    calls: Vec<FunctionCall>,
+    restorer: u64,
+    keeper: u64,
+    keeper_register: usize,
+    keeper_skips: u64,
+    captured: i32,
+    filtered: bool,
+    limit: f64,
+    leaves: bool,
+    kept: Vec<Bytes>,
+    freed: Vec<Bytes>,
+}
 
-/// `([(function, arguments)], restorer, keeper, index of keeper's register, bytes by which keeper moves the stack
-/// pointer, descriptor that is captured or -1, whether the thread is filtered by seccomp, limit in seconds, whether the
-/// thread finishes by itself after that, [(address, bytes)] to put back in any case, and after a call that was undone)`.
-type PlanRow =
-    (Vec<(u64, Vec<u64>)>, u64, u64, usize, u64, i32, bool, f64, bool, Vec<(u64, Vec<u8>)>, Vec<(u64, Vec<u8>)>);
+/// A function's address, and its arguments.
+type FunctionCall = (u64, Vec<u64>);
 
-/// `("returned", "abandoned", "left", "gone" or "signal N", result, captured bytes, the limit that it had in seconds)`.
-type AnswerRow = (String, u64, Vec<u8>, f64);
+records! {
+    CallPlan {
+        calls, restorer, keeper, keeper_register, keeper_skips, captured, filtered, limit, leaves, kept, freed,
+    }
+}
 
-/// `(registers, shadow stack, syscall user dispatch, rseq_cs, entering a system call, bytes of vector state)`.
-type LookRow = (Vec<u64>, bool, bool, u64, bool, usize);
+answers! {
+    /// A thread that stands still, and its general registers (`struct user_regs_struct`).
+    struct ThreadState of Thread {
+        tid: i32,
+        thread_pointer: u64,
+        stack_pointer: u64,
+        program_counter: u64,
+        general: Vec<u64>,
+    }
+
+    /// How calls ended: returned, abandoned, left, gone or `signal N`; the last result, the captured bytes, and the limit
+    /// that they had in seconds.
+    struct CallResult { end: String, value: u64, text: Vec<u8>, limit: f64 }
+
+    /// What decides whether a call may be made in a thread: its registers, whether it has a shadow stack or dispatches its
+    /// system calls, the word `rseq_cs`, whether it is entering a system call, and bytes of vector state.
+    struct ThreadLook of Look {
+        registers: Vec<u64>,
+        shadow_stack: bool,
+        dispatched: bool,
+        sequence: u64,
+        entering: bool,
+        vector_size: usize,
+    }
+}
 
 /// Registers in which a caller's value survives a function: rbx, rbp, r12 to r15 of `user_regs_struct`.
 const KEPT: [usize; 6] = [5, 4, 3, 2, 1, 0];
 const LONGEST: f64 = 1e9;
 
-fn thread_row(thread: Thread) -> ThreadRow {
-    let Thread { tid, thread_pointer, stack_pointer, program_counter, general } = thread;
-    (tid, thread_pointer, stack_pointer, program_counter, general)
-}
-
-fn plan(row: PlanRow) -> PyResult<Plan> {
-    let (calls, restorer, keeper, keeper_register, keeper_skips, captured, filtered, limit, leaves, kept, freed) = row;
+fn planned(given: CallPlan) -> PyResult<Plan> {
+    let CallPlan { calls, restorer, keeper, keeper_register, keeper_skips, captured, filtered, limit, .. } = given;
     let fits = calls.iter().all(|(_, arguments)| arguments.len() <= 6);
     if !fits || !KEPT.contains(&keeper_register) || keeper_skips > 256 || keeper_skips % 8 != 0 {
         return Err(PyValueError::new_err("not a plan of a call"));
     }
     let limit = Duration::from_secs_f64(limit.clamp(0.0, 1e6));
     let cancelled = Arc::default();
+    let CallPlan { leaves, kept, freed, .. } = given;
     Ok(Plan {
         calls,
         restorer,
@@ -56,7 +93,7 @@ fn plan(row: PlanRow) -> PyResult<Plan> {
     })
 }
 
-fn answer_row(answer: Answer, limit: Duration) -> AnswerRow {
+fn call_result(answer: Answer, limit: Duration) -> CallResult {
     let end = match answer.end {
         End::Returned => "returned".to_string(),
         End::Abandoned => "abandoned".to_string(),
@@ -64,12 +101,7 @@ fn answer_row(answer: Answer, limit: Duration) -> AnswerRow {
         End::Gone => "gone".to_string(),
         End::Failed(signal) => format!("signal {signal}"),
     };
-    (end, answer.value, answer.text, limit.as_secs_f64())
-}
-
-fn look_row(look: Look) -> LookRow {
-    let Look { registers, shadow_stack, dispatched, sequence, entering, vector_size } = look;
-    (registers, shadow_stack, dispatched, sequence, entering, vector_size)
+    CallResult { end, value: answer.value, text: answer.text, limit: limit.as_secs_f64() }
 }
 
 fn duration(limit: Option<f64>) -> PyResult<Option<Duration>> {
@@ -96,10 +128,10 @@ impl Stop {
         Ok(Stop(watched(py, None, |watcher| process::Stop::new(watcher, pid, limit))?))
     }
 
-    /// `(tid, thread pointer, stack pointer, program counter, general registers)` of each thread, by tid.
+    /// Each thread, by tid.
     #[getter]
-    fn threads(&self) -> Vec<ThreadRow> {
-        self.0.threads().map(thread_row).collect()
+    fn threads(&self) -> Vec<ThreadState> {
+        all(self.0.threads())
     }
 
     /// The threads that sleep uninterruptibly and were not stopped.
@@ -109,16 +141,16 @@ impl Stop {
     }
 
     /// What decides whether a call may be made in a thread that stands still. Raises OSError.
-    fn look(&self, py: Python<'_>, tid: i32) -> PyResult<LookRow> {
-        py.detach(|| self.0.look(tid)).map(look_row).map_err(raised)
+    fn look(&self, py: Python<'_>, tid: i32) -> PyResult<ThreadLook> {
+        py.detach(|| self.0.look(tid)).map(ThreadLook::from).map_err(raised)
     }
 
     /// Makes calls in a thread that stands still, for no longer than the process may stand. Raises OSError (ETIME where
     /// the time that is left is too short to begin), ValueError, KeyboardInterrupt once they have ended.
-    fn call(&self, py: Python<'_>, tid: i32, row: PlanRow) -> PyResult<AnswerRow> {
-        let plan = plan(row)?;
+    fn call(&self, py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResult<CallResult> {
+        let plan = planned(plan.0)?;
         let (answer, limit) = watched(py, None, |watcher| self.0.call(watcher, tid, plan))?;
-        Ok(answer_row(answer, limit))
+        Ok(call_result(answer, limit))
     }
 
     /// Lets every thread go on as it was. A second call does nothing.
@@ -180,8 +212,8 @@ impl Frozen {
 
     /// As Stop's.
     #[getter]
-    fn threads(&self) -> Vec<ThreadRow> {
-        self.0.threads().map(thread_row).collect()
+    fn threads(&self) -> Vec<ThreadState> {
+        all(self.0.threads())
     }
 
     /// As Stop's.
@@ -222,14 +254,14 @@ impl Frozen {
 
 /// What decides whether a call may be made in a thread that this thread's debugger holds. Raises OSError.
 #[pyfunction]
-pub fn look_at_thread(tid: i32) -> PyResult<LookRow> {
-    process::look(tid).map(look_row).map_err(os_error)
+pub fn look_at_thread(tid: i32) -> PyResult<ThreadLook> {
+    process::look(tid).map(ThreadLook::from).map_err(os_error)
 }
 
 /// Makes a call in a thread that is attached to by PTRACE_ATTACH, as gdb does. Raises OSError, ValueError.
 #[pyfunction]
-pub fn call_in_thread(py: Python<'_>, tid: i32, row: PlanRow) -> PyResult<AnswerRow> {
-    let plan = plan(row)?;
+pub fn call_in_thread(py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResult<CallResult> {
+    let plan = planned(plan.0)?;
     let answer = py.detach(|| process::call(tid, Style::Attached, &plan)).map_err(os_error)?;
-    Ok(answer_row(answer, plan.limit))
+    Ok(call_result(answer, plan.limit))
 }

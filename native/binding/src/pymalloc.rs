@@ -1,27 +1,53 @@
 //! CPython's pymalloc.
 
 use crate::memory::Space;
-use crate::rows::{damage_rows, DamageRow};
+use crate::records::{records, Given};
+use crate::rows::{all, answers, block, damage_rows, size_class, used, Block, Damage, Hole, Member, Range, SizeClass};
 use crate::watch::watched;
-use gdbheap_core::allocators::pymalloc::{self, ArenaRow, Fill, Occupied, PoolHole, Share, Spread};
+use gdbheap_core::allocators::pymalloc::{self, ArenaRow, PoolHole};
+use gdbheap_core::allocators::Tally;
 use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-type Neighbour = Option<(u64, u64, &'static str)>;
-type HoleRow = (u64, u64, u32, Neighbour, Neighbour);
+/// A pool and the index of its arena, as its header says.
+pub struct PoolSample {
+    pool: u64,
+    arenaindex: u32,
+}
 
-/// Block size, pools that hold blocks, and those blocks.
-type ShareRow = (u64, u64, u64);
+records! {
+    ArenaRow { number, index, address, carved, size }
+    PoolSample { pool, arenaindex }
+}
 
-/// An arena that holds blocks: its number and address, its used bytes, and what each size class has in it.
-type OccupiedRow = (u32, u64, u64, Vec<ShareRow>);
+answers! {
+    /// The used blocks of the arena with this number.
+    struct ArenaUse { number: u32, used: u64, bytes: u64 }
 
-/// Of one size class: block size, arenas in which it has blocks, arenas in which nothing else has, blocks in these.
-type SpreadRow = (u64, u64, u64, u64);
+    /// What a size class has in an arena: pools that hold blocks, and those blocks.
+    struct Share of pymalloc::Share { block_size: u64, pools: u64, used: u64 }
 
-/// Of the arenas that are filled to at most so many percent: how many, and the used bytes in them.
-type FillRow = (u64, u64, u64);
+    /// An arena that holds blocks, and what each size class has in it.
+    struct Occupied { number: u32, address: u64, used_bytes: u64, shares: Vec<Share> }
+
+    /// Of one size class: arenas in which it has blocks, arenas in which nothing else has, and blocks in these.
+    struct Spread of pymalloc::Spread { block_size: u64, arenas: u64, alone: u64, blocks_alone: u64 }
+
+    /// The arenas that are filled to at most so many percent, and the used bytes in them.
+    struct Fill of pymalloc::Fill { percent: u64, arenas: u64, used_bytes: u64 }
+
+    /// How the blocks of each size class are spread, how full arenas are, and the arenas with the fewest used bytes.
+    struct Occupancy { spread: Vec<Spread>, fill: Vec<Fill>, emptiest: Vec<Occupied> }
+
+    /// Where a word lies that points to a table of arenas, and the table.
+    struct ArenaTable { word: u64, table: u64 }
+}
+
+fn hole(found: PoolHole) -> Hole {
+    let PoolHole { start, end, arena, before, after } = found;
+    Hole { start, end, address: start, arena: Some(arena), before: before.map(block), after: after.map(block) }
+}
 
 /// Every pool of one pymalloc, by arena and address.
 #[pyclass(frozen)]
@@ -29,19 +55,20 @@ pub struct Pools(pub Arc<pymalloc::Pools>);
 
 #[pymethods]
 impl Pools {
-    /// `(block size, pools, used blocks, free blocks)` of each size class that has pools, by size.
-    fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
-        self.0.classes()
+    /// Each size class that has pools, by size.
+    fn classes(&self) -> Vec<SizeClass> {
+        self.0.classes().into_iter().map(size_class).collect()
     }
 
-    /// `(address, end)` of every arena, by address.
-    fn arena_ranges(&self) -> Vec<(u64, u64)> {
+    /// Every arena, by address.
+    fn arena_ranges(&self) -> Vec<Range> {
         self.0.arena_ranges()
     }
 
-    /// `(number, used blocks, their bytes)` of every arena, by address.
-    fn used_of_arenas(&self) -> Vec<(u32, u64, u64)> {
-        self.0.used_of_arenas().into_iter().map(|(number, used)| (number, used.count, used.bytes)).collect()
+    /// Of every arena, by address.
+    fn used_of_arenas(&self) -> Vec<ArenaUse> {
+        let row = |(number, used): (u32, Tally)| ArenaUse { number, used: used.count, bytes: used.bytes };
+        self.0.used_of_arenas().into_iter().map(row).collect()
     }
 
     #[getter]
@@ -49,78 +76,61 @@ impl Pools {
         self.0.pool_count()
     }
 
-    /// The block that holds `address`: `(block address, size, state)`; None outside every arena. The state is used,
-    /// free, `pool header`, `free pool` or `padding`.
-    fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str)> {
-        self.0.find(&space.0, address)
+    /// What holds `address`; None outside every arena. The state is used, free, `pool header`, `free pool` or `padding`.
+    fn find(&self, space: &Space, address: u64) -> Option<Block> {
+        self.0.find(&space.0, address).map(block)
     }
 
-    /// Damage met in the headers: `(address, what, expected, found)`.
+    /// Damage met in the headers.
     #[getter]
-    fn damage(&self) -> Vec<DamageRow> {
+    fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// At most `most` pools whose free chain or count does not fit: `(address, what, expected, found)`. Reads every
-    /// pool that has free blocks.
-    fn verify(&self, py: Python<'_>, space: &Space, most: usize) -> PyResult<Vec<DamageRow>> {
+    /// At most `most` pools whose free chain or count does not fit. Reads every pool that has free blocks.
+    fn verify(&self, py: Python<'_>, space: &Space, most: usize) -> PyResult<Vec<Damage>> {
         Ok(damage_rows(&watched(py, None, |watcher| self.0.verify(watcher, &space.0, most))?))
     }
 
     /// Maximal runs of bytes that nobody holds, of at least `minimum`: free pools together, free blocks of one pool
-    /// together. `(start, end, number of the arena, before, after)`, the neighbours as `(address, size, what)`.
-    fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<HoleRow>> {
-        let row = |hole: PoolHole| (hole.start, hole.end, hole.arena, hole.before, hole.after);
+    /// together.
+    fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, &space.0, minimum))?;
-        Ok(holes.into_iter().map(row).collect())
+        Ok(holes.into_iter().map(hole).collect())
     }
 }
 
-/// Reads the headers of every pool. `arenas`: `(number, index, address, pool_address, arena size)`, any order; the index
-/// is what its pools must say, the number is what it is called: interpreters may have tables of their own.
+/// Reads the headers of every pool. `arenas`: in any order; the index is what its pools must say, the number is what it is
+/// called: interpreters may have tables of their own. `carved`: its `pool_address`.
 #[pyfunction]
 pub fn read_pools(
     py: Python<'_>,
     space: &Space,
-    arenas: Vec<(u32, u32, u64, u64, u64)>,
+    arenas: Given<Vec<ArenaRow>>,
     pool_size: u64,
     alignment: u64,
 ) -> PyResult<Pools> {
-    let arena = |(number, index, address, carved, size)| ArenaRow { number, index, address, carved, size };
-    let arenas = arenas.into_iter().map(arena).collect();
-    let pools = watched(py, None, |watcher| pymalloc::read_pools(watcher, &space.0, arenas, pool_size, alignment))?;
+    let pools = watched(py, None, |watcher| pymalloc::read_pools(watcher, &space.0, arenas.0, pool_size, alignment))?;
     Ok(Pools(Arc::new(pools)))
 }
 
-fn occupied_row(arena: Occupied) -> OccupiedRow {
-    let share = |share: Share| (share.block_size, share.pools, share.used);
-    (arena.number, arena.address, arena.used_bytes, arena.shares.into_iter().map(share).collect())
+fn occupied(arena: pymalloc::Occupied) -> Occupied {
+    let pymalloc::Occupied { number, address, used_bytes, shares } = arena;
+    Occupied { number, address, used_bytes, shares: all(shares) }
 }
 
-/// How the blocks of each size class are spread over arenas; how many arenas are filled to each of `percents`,
-/// ascending; and the `most` arenas with the fewest used bytes.
+/// How many arenas are filled to each of `percents`, ascending; of the emptiest arenas the first `most`.
 #[pyfunction]
-pub fn occupancy(
-    py: Python<'_>,
-    pools: &Pools,
-    percents: Vec<u64>,
-    most: usize,
-) -> PyResult<(Vec<SpreadRow>, Vec<FillRow>, Vec<OccupiedRow>)> {
+pub fn occupancy(py: Python<'_>, pools: &Pools, percents: Vec<u64>, most: usize) -> PyResult<Occupancy> {
     let found = watched(py, None, |watcher| pymalloc::occupancy(watcher, &pools.0, &percents, most))?;
     let (spread, fill, emptiest) = found;
-    let spread_row = |row: Spread| (row.block_size, row.arenas, row.alone, row.blocks_alone);
-    let fill_row = |row: Fill| (row.percent, row.arenas, row.used_bytes);
-    Ok((
-        spread.into_iter().map(spread_row).collect(),
-        fill.into_iter().map(fill_row).collect(),
-        emptiest.into_iter().map(occupied_row).collect(),
-    ))
+    Ok(Occupancy { spread: all(spread), fill: all(fill), emptiest: emptiest.into_iter().map(occupied).collect() })
 }
 
-/// The first `most` used blocks of the arena at `address`: `(block, size)`.
+/// The first `most` used blocks of the arena at `address`.
 #[pyfunction]
-pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> Vec<(u64, u64)> {
-    pymalloc::used_blocks(&space.0, &pools.0, address, most)
+pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> Vec<Member> {
+    pymalloc::used_blocks(&space.0, &pools.0, address, most).into_iter().map(used).collect()
 }
 
 /// Heads of the lists of pools that lie in the ranges: `{usedpools: lists that end at its heads}`. A pool that is the last
@@ -129,7 +139,7 @@ pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> V
 pub fn find_list_ends(
     py: Python<'_>,
     space: &Space,
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<Range>,
     pool_size: u64,
     alignment: u64,
 ) -> PyResult<HashMap<u64, u32>> {
@@ -137,16 +147,19 @@ pub fn find_list_ends(
 }
 
 /// Addresses of words in [start, end) that point to a table of `struct arena_object` (48 bytes each) which fits every
-/// sample `(pool address, arenaindex)`; `homes` are the ranges in which the table may lie, ascending.
+/// sample; `homes` are the ranges in which the table may lie, ascending.
 #[pyfunction]
 pub fn find_arena_tables(
     py: Python<'_>,
     space: &Space,
     start: u64,
     end: u64,
-    samples: Vec<(u64, u32)>,
-    homes: Vec<(u64, u64)>,
+    samples: Given<Vec<PoolSample>>,
+    homes: Vec<Range>,
     largest_arena: u64,
-) -> Vec<(u64, u64)> {
-    py.detach(|| pymalloc::find_arena_tables(&space.0, (start, end), &samples, &homes, largest_arena))
+) -> Vec<ArenaTable> {
+    let samples: Vec<(u64, u32)> = samples.0.iter().map(|sample| (sample.pool, sample.arenaindex)).collect();
+    let row = |(word, table)| ArenaTable { word, table };
+    let find = || pymalloc::find_arena_tables(&space.0, (start, end), &samples, &homes, largest_arena);
+    py.detach(find).into_iter().map(row).collect()
 }

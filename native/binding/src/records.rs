@@ -29,7 +29,7 @@ macro_rules! plain {
     };
 }
 
-plain!(bool, u8, u32, u64, i8, i32, i64, usize, String);
+plain!(bool, u8, u32, u64, i8, i32, i64, usize, f64, String);
 
 impl<T: Read> Read for Option<T> {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
@@ -47,12 +47,6 @@ impl<A: Read, B: Read> Read for (A, B) {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<(A, B)> {
         let (one, two): (Bound<'_, PyAny>, Bound<'_, PyAny>) = object.extract()?;
         Ok((A::read(&one)?, B::read(&two)?))
-    }
-}
-
-impl Read for (u32, u64, u64) {
-    fn read(object: &Bound<'_, PyAny>) -> PyResult<(u32, u64, u64)> {
-        object.extract()
     }
 }
 

@@ -1,24 +1,32 @@
 //! The stacks of threads that stand still.
 
 use crate::memory::Space;
+use crate::records::{records, Given};
+use crate::rows::answers;
 use gdbheap_core::process::{self, Module, REGISTERS};
 use pyo3::prelude::*;
 
-/// `(start, end, address of .eh_frame_hdr, end of the segment that it lies in)` of a loaded object.
-type ModuleRow = (u64, u64, u64, u64);
+records! {
+    Module { start, end, table_start, table_end }
+}
 
-/// For each thread `([program counters, innermost first], why the walk ended early or "")`.
+answers! {
+    /// The program counters of a thread's frames, innermost first, and why the walk ended early or "".
+    struct Unwound { counters: Vec<u64>, cut: String }
+}
+
+/// The frames of each thread.
 ///
 /// `threads`: their registers as DWARF numbers them, rip last.
 #[pyfunction]
 pub fn unwind_stacks(
     py: Python<'_>,
     space: &Space,
-    modules: Vec<ModuleRow>,
+    modules: Given<Vec<Module>>,
     threads: Vec<[u64; REGISTERS]>,
-) -> Vec<(Vec<u64>, String)> {
-    let module = |(start, end, table_start, table_end)| Module { start, end, table_start, table_end };
-    py.detach(|| process::unwind_stacks(&space.0, modules.into_iter().map(module).collect(), threads))
+) -> Vec<Unwound> {
+    let row = |(counters, cut)| Unwound { counters, cut };
+    py.detach(|| process::unwind_stacks(&space.0, modules.0, threads)).into_iter().map(row).collect()
 }
 
 /// Whether a word in [start, end) of the target lies in [low, high]. What cannot be read is as bad as one that does.

@@ -14,9 +14,12 @@ pyo3::create_exception!(
     "Bytes that are not there; args[0] is the first address."
 );
 
+/// Called as `report(done, total)`.
+pub type Report = Py<PyAny>;
+
 /// Reports progress to Python and lets its signal handlers run; keeps what they raise.
 struct Watch {
-    progress: Option<Py<PyAny>>,
+    progress: Option<Report>,
     failure: Mutex<Option<PyErr>>,
 }
 
@@ -38,7 +41,7 @@ impl Watcher for Watch {
 /// Does `work` without the GIL, which is taken back a few times a second to report progress and to look for signals.
 pub fn watched<T: Send>(
     py: Python<'_>,
-    progress: Option<Py<PyAny>>,
+    progress: Option<Report>,
     work: impl FnOnce(&dyn Watcher) -> gdbheap_core::Result<T> + Send,
 ) -> PyResult<T> {
     let watch = Watch { progress, failure: Mutex::new(None) };

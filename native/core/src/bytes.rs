@@ -1,7 +1,20 @@
 //! Words in bytes, and addresses in ranges.
 #![forbid(unsafe_code)]
 
-/// The little-endian word at `offset`; zero where the bytes end before its end.
+/// The little-endian word at `offset`; None where the bytes end before its end.
+#[inline]
+pub(crate) fn word_at(bytes: &[u8], offset: usize) -> Option<u64> {
+    bytes.get(offset..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+}
+
+/// The little-endian 32 bits at `offset`; None where the bytes end before their end.
+#[inline]
+pub(crate) fn half_at(bytes: &[u8], offset: usize) -> Option<u32> {
+    bytes.get(offset..)?.first_chunk().map(|half| u32::from_le_bytes(*half))
+}
+
+/// The little-endian word at `offset` of bytes that are known to reach beyond it, and zero elsewhere: where they may be
+/// cut off, that is `word_at`'s to say.
 #[inline]
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..offset.wrapping_add(8)).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
@@ -12,7 +25,7 @@ pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect()
 }
 
-/// The little-endian 32 bits at `offset`; zero where the bytes end before their end.
+/// The little-endian 32 bits at `offset`, as `u64_at`.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes.get(offset..offset.wrapping_add(4)).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap_or_default()))
@@ -39,5 +52,17 @@ pub(crate) fn outside(start: u64, end: u64, ranges: &[(u64, u64)], mut visit: im
     }
     if at < end {
         visit(at, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_cut_off_is_no_zero() {
+        let zeros = [0; 16];
+        assert_eq!((word_at(&zeros, 8), half_at(&zeros, 12)), (Some(0), Some(0)));
+        assert_eq!((word_at(&zeros, 9), half_at(&zeros, 13), word_at(&zeros, usize::MAX)), (None, None, None));
     }
 }

@@ -8,6 +8,7 @@ use gdbheap_core::allocators::glibc::{
 use gdbheap_core::allocators::mimalloc::{find_segments, read_mimalloc, MimallocLayout, Release};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
+use gdbheap_core::memory::OwnedRange;
 use gdbheap_core::python::{take_census, Question, TypeLayout};
 use std::sync::Arc;
 use support::{Chance, Heap, Memory, Unwatched};
@@ -56,7 +57,7 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
         TypeLayout { ob_type: 8, tp_basicsize: 32, tp_flags: 168, smallest_heap_type: 64, ..Default::default() };
     let stores = [Store::Chunks(Arc::new(chunks))];
     let heaps = Heaps { space: &space, stores: &stores };
-    let roots = vec![(0, start, end)];
+    let roots = vec![OwnedRange { number: 0, start, end }];
     let question = Question { roots, registers: Vec::new(), last: 1, watched: Vec::new(), unknown: 5 };
     take_census(&Unwatched, heaps, &layout, &question).expect("nobody cancels it");
 }

@@ -5,6 +5,7 @@ mod support;
 use gdbheap_core::allocators::glibc::{walk_chunks, Stretch};
 use gdbheap_core::allocators::{Part, Run, Runs, SharedHeaps, Store, PARTS};
 use gdbheap_core::graph::{draw_graph, Graph, GraphLayout, Root};
+use gdbheap_core::memory::OwnedRange;
 use gdbheap_core::memory_use::{pins, Kept, Sweep};
 use gdbheap_core::python::{list_instances, take_census, Order, Question, TypeLayout, WantedInstances};
 use std::collections::{HashMap, HashSet};
@@ -54,7 +55,7 @@ fn graph_of(heaps: SharedHeaps, roots: &[Root]) -> Graph {
 #[test]
 fn twins_in_the_census() {
     let heaps = twins();
-    let roots = vec![(1, DATA, DATA + 8)];
+    let roots = vec![OwnedRange { number: 1, start: DATA, end: DATA + 8 }];
     let question = Question { roots, registers: Vec::new(), last: 2, watched: vec![START], unknown: 5 };
     let census = take_census(&Unwatched, heaps.lend(), &types(), &question).expect("nobody cancels it");
     let [store] = &census.stores[..] else { panic!("one store") };

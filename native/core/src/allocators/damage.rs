@@ -20,6 +20,10 @@ impl Damage {
     }
 }
 
+/// What is said of bytes that are cut off: no number, not even zero, was found there.
+pub(crate) const READABLE: &str = "bytes that can be read";
+pub(crate) const ABSENT: &str = "absent bytes";
+
 pub(crate) fn hex(value: u64) -> String {
     format!("{value:#x}")
 }

@@ -8,7 +8,7 @@ use super::ids::Blocks;
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
 use crate::allocators::walk::Visitor;
-use crate::bytes::u64_at;
+use crate::bytes::{u64_at, word_at};
 use crate::memory::space::Space;
 use crate::python::claims::{claimed_pointer, PlacedClaim};
 use crate::python::dict_keys::index_width;
@@ -203,11 +203,28 @@ impl<'a> Drawer<'a> {
         self.scratch = scratch;
     }
 
-    fn field(&self, bytes: Bytes<'_>, offset: u64) -> u64 {
-        let at = offset as usize;
-        match bytes.head.get(at..at.saturating_add(8)) {
-            Some(word) => u64_at(word, 0),
-            None => self.source.space.word(bytes.address.wrapping_add(offset)).unwrap_or(0),
+    /// A word of something; None where it cannot be read.
+    #[inline(always)]
+    fn field(&self, bytes: Bytes<'_>, offset: u64) -> Option<u64> {
+        let known = word_at(bytes.head, offset as usize);
+        known.or_else(|| self.source.space.word(bytes.address.wrapping_add(offset)).ok())
+    }
+
+    /// As `field`, of one byte.
+    fn byte(&self, bytes: Bytes<'_>, offset: i64) -> Option<u8> {
+        let mut read = [0];
+        match bytes.head.get(usize::try_from(offset).ok()?) {
+            Some(byte) => Some(*byte),
+            None => {
+                self.source.space.exact(bytes.address.wrapping_add_signed(offset), &mut read).ok().map(|()| read[0])
+            }
+        }
+    }
+
+    /// A field that is a reference, if it can be read.
+    fn reference_at(&mut self, bytes: Bytes<'_>, offset: u64, strength: u32) {
+        if let Some(pointer) = self.field(bytes, offset) {
+            self.reference(pointer, strength);
         }
     }
 
@@ -252,10 +269,10 @@ impl<'a> Drawer<'a> {
             shapes::LEAF => (),
             shapes::ITEMS | shapes::SPLIT => self.references(bytes, 0, number),
             shapes::COUNTED => self.references(bytes, 8, number),
-            shapes::KEYS => self.keys(bytes),
+            shapes::KEYS => drop(self.keys(bytes)),
             shapes::PREFIXED => self.prefixed(bytes, number.saturating_sub(hook)),
             shapes::HEADED => {
-                let capacity = self.field(bytes, 0) & 0xFF;
+                let capacity = self.field(bytes, 0).map_or(0, |word| word & 0xFF);
                 self.references(bytes, 8, capacity);
             }
             shapes::SET => self.table(bytes, 0, number, 16, self.source.layout.set_key, 1),
@@ -265,28 +282,27 @@ impl<'a> Drawer<'a> {
                 let (low, high) = (number & 0xFF, number >> 8 & 0xFF);
                 self.references(bytes, block.items + low * 8, (high + 1).saturating_sub(low));
                 if number & shapes::LAST_OF_DEQUE == 0 {
-                    self.reference(self.field(bytes, block.right), EXACT);
+                    self.reference_at(bytes, block.right, EXACT);
                 }
             }
             _ => self.anything(bytes),
         }
     }
 
-    /// The keys and values of a dict (PyDictKeysObject).
-    fn keys(&mut self, bytes: Bytes<'_>) {
-        let Some(keys) = self.source.layout.keys.as_ref() else { return };
-        let KeysLayout { kind, log2_index_bytes, size, entries, indices } = *keys;
-        let byte = |offset: i64| bytes.head.get(offset as usize).copied().unwrap_or(0);
-        let count = self.field(bytes, entries);
+    /// The keys and values of a dict (PyDictKeysObject); None where the head of the table is cut off.
+    fn keys(&mut self, bytes: Bytes<'_>) -> Option<()> {
+        let KeysLayout { kind, log2_index_bytes, size, entries, indices } = *self.source.layout.keys.as_ref()?;
+        let count = self.field(bytes, entries)?;
         let (index_bytes, general) = match kind >= 0 {
-            true => (1u64 << byte(log2_index_bytes).min(40), byte(kind) == 0),
+            true => (1u64 << self.byte(bytes, log2_index_bytes)?.min(40), self.byte(bytes, kind)? == 0),
             false => {
-                let slots = self.field(bytes, size as u64);
+                let slots = self.field(bytes, size as u64)?;
                 (slots.saturating_mul(index_width(slots)), true)
             }
         };
         let (step, first) = if general { (24, 8) } else { (16, 0) };
         self.table(bytes, indices.saturating_add(index_bytes), count, step, first, 2);
+        Some(())
     }
 
     /// Values of attributes; before them, downwards, are how many they are and in which order they came (3.11, 3.12).
@@ -295,8 +311,8 @@ impl<'a> Drawer<'a> {
         let Some(used) = (prefix as usize).checked_sub(2).and_then(|at| known.get(at).copied()) else { return };
         for place in 0..usize::from(used) {
             let Some(at) = (prefix as usize).checked_sub(3 + place) else { break };
-            let index = u64::from(known.get(at).copied().unwrap_or(0));
-            self.reference(self.field(bytes, prefix + 8 * index), EXACT);
+            let Some(index) = known.get(at).copied() else { break };
+            self.reference_at(bytes, prefix + 8 * u64::from(index), EXACT);
         }
     }
 
@@ -327,6 +343,10 @@ impl<'a> Drawer<'a> {
         if !alive {
             return (shape.number + 1) | IDLE;
         }
+        if !shape.is_known {
+            self.anything(block);
+            return shape.number + 1;
+        }
         let (pre, kind) = (self.types.kinds[number as usize].pre, self.types.kinds[number as usize].address);
         for place in 0..self.types.kinds[number as usize].claims.len() {
             let claim = self.types.kinds[number as usize].claims[place];
@@ -337,8 +357,7 @@ impl<'a> Drawer<'a> {
         }
         if shape.managed {
             let at = (pre as i64 + self.source.layout.managed_dict) as u64;
-            let dict = self.field(block, at);
-            if dict & 1 == 0 {
+            if let Some(dict) = self.field(block, at).filter(|dict| dict & 1 == 0) {
                 self.reference(dict, EXACT);
             }
         }
@@ -369,8 +388,9 @@ impl<'a> Drawer<'a> {
                 to = to.min(form.frame as u64);
             }
         } else if shape.item > 0 {
-            let count = self.field(object, self.source.layout.ob_size) as i64;
-            to = to.saturating_add(count.unsigned_abs().saturating_mul(shape.item));
+            if let Some(count) = self.count_of(object) {
+                to = to.saturating_add(count.saturating_mul(shape.item));
+            }
         }
         if shape.from < to {
             self.pieces(object, shape.from, to, &mut |drawer, at, piece| {
@@ -383,19 +403,23 @@ impl<'a> Drawer<'a> {
                 }
             });
         }
-        if shape.inline_at > 0 {
-            let header = self.field(object, shape.inline_at);
+        if let Some(header) = self.field(object, shape.inline_at).filter(|_| shape.inline_at > 0) {
             // uint8_t capacity, size, embedded, valid
             if header >> 24 & 0xFF != 0 {
                 self.references(object, shape.inline_at + 8, (header & 0xFF).min(MOST_INLINE));
             }
         }
         if shape.dict_before_end > 0 {
-            let count = (self.field(object, self.source.layout.ob_size) as i64).unsigned_abs();
-            let item = self.source.space.word(shape.item_at).unwrap_or(0);
-            let size = shape.basic.saturating_add(count.saturating_mul(item)).saturating_add(7) & !7;
-            self.references(object, size.saturating_sub(shape.dict_before_end), 1);
+            if let (Some(count), Ok(item)) = (self.count_of(object), self.source.space.word(shape.item_at)) {
+                let size = shape.basic.saturating_add(count.saturating_mul(item)).saturating_add(7) & !7;
+                self.references(object, size.saturating_sub(shape.dict_before_end), 1);
+            }
         }
+    }
+
+    /// How many items an object has; the sign of an int is its number's.
+    fn count_of(&self, object: Bytes<'_>) -> Option<u64> {
+        self.field(object, self.source.layout.ob_size).map(|count| (count as i64).unsigned_abs())
     }
 
     fn form(&mut self, form: &Form, object: Bytes<'_>) {
@@ -403,11 +427,12 @@ impl<'a> Drawer<'a> {
             self.references(object, *field, 1);
         }
         if form.items >= 0 {
-            let count = self.field(object, self.source.layout.ob_size);
-            self.references(object, form.items as u64, count);
+            if let Some(count) = self.field(object, self.source.layout.ob_size) {
+                self.references(object, form.items as u64, count);
+            }
         }
-        if form.table >= 0 && self.field(object, form.table_pointer) == object.address + form.table as u64 {
-            let count = self.field(object, form.table_mask).saturating_add(1);
+        if form.table >= 0 && self.field(object, form.table_pointer) == Some(object.address + form.table as u64) {
+            let count = self.field(object, form.table_mask).map_or(0, |mask| mask.saturating_add(1));
             self.table(object, form.table as u64, count.min(8), form.table_step, form.table_first, form.table_words);
         }
         if form.frame >= 0 && self.has_frame(form, object) {
@@ -418,41 +443,43 @@ impl<'a> Drawer<'a> {
     }
 
     fn has_frame(&self, form: &Form, object: Bytes<'_>) -> bool {
-        let state = object.head.get(form.frame_state as usize).copied().unwrap_or(0) as i8;
         let points = form.frame_pointer == 0
-            || self.field(object, form.frame_pointer) == object.address.wrapping_add(form.frame as u64);
-        points && (form.frame_state == 0 || state < form.frame_gone)
+            || self.field(object, form.frame_pointer) == Some(object.address.wrapping_add(form.frame as u64));
+        let state = || self.byte(object, form.frame_state as i64);
+        points && (form.frame_state == 0 || state().is_some_and(|state| (state as i8) < form.frame_gone))
     }
 
     /// A frame that is part of an object, from `start` on.
     fn frame(&mut self, layout: &FrameLayout, start: u64, object: Bytes<'_>) {
         let clean = !layout.tags;
         for field in &layout.fields {
-            let pointer = self.field(object, start + field) & clean;
-            self.reference(pointer, EXACT);
+            if let Some(pointer) = self.field(object, start + field) {
+                self.reference(pointer & clean, EXACT);
+            }
         }
         let locals = start + layout.locals;
         let behind = |address: u64| address.wrapping_sub(object.address.wrapping_add(locals)) / 8;
         let (top, room) = (self.field(object, start + layout.top), object.size().saturating_sub(locals) / 8);
         let fixed = match layout.stack {
             0 => {
-                let code = self.field(object, start + layout.code) & clean;
-                self.source.space.word(code.wrapping_add(layout.code_locals)).unwrap_or(0) & 0xFFFF_FFFF
+                let code = self.field(object, start + layout.code).map(|code| code & clean);
+                let locals = code.and_then(|code| self.source.space.word(code.wrapping_add(layout.code_locals)).ok());
+                locals.map(|count| count & 0xFFFF_FFFF)
             }
-            stack => behind(self.field(object, start + stack)),
+            stack => self.field(object, start + stack).map(behind),
         };
-        let above = if layout.stack == 0 { 0 } else { fixed };
-        let count = match layout.top_is_pointer {
+        let above = if layout.stack == 0 { Some(0) } else { fixed };
+        let count = top.and_then(|top| match layout.top_is_pointer {
             true if top == 0 => None,
             true => Some(behind(top)),
-            false => u64::try_from(top as u32 as i32).ok().map(|count| count + above),
-        };
-        let exact = count.filter(|count| *count <= room).unwrap_or(fixed.min(room));
+            false => Some(u64::try_from(top as u32 as i32).ok()? + above?),
+        });
+        let exact = count.filter(|count| *count <= room).or(fixed).map_or(0, |count| count.min(room));
         self.pieces(object, locals, locals + exact * 8, &mut |drawer, _, piece| {
             piece.chunks_exact(8).for_each(|word| drawer.reference(u64_at(word, 0) & clean, EXACT));
         });
         if count.is_none() {
-            // It runs: how far its stack is filled is in a register.
+            // It runs: how far its stack is filled is in a register. Or that cannot be read.
             self.pieces(object, locals + exact * 8, u64::MAX, &mut |drawer, _, piece| {
                 piece.chunks_exact(8).for_each(|word| drawer.word(u64_at(word, 0) & clean, DOUBTFUL));
             });
@@ -462,23 +489,25 @@ impl<'a> Drawer<'a> {
     /// The references of a static type.
     pub(crate) fn static_type(&mut self, address: u64) {
         let size = self.source.layout.sizeof_type;
-        let skipped = [self.weak_list_of(address), self.types.layout.tp_flags];
+        let skipped = [self.weak_list_of(address), Some(self.types.layout.tp_flags)];
         let bytes = Bytes { address, end: address + size, head: &[] };
         self.pieces(bytes, self.types.layout.head(), size, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
-                if !skipped.contains(&(at + index as u64 * 8)) {
+                if !skipped.contains(&Some(at + index as u64 * 8)) {
                     drawer.word(u64_at(word, 0), EXACT);
                 }
             }
         });
-        let number = self.source.space.word(address + self.types.layout.ob_type).unwrap_or(0);
-        let shared = self.source.registry.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).number(number);
-        self.end_row(shared + 1);
+        let own = self.source.space.word(address + self.types.layout.ob_type);
+        let number =
+            |own: u64| self.source.registry.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).number(own);
+        let kind = own.map_or(0, |own| number(own) + 1);
+        self.end_row(kind);
     }
 
-    fn weak_list_of(&self, address: u64) -> u64 {
-        let own = self.source.space.word(address + self.types.layout.ob_type).unwrap_or(0);
-        self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).unwrap_or(0)
+    fn weak_list_of(&self, address: u64) -> Option<u64> {
+        let own = self.source.space.word(address + self.types.layout.ob_type).ok()?;
+        self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).ok()
     }
 
     /// Words of memory outside of the heaps: what begins where they point, or any block.
@@ -527,7 +556,7 @@ impl Visitor for Drawer<'_> {
                 && (self.types.slab_at(address, size).is_some() || self.types.is_idle_slab(address, size));
             let bytes = Bytes { address, end, head };
             match is_slab {
-                true => self.reference(self.field(bytes, self.types.layout.hook), LIKELY),
+                true => self.reference_at(bytes, self.types.layout.hook, LIKELY),
                 false => self.anything(bytes),
             }
             0

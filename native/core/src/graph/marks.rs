@@ -7,7 +7,7 @@ use crate::allocators::block::{Block, GroupBits, Place};
 use crate::allocators::walk::Visitor;
 use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
-use crate::bytes::u64_at;
+use crate::bytes::word_at;
 use crate::memory::space::Space;
 use crate::python::claims::{claimed_pointer, PlacedClaim};
 use crate::python::layout::{TypeLayout, CLAIM};
@@ -57,26 +57,25 @@ impl<'a> Marker<'a> {
     fn claim(&mut self, pre: u64, claim: &PlacedClaim, pointer: u64, address: u64, head: &[u8]) {
         let field = |offset: i64| {
             let at = pre.wrapping_add_signed(offset);
-            match head.get(at as usize..(at as usize).wrapping_add(8)) {
-                Some(bytes) => u64_at(bytes, 0),
-                None => self.space.word(address.wrapping_add(at)).unwrap_or(0),
-            }
+            word_at(head, at as usize).or_else(|| self.space.word(address.wrapping_add(at)).ok())
         };
         let number = match claim.contents {
             shapes::DEQUE | shapes::OLD_DEQUE => {
                 let ends = [0, 8, 16, 24].map(|at| field(claim.count_at + at));
-                return self.claim_deque(claim.contents, pointer, ends);
+                if let [Some(left), Some(right), Some(low), Some(high)] = ends {
+                    return self.claim_deque(claim.contents, pointer, [left, right, low, high]);
+                }
+                None
             }
-            shapes::SPLIT => {
-                let keys = field(claim.count_at);
-                self.capacity(keys)
-            }
+            shapes::SPLIT => field(claim.count_at).map(|keys| self.capacity(keys)),
             // The mask of a hash table.
-            shapes::SET | shapes::TABLE => field(claim.count_at).saturating_add(1),
+            shapes::SET | shapes::TABLE => field(claim.count_at).map(|mask| mask.saturating_add(1)),
             _ if claim.count_at >= 0 => field(claim.count_at),
-            _ => 0,
+            _ => Some(0),
         };
-        self.note(pointer, shapes::mark(claim.contents, number), claim.follow == CLAIM);
+        // Where the owner does not say how much of it there is, any word of the buffer may be a reference.
+        let mark = number.map_or(shapes::mark(shapes::ANYTHING, 0), |number| shapes::mark(claim.contents, number));
+        self.note(pointer, mark, claim.follow == CLAIM);
     }
 
     fn note(&mut self, pointer: u64, mark: u32, whole: bool) {
@@ -99,7 +98,8 @@ impl<'a> Marker<'a> {
         // Those between them are full. A damaged link may lead back: each power of two of them one is kept to meet.
         let (mut at, mut met, mut next_kept) = (left, left, 2);
         for step in 1..MOST_DEQUE_BLOCKS {
-            at = self.space.word(at.wrapping_add(block.right)).unwrap_or(0);
+            let Ok(next) = self.space.word(at.wrapping_add(block.right)) else { break };
+            at = next;
             if at == 0 || at == right || at == left || at == met {
                 break;
             }

@@ -94,6 +94,7 @@ pub(crate) const SPLIT: u32 = 6;
 pub(crate) const SET: u32 = 7;
 pub(crate) const TABLE: u32 = 8;
 pub(crate) const DEQUE: u32 = 9;
+pub(crate) const ANYTHING: u32 = 10;
 pub(crate) const OLD_DEQUE: u32 = 11;
 /// Items behind their capacity.
 pub(crate) const COUNTED: u32 = 12;
@@ -128,19 +129,48 @@ pub(crate) struct Shape {
     /// Whether instances hold a reference to their type.
     pub(crate) holds_type: bool,
     pub(crate) is_leaf: bool,
+    /// Whether the type could be read; if not, any word of an object may be a reference.
+    pub(crate) is_known: bool,
+}
+
+impl Shape {
+    /// Of a type that is cut off.
+    fn unknown(number: u32) -> Shape {
+        Shape {
+            number,
+            form: None,
+            from: 0,
+            to: 0,
+            certain: 0,
+            skipped: Vec::new(),
+            item: 0,
+            dict_before_end: 0,
+            item_at: 0,
+            basic: 0,
+            inline_at: 0,
+            managed: false,
+            holds_type: false,
+            is_leaf: false,
+            is_known: false,
+        }
+    }
 }
 
 pub(crate) fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32) -> Shape {
+    known_shape(types, layout, kind, number).unwrap_or_else(|| Shape::unknown(number))
+}
+
+fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32) -> Option<Shape> {
     let known = types.layout;
-    let word = |address: u64, offset: u64| types.space.word(address.wrapping_add(offset)).unwrap_or(0);
-    let basic = word(kind.address, known.tp_basicsize);
-    let weak = word(kind.address, layout.tp_weaklistoffset);
-    let dict = word(kind.address, layout.tp_dictoffset) as i64;
-    let item = word(kind.address, known.tp_itemsize);
+    let word = |address: u64, offset: u64| types.space.word(address.wrapping_add(offset)).ok();
+    let basic = word(kind.address, known.tp_basicsize)?;
+    let weak = word(kind.address, layout.tp_weaklistoffset)?;
+    let dict = word(kind.address, layout.tp_dictoffset)? as i64;
+    let item = word(kind.address, known.tp_itemsize)?;
     let found = form_of(types, layout, kind.address);
     let form = found.map(|(form, _)| &layout.forms[form]);
     let from = match (form, found) {
-        (Some(form), Some((_, base))) if form.opaque < 0 => word(base, known.tp_basicsize),
+        (Some(form), Some((_, base))) if form.opaque < 0 => word(base, known.tp_basicsize)?,
         (Some(form), _) => form.opaque as u64,
         _ => known.head(),
     };
@@ -167,6 +197,7 @@ pub(crate) fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, num
         managed,
         holds_type: heap_type,
         is_leaf: false,
+        is_known: true,
     };
     let plain = form.is_some_and(|form| form.items < 0 && form.frame < 0 && form.table < 0 && form.fields.is_empty());
     shape.is_leaf = plain
@@ -176,13 +207,13 @@ pub(crate) fn shape_of(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, num
         && !heap_type
         && shape.dict_before_end == 0
         && kind.claims.is_empty();
-    shape
+    Some(shape)
 }
 
 /// The form of the nearest base that has one, and that base. Classes may have any name.
 fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize, u64)> {
-    let flags = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_flags)).unwrap_or(0);
-    let in_c = |(base, _): &(u64, Vec<u8>)| flags(*base) & layout.flag_heap_type == 0;
+    let flags = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_flags));
+    let in_c = |(base, _): &(u64, Vec<u8>)| flags(*base).is_ok_and(|flags| flags & layout.flag_heap_type == 0);
     types.bases(kind).into_iter().filter(in_c).find_map(|(base, name)| {
         let named = |form: &Form| form.names.iter().any(|own| own.as_bytes() == name);
         layout.forms.iter().position(named).map(|form| (form, base))
@@ -191,9 +222,9 @@ fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize,
 
 /// Whether the nearest base that is written in C is one of those whose fields are known.
 fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
-    let dealloc = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_dealloc)).unwrap_or(0);
+    let dealloc = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_dealloc));
     let bases = types.bases(kind);
-    let nearest = bases.iter().position(|(base, _)| dealloc(*base) != types.layout.class_dealloc);
+    let nearest = bases.iter().position(|(base, _)| dealloc(*base).is_ok_and(|own| own != types.layout.class_dealloc));
     let among = |names: &[String], name: &[u8]| names.iter().any(|own| own.as_bytes() == name);
     nearest.is_some_and(|place| {
         among(&layout.closed, &bases[place].1)

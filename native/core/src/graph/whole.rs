@@ -10,7 +10,7 @@ use super::tree::{self, Tree, BY_STACKS, NOT_REACHED, PHASES};
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::tally::Tally;
 use crate::allocators::walk::HEAD_BYTES;
-use crate::bytes::u32_at;
+use crate::bytes::half_at;
 use crate::error::{Cancelled, Error, Result};
 use crate::python::counts::shared_references;
 use crate::python::layout::TypeLayout;
@@ -330,7 +330,8 @@ impl Graph {
         let tree = self.tree(watcher)?;
         let found = self.alone(watcher, |control| {
             let mut types = Types::new(self.heaps.lend(), &self.layout);
-            let count_of = |id| self.references_of(&mut types, id);
+            // A count that cannot be read is more than anybody accounts for.
+            let count_of = |id| self.references_of(&mut types, id).unwrap_or(u64::MAX);
             garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, counted, control)
         })?;
         let blocks = self.blocks();
@@ -355,19 +356,20 @@ impl Graph {
         Ok(rows.into_values().collect())
     }
 
-    /// The reference count of the object in a block.
-    fn references_of(&self, types: &mut Types<'_>, id: u32) -> u64 {
-        let Node::Block { address, size, .. } = self.blocks().node(id) else { return 0 };
+    /// The reference count of the object in a block; None where it cannot be read.
+    fn references_of(&self, types: &mut Types<'_>, id: u32) -> Option<u64> {
+        let Node::Block { address, size, .. } = self.blocks().node(id) else { return Some(0) };
         let mut head = [0; HEAD_BYTES];
         let wanted = head.len().min(size as usize);
         let got = types.space.fill(address, &mut head[..wanted]);
-        let Some((number, _)) = types.object_in(&head[..got], size) else { return 0 };
-        let at = types.layout.outer_hook(&head[..got]) + types.kinds[number as usize].pre as usize;
+        let head = &head[..got];
+        let (number, _) = types.object_in(head, size)?;
+        let at = types.layout.outer_hook(head) + types.kinds[number as usize].pre as usize;
         if types.layout.is_free_threaded() {
-            return shared_references(&head[at..]);
+            return shared_references(head.get(at..)?);
         }
         // Since 3.14 the upper half holds flags.
-        u64::from(u32_at(&head, at + types.layout.ob_refcnt as usize))
+        half_at(head, at + types.layout.ob_refcnt as usize).map(u64::from)
     }
 
     /// Bytes of the buffers among `owned` to which an object leads.

@@ -1,7 +1,7 @@
 //! All words of a stretch at once.
 #![forbid(unsafe_code)]
 
-use crate::bytes::{range_at, u64_at};
+use crate::bytes::{range_at, u64_at, words};
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
@@ -9,32 +9,46 @@ use std::collections::HashMap;
 
 /// More than any module's data: what is scanned at once.
 const MOST_BYTES: u64 = 64 << 20;
-/// What cannot be read is passed over by as much: a part of a page on every machine.
-const STEP: usize = 4 << 10;
 
-/// The words of a stretch, as far as they can be read.
+/// A range of memory by the number of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnedRange {
+    pub number: u32,
+    pub start: u64,
+    pub end: u64,
+}
+
+/// The words of a stretch, as far as they can be read. Those of absent pages are zeros in `words`: only where no structure
+/// begins with one is that enough, everybody else asks `at`.
 pub(crate) struct Words {
     pub(crate) start: u64,
     pub(crate) words: Vec<u64>,
+    /// Where bytes could not be read, as ascending ranges of addresses.
+    absent: Vec<(u64, u64)>,
 }
 
 impl Words {
     pub(crate) fn read(space: &Space, start: u64, end: u64) -> Words {
         let start = start.next_multiple_of(8);
         let mut bytes = vec![0; end.saturating_sub(start).min(MOST_BYTES) as usize];
-        let mut at = 0;
+        let (mut at, mut absent) = (0, Vec::new());
         while at < bytes.len() {
-            let got = space.fill(start + at as u64, &mut bytes[at..]);
-            // Absent pages stay zeros: no structure starts in them.
-            at = (at + got) / STEP * STEP + STEP;
+            at += space.fill(start + at as u64, &mut bytes[at..]);
+            if at < bytes.len() {
+                let from = (start + at as u64) & !7;
+                let to = (from | (space.machine.page.bytes() - 1)).saturating_add(1);
+                absent.push((from, to));
+                at = (to - start) as usize;
+            }
         }
-        Words { start, words: bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect() }
+        Words { start, words: words(&bytes), absent }
     }
 
     pub(crate) fn at(&self, space: &Space, address: u64) -> Option<u64> {
         let index = address.wrapping_sub(self.start);
         match index % 8 == 0 && index / 8 < self.words.len() as u64 {
-            true => Some(self.words[(index / 8) as usize]),
+            true if range_at(&self.absent, address).is_none() => Some(self.words[(index / 8) as usize]),
+            true => None,
             false => space.word(address).ok(),
         }
     }
@@ -50,22 +64,59 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u
     same.filter(|((word, old), _)| **word == u64_at(old, 0) && points(**word)).map(|(_, at)| at).collect()
 }
 
-/// How many words of the `sources`, `(start, end, number)`, point into each of the `targets`, which ascend and are
+/// How many words of the `sources` point into each of the `targets`, which ascend and are
 /// disjoint: `{(number, place of the target): words}`, without zeros.
 pub fn count_pointers(
     watcher: &dyn Watcher,
     space: &Space,
-    sources: &[(u64, u64, u32)],
+    sources: &[OwnedRange],
     targets: &[(u64, u64)],
 ) -> Result<HashMap<(u32, usize), u64>> {
     let mut found = HashMap::new();
-    for (start, end, number) in sources {
+    for OwnedRange { number, start, end } in sources.iter().copied() {
         watcher.check()?;
-        for word in Words::read(space, *start, *end).words {
+        for word in Words::read(space, start, end).words {
             if let Some(place) = range_at(targets, word) {
-                *found.entry((*number, place)).or_insert(0) += 1;
+                *found.entry((number, place)).or_insert(0) += 1;
             }
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::memory::space::Source;
+
+    const PAGE: u64 = 4 << 10;
+
+    /// Ones in every page but the second of three.
+    struct Holed;
+
+    impl Source for Holed {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+            let there = (PAGE - address % PAGE).min(buffer.len() as u64) as usize;
+            buffer[..there].fill(1);
+            if address / PAGE == 2 {
+                0
+            } else {
+                there
+            }
+        }
+    }
+
+    #[test]
+    fn an_absent_word_is_no_zero() {
+        let machine = Machine::new(8, PAGE, u64::MAX, u64::MAX).expect("a size that pages have");
+        let space = Space::for_remote(machine, &[(PAGE, 4 * PAGE)], Box::new(Holed)).expect("one stretch");
+        let words = Words::read(&space, PAGE, 4 * PAGE);
+        assert_eq!(words.words.len() as u64, 3 * PAGE / 8);
+        assert_eq!(words.at(&space, 2 * PAGE - 8), Some(0x0101_0101_0101_0101));
+        assert_eq!((words.at(&space, 2 * PAGE), words.at(&space, 3 * PAGE - 8)), (None, None));
+        assert_eq!(words.at(&space, 3 * PAGE), Some(0x0101_0101_0101_0101));
+        let zeros = Words { start: PAGE, words: vec![0], absent: Vec::new() };
+        assert_eq!(zeros.at(&space, PAGE), Some(0));
+    }
 }

@@ -10,7 +10,7 @@ pub(crate) mod stop;
 pub(crate) mod tracer;
 pub(crate) mod unwind;
 
-pub use call::{call, look, Answer, End, Look, Plan, Style};
+pub use call::{call, look, Answer, Bytes, End, Look, Plan, Style};
 pub use frozen::Frozen;
 pub use stop::{Stop, Thread};
 pub use unwind::{mentions, unwind_stacks, Module, REGISTERS};

@@ -14,6 +14,7 @@ use crate::by_address::{Addresses, ByAddress};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::memory::window::Window;
+use crate::memory::words::OwnedRange;
 use crate::python::claims::claimed_pointer;
 use crate::python::layout::{TypeLayout, ALL, CLAIM, NOTHING};
 use crate::python::marks::Marks;
@@ -361,13 +362,19 @@ pub struct Census {
     pub following: Duration,
 }
 
+/// What a register of a thread holds, and where the thread's stack ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Register {
+    pub stack_pointer: u64,
+    pub value: u64,
+}
+
 /// What a census is told beside the heaps.
 pub struct Question {
-    /// Ranges of memory outside of the heaps that hold pointers into them, `(number, start, end)`; those of the interpreter
-    /// have number 0.
-    pub roots: Vec<(u32, u64, u64)>,
-    /// `(stack pointer, value)` of the threads, which are followed before their stacks.
-    pub registers: Vec<(u64, u64)>,
+    /// Ranges of memory outside of the heaps that hold pointers into them; those of the interpreter have number 0.
+    pub roots: Vec<OwnedRange>,
+    /// Registers of the threads, which are followed before their stacks.
+    pub registers: Vec<Register>,
     /// The number of those roots that are followed after all others: a stack holds many pointers that are left over.
     pub last: u32,
     /// Blocks whose owner is wanted, by user address.
@@ -509,8 +516,8 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(workers: Vec<Worker<'_>>, tallies: Tallies, roots: &[(u32, u64, u64)]) -> Sums {
-        let count = roots.iter().map(|(number, _, _)| *number as usize + 1).max().unwrap_or(0);
+    fn new(workers: Vec<Worker<'_>>, tallies: Tallies, roots: &[OwnedRange]) -> Sums {
+        let count = roots.iter().map(|root| root.number as usize + 1).max().unwrap_or(0);
         let mut sums = Sums {
             types: Vec::new(),
             rows: Vec::new(),
@@ -584,10 +591,10 @@ impl Sums {
         let objects = std::mem::take(&mut self.objects).into_iter().filter_map(inside);
         let (chains, states): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow != ALL);
-        let lead =
-            |(number, start, end): &(u32, u64, u64)| Lead::from_block(*start, *end, Owner::Root(*number), 0, (ALL, 0));
-        let of =
-            |wanted: &dyn Fn(u32) -> bool| roots.iter().filter(|root| wanted(root.0)).map(lead).collect::<Vec<_>>();
+        let lead = |root: &OwnedRange| Lead::from_block(root.start, root.end, Owner::Root(root.number), 0, (ALL, 0));
+        let of = |wanted: &dyn Fn(u32) -> bool| {
+            roots.iter().filter(|root| wanted(root.number)).map(lead).collect::<Vec<_>>()
+        };
         let (interpreter, others) = (of(&|root| root == 0), of(&|root| root != 0 && root != question.last));
         let mut reach = Reach::new(*heaps, marks, layout);
         if !roots.is_empty() {
@@ -596,7 +603,9 @@ impl Sums {
         reach.run(chains);
         reach.run_to_starts(objects.chain(states).collect());
         reach.run(interpreter.into_iter().chain(others).collect());
-        question.registers.iter().for_each(|(at, value)| reach.point_from_register(*value, *at, question.last));
+        for register in &question.registers {
+            reach.point_from_register(register.value, register.stack_pointer, question.last);
+        }
         reach.run(of(&|root| root == question.last));
         for reached in &reach.reached {
             let block = &reached.block;

@@ -1,18 +1,18 @@
 //! Reference counts: what a word in the place of one says.
 
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::{half_at, u32_at, u64_at, word_at};
 
 /// The references of the object whose head is `words`, in all threads. Where counting is deferred, or the object immortal, it
-/// is as if there were more than anybody can have.
-pub(crate) fn shared_references(words: &[u8]) -> u64 {
-    let (bits, local, shared) = (words.get(11).copied().unwrap_or(0), u32_at(words, 12), u64_at(words, 16) as i64);
+/// is as if there were more than anybody can have. None where the head is cut off.
+pub(crate) fn shared_references(words: &[u8]) -> Option<u64> {
+    let (bits, local, shared) = (*words.get(11)?, half_at(words, 12)?, word_at(words, 16)? as i64);
     if local == LOCAL_IMMORTAL {
-        return u64::MAX;
+        return Some(u64::MAX);
     }
     // Up to 3.13 one more reference defers it.
     let own = u64::from(bits & GC_DEFERRED != 0);
     let sum = i64::from(local) + (shared >> SHARED_FLAGS);
-    u64::try_from(sum).unwrap_or(0).saturating_sub(own)
+    Some(u64::try_from(sum).unwrap_or(0).saturating_sub(own))
 }
 
 /// Whether the object whose head is `words` has references, of its own thread's and of others'; None where they cannot

@@ -1,6 +1,6 @@
 //! The table of a dict, or of another container of hashed entries, as it describes itself.
 
-use crate::bytes::u64_at;
+use crate::bytes::word_at;
 
 pub(crate) const MOST_SLOTS: u64 = 1 << 40;
 
@@ -15,34 +15,39 @@ pub struct TableHead {
 }
 
 impl TableHead {
-    pub(crate) fn slots(&self, own: &[u8]) -> u64 {
+    /// How many slots the table that begins with `own` has; None where it does not say.
+    pub(crate) fn slots(&self, own: &[u8]) -> Option<u64> {
         if let Some(at) = optional(self.slots_at) {
-            return u64_at(own, at);
+            return word_at(own, at);
         }
-        let log2 = optional(self.log2_at).and_then(|at| own.get(at)).copied().unwrap_or(u8::MAX);
-        1u64.checked_shl(log2.into()).unwrap_or(0)
+        let log2 = *own.get(optional(self.log2_at)?)?;
+        1u64.checked_shl(log2.into())
     }
 
     /// Bytes of the table that begins with `own`: what dictobject.c's _PyDict_KeysSize() says. None where it cannot be.
     pub(crate) fn size(&self, own: &[u8]) -> Option<u64> {
-        let slots = self.slots(own);
-        if !slots.is_power_of_two() || slots > MOST_SLOTS {
-            return None;
-        }
-        let (first, step) = self.entries(own, slots);
+        let slots = self.slots(own).filter(is_possible)?;
+        let (first, step) = self.entries(own, slots)?;
         Some(first + usable(slots) * step)
     }
 
     /// Entries that the table which begins with `own` has room for.
     pub(crate) fn room(&self, own: &[u8]) -> Option<u64> {
-        Some(self.slots(own)).filter(|slots| slots.is_power_of_two() && *slots <= MOST_SLOTS).map(usable)
+        self.slots(own).filter(is_possible).map(usable)
     }
 
-    /// Where the entries begin, and the distance between two.
-    pub(crate) fn entries(&self, own: &[u8], slots: u64) -> (u64, u64) {
-        let kind = optional(self.kind_at).and_then(|at| own.get(at)).copied().unwrap_or(0);
-        (self.indices + slots * index_width(slots), if kind == 0 { HASHED } else { PAIR })
+    /// Where the entries begin, and the distance between two; None where the kind is cut off.
+    pub(crate) fn entries(&self, own: &[u8], slots: u64) -> Option<(u64, u64)> {
+        let kind = match optional(self.kind_at) {
+            Some(at) => *own.get(at)?,
+            None => 0,
+        };
+        Some((self.indices + slots * index_width(slots), if kind == 0 { HASHED } else { PAIR }))
     }
+}
+
+fn is_possible(slots: &u64) -> bool {
+    slots.is_power_of_two() && *slots <= MOST_SLOTS
 }
 
 /// dictobject.c: USABLE_FRACTION.

@@ -169,7 +169,8 @@ struct Asker<'a> {
     without: &'a HashSet<u64>,
     types: Types<'a>,
     sizing: &'a Sizing,
-    measures: Vec<Option<Measure>>,
+    /// By the type's number, once looked at; None inside: it cannot be read.
+    measures: Vec<Option<Option<Measure>>>,
     rows: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -184,13 +185,9 @@ impl Visitor for Asker<'_> {
             self.measures.resize(number + 1, None);
         }
         let kind = &self.types.kinds[number];
-        let space = self.space;
-        let layout = self.types.layout;
-        let measure = *self.measures[number].get_or_insert_with(|| Measure {
-            basic: space.word(kind.address + layout.tp_basicsize).unwrap_or(0),
-            item: space.word(kind.address + layout.tp_itemsize).unwrap_or(0),
-        });
-        let asked = asked_bytes(kind, measure, self.sizing, head);
+        let measured = || Measure::of(self.space, self.types.layout, kind.address);
+        let measure = *self.measures[number].get_or_insert_with(measured);
+        let asked = measure.and_then(|measure| asked_bytes(kind, measure, self.sizing, head));
         // What would be more than the block is no size.
         if let Some(asked) = asked.filter(|asked| *asked <= size) {
             let row = self.rows.entry(size).or_default();

@@ -1,6 +1,8 @@
 //! How large objects are, by what they say themselves.
 
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::{half_at, word_at};
+use crate::memory::space::Space;
+use crate::python::layout::TypeLayout;
 use crate::python::types::Kind;
 
 /// Where objects tell their own size, beside `tp_basicsize` and `tp_itemsize`.
@@ -31,12 +33,21 @@ pub(crate) struct Measure {
     pub(crate) item: u64,
 }
 
-/// Bytes that were asked for when the block of an object was handed out, if the object tells. `head`: its first bytes.
+impl Measure {
+    /// Of the type at `address`; None where it cannot be read.
+    pub(crate) fn of(space: &Space, layout: &TypeLayout, address: u64) -> Option<Measure> {
+        let word = |at: u64| space.word(address.wrapping_add(at)).ok();
+        Some(Measure { basic: word(layout.tp_basicsize)?, item: word(layout.tp_itemsize)? })
+    }
+}
+
+/// Bytes that were asked for when the block of an object was handed out, if the object tells. `head`: its first bytes; one
+/// whose own size is cut off does not tell.
 pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
-    let word = |offset: u64| u64_at(head, (kind.pre + offset) as usize);
+    let word = |offset: u64| word_at(head, (kind.pre + offset) as usize);
     if kind.flags & sizing.flag_str != 0 {
-        let state = u32_at(head, (kind.pre + sizing.str_state) as usize) >> sizing.str_state_shift.min(31);
-        let characters = word(sizing.str_length).checked_add(1)?;
+        let state = half_at(head, (kind.pre + sizing.str_state) as usize)? >> sizing.str_state_shift.min(31);
+        let characters = word(sizing.str_length)?.checked_add(1)?;
         let own = match (state & STR_COMPACT != 0, state & STR_ASCII != 0) {
             (false, _) => measure.basic,
             (true, true) => sizing.sizeof_ascii.checked_add(characters)?,
@@ -46,8 +57,8 @@ pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: 
     }
     let items = match (measure.item, kind.flags & sizing.flag_int != 0) {
         (0, _) => 0,
-        (_, true) if sizing.tagged => (word(sizing.ob_size) >> 3).max(1),
-        _ => (word(sizing.ob_size) as i64).unsigned_abs(),
+        (_, true) if sizing.tagged => (word(sizing.ob_size)? >> 3).max(1),
+        _ => (word(sizing.ob_size)? as i64).unsigned_abs(),
     };
     let behind = kind.pre + measure.basic;
     let inline = match kind.flags & sizing.flag_inline != 0 {

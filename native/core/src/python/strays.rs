@@ -54,9 +54,9 @@ pub(crate) fn begins_inside(space: &Space, block: &Block, pointer: u64) -> bool 
     }
     let (block, room) = (block.address, block.end.saturating_sub(block.address));
     if pointer == block + MOST_HEADER {
-        let asked = space.word(block).unwrap_or(0);
         let least = room.saturating_sub(MOST_HEADER + MOST_SLACK).max(1);
-        if (least..=room.saturating_sub(MOST_HEADER)).contains(&asked) {
+        let fits = |asked: u64| (least..=room.saturating_sub(MOST_HEADER)).contains(&asked);
+        if space.word(block).is_ok_and(fits) {
             return true;
         }
     }
@@ -96,7 +96,7 @@ fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
 fn type_of(types: &mut Types<'_>, object: u64) -> Option<(u64, u64)> {
     let found = types.space.word(object.wrapping_add(types.layout.ob_type)).ok().filter(|found| *found >= SMALL)?;
     let number = types.lookup(found)?;
-    let item = types.space.word(found.wrapping_add(types.layout.tp_itemsize)).unwrap_or(0);
+    let item = types.space.word(found.wrapping_add(types.layout.tp_itemsize)).ok()?;
     Some((types.kinds[number as usize].flags, item))
 }
 

@@ -179,7 +179,10 @@ impl<'a> Types<'a> {
         let mut at = address;
         for _ in 0..MOST_BASES {
             match self.field(at, layout.tp_dealloc) {
-                Some(dealloc) if dealloc == layout.class_dealloc => at = self.field(at, layout.tp_base).unwrap_or(0),
+                Some(dealloc) if dealloc == layout.class_dealloc => match self.field(at, layout.tp_base) {
+                    Some(base) => at = base,
+                    None => break,
+                },
                 Some(_) => {
                     let name = self.name_of(at);
                     let known = layout.closed.iter().any(|closed| closed.as_bytes() == name);
@@ -206,9 +209,10 @@ impl<'a> Types<'a> {
             return *known;
         }
         let answer = depth < 8 && address % 8 == 0 && self.may_lie_at(address) && {
-            let flags = self.field(address, self.layout.tp_flags).unwrap_or(0);
-            let own = self.field(address, self.layout.ob_type).unwrap_or(0);
-            flags & self.layout.flag_type_subclass != 0 && (own == address || self.is_metatype(own, depth + 1))
+            let flags = self.field(address, self.layout.tp_flags);
+            let own = self.field(address, self.layout.ob_type);
+            flags.is_some_and(|flags| flags & self.layout.flag_type_subclass != 0)
+                && own.is_some_and(|own| own == address || self.is_metatype(own, depth + 1))
         };
         self.metatypes.insert(address, answer);
         answer
@@ -236,7 +240,8 @@ impl<'a> Types<'a> {
         let mut at = address;
         while at != 0 && found.len() < MOST_BASES {
             found.push((at, self.name_of(at)));
-            at = self.field(at, self.layout.tp_base).unwrap_or(0);
+            let Some(base) = self.field(at, self.layout.tp_base) else { break };
+            at = base;
         }
         found
     }

@@ -198,8 +198,9 @@ impl Look<'_> {
 
     /// Whether the items of numpy's array are objects: PyArray_Descr has the kind after its head and a pointer.
     fn holds_objects(&self, address: u64, kind: &Kind) -> bool {
-        let descr = self.space.word((address + kind.pre).wrapping_add(DESCR)).unwrap_or(0);
-        self.half(descr.wrapping_add(self.layout.head() + 8)).is_some_and(|word| word as u8 == b'O')
+        let descr = self.space.word((address + kind.pre).wrapping_add(DESCR)).ok();
+        let word = descr.and_then(|descr| self.half(descr.wrapping_add(self.layout.head() + 8)));
+        word.is_some_and(|word| word as u8 == b'O')
     }
 }
 
@@ -245,7 +246,7 @@ struct Lead {
 struct Finder<'a> {
     look: &'a Look<'a>,
     types: Types<'a>,
-    measures: HashMap<u32, Measure>,
+    measures: HashMap<u32, Option<Measure>>,
     seen: Addresses,
     places: BTreeMap<u64, u64>,
     next: Vec<Lead>,
@@ -295,13 +296,11 @@ impl Finder<'_> {
         let number = self.types.object_starting_at(address)?;
         let kind = &self.types.kinds[number as usize];
         let start = address.checked_sub(kind.pre).filter(|start| *start >= low && !kind.in_slabs)?;
-        let measure = *self.measures.entry(number).or_insert_with(|| {
-            let word = |at: u64| self.look.space.word(kind.address + at).unwrap_or(0);
-            Measure { basic: word(self.look.layout.tp_basicsize), item: word(self.look.layout.tp_itemsize) }
-        });
+        let measured = || Measure::of(self.look.space, self.look.layout, kind.address);
+        let measure = *self.measures.entry(number).or_insert_with(measured);
         let mut head = [0; HEAD];
         let got = self.look.space.fill(start, &mut head[..HEAD.min((high - start) as usize)]);
-        let asked = asked_bytes(kind, measure, &self.look.measures.sizing, &head[..got]);
+        let asked = measure.and_then(|own| asked_bytes(kind, own, &self.look.measures.sizing, &head[..got]));
         // Not every type keeps its count where others do: then the least is known.
         let fits = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= high);
         let size = asked.filter(fits).unwrap_or(kind.least).max(kind.least);

@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock};
 pub(crate) const GRAIN: u64 = 16;
 pub(crate) const SMALLEST: u64 = 0x20;
 /// Between the start of a chunk and what malloc returned: prev_size and size.
-pub(crate) const CHUNK_HEADER: u64 = 16;
+pub const CHUNK_HEADER: u64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -13,7 +13,7 @@ pub(crate) mod trim;
 pub(crate) mod walk;
 
 pub use bins::{follow_bins, least_sizes, Bins};
-pub use chunks::{Chunks, Hole, RegionTotals, State, Stretch, STATES};
+pub use chunks::{Chunks, Hole, RegionTotals, State, Stretch, CHUNK_HEADER, STATES};
 pub use fit::{find_fits, Fit};
 pub use listing::{count_sizes, held_chunks, list_chunks, Counts, Listed, Order, Wanted};
 pub use lists::sum_lists;

@@ -8,7 +8,7 @@
 //! lies elsewhere: see `Head::of` and `late_page`.
 
 use crate::allocators::mimalloc::page::Page;
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::{half_at, word_at};
 
 pub(crate) const ALIGNMENT: u64 = 32 << 20;
 pub(crate) const SLICE: u64 = 64 << 10;
@@ -58,17 +58,18 @@ impl Head {
 }
 
 /// The page whose entry, at `entry`, has these bytes; its slices are [start, end). A span without a page has the size 0.
-pub(crate) fn parse_page(bytes: &[u8], start: u64, end: u64, entry: u64, release: Release) -> Page {
+/// None where the bytes end too early.
+pub(crate) fn parse_page(bytes: &[u8], start: u64, end: u64, entry: u64, release: Release) -> Option<Page> {
     match release {
         Release::Early => early_page(bytes, start, end, entry),
         Release::Late => late_page(bytes, start, end, entry),
     }
 }
 
-fn early_page(bytes: &[u8], start: u64, end: u64, entry: u64) -> Page {
-    let bits = bytes.get(8).copied().unwrap_or(0);
-    let word = u32_at(bytes, 10);
-    let xblock = u64::from(u32_at(bytes, 28));
+fn early_page(bytes: &[u8], start: u64, end: u64, entry: u64) -> Option<Page> {
+    let bits = *bytes.get(8)?;
+    let word = half_at(bytes, 10)?;
+    let xblock = u64::from(half_at(bytes, 28)?);
     let size = if xblock < HUGE_BLOCK { xblock } else { end - start };
     // Small blocks do not begin where the slice does, so that not all of them fall on the same lines of the cache.
     let offset = if size <= 64 {
@@ -78,39 +79,39 @@ fn early_page(bytes: &[u8], start: u64, end: u64, entry: u64) -> Page {
     } else {
         0
     };
-    Page {
+    Some(Page {
         start,
         end,
         blocks: start + offset,
         size,
         capacity: u64::from(word & 0xffff),
         reserved: u64::from(word >> 16),
-        counted: u64::from(u32_at(bytes, 24)),
-        lists: [u64_at(bytes, 16), u64_at(bytes, 32), u64_at(bytes, 40) & !3],
+        counted: u64::from(half_at(bytes, 24)?),
+        lists: [word_at(bytes, 16)?, word_at(bytes, 32)?, word_at(bytes, 40)? & !3],
         tag: bits >> 3 & 15,
-        heap: u64_at(bytes, 48),
+        heap: word_at(bytes, 48)?,
         entry,
         first: 0,
-    }
+    })
 }
 
 /// `free@16, local_free@24, u16 used@32, heap_tag@35, block_size@40, page_start@48, xthread_free@56, xheap@64`.
-fn late_page(bytes: &[u8], start: u64, end: u64, entry: u64) -> Page {
-    let word = u32_at(bytes, 10);
-    let (size, blocks) = (u64_at(bytes, 40), u64_at(bytes, 48));
+fn late_page(bytes: &[u8], start: u64, end: u64, entry: u64) -> Option<Page> {
+    let word = half_at(bytes, 10)?;
+    let (size, blocks) = (word_at(bytes, 40)?, word_at(bytes, 48)?);
     let inside = (start..end).contains(&blocks);
-    Page {
+    Some(Page {
         start,
         end,
         blocks: if inside { blocks } else { end },
         size,
         capacity: u64::from(word & 0xffff),
         reserved: u64::from(word >> 16),
-        counted: u64::from(u32_at(bytes, 32) & 0xffff),
-        lists: [u64_at(bytes, 16), u64_at(bytes, 24), u64_at(bytes, 56) & !3],
-        tag: bytes.get(35).copied().unwrap_or(0),
-        heap: u64_at(bytes, 64),
+        counted: u64::from(half_at(bytes, 32)? & 0xffff),
+        lists: [word_at(bytes, 16)?, word_at(bytes, 24)?, word_at(bytes, 56)? & !3],
+        tag: *bytes.get(35)?,
+        heap: word_at(bytes, 64)?,
         entry,
         first: 0,
-    }
+    })
 }

@@ -1,12 +1,12 @@
 //! The segments of mimalloc, their pages and the used blocks of these.
 
 use crate::allocators::block::Cell;
-use crate::allocators::damage::Damage;
+use crate::allocators::damage::{Damage, ABSENT, READABLE};
 use crate::allocators::mimalloc::layout::{parse_page, Head, MimallocLayout, ENTRIES, MOST_SEGMENT_SLICES, SLICE};
 use crate::allocators::mimalloc::page::{Miscounted, Page};
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::{half_at, word_at};
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
@@ -54,54 +54,97 @@ struct Read {
     miscounted: Vec<Miscounted>,
 }
 
+/// What a segment says of itself before its table.
+struct Counts {
+    slices: u64,
+    entries: u64,
+    thread: u64,
+    used: u64,
+}
+
+impl Counts {
+    /// None where the bytes end too early.
+    fn of(bytes: &[u8], head: &Head) -> Option<Counts> {
+        let word = |at: usize| word_at(bytes, at);
+        Some(Counts {
+            slices: word(head.counts)?.min(MOST_SEGMENT_SLICES),
+            entries: word(head.counts + 24)?.min(ENTRIES),
+            thread: word(head.counts + 32)?,
+            used: word(head.used)?,
+        })
+    }
+}
+
+impl Read {
+    fn new(place: usize, address: u64, end: u64, thread: u64) -> Read {
+        let segment = Segment { address, end, thread, spans: Vec::new() };
+        Read { place, segment, pages: Vec::new(), damage: Vec::new(), miscounted: Vec::new() }
+    }
+
+    fn report(&mut self, address: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
+        self.damage.push(Damage::new(address, what, expected, found));
+    }
+
+    /// The page of one entry, or what else its span is.
+    fn add_page(&mut self, space: &Space, page: Page, is_first: bool) {
+        let fault = if is_first || page.size == 0 { None } else { page.fault() };
+        let span = match (is_first, page.size, &fault) {
+            (true, ..) => Span::Info,
+            (_, 0, _) => Span::Free,
+            (.., Some(_)) => Span::Unexplained,
+            _ => Span::Page(self.pages.len()),
+        };
+        self.segment.spans.push((page.start, span));
+        if matches!(span, Span::Page(_)) {
+            let (used, miscounted) = page.used_bits(space);
+            self.miscounted.extend(miscounted);
+            self.pages.push((page, used));
+        }
+        self.damage.extend(fault);
+    }
+}
+
 fn read_segment(space: &Space, place: usize, address: u64, layout: &MimallocLayout) -> Read {
     let head = Head::of(layout.release);
     let mut bytes = vec![0; (head.table + (ENTRIES + 1) * layout.entry) as usize];
     let got = space.fill(address, &mut bytes);
     bytes.truncate(got);
-    let slices = u64_at(&bytes, head.counts).min(MOST_SEGMENT_SLICES);
-    let entries = u64_at(&bytes, head.counts + 24).min(ENTRIES);
-    let end = address.saturating_add(slices * SLICE);
-    let mut segment = Segment { address, end, thread: u64_at(&bytes, head.counts + 32), spans: Vec::new() };
-    let (mut pages, mut damage, mut miscounted) = (Vec::new(), Vec::new(), Vec::new());
+    let Some(Counts { slices, entries, thread, used }) = Counts::of(&bytes, &head) else {
+        let mut read = Read::new(place, address, address, 0);
+        read.report(address, "header of a segment", READABLE, ABSENT);
+        return read;
+    };
+    let mut read = Read::new(place, address, address.saturating_add(slices * SLICE), thread);
     let mut index = 0;
     while index < entries {
-        let at = head.table + index * layout.entry;
-        let entry = bytes.get(at as usize..(at + layout.entry) as usize).unwrap_or(&[]);
-        let (count, offset) = (u64::from(u32_at(entry, 0)), u32_at(entry, 4));
-        let start = address + index * SLICE;
+        let (at, start) = (head.table + index * layout.entry, address + index * SLICE);
+        let entry = bytes.get(at as usize..).map(|rest| &rest[..rest.len().min(layout.entry as usize)]);
+        let counts = entry.and_then(|entry| Some((entry, u64::from(half_at(entry, 0)?), half_at(entry, 4)?)));
+        let Some((entry, count, offset)) = counts else {
+            read.report(address + at, "entry of a page", READABLE, ABSENT);
+            read.segment.spans.push((start, Span::Unexplained));
+            break;
+        };
         if count == 0 || offset != 0 || index + count > slices {
             let expected = format!("1 to {}", slices - index);
-            damage.push(Damage::new(address + at, "slice_count of a page", expected, count.to_string()));
-            segment.spans.push((start, Span::Unexplained));
+            read.report(address + at, "slice_count of a page", expected, count.to_string());
+            read.segment.spans.push((start, Span::Unexplained));
             break;
         }
-        let page = parse_page(entry, start, start + count * SLICE, address + at, layout.release);
-        let fault = if index == 0 || page.size == 0 { None } else { page.fault() };
-        segment.spans.push((
-            start,
-            match (index, page.size, &fault) {
-                (0, ..) => Span::Info,
-                (_, 0, _) => Span::Free,
-                (.., Some(_)) => Span::Unexplained,
-                _ => Span::Page(pages.len()),
-            },
-        ));
-        if let Some(fault) = fault {
-            damage.push(fault);
-        } else if index > 0 && page.size > 0 {
-            let (used, fault) = page.used_bits(space);
-            miscounted.extend(fault);
-            pages.push((page, used));
+        match parse_page(entry, start, start + count * SLICE, address + at, layout.release) {
+            Some(page) => read.add_page(space, page, index == 0),
+            None => {
+                read.report(address + at, "entry of a page", READABLE, ABSENT);
+                read.segment.spans.push((start, Span::Unexplained));
+            }
         }
         index += count;
     }
-    let count = u64_at(&bytes, head.used);
-    if damage.is_empty() && count != pages.len() as u64 {
-        let at = address + head.used as u64;
-        damage.push(Damage::new(at, "used pages of a segment", count.to_string(), pages.len().to_string()));
+    if read.damage.is_empty() && used != read.pages.len() as u64 {
+        let (at, found) = (address + head.used as u64, read.pages.len().to_string());
+        read.report(at, "used pages of a segment", used.to_string(), found);
     }
-    Read { place, segment, pages, damage, miscounted }
+    read
 }
 
 /// Reads every segment. `segments`: their addresses.
@@ -159,9 +202,9 @@ impl Mimalloc {
         let heaps: BTreeSet<u64> = self.pages.iter().map(|page| page.heap).filter(|heap| *heap != 0).collect();
         for heap in heaps {
             let list = heap.wrapping_add(layout.delayed);
-            let mut at = space.word(list).unwrap_or(0);
-            let mut whole = true;
+            let (mut next, mut whole) = (space.word(list), true);
             for _ in 0..MOST_WAITING {
+                let Ok(at) = next else { break };
                 if self.segment_at(at).is_none() {
                     break;
                 }
@@ -169,10 +212,14 @@ impl Mimalloc {
                     Some(number) => self.used.clear(number),
                     None => whole = false,
                 }
-                at = space.word(at).unwrap_or(0);
+                next = space.word(at);
             }
-            if !whole {
-                let (expected, found) = ("used blocks of its pages", "a link to what is none");
+            let fault = match (whole, next) {
+                (false, _) => Some(("used blocks of its pages", "a link to what is none")),
+                (_, Err(_)) => Some((READABLE, ABSENT)),
+                _ => None,
+            };
+            if let Some((expected, found)) = fault {
                 self.damage.push(Damage::new(list, "thread_delayed_free of a heap", expected, found));
             }
         }

@@ -3,7 +3,7 @@
 
 use crate::allocators::groups::{spread_by_size, Group};
 use crate::allocators::heaps::Heaps;
-use crate::bytes::u64_at;
+use crate::bytes::word_at;
 use crate::error::Result;
 use crate::machine::LOWEST;
 use crate::memory::pages::Pages;
@@ -113,9 +113,9 @@ impl Worker<'_> {
 
     /// The room of a container that begins with `head`, if its fields agree with the block that they point to.
     fn room(&self, growing: &Growing, head: &[u8]) -> Option<(u64, u64)> {
-        let word = |at: usize| u64_at(head, at);
-        let (size, allocated, data) = (word(growing.size_at), word(growing.allocated_at), word(growing.data_at));
-        let first = usize::try_from(growing.first_at).map_or(data, word);
+        let word = |at: usize| word_at(head, at);
+        let (size, allocated, data) = (word(growing.size_at)?, word(growing.allocated_at)?, word(growing.data_at)?);
+        let first = usize::try_from(growing.first_at).map_or(Some(data), word)?;
         if size > allocated || allocated > MOST_ITEMS || data < LOWEST {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Tables of containers that were made for many more entries than they hold: no release shrinks one when entries go.
 
 use crate::allocators::heaps::Heaps;
-use crate::bytes::u64_at;
+use crate::bytes::{u64_at, word_at};
 use crate::machine::LOWEST;
 use crate::memory::pages::Pages;
 use crate::python::dict_keys::{optional, TableHead, HASHED, MOST_SLOTS};
@@ -45,14 +45,17 @@ impl Table {
     /// Resident bytes that a copy would save of the container that begins with `head`: those of the pages of its table,
     /// less what the copy's table has at most.
     pub(crate) fn spare(&self, head: &[u8], heaps: &Heaps<'_>, pages: &Pages, types: &mut Types<'_>) -> Option<u64> {
-        let word = |at: usize| u64_at(head, at);
-        let (used, table) = (word(self.used_at), word(self.table_at));
-        if optional(self.shared_at).is_some_and(|at| word(at) != 0) || used > MOST_SLOTS || table < LOWEST {
+        let word = |at: usize| word_at(head, at);
+        let (used, table) = (word(self.used_at)?, word(self.table_at)?);
+        if optional(self.shared_at).is_some_and(|at| word(at) != Some(0)) || used > MOST_SLOTS || table < LOWEST {
             return None;
         }
         let copied = (SPARE * used + 1).next_power_of_two().max(FEWEST);
         let is_sparse = |slots: u64| slots.is_power_of_two() && slots <= MOST_SLOTS && slots >= TIMES * copied;
-        let masked = optional(self.mask_at).map(|at| word(at).wrapping_add(1));
+        let masked = match optional(self.mask_at) {
+            Some(at) => Some(word(at)?.wrapping_add(1)),
+            None => None,
+        };
         if masked.is_some_and(|slots| !is_sparse(slots)) {
             return None;
         }
@@ -60,7 +63,7 @@ impl Table {
         let block = heaps.block_at(table).filter(|block| block.size >= least)?;
         let mut own = [0; HEAD_BYTES];
         let got = heaps.space.fill(table, &mut own);
-        let slots = masked.or_else(|| self.head.map(|head| head.slots(&own[..got])))?;
+        let slots = masked.or_else(|| self.head.and_then(|head| head.slots(&own[..got])))?;
         if !is_sparse(slots) || slots * (self.slot / 2) > block.size || !types.layout.begins_at(block.address, table) {
             return None;
         }
@@ -74,7 +77,9 @@ impl Table {
     /// Whether the first entry is that of a namespace, or of the interpreter's own table of texts, each its own value.
     fn is_fixed(&self, table: u64, own: &[u8], slots: u64, types: &mut Types<'_>) -> bool {
         let Some(entries) = &self.entries else { return false };
-        let (at, step) = self.head.map_or((0, HASHED), |head| head.entries(own, slots));
+        let Some((at, step)) = self.head.map_or(Some((0, HASHED)), |head| head.entries(own, slots)) else {
+            return false;
+        };
         let mut bytes = vec![0; SEARCHED.min((slots * step) as usize)];
         let got = types.space.fill(table.saturating_add(at), &mut bytes);
         let pair = |entry: &[u8]| {

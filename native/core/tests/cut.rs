@@ -1,0 +1,137 @@
+//! Memory that is cut off is told from memory that holds zeros.
+
+mod support;
+
+use gdbheap_core::allocators::mimalloc::{read_mimalloc, Mimalloc, MimallocLayout, Release};
+use gdbheap_core::allocators::{Run, Runs, SharedHeaps, Store};
+use gdbheap_core::graph::{draw_graph, Graph, GraphLayout};
+use gdbheap_core::python::TypeLayout;
+use std::sync::Arc;
+use support::{Memory, Unwatched};
+
+const SEGMENT: u64 = 32 << 20;
+const TABLE: u64 = 264;
+const ENTRY: u64 = 80;
+const SLICES: u64 = 512;
+const ABSENT: &str = "absent bytes";
+
+/// A segment whose header has `size` bytes, with a page for each word of `heaps`; entries after those are zeros.
+fn segment(size: u64, heaps: &[u64]) -> Memory {
+    let mut memory = Memory::of(SEGMENT, vec![0; (TABLE + (SLICES + 1) * ENTRY) as usize]);
+    [(208, heaps.len() as u64), (224, SLICES), (232, 1), (248, SLICES), (TABLE, 1)]
+        .iter()
+        .for_each(|(at, word)| memory.put(SEGMENT + at, *word));
+    for (heap, number) in heaps.iter().zip(1..) {
+        let entry = SEGMENT + TABLE + number * ENTRY;
+        memory.put_half(entry, if number == heaps.len() as u64 { (SLICES - number) as u32 } else { 1 });
+        // One block of 64 bytes, which is used.
+        [(10, 1 | 1 << 16), (24, 1), (28, 64)].iter().for_each(|(at, half)| memory.put_half(entry + at, *half));
+        memory.put(entry + 48, *heap);
+    }
+    memory.stretches[0].1.truncate(size as usize);
+    memory
+}
+
+fn read(memory: &Memory) -> Mimalloc {
+    let layout = MimallocLayout { entry: ENTRY, delayed: 0, tagged: false, release: Release::Early };
+    read_mimalloc(&Unwatched, &memory.space(), vec![SEGMENT], layout).expect("nobody cancels it")
+}
+
+/// What is wrong, and what was found there.
+fn damage(memory: &Memory) -> Vec<(&'static str, String)> {
+    read(memory).damage.into_iter().map(|damage| (damage.what, damage.found)).collect()
+}
+
+#[test]
+fn header_of_a_segment() {
+    let zeros = Memory::of(SEGMENT, vec![0; (TABLE + (SLICES + 1) * ENTRY) as usize]);
+    assert_eq!(damage(&zeros), []);
+    for size in [8, 208, 224, TABLE - 8, TABLE - 1] {
+        assert_eq!(damage(&segment(size, &[0])), [("header of a segment", ABSENT.to_string())], "{size}");
+    }
+}
+
+#[test]
+fn entry_of_a_page() {
+    let whole = TABLE + (SLICES + 1) * ENTRY;
+    assert_eq!(damage(&segment(whole, &[0])), []);
+    assert_eq!(damage(&segment(whole, &[])), [("slice_count of a page", "0".to_string())]);
+    for size in [TABLE, TABLE + 7, TABLE + ENTRY, TABLE + ENTRY + 4, TABLE + ENTRY + 48] {
+        let found = damage(&segment(size, &[0]));
+        assert_eq!(found[0], ("entry of a page", ABSENT.to_string()), "{size}");
+    }
+}
+
+#[test]
+fn list_of_a_heap() {
+    let whole = TABLE + (SLICES + 1) * ENTRY;
+    let mut memory = segment(whole, &[4096]);
+    assert_eq!(damage(&memory), [("thread_delayed_free of a heap", ABSENT.to_string())]);
+    memory.add(4096, vec![0; 8]);
+    assert_eq!(damage(&memory), []);
+    let used = read(&memory).heaps()[0].2;
+    assert_eq!(used, 1);
+}
+
+const DATA: u64 = 0x10_0000;
+const TYPE: u64 = DATA + 4096;
+const NAME: u64 = DATA + 2048;
+const START: u64 = 0x7f00_0000_0000;
+const STRIDE: u64 = 4096;
+const SUBCLASS: u64 = 1 << 31;
+const WEAK: u64 = 208;
+
+/// An object of a type of which `size` bytes are there; its one field leads to another block.
+fn object_of_a_type(size: u64) -> SharedHeaps {
+    let mut memory = Memory::of(DATA, vec![0; (TYPE + size - DATA) as usize]);
+    memory.put(DATA + 8, DATA);
+    memory.put(DATA + 168, SUBCLASS);
+    memory.put_bytes(NAME, b"Type\0");
+    [(8, DATA), (24, NAME), (32, 24), (48, 8)].iter().for_each(|(at, word)| memory.put(TYPE + at, *word));
+    memory.add(START, vec![0; 2 * STRIDE as usize]);
+    [1, TYPE, START + STRIDE].iter().zip(0..).for_each(|(word, at)| memory.put(START + 8 * at, *word));
+    let runs = Runs::new(vec![(Run { start: START, stride: STRIDE, count: 2 }, vec![0b11])]).expect("one run");
+    SharedHeaps { space: Arc::new(memory.space()), stores: vec![Store::Runs(Arc::new(runs))] }
+}
+
+fn graph_of(heaps: SharedHeaps) -> Graph {
+    let types = TypeLayout {
+        ob_type: 8,
+        tp_name: 24,
+        tp_basicsize: 32,
+        tp_itemsize: 40,
+        tp_dealloc: 48,
+        tp_flags: 168,
+        tp_base: 256,
+        flag_type_subclass: SUBCLASS,
+        smallest_heap_type: 64,
+        data: vec![(DATA, TYPE + 512)],
+        ..Default::default()
+    };
+    let layout = GraphLayout {
+        ob_size: 16,
+        set_key: 0,
+        tp_weaklistoffset: WEAK,
+        tp_dictoffset: 288,
+        sizeof_type: 0,
+        forms: Vec::new(),
+        frame: None,
+        keys: None,
+        flag_heap_type: 1 << 9,
+        flag_managed_dict: 0,
+        managed_dict: 0,
+        flag_inline_values: 0,
+        closed: vec!["Type".to_string()],
+        closed_families: Vec::new(),
+    };
+    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[]).expect("nobody cancels it")
+}
+
+#[test]
+fn fields_of_a_type() {
+    let (exact, likely) = ([(1, 0)], [(1, 1)]);
+    let whole = graph_of(object_of_a_type(512));
+    assert_eq!((whole.node(0).expect("a node").kind, whole.edges(0).expect("a node")), ("object", exact.to_vec()));
+    let cut = graph_of(object_of_a_type(WEAK));
+    assert_eq!((cut.node(0).expect("a node").kind, cut.edges(0).expect("a node")), ("object", likely.to_vec()));
+}

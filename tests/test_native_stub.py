@@ -1,0 +1,100 @@
+"""The stub of the native module: what is generated from the binding, and what the built module has."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from gdbheap import _native
+
+STUB = ROOT / "gdbheap" / "_native.pyi"
+SCRIPT = ROOT / "scripts" / "native_stub.py"
+
+
+def declared() -> dict[str, dict[str, ast.FunctionDef]]:
+    """Return {class: its members} of the stub, without what is only extracted from arguments; "": functions."""
+    found: dict[str, dict[str, ast.FunctionDef]] = {"": {}}
+    for node in ast.parse(STUB.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found[""][node.name] = node
+        elif isinstance(node, ast.ClassDef) and not any(ast.unparse(base) == "Protocol" for base in node.bases):
+            found[node.name] = {member.name: member for member in node.body if isinstance(member, ast.FunctionDef)}
+    return found
+
+
+def there() -> dict[str, dict[str, object]]:
+    """Return the same of the module."""
+    classes = {name: of for name, of in vars(_native).items() if inspect.isclass(of)}
+    found = {name: {key: getattr(of, key) for key in public(of)} for name, of in classes.items()}
+    return {"": {name: of for name, of in vars(_native).items() if inspect.isroutine(of)}, **found}
+
+
+def public(of: type) -> Iterator[str]:
+    """Yield the names of what a class has of its own, without a constructor, which the module does not tell."""
+    names = [name for name in vars(of) if not name.startswith("_") or name == "__len__"]
+    yield from () if issubclass(of, Exception) else names
+
+
+def parameters(function: ast.FunctionDef) -> list[tuple[str, bool]]:
+    """Return the names of the parameters without self, and whether each may be left out."""
+    names = [argument.arg for argument in function.args.args]
+    first = len(names) - len(function.args.defaults)
+    return [(name, place >= first) for place, name in enumerate(names) if name != "self"]
+
+
+def test_it_is_what_is_generated() -> None:
+    """A record, a function or a field that changed is in the stub too."""
+    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_names_are_the_modules() -> None:
+    """Each class, method, field and function is there, and nothing else is."""
+    stub, module = declared(), there()
+    assert stub.keys() == module.keys()
+    for name, members in stub.items():
+        assert members.keys() - {"__init__"} == module[name].keys(), name
+
+
+def test_parameters_are_the_modules() -> None:
+    """Names and defaults of what is called."""
+    stub, module, compared = declared(), there(), 0
+    for name, members in stub.items():
+        for key, function in members.items():
+            if any(ast.unparse(one) == "property" for one in function.decorator_list) or key.startswith("__"):
+                continue
+            own = inspect.signature(module[name][key]).parameters.values()  # type: ignore[arg-type]
+            found = [(one.name, one.default is not one.empty) for one in own if one.name != "self"]
+            assert found == parameters(function), (name, key)
+            compared += 1
+    assert compared > 80
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#[pyfunction]\npub fn odd(wanted: Py<PyAny>) {}", "PyAny"),
+        ("#[pyfunction]\npub fn odd() -> HashMap<u64, Odd> {}", "Odd"),
+        ("type Range = (u64, u64, u64);", "two types"),
+        ("records! { Odd { start } }", "struct Odd"),
+        ("answers! { struct Odd { start: u64 } }", "registered"),
+        ("pub struct Odd { start: u64, end: u64 }\nrecords! { Odd { start } }", "end"),
+        ("union Odd { start: u64 }", "union"),
+    ],
+)
+def test_what_is_unknown_is_an_error(text: str, why: str) -> None:
+    """Nothing is guessed, and nothing is left out."""
+    script: dict[str, Any] = runpy.run_path(str(SCRIPT))
+    source = script["read_source"]()
+    assert script["Stub"](source).text() == STUB.read_text()
+    with pytest.raises(script["Unknown"], match=why):
+        script["add_file"]("odd.rs", text, source)
+        script["Stub"](source).text()
