@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.answers.findings import Evidence, Finding
-from gdbheap.answers.findings.thresholds import DEFAULT, how
+from gdbheap.answers.findings.thresholds import DEFAULT, DEFAULT_THRESHOLD, SET, origin
 from gdbheap.answers.ledger import judged
 from gdbheap.answers.partition import total
 from gdbheap.errors import GdbheapError
@@ -77,7 +77,7 @@ KINDS = (
     # A tunable alone, since 2.35; mp_ has what came of it in two fields.
     _Kind("glibc.malloc.hugetlb", "glibc.malloc.hugetlb", HUGETLB, "huge-pages"),
 )
-MOST = (1 << 64) - 1
+ULONG_MAX = (1 << 64) - 1
 # What strtoul takes for a number.
 NUMBER = re.compile(r"[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
@@ -151,14 +151,14 @@ def _number(value: str) -> int | None:
         return None
     sign, digits = found.groups()
     base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
-    number = min(int(digits, base), MOST)
-    return -number & MOST if sign == "-" else number
+    number = min(int(digits, base), ULONG_MAX)
+    return -number & ULONG_MAX if sign == "-" else number
 
 
 def _how(kind: _Kind, par: MallocPar) -> str:
     if kind.field in ("arena_max", HUGETLB):
-        return "set" if _in_force(kind, par) else "default"
-    return {"set": "set", "the default": "default"}.get(how(par, getattr(par, kind.field)), "risen")
+        return SET if _in_force(kind, par) else DEFAULT
+    return origin(par, getattr(par, kind.field))
 
 
 def _bytes(kind: _Kind, evidence: Evidence) -> int | None:
@@ -168,7 +168,7 @@ def _bytes(kind: _Kind, evidence: Evidence) -> int | None:
         return None
     glibc = heap.allocator(GlibcAllocator)
     measures: dict[str, Callable[[], int]] = {
-        "large-holes": lambda: evidence.released((hole.start, hole.end) for hole in glibc.holes(DEFAULT)),
+        "large-holes": lambda: evidence.released((hole.start, hole.end) for hole in glibc.holes(DEFAULT_THRESHOLD)),
         "tops": lambda: evidence.resident("glibc.top"),
         "thread-tops": lambda: evidence.resident("glibc.top") - evidence.resident("glibc.top.0"),
         "huge-pages": lambda: total(evidence.sums, "glibc").huge,

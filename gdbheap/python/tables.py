@@ -21,7 +21,7 @@ DICT_SLOT, SET_SLOT, HASHED_KEY = 24, 16, 8
 PLACES, INDICES, ENTRIES = 32, 16, 4
 SPARSE = 4
 # Headers, and rounding to pages, come to less.
-LOOSE = 4352
+MAX_TABLE_SURPLUS = 4352
 MOST_LOG2 = 40
 
 
@@ -84,7 +84,7 @@ def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
         if table.head is None:
             return _has_few_keys(space, table, address, 1 << (size // table.slot).bit_length() - 1)
         slots = _slots(space, table.head, address)
-        is_table = table.slot // 2 * slots <= size <= table.slot * slots + LOOSE
+        is_table = table.slot // 2 * slots <= size <= table.slot * slots + MAX_TABLE_SURPLUS
         return is_table and _has_few_indices(space, address + table.head.indices, slots)
     except Fault:
         return False

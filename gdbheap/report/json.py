@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from gdbheap.answers.findings import Finding
 from gdbheap.answers.records import SCHEMA, to_json
+from gdbheap.report import findings
 
 __all__ = ["document", "text_of"]
 
@@ -30,4 +32,9 @@ def document(
 
 def text_of(content: dict[str, Any]) -> str:
     """The document on one line: among the lines that gdb itself writes, it is the one that begins with a brace."""
-    return json.dumps(content, default=to_json)
+    return json.dumps(content, default=_keys)
+
+
+def _keys(record: Any) -> dict[str, Any]:
+    """A finding with its words, any other record as it is."""
+    return findings.keys_of(record) if isinstance(record, Finding) else to_json(record)
