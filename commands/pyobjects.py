@@ -10,7 +10,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch, valued
 from gdbheap.errors import UsageError
-from gdbheap.heap import LISTED, Heap
+from gdbheap.heap import MAX_UNIDENTIFIED, Heap
 from gdbheap.report.buffers import render as render_buffers
 from gdbheap.report.instances import render as render_list
 from gdbheap.report.pyobjects import render
@@ -19,7 +19,7 @@ __all__ = ["COMMAND"]
 
 TYPE_ORDERS = ("together", "bytes", "buffers", "count", "type")
 # Unidentified blocks listed below the table at most.
-SHOWN = 5
+MAX_UNIDENTIFIED_SHOWN = 5
 
 Answer = Union[pyobjects.PyObjects, instances.Instances, buffers.Buffers]
 # The orders of a table of types and the same of a table of buffers, where it is another.
@@ -49,7 +49,7 @@ def _answer(heap: Heap, options: Options) -> Answer:
         _check_order(options.sort, "--buffers", ("bytes", "count", "type", "role", *OF_BUFFERS))
         return buffers.buffers(heap, options.type, OF_BUFFERS.get(options.sort, options.sort), options.top)
     _check_order(options.sort, "a table of types", TYPE_ORDERS)
-    most = (options.top or LISTED) if options.json else SHOWN
+    most = (options.top or MAX_UNIDENTIFIED) if options.json else MAX_UNIDENTIFIED_SHOWN
     return pyobjects.pyobjects(heap, options.type, most)
 
 

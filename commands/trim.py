@@ -22,7 +22,7 @@ NOT_LIVE = "malloc_trim() can be called in a live process only: without --yes th
 
 def _pad(text: str) -> int:
     size = parse_size(text)
-    if size > trim.LARGEST_PAD:
+    if size > trim.MAX_PAD:
         raise ValueError(f"{text!r} is more than malloc_trim() takes")
     return size
 

@@ -29,7 +29,7 @@ from gdbheap.target.target import Damage, Target
 Progress = Callable[[str, int, int], object]
 
 # Unidentified blocks that are described at most.
-LISTED = 10_000
+MAX_UNIDENTIFIED = 10_000
 
 
 class Heap:
@@ -256,7 +256,9 @@ class Heap:
 
     def census(self) -> _native.Census:
         """The count of all Python objects, kept."""
-        found: _native.Census = self._part("census", lambda: self.objects.census((), self.classifying, LISTED))
+        found: _native.Census = self._part(
+            "census", lambda: self.objects.census((), self.classifying, MAX_UNIDENTIFIED)
+        )
         return found
 
     def classifying(self, done: int, total: int) -> None:

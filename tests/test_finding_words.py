@@ -18,7 +18,7 @@ from gdbheap.answers.findings.finding import Figures
 from gdbheap.answers.findings.free_chunks import FreeChunks
 from gdbheap.answers.findings.growing_buffers import GrowingBuffers
 from gdbheap.answers.findings.main_top import MainTop
-from gdbheap.answers.findings.mappings import MAPPED, Mapped
+from gdbheap.answers.findings.mappings import MAPPED_MEMORY, Mapped
 from gdbheap.answers.findings.one_container import LeakLike
 from gdbheap.answers.findings.other_allocator import OtherMalloc
 from gdbheap.answers.findings.runtimes import RuntimeMemory
@@ -134,8 +134,8 @@ def test_beside_other_findings() -> None:
              "in holes are 3 copies of the beginnings of a buffer at 0x1000 (1.0 MiB, copies of 1.0 KiB to 2.0 KiB) "
              "and 1 other buffer: as realloc() leaves them where it moves a buffer that grows; from mmap_threshold on, "
              "which is 1.0 MiB (set), it moves pages and leaves nothing"),
-        (Mapped(4096, 2 * MIB, MIB, MAPPED, "[heap]", [], False), "private memory that a program or library mapped "
-             "itself, beside every malloc; the most, 1.0 MiB, at 0x1000 ([heap])"),
+        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "[heap]", [], False), "private memory that a program or library "
+             "mapped itself, beside every malloc; the most, 1.0 MiB, at 0x1000 ([heap])"),
         (OtherMalloc("allocator", "libx.so", "libx.so and other anonymous memory"),
              "libx.so and other anonymous memory: how much of it libx.so holds free is not known here"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"), "Redis keeps its data in the memory of "
@@ -162,9 +162,9 @@ def test_texts(figures: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("figures", "advice"),
     [
-        (Mapped(4096, 2 * MIB, MIB, MAPPED, "", ["Go", "V8"], False), "of the place. It may be Go or V8's"),
+        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False), "of the place. It may be Go or V8's"),
         (
-            Mapped(4096, 2 * MIB, MIB, MAPPED, "", [], True),
+            Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", [], True),
             "of the place; the command shows which code maps more memory",
         ),
         (OtherMalloc("allocator", "libx.so", ""), "there is no advice: nothing here knows how to ask libx.so how much"),

@@ -14,7 +14,7 @@ from gdbheap import _native
 from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Target
 
-LEAST = 64 << 10
+MIN_RANGE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class Held:
 
 
 def find_held(target: Target, ranges: Ranges) -> list[Held]:
-    """Those of the ``ranges`` (ascending) of LEAST bytes or more to which one library points more than all others."""
-    large = [(start, end) for start, end in joined(ranges) if end - start >= LEAST]
+    """Those of the ``ranges`` (ascending), of MIN_RANGE_BYTES or more, to which one library points more than all others
+    together."""
+    large = [(start, end) for start, end in joined(ranges) if end - start >= MIN_RANGE_BYTES]
     sources = [(*pair, number) for number, loaded in enumerate(target.objects) for pair in loaded.writable_ranges()]
     counts = _native.count_pointers(target.space, sources, large) if large else {}
     holders: dict[int, Ranges] = {}

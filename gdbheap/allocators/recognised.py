@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gdbheap.allocators.runtimes import file_name, title
+from gdbheap.allocators.runtimes import NAME_LIMIT, file_name, title
 from gdbheap.errors import Fault, one_line
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping
@@ -20,8 +20,7 @@ from gdbheap.target.ranges import PAGE_SIZE
 from gdbheap.target.target import AT_ENTRY, Target
 
 META_AREA_HEAD = 56
-MOST_DATA = 4 << 20
-NAME_LIMIT = 64
+MAX_DATA_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
     ``{u64 secret; int init_done; unsigned mmap_counter; …; struct meta_area *meta_area_head @56; …}``, mallocng/meta.h.
     """
     for start, end in loaded.writable_ranges():
-        raw = target.space.read_available(start, min(end - start, MOST_DATA))
+        raw = target.space.read_available(start, min(end - start, MAX_DATA_BYTES))
         words = struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
         triples = zip(words, words[1:], words[META_AREA_HEAD // 8 :])
         for index, (secret, initialised, head) in enumerate(triples):

@@ -15,9 +15,9 @@ from gdbheap.heap import Heap
 from gdbheap.target.ranges import PAGE_SIZE, Ranges
 
 CELLS = 1200
-MOST_CELLS = 1 << 20
+MAX_CELLS = 1 << 20
 # Of other memory, gaps without any page that are longer are left out: terabytes may be reserved and never touched.
-LONGEST_GAP = 32 << 20
+MAX_GAP = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
     stretches = list(_whole(_stretches(heap)))
     size = -(-cell // PAGE_SIZE) * PAGE_SIZE or _size_for(stretches, cells)
     needed = sum(_count(stretch, size) for stretch in stretches)
-    if needed > MOST_CELLS:
+    if needed > MAX_CELLS:
         raise UsageError(f"{needed:,} cells of {size:,} bytes are too many: take a larger --cell")
     places = [(at, stretch) for stretch in stretches for at in range(stretch.start, stretch.end, size)]
     cuts, drawn = _cuts(places, size)
@@ -162,7 +162,7 @@ def _touched(heap: Heap, ranges: Ranges) -> Ranges:
     for start, end in ranges:
         first = len(found)
         for low, high, _state in pages.runs(start, end):
-            if len(found) > first and low - found[-1][1] <= LONGEST_GAP:
+            if len(found) > first and low - found[-1][1] <= MAX_GAP:
                 found[-1] = (found[-1][0], high)
             else:
                 found.append((low, high))

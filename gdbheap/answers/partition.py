@@ -24,8 +24,10 @@ from gdbheap.target.ranges import Ranges, joined, subtract
 
 # Ascending: a later owner gets a page that both touch. What is in use, or not known, comes after these.
 EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
+REST = "other.rest"
+"""Other memory that nothing more is known of."""
 OTHERS = (
-    "other.rest",
+    REST,
     "other.break",
     "other.kernel",
     "other.allocator",

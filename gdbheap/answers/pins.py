@@ -18,11 +18,11 @@ from gdbheap.answers.ways import alike, ways
 from gdbheap.heap import Heap
 from gdbheap.target.ranges import PAGE_SIZE
 
-MOST_GROUPS = 100_000
-MOST_BLOCKS = 400_000
-MOST_MEMBERS = 1000
-MOST_WORDS = 3
-MOST_WAYS = 20
+MAX_GROUPS = 100_000
+MAX_BLOCKS = 400_000
+MAX_MEMBERS = 1000
+MAX_KINDS_NAMED = 3
+MAX_PATHS_PER_GROUP = 20
 FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 
@@ -104,7 +104,7 @@ def pins(heap: Heap, minimum: int = PAGE_SIZE, allocator: str | None = None) -> 
     Raises Unsupported where malloc is not known."""
     _known = heap.malloc
     wanted = [found for found in heap.allocators if allocator in (None, found.name)]
-    parts = [(found, found.pins(heap.target.kept, minimum, MOST_GROUPS)) for found in wanted]
+    parts = [(found, found.pins(heap.target.kept, minimum, MAX_GROUPS)) for found in wanted]
     rows = [(found, row) for found, sums in parts for row in sums.rows]
     rows.sort(key=lambda pair: (pair[1][3] - pair[1][4], pair[1]))
     members = _members(rows)
@@ -117,9 +117,9 @@ def pins(heap: Heap, minimum: int = PAGE_SIZE, allocator: str | None = None) -> 
 
 
 def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
-    """The answer with the paths to the first MOST_WAYS blocks of each group in ``listed``. Reads all
+    """The answer with the paths to the first MAX_PATHS_PER_GROUP blocks of each group in ``listed``. Reads all
     references."""
-    found = ways(heap, (member.address for pin in listed for member in pin.members[:MOST_WAYS]))
+    found = ways(heap, (member.address for pin in listed for member in pin.members[:MAX_PATHS_PER_GROUP]))
     places = {pin.address for pin in listed}
     rows = [_with_path(pin, found) if pin.address in places else pin for pin in answer.pins]
     most: dict[tuple[str, str], Counter[str]] = {}
@@ -148,7 +148,7 @@ def _commonest(counts: Counter[str] | None) -> str | None:
 def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
     """(address, size, used) of the blocks of each group, until there are too many of them."""
     found: list[list[MemberRow]] = []
-    left = MOST_BLOCKS
+    left = MAX_BLOCKS
     for allocator, row in rows:
         blocks = allocator.members(row) if row[2] <= left else []
         left -= len(blocks)
@@ -163,7 +163,7 @@ def _member(address: int, size: int, found: Described) -> Member:
 def _pin(name: str, row: PinRow, members: list[Member]) -> Pin:
     start, _end, blocks, size, freed = row
     address = members[0].address if members else start
-    return Pin(address, size, _summary(members), name, freed, blocks, members[:MOST_MEMBERS])
+    return Pin(address, size, _summary(members), name, freed, blocks, members[:MAX_MEMBERS])
 
 
 def _summary(members: list[Member]) -> str:
@@ -175,7 +175,7 @@ def _summary(members: list[Member]) -> str:
 
 def _counted(texts: list[str], count: int) -> str:
     """How many of ``count`` things are the same, by what is said of those that are known."""
-    counts = Counter(texts).most_common(MOST_WORDS)
+    counts = Counter(texts).most_common(MAX_KINDS_NAMED)
     more = count - sum(number for _, number in counts)
     return ", ".join([*(f"{number:,} x {text}" for text, number in counts), *[f"{more:,} others"] * bool(more)])
 

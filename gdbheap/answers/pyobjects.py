@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from gdbheap.answers.describing import looks
-from gdbheap.heap import LISTED, Heap
+from gdbheap.heap import MAX_UNIDENTIFIED, Heap
 from gdbheap.python.owned import REACHED
 
 
@@ -90,9 +90,9 @@ OF_PYTHON = ("pools", "pages", "claimed")
 CLAIMED = "claimed"
 
 
-def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyObjects:
-    """A row for each type name that matches ``pattern``, and the total of those; ``most`` (up to LISTED): how many of
-    the unknown blocks are listed. Raises NotAPython or Unsupported."""
+def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFIED) -> PyObjects:
+    """A row for each type name that matches ``pattern``, and the total of those. At most ``most`` unidentified blocks
+    are listed, and never more than MAX_UNIDENTIFIED. Raises NotAPython or Unsupported."""
     names = heap.objects.names
     census = heap.census()
     sums: dict[str, list[int]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gdbheap.answers.ways import MOST_WAYS, in_words
+from gdbheap.answers.ways import MAX_PATHS, in_words
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import MODULE_DICT
@@ -15,13 +15,13 @@ from gdbheap.python.paths import Paths
 from gdbheap.python.references import Node, References
 
 OBJECT, TYPE, MODULE = GROUPS = ("object", "type", "module")
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class Kept:
     """An object (``address`` its own, ``path`` how Python gets there, or None, ``chain`` the same in words; of the
-    first MOST_WAYS), all objects of a type, or a module by its name with its dict. ``bytes``: of their own blocks;
+    first MAX_PATHS), all objects of a type, or a module by its name with its dict. ``bytes``: of their own blocks;
     ``retained``: what would be free without all of them."""
 
     address: int | None
@@ -52,7 +52,7 @@ def _objects(paths: Paths, top: int | None) -> list[Kept]:
     found = references.graph.top_retained(top, _of_modules(references))
     nodes = references.nodes([number for number, _size in found])
     return [
-        Kept(node.address, paths.type_name(node), 1, node.size, size, *(_way(paths, node) if place < MOST_WAYS else ()))
+        Kept(node.address, paths.type_name(node), 1, node.size, size, *(_way(paths, node) if place < MAX_PATHS else ()))
         for place, (node, (_number, size)) in enumerate(zip(nodes, found))
     ]
 
@@ -94,7 +94,7 @@ def _name(references: References, names: Node) -> str:
     space, release = references.objects.target.space, references.objects.release
     with suppress(Fault, Unsupported):
         found = dict_lookup(space, release, names.address, "__name__", set())
-        return (found and read_name(space, release, found, LONGEST_NAME)) or "?"
+        return (found and read_name(space, release, found, MAX_NAME_LENGTH)) or "?"
     return "?"
 
 

@@ -9,9 +9,9 @@ from gdbheap.allocators.glibc.trim import ArenaTrim, Trim
 from gdbheap.heap import Heap
 from gdbheap.target.target import Target
 
-__all__ = ["LARGEST_PAD", "ArenaTrim", "Trim", "compared", "trim"]
+__all__ = ["MAX_PAD", "ArenaTrim", "Trim", "compared", "trim"]
 
-LARGEST_PAD = (1 << 63) - 1
+MAX_PAD = (1 << 63) - 1
 
 
 def trim(heap: Heap, pad: int = 0) -> Trim:

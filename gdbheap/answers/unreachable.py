@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gdbheap.heap import Heap
 from gdbheap.python.references import References
 
-LISTED = 1000
+MAX_ADDRESSES = 1000
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Unreachable:
     by_stray: Sum
 
 
-def unreachable(heap: Heap, listed: int = LISTED) -> Unreachable:
+def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     """``listed``: the most addresses in a row. Raises NotAPython or Unsupported."""
     references, name = heap.references, heap.objects.names.name
     rows = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.python.paths import LISTED, Step
+from gdbheap.python.paths import STEPS_AT_EACH_END, Step
 from gdbheap.python.references import BY_REMAINS, Node
 
 
@@ -47,7 +47,7 @@ def why(heap: Heap, address: int) -> Why:
     numbers = references.graph.chain(node.id)
     path = paths.path(numbers)
     certain = bool(numbers) and references.graph.phases([node.id])[0] < BY_REMAINS - 1
-    above = references.nodes(references.graph.dominator_chain(node.id, 2 * LISTED)) if numbers else []
+    above = references.nodes(references.graph.dominator_chain(node.id, 2 * STEPS_AT_EACH_END)) if numbers else []
     kept = [holder for holder in above if holder.kind != "buffer" and holder.root is None]
     sizes = references.graph.retained([holder.id for holder in kept])
     holders = [Holder(holder.address, paths.type_name(holder), size) for holder, size in zip(kept, sizes)]

@@ -25,7 +25,7 @@ from gdbheap.target.ranges import Ranges
 from gdbheap.target.target import Target
 
 SAMPLED_POOLS = 16
-ESTIMATED = 64
+ESTIMATE_POOLS = 64
 TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
 PRE_HEADER = 16
@@ -283,7 +283,7 @@ class Objects:
     def estimate(self) -> list[Estimate]:
         """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
         however large the heap is."""
-        rows = _native.estimate_types(self.heaps, self.layout, ESTIMATED)
+        rows = _native.estimate_types(self.heaps, self.layout, ESTIMATE_POOLS)
         return [Estimate(self.names.name(row[0]), *row) for row in rows]
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:

@@ -32,7 +32,7 @@ class Shape:
 
 SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
 # Of the older generations, which count collections of the one before them: 10 unless it was set.
-LARGEST_THRESHOLD = 1 << 16
+MAX_THRESHOLD = 1 << 16
 INTERPRETER_BYTES = 64 << 10
 WINDOW = 1 << 20
 
@@ -86,7 +86,7 @@ def _likely(raw: bytes, shape: Shape) -> Iterator[int]:
     step, number = shape.step // 8, shape.head // 8
     second, third = words[step + number :], words[2 * step + number :]
     for index, pair in enumerate(third):
-        if 0 < pair & 0xFFFFFFFF <= LARGEST_THRESHOLD and 0 < second[index] & 0xFFFFFFFF <= LARGEST_THRESHOLD:
+        if 0 < pair & 0xFFFFFFFF <= MAX_THRESHOLD and 0 < second[index] & 0xFFFFFFFF <= MAX_THRESHOLD:
             if words[index] > 4096 < words[index + 1]:
                 yield 8 * index
 

@@ -11,9 +11,9 @@ from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.python.edges import Edge, EdgeNames, is_namespace
 from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References, Root
 
-LISTED = 100
+STEPS_AT_EACH_END = 100
 PORTION = 512
-LONGEST_RUN = 30
+MAX_RUN = 30
 BLOCK, FRAME, MEMORY = "block", "frame", "memory"
 OWN_DICT = ".__dict__"
 # As Python 3 and 2 write it.
@@ -89,10 +89,12 @@ class Paths:
         if root is not None and root.interpreter:
             # What is evaluated may have a comment.
             expression = f"{expression}  #{_where(root)}"
-        if len(numbers) <= 4 * LISTED:
+        if len(numbers) <= 4 * STEPS_AT_EACH_END:
             return Path(self._steps(self._objects(numbers)), expression, prefix.length)
-        head, tail = self._objects(numbers[: 2 * LISTED]), self._objects(numbers[-2 * LISTED :])
-        return Path(self._steps(head)[:LISTED] + self._steps(tail)[-LISTED:], expression, prefix.length)
+        head, tail = self._objects(numbers[: 2 * STEPS_AT_EACH_END]), self._objects(numbers[-2 * STEPS_AT_EACH_END :])
+        return Path(
+            self._steps(head)[:STEPS_AT_EACH_END] + self._steps(tail)[-STEPS_AT_EACH_END:], expression, prefix.length
+        )
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
         if len(numbers) >= PORTION:
@@ -243,7 +245,7 @@ class _Prefix:
             return None
         text = ""
         for run in self.runs:
-            if run.count > LONGEST_RUN:
+            if run.count > MAX_RUN:
                 step = run.expression.replace("{}", "x", 1)
                 text = f"__import__('functools').reduce(lambda x, _: {step}, range({run.count}), {text})"
                 continue

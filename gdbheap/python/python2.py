@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.python.memory import Memory
 
-MOST_SLOTS = 1 << 20
-MOST_CHARACTERS = 1 << 40
+MAX_SLOTS = 1 << 20
+MAX_CHARACTERS = 1 << 40
 
 
 def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
     """The first ``limit`` bytes of the byte string at ``address`` as text; None when it is none. Raises Fault."""
     size = space.u64(address + release.at(OB_SIZE))
-    if size > MOST_CHARACTERS:
+    if size > MAX_CHARACTERS:
         return None
     return space.read(address + release["bytes_data"], min(size, limit)).decode("utf-8", "replace")
 
@@ -25,7 +25,7 @@ def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[
     Fault."""
     table = space.u64(address + release["ma_table"])
     slots = space.u64(address + release["ma_mask"]) + 1
-    for _hash, key, value in struct.iter_unpack("<QQQ", space.read(table, min(slots, MOST_SLOTS) * 24)):
+    for _hash, key, value in struct.iter_unpack("<QQQ", space.read(table, min(slots, MAX_SLOTS) * 24)):
         if key and value:
             yield key, value
 
@@ -34,7 +34,7 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
     """A function from other dicts to the value of the key, where it lies in the same slot as in the dict at
     ``address``, else 0. Raises Fault."""
     table, slots = space.u64(address + release["ma_table"]), space.u64(address + release["ma_mask"]) + 1
-    raw = space.read(table, min(slots, MOST_SLOTS) * 24)
+    raw = space.read(table, min(slots, MAX_SLOTS) * 24)
     slot = next((place for place, row in enumerate(struct.iter_unpack("<QQQ", raw)) if row[1] == key), None)
     if slot is None:
         return None
@@ -54,7 +54,7 @@ def read_unicode(space: Memory, release: Release, address: int, limit: int) -> s
     Builds differ in their width (``--enable-unicode``): a unit above 0xFFFF after every unit would be no character.
     """
     length = space.u64(address + release["unicode_length"])
-    if length > MOST_CHARACTERS:
+    if length > MAX_CHARACTERS:
         return None
     raw = space.read(space.u64(address + release["unicode_data"]), min(length, limit) * 4)
     wide = all(unit < 0x110000 for (unit,) in struct.iter_unpack("<I", raw))

@@ -19,7 +19,7 @@ DICT_SLOT, SET_SLOT, HASHED_KEY = 24, 16, 8
 # The places of a table that are looked at, and the slots in each; of a healthy one a third is in use or, of a set, a
 # seventh.
 PLACES, INDICES, ENTRIES = 32, 16, 4
-SPARSE = 4
+SPARSE_DIVISOR = 4
 # Headers, and rounding to pages, come to less.
 MAX_TABLE_SURPLUS = 4352
 MOST_LOG2 = 40
@@ -103,7 +103,7 @@ def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
     for place in range(PLACES):
         raw = space.read(start + width * (slots * place // PLACES), width * INDICES)
         seen += sum(byte < 0x80 for byte in raw[width - 1 :: width])
-    return seen * SPARSE < PLACES * INDICES
+    return seen * SPARSE_DIVISOR < PLACES * INDICES
 
 
 def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
@@ -112,4 +112,4 @@ def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
     for place in range(PLACES):
         raw = space.read(start + table.slot * (slots * place // PLACES), table.slot * ENTRIES)
         keys.update(struct.unpack_from("<Q", raw, table.slot * entry + table.key_at)[0] for entry in range(ENTRIES))
-    return len(keys - {0}) * SPARSE < PLACES * ENTRIES
+    return len(keys - {0}) * SPARSE_DIVISOR < PLACES * ENTRIES

@@ -16,7 +16,7 @@ __all__ = ["LOOKS", "Look", "look_of", "render", "shares"]
 
 WIDTH = 100
 ADDRESS_WIDTH = 15
-FEWEST = 16
+MIN_CELLS_ACROSS = 16
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
 
 
 def _drawn(group: Group, style: Style) -> str:
-    across = max((style.width or WIDTH) - ADDRESS_WIDTH, FEWEST)
+    across = max((style.width or WIDTH) - ADDRESS_WIDTH, MIN_CELLS_ACROSS)
     resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
     title = f"{group.name}: {style.bytes(group.end - group.start)}{resident}"
     looks = [look_of(cell) for cell in group.cells]

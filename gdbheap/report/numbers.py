@@ -14,7 +14,7 @@ UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 SIZE = re.compile(r"([0-9]+)(\.[0-9]+)?([KMGT]?)(?:iB|B)?", re.IGNORECASE | re.ASCII)
 ADDRESS = re.compile(r"0x[0-9a-f]+|[0-9]+", re.IGNORECASE | re.ASCII)
-LARGEST = 1 << 64
+NUMBER_END = 1 << 64
 
 
 def size_text(size: int | None, exact: bool = False) -> str:
@@ -84,6 +84,6 @@ def parse_address(text: str) -> int:
 
 
 def _bounded(text: str, value: int) -> int:
-    if not 0 <= value < LARGEST:
+    if not 0 <= value < NUMBER_END:
         raise ValueError(f"{text!r} does not fit into 64 bits")
     return value

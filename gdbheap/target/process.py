@@ -27,7 +27,7 @@ from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE = 0, 1, 2, 3
 FILE_LIMIT = 400
-SPARE = 16 << 20
+SPARE_BYTES = 16 << 20
 UNCOLLECTED = (
     "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
 )
@@ -440,7 +440,7 @@ def room_for(folder: ProcessFolder) -> Room | None:
     except OSError:
         return None
     size = sum(procfs.kib(status.get(name)) or 0 for name in ("RssAnon", "RssFile", "VmSwap"))
-    size += size // 16 + SPARE
+    size += size // 16 + SPARE_BYTES
     if not room.copy_fits(size):
         return None
     with suppress(OSError):

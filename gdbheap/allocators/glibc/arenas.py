@@ -35,7 +35,7 @@ HUGE_HEAP_PAGES = 4
 MOST_HEAPS = 65536
 HEADER = 16
 TOP = _native.STATES.index("top")
-SMALLEST = 32
+SMALLEST_CHUNK = 32
 VERSION_MARK = b"stable release version "
 
 Progress = Callable[[int, int], object]
@@ -335,7 +335,7 @@ class Glibc:
     def _lists(self, tcache: Tcache) -> list[CacheList]:
         """A cache's lists. Of those of large chunks, which hold mmapped ones too, the arenas' chunks, one by one."""
         small = [
-            CacheList(entry, count, SMALLEST + HEADER * index, True)
+            CacheList(entry, count, SMALLEST_CHUNK + HEADER * index, True)
             for index, entry, count in tcache.lists
             if index < SMALL_TCACHE_BINS
         ]

@@ -24,7 +24,7 @@ EXPORTED = (
     "__libc_pvalloc", "__libc_realloc", "__libc_valloc",
 )  # fmt: skip
 # malloc.o has about 20 KiB of code; what is farther from malloc() belongs to another section or object.
-REACH = 64 << 10
+MAX_DISTANCE = 64 << 10
 # What malloc calls has small frames; what runs between a failure inside malloc and the signal has large ones.
 STACK_WORDS, STACK_WORDS_OF_FAILED = 64, 1024
 # Of x86-64: those that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise, futex, getrandom), and none.
@@ -73,7 +73,7 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
         return None
     door = symbols["malloc"][0]
     places = [symbols[name][0] for name in EXPORTED if name in symbols]
-    own = [address for address in places if abs(address - door) < REACH]
+    own = [address for address in places if abs(address - door) < MAX_DISTANCE]
     lowest, highest = min(own), max(own)
     below = [address + size for address, size in symbols.values() if address + size <= lowest]
     above = [address for address, _ in symbols.values() if address > highest]

@@ -27,6 +27,8 @@ from gdbheap.target.ranges import Ranges, subtract
 # The graph is drawn for at most this many blocks, more where a finding is likely: a quarter of a second, or half.
 MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
 MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
+# By what factor a sample of Python's objects may be too low.
+SAMPLE_CAUTION = 2
 UNLISTED = {"unlisted": True}
 """The metadata of an integer that only the words need, and that is none of JSON's figures."""
 

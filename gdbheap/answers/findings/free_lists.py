@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gdbheap.answers.findings.finding import UNLISTED, Evidence, Figures, Finding
+from gdbheap.answers.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures, Finding
 
-# By what factor an estimate may be too low.
-SAMPLE_CAUTION = 2
 # A frame that its code keeps (up to 3.9) is on no list.
 KEPT_BY_CODE = "frame"
 

@@ -11,9 +11,9 @@ from gdbheap.target.ranges import Ranges, subtract
 
 # Such memory is normal in small amounts: a quarter of RSS is remarkable.
 MIN_PERCENT_OF_RSS = 25
-MAPPED, SHARED, FILES = "mapped-memory", "shared-memory", "mapped-files"
+MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
 # By the line of the ledger that has such memory.
-KINDS = {"other.rest": MAPPED, "shared": SHARED, "file.readonly": FILES}
+KINDS = {"other.rest": MAPPED_MEMORY, "shared": SHARED_MEMORY, "file.readonly": MAPPED_FILES}
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Mapped(Figures):
     ``kind``: the finding's id. Of mapped memory the ``runtimes`` that it may belong to, and whether a system call
     tracer shows who maps it (``traced``)."""
 
-    ids = (MAPPED, SHARED, FILES)
+    ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
     address: int
     virtual: int
     resident: int
@@ -49,7 +49,7 @@ def _of(evidence: Evidence, owner: str) -> list[Claim]:
     resident, start, end = max(pieces)
     mapping = evidence.heap.target.mappings.find(start)
     name = mapping.name if mapping else ""
-    runtimes, commands = _by_whom(evidence) if KINDS[owner] == MAPPED else ([], [])
+    runtimes, commands = _by_whom(evidence) if KINDS[owner] == MAPPED_MEMORY else ([], [])
     traced = bool(commands) and not runtimes
     figures = Mapped(start, end - start, resident, KINDS[owner], name, runtimes, traced)
     finding = Finding(KINDS[owner], size, figures, commands)

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, field
 
 from gdbheap.allocators.finding import MALLOC
-from gdbheap.answers.findings.finding import UNLISTED, Evidence, Figures, Finding
-from gdbheap.python.census import Objects
+from gdbheap.answers.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures, Finding
+from gdbheap.python.census import ESTIMATE_POOLS, Objects
 from gdbheap.python.slack import Slack, find_slack
 from gdbheap.python.tables import MAX_TABLE_SURPLUS, Table, looks_sparse, tables_of
 
-# Two pages; the pools of each size that are sampled; and by what factor the sample may be too low.
-MIN_LARGE_BUFFER, SAMPLED_POOLS, SAMPLE_CAUTION = 8192, 64, 2
+# Two pages.
+MIN_LARGE_BUFFER = 8192
 GROWING = ("list", "bytearray")
 # Bytes of a slot and what belongs to it: two or four of its index and two thirds of an entry of 16 or 24; in Python 2.7
 # an entry of 24. Sets have entries of 16.
@@ -107,4 +107,4 @@ def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
 
 def _sampled(evidence: Evidence, objects: Objects) -> int:
     """What a sample says of room in smaller ones."""
-    return sum(row.small for row in find_slack(evidence.heap.target, objects, GROWING, SAMPLED_POOLS))
+    return sum(row.small for row in find_slack(evidence.heap.target, objects, GROWING, ESTIMATE_POOLS))
