@@ -89,7 +89,7 @@ class Stack:
 
 
 class Caller(Protocol):
-    """What can be done in the process that stands still."""
+    """What can be done in the stopped process."""
 
     def stacks(self) -> list[Stack]:
         """The stack of every thread."""
@@ -133,7 +133,7 @@ class Libc:
 
 
 class Calls(Protocol):
-    """How functions of a process that stands still are called: by ourselves on this machine, by gdb on a server."""
+    """How functions of a stopped process are called: by gdbheap itself on this machine, by gdb on a server."""
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
         """Call the function of ``purpose``, which must not be left in its middle, after the proof that it can neither

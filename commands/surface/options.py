@@ -100,7 +100,7 @@ class Common:
     )
     max_stop: float = valued(
         "--max-stop", "SECONDS",
-        "the longest that a live process stands still (the default is 5, 0 is without a limit); then it runs on and the"
+        "for how long a live process is stopped at most (the default is 5, 0 is no limit); then it runs on and the"
         " answer holds what was read by then, with status 1. gdb holds a process for as long as it is attached",
         5.0, _seconds,
     )  # fmt: skip
