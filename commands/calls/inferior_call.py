@@ -5,7 +5,7 @@ What must be free before the call, and what each costs when it is not:
 - every thread must be outside of malloc. While the process has one thread, malloc takes no lock, and a list that is
   half linked is read or changed as it is; with more threads the lock that is held would never be released, because only
   the calling thread runs;
-- every arena's mutex must be 0: malloc_stats() and malloc_trim() lock each in turn (glibc malloc/malloc.c,
+- every arena's mutex must be 0: malloc_stats() and malloc_trim() lock one after the other (glibc malloc/malloc.c,
   ``__malloc_stats``, ``__malloc_trim``).
 
 ``errno`` is put back; the registers are put back by whoever calls: ``native_caller`` on this machine, gdb on a server.
@@ -196,7 +196,7 @@ def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
 
 @contextlib.contextmanager
 def errno_kept(libc: Libc, caller: Writer) -> Iterator[None]:
-    """A block that leaves errno as it is: the thread may stand between a system call that failed and its look at it."""
+    """A block that leaves errno as it is: the thread may be between a failed system call and its look at errno."""
     with bytes_kept(caller, caller.call(libc.address("__errno_location")), 4):
         yield
 

@@ -122,7 +122,7 @@ def minimum_size() -> int:
 
 def root_paths() -> bool:
     """The field of --path of a command that lists blocks."""
-    about = "also say how roots lead to the blocks that are listed, up to 2,000 of them (reads all references)"
+    about = "also show the paths from roots to the blocks that are listed, at most 2,000 (reads all references)"
     return switch("--path", about)
 
 

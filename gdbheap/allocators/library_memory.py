@@ -1,7 +1,7 @@
-"""Anonymous memory that is nobody's heap, by the library whose static data points there: its own allocator's, as
-Arrow's, or its working space, as OpenBLAS's.
+"""Anonymous memory outside every heap, by the library whose static data points to it: the pool of its own allocator,
+as with Arrow, or its working space, as with OpenBLAS.
 
-No more is said than that: most of the pointers into the memory that lie in static data are this library's.
+That says no more than this: of the pointers in static data that point into the memory, most are this library's.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ MUSL = Kind("musl", (), "")
 
 @dataclass(frozen=True)
 class OtherAllocator:
-    """An allocator other than glibc's: of which kind, in which loaded object, and what tells so."""
+    """An allocator other than glibc's: its kind, the loaded object that contains it, and how it was recognised."""
 
     kind: Kind
     path: str

@@ -120,7 +120,7 @@ def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evide
 
 
 def _in_force(kind: _Kind, par: MallocPar) -> int:
-    """Of hugetlb 0, 1 (malloc asks for transparent ones) or 2 (it takes them of hugetlbfs)."""
+    """malloc's value; for hugetlb 0, 1 (it asks for transparent ones) or 2 (it takes them from hugetlbfs)."""
     if kind.field == HUGETLB:
         return 2 if par.hp_pagesize else int(par.thp_pagesize > 0)
     found: int = getattr(par, kind.field)

@@ -103,7 +103,7 @@ class _Search:
         self._found: dict[bool, dict[int, _Pieces]] = {}
 
     def pieces(self, index: int, with_fast: bool) -> _Pieces:
-        """Of one arena; ``with_fast``: after what is in fast bins was merged with its neighbours."""
+        """The pieces of an arena; ``with_fast``: after the chunks in fast bins were merged with their neighbours."""
         if with_fast not in self._found:
             rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, MAX_NEAREST)
             self._found[with_fast] = {

@@ -40,7 +40,7 @@ OTHERS = (
 )
 UNEXPLAINED = "unexplained"
 
-# Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
+# Above it is the kernel's half with [vsyscall], which is in every process's maps and belongs to none of them.
 USER_END = 1 << 63
 
 
@@ -128,7 +128,7 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """Of the owners below ``parts`` what lies in huge pages."""
+        """What the owners below ``parts`` have in huge pages."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:

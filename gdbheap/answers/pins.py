@@ -28,8 +28,8 @@ FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 @dataclass(frozen=True)
 class Member:
-    """A block of a group: malloc's pointer (of an object's block, where the block starts), size, what it is, and the
-    path that leads to it (see ``ways``). ``kind``: what it is, without saying which."""
+    """A block of a group: malloc's pointer (of an object's block, where the block starts), size, what it is, and
+    the path to it (see ``ways``). ``kind``: what it is, without saying which."""
 
     address: int
     size: int
@@ -42,7 +42,7 @@ class Member:
 class Pin:
     """A group of blocks, often of one: the first one's address, the bytes of all, and what they are. ``would_free``:
     the bytes of resident pages that go when all of them are gone (all pages, where residency is not known).
-    ``members``: the blocks, at most 1,000. ``path``: the ways that lead to them, equal ones together."""
+    ``members``: the blocks, at most 1,000. ``path``: the paths to them, equal ones together."""
 
     address: int
     size: int

@@ -1,4 +1,4 @@
-"""How roots lead to blocks, in a line each: what ``--path`` adds to an answer."""
+"""Paths from roots to blocks, in a line each: what ``--path`` adds to an answer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ANY_SUBSCRIPT = "[…]"
 
 
 def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
-    """The way to each used block: as Python where there is an expression, else in words; a block to which nothing leads
-    has none. The addresses may be anywhere in the blocks. Reads all references. Of more than MAX_PATHS the first ones;
-    that, and that there are no references to be had, is noted."""
+    """The path to each used block: as Python where there is an expression, else in words; none for a block that no root
+    reaches. The addresses may be anywhere in the blocks. Reads all references. Only the first MAX_PATHS get one; a
+    warning says so, and also if references cannot be read."""
     wanted = list(dict.fromkeys(addresses))
     try:
         graph, paths = heap.references.graph, heap.paths
@@ -50,5 +50,5 @@ def in_words(path: Path) -> str:
 
 
 def alike(way: str) -> str:
-    """The way without its last subscript and without numbers, so that those of one container are equal."""
+    """The path without its last subscript and without numbers, so that those of one container are equal."""
     return INDEX.sub(ANY_SUBSCRIPT, LAST_SUBSCRIPT.sub(ANY_SUBSCRIPT, way))

@@ -23,10 +23,10 @@ class Holder:
 class Why:
     """The answer of ``heap why``.
 
-    ``chain``: a shortest one from a root to the object, over references that are known where there are such, ``length``
-    steps long; of more than a few hundred the first and the last hundred. ``certain``: whether all of it is known.
-    ``expression``: the same as Python, or None. ``dominators``: the objects without any of which it would be free, the
-    outermost first, itself last; of many those at both ends. ``retained``: bytes that only it keeps.
+    ``chain``: a shortest one from a root to the object, over known references where there are any, ``length`` steps
+    long; of more than a few hundred steps the first and the last hundred. ``certain``: whether all of it is known.
+    ``expression``: the chain as Python, or None. ``dominators``: the objects without any one of which it would be free,
+    the outermost first, itself last; of many those at both ends. ``retained``: bytes that only it keeps.
     """
 
     address: int
@@ -40,7 +40,8 @@ class Why:
 
 
 def why(heap: Heap, address: int) -> Why:
-    """Of the object whose block holds ``address``. Raises UsageError where none is, NotAPython or Unsupported."""
+    """What keeps the object alive whose block holds ``address``. Raises UsageError without one, NotAPython,
+    Unsupported."""
     references = heap.references
     node = find_node(heap, address, "why")
     paths = heap.paths

@@ -1,5 +1,5 @@
 """The state of CPython's cyclic garbage collector, found by its shape: three generations, each the head of a list that
-leads back to it, a threshold and a count, and the head of the permanent generation after them."""
+points back to it, a threshold and a count, and the head of the permanent generation after them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FLAGS = 7
 @dataclass(frozen=True)
 class Shape:
     """struct gc_generation by the size of PyGC_Head, ``head``: ``step`` bytes from one generation to the next.
-    ``switches``: where, before the first, the ints enabled and debug lie; what is around them is zero between
-    collections. ``pointer``: up to 3.13 a pointer to the youngest generation stands before the permanent one, so many
-    bytes with its padding."""
+    ``switches``: where, before the first, the ints enabled and debug are; the bytes around them are zero between
+    collections. ``pointer``: up to 3.13 a pointer to the youngest generation precedes the permanent one; its bytes with
+    padding."""
 
     head: int
     step: int

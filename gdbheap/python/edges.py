@@ -67,7 +67,7 @@ CODE_FIELDS = {
     "co_cellvars": "co_cellvars", "co_lnotab": "co_lnotab",
 }  # fmt: skip
 FRAMES_OF = {"generator": "gi_frame", "coroutine": "cr_frame", "async_generator": "ag_frame"}
-# A frame that is an object by itself, up to 3.10, and one that a frame is part of or leads to.
+# A frame that is an object by itself, up to 3.10, and one that contains or points to a frame.
 WHOLE_FRAME_FIELDS = {24: "f_back", 40: "f_builtins", 48: "f_globals"}
 FRAME_FIELDS = {16: "f_back"}
 F_FRAME = 24
@@ -78,21 +78,21 @@ Follow = Callable[[int], int]
 
 @dataclass(frozen=True)
 class Edge:
-    """What a holder calls a reference: ``text`` follows the holder's own name; ``expression`` is the same as
-    Python, with ``{}`` for the holder's expression, or None; ``follow`` reads the same reference of another holder of
-    the type, 0 where it has none."""
+    """What a holder calls a reference: ``text`` follows the holder's own name; ``expression`` is the
+    reference as Python, with ``{}`` for the holder's expression, or None; ``follow`` reads that reference of another
+    holder of the type, 0 where it has none."""
 
     text: str
     expression: str | None = None
     follow: Follow | None = field(default=None, compare=False, repr=False)
 
 
-# Dicts whose keys are names: of attributes, variables and modules. An edge that ends so leads to one.
+# Dicts whose keys are names: of attributes, variables and modules. Edges that end so are to such dicts.
 NAMESPACES = (".__dict__", ".__globals__", ".__builtins__", ".f_globals", ".f_builtins", ".__annotations__")
 
 
 def is_namespace(text: str) -> bool:
-    """Whether the keys of a dict are names, by the edge that leads to it."""
+    """Whether the keys of a dict are names, by the text of an edge to it."""
     return text.endswith(NAMESPACES) or text.split(" in interpreter ")[0] == MODULES
 
 

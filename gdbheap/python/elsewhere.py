@@ -31,7 +31,7 @@ class Measures:
 
 
 def measures(release: Release) -> Measures:
-    """Of one release."""
+    """What the objects of a release say of their sizes, and the table of its dicts."""
     (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
     return Measures(sizing(release), keys)
 

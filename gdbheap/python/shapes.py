@@ -88,7 +88,7 @@ class KeysLayout:
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """All of it; the same."""
+    """Where the objects of a release keep their references: what the native graph is told."""
 
     sizeof_type: int
     forms: list[Form]
@@ -107,7 +107,7 @@ class GraphLayout:
 
 
 def graph_layout(release: Release) -> GraphLayout:
-    """Of one release. Raises Unsupported where the tables lack a field."""
+    """The layout of a release. Raises Unsupported where the tables lack a field."""
     return GraphLayout(
         sizeof_type=release["sizeof_type"],
         forms=_forms(release),

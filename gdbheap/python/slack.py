@@ -48,8 +48,8 @@ class Slack:
 
 
 def find_slack(target: Target, objects: Objects, names: Collection[str], most: int | None = None) -> list[Slack]:
-    """The room of all containers of the types in ``names`` (list, bytearray, dict, set), exactly; with ``most`` what so
-    many pools of each size say of all.
+    """The room of all containers of the types in ``names`` (list, bytearray, dict, set), exactly; with ``most`` an
+    estimate from at most that many pools of each size.
 
     A table of a dict or set counts if it has four times the slots that its copy would have, or more."""
     release = objects.release
@@ -80,7 +80,7 @@ def _growing(release: Release) -> list[Growing]:
 
 
 def _sizes(objects: Objects, name: str) -> tuple[int, int]:
-    """Blocks of which sizes hold such objects; subclasses with more fields are left out."""
+    """The sizes of blocks that hold such objects; subclasses with more fields are left out."""
     layout, at = objects.layout, objects.release.at
     if name in ("list", "bytearray"):
         smallest, largest = at(40), at(MAX_HEAD)

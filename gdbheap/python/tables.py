@@ -79,7 +79,7 @@ def tables_of(release: Release) -> list[Table]:
 
 
 def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
-    """Whether a block may be such a table of which less than a quarter is in use."""
+    """Whether a block may be such a table, less than a quarter in use."""
     try:
         if table.head is None:
             return _has_few_keys(space, table, address, 1 << (size // table.slot).bit_length() - 1)

@@ -21,7 +21,7 @@ MIN_CELLS_ACROSS = 16
 
 @dataclass(frozen=True)
 class Look:
-    """How a kind of cell is shown: its character, the same in ASCII, the terminal's colour and SVG's, its meaning."""
+    """How a kind of cell is shown: its character, one in ASCII, the terminal's colour and SVG's, its meaning."""
 
     character: str
     ascii: str
@@ -44,7 +44,7 @@ USED, FREE, TOP = "used", "free", "top"
 
 
 def look_of(cell: Cell) -> str:
-    """Which of LOOKS a cell has: in use from three quarters on, mixed from one, below that what is largest."""
+    """Which of LOOKS a cell has: in use from three quarters, mixed from one quarter, below that its largest part."""
     found = shares(cell)
     whole = sum(found.values())
     if found["used"] * 4 >= whole * 3:

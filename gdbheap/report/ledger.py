@@ -117,7 +117,7 @@ def _findings(answer: Ledger, style: Style) -> str:
     return "\n".join(lines)
 
 
-# Settings are written out for a shell; the others' forms stand in the JSON and in docs/findings.md.
+# Settings are shown as a shell takes them; the other forms are in the JSON and in docs/findings.md.
 ELSEWHERE = "# or: systemd Environment=, Docker -e, Kubernetes env:"
 
 

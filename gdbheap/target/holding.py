@@ -1,4 +1,4 @@
-"""Making a process stand still without being in anybody's way: other tracers, our own priority, signals that wait."""
+"""Stopping a process without being in anybody's way: other tracers, our own priority, pending signals."""
 
 from __future__ import annotations
 

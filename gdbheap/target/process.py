@@ -1,6 +1,6 @@
 """A live process as a target, through ``/proc/PID``.
 
-``Process`` reads and does not stop anything: in gdb the process stands still already. ``stopped`` is for the shell: it
+``Process`` reads and does not stop anything: in gdb the process is stopped already. ``stopped`` is for the shell: it
 prepares, stops every thread, reads, and lets go however its block ends. Pages that are not there are never read from
 the process, which would make the kernel put some there.
 """
@@ -82,7 +82,7 @@ class Preparation:
 
 
 class Process(Target):
-    """A live process, as it is now. It must stand still while it is read for the picture to be consistent.
+    """A live process, as it is now. It must be stopped while it is read for the picture to be consistent.
 
     ``threads`` are (tid, thread pointer, sp, pc) from whoever stopped it. With ``memory_refused`` (the reason why)
     no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
@@ -181,7 +181,7 @@ class Process(Target):
         return self._holder if isinstance(self._holder, Stop) else None
 
     def again(self) -> Process:
-        """The same process as it is now, after something was called in it; its threads stand where they stood."""
+        """The process as it is now, after something was called in it; its threads are where they were."""
         assert self.pid is not None
         return Process(self.pid, self._standing, self._ready, self.refusal, self._holder)
 
@@ -408,7 +408,7 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
 
 @contextmanager
 def _standing(pid: int, limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
-    """The process while it stands; let go before Ctrl-Z and other programs count again."""
+    """The process while it is stopped; it is let go before Ctrl-Z and other programs count again."""
     stop: Stop | None = None
     process: Process | None = None
     with holding.undisturbed():

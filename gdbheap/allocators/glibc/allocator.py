@@ -225,7 +225,7 @@ class GlibcAllocator(Allocator):
             yield HoleRow(start, end, start + HEADER, chunks.arena_of(start), _inside(before), _inside(after))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Blocks that share pages of which they fill at most half."""
+        """Groups of blocks that share pages and fill at most half of them."""
         tops = given_tops(self.target, self.malloc)
         return PinSums(*_native.pins(self.chunks, self.target.pages, kept, tops, minimum, most))
 
@@ -287,7 +287,7 @@ class GlibcAllocator(Allocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """What the walk met, and what following the bins did; a thread that stands inside malloc may have left that."""
+        """What the walk and the following of the bins met; a thread inside malloc may have left some of it."""
         found = self.malloc.damage + (self._bins.damage if self._bins is not None else [])
         return self._explained(found) if found else []
 

@@ -88,7 +88,7 @@ class ArenaTotals:
 
 @dataclass(frozen=True)
 class HeapRange:
-    """Memory of one arena: [start, end), of which chunks lie from ``chunks`` on; up to ``reserve`` it may grow."""
+    """Memory of one arena: [start, end); its chunks begin at ``chunks``, and it may grow up to ``reserve``."""
 
     arena: int
     start: int
@@ -309,7 +309,7 @@ class Glibc:
         return following == 0 or (following % HEADER == 0 and self.is_arena(following))
 
     def _link(self, at: int, safe: bool) -> int:
-        """The entry that the link at ``at`` leads to. Raises Fault."""
+        """The entry that the link at ``at`` points to. Raises Fault."""
         link = self.target.space.u64(at)
         return link ^ (at >> 12) if safe else link
 
@@ -478,7 +478,7 @@ class Glibc:
         return sorted(main + self.reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
-        """The mmapped chunk that holds ``address``, of those found; what memalign skipped before it is nobody's."""
+        """The mmapped chunk, of those found, that holds ``address``; the bytes that memalign skipped are in none."""
         chunks = self._mapped or []
         index = bisect_right([chunk.base for chunk in chunks], address) - 1
         return chunks[index] if index >= 0 and chunks[index].chunk <= address < chunks[index].end else None

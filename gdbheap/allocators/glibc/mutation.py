@@ -2,7 +2,7 @@
 
 An arena's bins, sizes and top are changed under its lock, by a thread that is alone without it; fast bins, thread
 caches and the books of mmapped chunks without. malloc.c is one object file, so its functions lie side by side: between
-the exported functions of its neighbours. A thread stands inside when its program counter is there or, in the functions
+the exported functions of its neighbours. A thread is inside if its program counter is there or, in the functions
 of libc that malloc calls (memcpy, brk, mmap, …), when a return address from there lies on top of its stack. Where a
 thread has failed inside malloc, by a fault or by abort(), nothing is excused: there it is that found the damage.
 """
@@ -34,7 +34,7 @@ MOST_EXCUSED = 16
 
 
 class Changes:
-    """What threads may be changing at this moment: ``inside`` are those that stand in malloc, as far as libc's
+    """What threads may be changing at this moment: ``inside`` are those in malloc, as far as libc's
     functions are known (its file is there)."""
 
     def __init__(self, target: Target, glibc: Glibc) -> None:

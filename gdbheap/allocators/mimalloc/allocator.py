@@ -90,7 +90,7 @@ class MimallocAllocator(StoreAllocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """Of segments and pages."""
+        """What was damaged in segments and pages."""
         return self.mimalloc.damage
 
     def ranges(self) -> Ranges:
@@ -132,12 +132,13 @@ class MimallocAllocator(StoreAllocator):
         return [(address, size, True) for address, size in self.store.used_in_page(row[0])]
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All of it."""
+        """All that is free: a page stays while a block of it is in use."""
         why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
         return [Kept("mimalloc.free", free, why)]
 
     def check(self) -> Looked:
-        """Each page's lists were followed when it was read; one block more or less is a thread's that stands inside."""
+        """Each page's lists were followed when it was read; a difference of one block is from a thread inside
+        malloc."""
         known = {damage.address for damage in self.damage}
         for (address, what, expected, found), is_one in self.store.miscounted:
             if address not in known:

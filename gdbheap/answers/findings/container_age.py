@@ -50,7 +50,7 @@ def is_shared(heap: Heap, start: int, end: int) -> bool:
 
 
 def age_of(heap: Heap, objects: Objects, address: int, type_name: str) -> Age:
-    """Of the container at ``address``, which is of the type of that name."""
+    """The age of the container at ``address``, of the type ``type_name``."""
     if type_name != "dict":
         return Age()
     own, latest = _version(objects, address), _latest(heap, objects)

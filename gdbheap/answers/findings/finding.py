@@ -30,7 +30,7 @@ MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
 # By what factor a sample of Python's objects may be too low.
 SAMPLE_CAUTION = 2
 UNLISTED = {"unlisted": True}
-"""The metadata of an integer that only the words need, and that is none of JSON's figures."""
+"""The metadata of an integer that only the words need, and that JSON's figures do not have."""
 
 
 class Figures:
@@ -113,13 +113,13 @@ class Evidence:
         return total(self.sums, owner).resident
 
     def worth(self, size: int) -> bool:
-        """Whether that many bytes are worth a finding: 4 MiB, and a twentieth of RSS where that is known."""
+        """Whether that many bytes are worth a finding: at least 4 MiB, and a twentieth of RSS where that is known."""
         rss = self.heap.target.rss.bytes or 0
         return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT_OF_RSS * rss
 
     def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
-        """The command of ours about this target, as a line to paste; none of one that ``calls`` into a process where
-        there is only a core, nor where the process runs on another machine."""
+        """A gdbheap command about this target, as a line to paste; no line if the process runs on another machine, or
+        if the command ``calls`` into a process and there is only a core."""
         target = self.heap.target
         where = shlex.quote(target.core) if target.core else str(target.pid or "")
         if target.remote or not where or (calls and target.kind != "process"):
@@ -128,11 +128,11 @@ class Evidence:
 
     @cached_property
     def lines(self) -> list[LedgerLine]:
-        """The lines of the allocators that say whose bytes are."""
+        """The lines of the allocators that own bytes."""
         return ledger_lines(self.heap.allocators)
 
     def of(self, *states: State) -> list[str]:
-        """The owners whose bytes are in one of these states."""
+        """The ids of the lines whose bytes are in one of these states."""
         return [line.id for line in self.lines if line.state in states]
 
     @cached_property
@@ -152,8 +152,8 @@ class Evidence:
 
     @cached_property
     def objects(self) -> Objects | None:
-        """Python's objects; None without them, where all of their blocks together are not worth a finding, and where to
-        read a sample of them takes long."""
+        """Python's objects; None without them, if all of their blocks together are not worth a finding, and if reading
+        a sample of them takes long."""
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail:
             return None
@@ -163,17 +163,18 @@ class Evidence:
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        """What a sample says of Python's objects; nothing where there are none."""
+        """What a sample says of Python's objects; empty without them."""
         return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
     def references(self) -> References | None:
-        """The graph of references; None where there is none, or it would take longer than all the rest."""
+        """The graph of references; None without one, or if it would take longer than all the rest."""
         found = self.graph_of(sys.maxsize if self.detail else MAX_GRAPH_BLOCKS)
         return found or (self.graph_of(MAX_LIKELY_GRAPH_BLOCKS) if self.is_collector_off else None)
 
     def graph_of(self, most: int) -> References | None:
-        """The graph of references if there are at most that many blocks; None where there are more, or no graph."""
+        """The graph of references if there are at most ``most`` blocks; None if there are more, or there is no
+        graph."""
         if self.objects is None or self._blocks > most:
             return None
         try:
@@ -228,13 +229,13 @@ class Evidence:
 
     @property
     def is_collector_off(self) -> bool:
-        """Whether that is known of the cyclic garbage collector."""
+        """Whether the cyclic garbage collector is known to be switched off."""
         collector = self.heap.collector if self.objects is not None else None
         return collector is not None and collector.is_off
 
     @cached_property
     def kept(self) -> Ranges:
-        """Ranges of which the kernel takes nothing back."""
+        """Ranges that the kernel takes nothing back from."""
         return self.heap.target.kept
 
 

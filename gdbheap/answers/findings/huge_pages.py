@@ -1,4 +1,4 @@
-"""Huge pages of which a few pages are in use: the kernel made all of them resident."""
+"""Huge pages that are mostly unused: the kernel made all of each resident."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ KINDS = {"other.rest": MAPPED_MEMORY, "shared": SHARED_MEMORY, "file.readonly": 
 
 @dataclass(frozen=True)
 class Mapped(Figures):
-    """Of the largest piece the ``address``, its ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
-    ``kind``: the finding's id. Of mapped memory the ``runtimes`` that it may belong to, and whether a system call
-    tracer shows who maps it (``traced``)."""
+    """The largest piece: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
+    ``kind``: the finding's id. For mapped memory also the ``runtimes`` that it may belong to, and whether a tracer of
+    system calls shows who maps it (``traced``)."""
 
     ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
     address: int

@@ -136,7 +136,7 @@ def _are_own(objects: Objects, words: list[int]) -> bool:
 
 
 def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
-    """The owner of a buffer, for the type that has the most bytes of those of which it keeps nearly all."""
+    """The owner of a buffer; of the types whose objects it keeps nearly all of, the one that has the most bytes."""
     objects = evidence.objects
     owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
     if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
@@ -163,7 +163,8 @@ def _length(objects: Objects, owner: Owner) -> int:
 
 
 def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
-    """Of each type in a sample: how many objects there are, and their bytes with their buffers but the one at hand."""
+    """How many objects of each type in a sample there are, and their bytes with their buffers except the one at
+    hand."""
     found = {}
     for kind, _flags, (count, size, *_idle), owned in census.rows:
         if kind in sample.counts and count:

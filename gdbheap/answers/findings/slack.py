@@ -67,7 +67,7 @@ def _count(rows: list[Slack], name: str) -> int:
 
 
 def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
-    """Those types of which there may be enough."""
+    """The types that may have enough room."""
     buffers, in_pages = _buffers(evidence)
     # They have never more than half of a buffer to spare.
     large = sum(size * count for size, count in [*buffers, *in_pages])
@@ -97,7 +97,7 @@ def _is_table(size: int, name: str) -> bool:
 
 
 def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
-    """Bytes of the largest blocks that have a table's size and are none, or one that is in use."""
+    """Bytes of the largest blocks of a table's size that are no table, or one that is well filled."""
     if objects.layout.hook:
         return 0
     space = evidence.heap.target.space
