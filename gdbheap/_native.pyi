@@ -416,6 +416,7 @@ def walk_chunks(
     stretches: Sequence[Stretch],
     caches: Sequence[tuple[int, int, int]],
     safe_linking: bool,
+    collects: bool,
     progress: Progress = None,
 ) -> tuple[Chunks, list[tuple[int, int]]]: ...
 def count_sizes(chunks: Chunks) -> list[tuple[int, list[int]]]: ...

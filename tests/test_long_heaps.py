@@ -75,7 +75,7 @@ def walk(image: Image, directory: Path) -> _native.Chunks:
     path.write_bytes(image.memory)
     space = _native.Space.for_core([(BASE, BASE + LENGTH, 0, 0)], [str(path)])
     stretch = Stretch(0, BASE, BASE + LENGTH, image.chunks[-1][0], [0] * 10)
-    return _native.walk_chunks(space, [stretch], [], True)[0]
+    return _native.walk_chunks(space, [stretch], [], True, False)[0]
 
 
 def tallies(chunks: _native.Chunks) -> dict[str, tuple[int, int]]:

@@ -84,7 +84,7 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
 
     ``detail``: the bins are followed, and told by kind."""
     found = heap.allocator(GlibcAllocator)
-    _walked, glibc = found.chunks, found.malloc
+    _walked, glibc = found.bins if detail else found.chunks, found.malloc
     heaps = _heaps_by_arena(glibc)
     rows = [
         Arena(

@@ -96,7 +96,10 @@ class GlibcAllocator(Allocator):
     @cached_property
     def chunks(self) -> _native.Chunks:
         """Every block of the arenas; what another allocator holds is not among them, and noted."""
-        chunks = self.malloc.walk(self._around.labelled("walking glibc's heaps"))
+        return self._walk(False)
+
+    def _walk(self, collects: bool) -> _native.Chunks:
+        chunks = self.malloc.walk(self._around.labelled("walking glibc's heaps"), collects)
         self._around.note_others(self.malloc.idle)
         return chunks
 
@@ -107,10 +110,11 @@ class GlibcAllocator(Allocator):
 
     @property
     def bins(self) -> Bins:
-        """The bins of every arena, followed and checked."""
+        """The bins of every arena, followed and checked. Whoever needs them asks for them before the walk, which then
+        collects what they need."""
         if self._bins is None:
-            follow = self._around.labelled("following the bins")
-            self._bins = Bins(self.target.space, self.malloc, self.chunks, follow)
+            chunks = self._walk(collects=True)
+            self._bins = Bins(self.target.space, self.malloc, chunks, self._around.labelled("following the bins"))
         return self._bins
 
     def lists_of(self, chunks: Sequence[tuple[int, int, str]]) -> list[str | None]:
@@ -306,9 +310,9 @@ class GlibcAllocator(Allocator):
 
     def check(self) -> Looked:
         """Every chunk, every link of every bin, both ways, and the mmapped chunks that ``mp_`` counts."""
-        totals = self.chunks.totals()
         _followed, _found = self.bins, self.mapped
         self.malloc.check_mapped()
+        totals = self.chunks.totals()
         chunks = sum(count for *_, tallies in totals for count, _size in tallies)
         unexplained = sum(tallies[UNEXPLAINED][1] for *_, tallies in totals)
         return Looked({"regions": len(totals), "chunks": chunks}, unexplained)

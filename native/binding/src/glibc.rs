@@ -109,22 +109,25 @@ impl Bins {
 }
 
 /// Walks every stretch. `caches`: the lists of all thread caches as `(first entry, entries, chunks' size)`, size 0: any.
-/// Returns how many entries of each list were taken, and where the last link of it leads.
+/// `collects`: whether the links of free chunks are kept, which `follow_bins` else walks for once more. Returns how many
+/// entries of each list were taken, and where the last link of it leads.
 /// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (space, stretches, caches, safe_linking, progress=None))]
+#[pyo3(signature = (space, stretches, caches, safe_linking, collects, progress=None))]
 pub fn walk_chunks(
     py: Python<'_>,
     space: &Space,
     stretches: Given<Vec<Stretch>>,
     caches: Vec<(u64, u64, u64)>,
     safe_linking: bool,
+    collects: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Chunks, Vec<(u64, u64)>)> {
     let list = |(first, entries, size)| CacheList { first, entries, size };
     let caches: Vec<CacheList> = caches.into_iter().map(list).collect();
-    let walk =
-        |watcher: &dyn gdbheap_core::Watcher| glibc::walk_chunks(watcher, &space.0, stretches.0, &caches, safe_linking);
+    let walk = |watcher: &dyn gdbheap_core::Watcher| {
+        glibc::walk_chunks(watcher, &space.0, stretches.0, &caches, safe_linking, collects)
+    };
     let (chunks, taken) = watched(py, progress, walk)?;
     Ok((Chunks(Arc::new(chunks)), taken))
 }

@@ -28,13 +28,15 @@ pub(crate) fn last_at(words: &[u64], index: u64) -> Option<u64> {
 
 /// The members, ascending.
 pub(crate) fn members(words: &[u64]) -> impl Iterator<Item = u64> + '_ {
-    words.iter().enumerate().flat_map(|(index, word)| {
-        let mut left = *word;
-        std::iter::from_fn(move || {
-            let bit = (left != 0).then(|| u64::from(left.trailing_zeros()))?;
-            left &= left - 1;
-            Some(index as u64 * 64 + bit)
-        })
+    words.iter().enumerate().flat_map(|(index, word)| members_of(*word).map(move |bit| index as u64 * 64 + bit))
+}
+
+/// The bits that are set in a word, ascending.
+pub(crate) fn members_of(mut left: u64) -> impl Iterator<Item = u64> {
+    std::iter::from_fn(move || {
+        let bit = (left != 0).then(|| u64::from(left.trailing_zeros()))?;
+        left &= left - 1;
+        Some(bit)
     })
 }
 

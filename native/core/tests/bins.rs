@@ -68,10 +68,11 @@ fn lay_sizes(memory: &mut Memory, chunks: &[(u64, u64)], bin: u64) {
     }
 }
 
-fn follow(heap: &Heap) -> (Chunks, Bins) {
+/// `collects`: whether the walk keeps the links, or they are walked for once more.
+fn follow(heap: &Heap, collects: bool) -> (Chunks, Bins) {
     let space = heap.memory.space();
     let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
-    let (chunks, _) = walk_chunks(&Unwatched, &space, vec![stretch], &[], true).expect("not cancelled");
+    let (chunks, _) = walk_chunks(&Unwatched, &space, vec![stretch], &[], true, collects).expect("not cancelled");
     let bins = follow_bins(&Unwatched, &space, &chunks, &[STATE]).expect("not cancelled");
     (chunks, bins)
 }
@@ -82,7 +83,7 @@ fn every_free_chunk_is_in_its_bin() {
     for _ in 0..20 {
         let mut heap = Heap::draw(&mut chance, START, 1 << 17, 1 << 16);
         let laid = lay(&mut chance, &mut heap);
-        let (_, bins) = follow(&heap);
+        let (_, bins) = follow(&heap, chance.one_in(2));
         assert_eq!(bins.damage, []);
         for (address, _, free) in &heap.chunks {
             assert_eq!(bins.find(*address).map(u64::from), laid.get(address).copied(), "{address:#x} {free}");
@@ -105,7 +106,7 @@ fn a_damaged_link_is_found() {
         let link = chunk + if chance.one_in(2) { 16 } else { 24 };
         let wrong = heap.memory.word(link) ^ (1 << chance.between(3, 46));
         heap.memory.put(link, wrong);
-        let (_, bins) = follow(&heap);
+        let (_, bins) = follow(&heap, chance.one_in(2));
         assert_ne!(bins.damage, []);
     }
 }

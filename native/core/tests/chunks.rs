@@ -18,7 +18,7 @@ fn stretch(heap: &Heap, fast: Vec<u64>) -> Stretch {
 }
 
 fn walked(heap: &Heap) -> Chunks {
-    let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch(heap, Vec::new())], &[], true);
+    let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch(heap, Vec::new())], &[], true, false);
     walked.expect("nobody cancels it").0
 }
 
@@ -106,7 +106,8 @@ fn caches_and_fast_bins_are_followed() {
         let list = CacheList { first, entries: cached.len() as u64, size: 48 };
         let space = heap.memory.space();
         let (chunks, taken) =
-            walk_chunks(&Unwatched, &space, vec![stretch(&heap, heads)], &[list], safe_linking).expect("not cancelled");
+            walk_chunks(&Unwatched, &space, vec![stretch(&heap, heads)], &[list], safe_linking, false)
+                .expect("not cancelled");
         assert_eq!(chunks.damage().next(), None);
         assert_eq!(taken[0], (cached.len() as u64, 0));
         let totals = &chunks.totals()[0].states;

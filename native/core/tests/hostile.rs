@@ -42,7 +42,7 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
     let heads = (0..10).map(|_| if chance.one_in(2) { 0 } else { chance.hostile(start) }).collect();
     let stretch = Stretch { arena: chance.below(2) as u32, start, end, top, fast: heads };
     let list = CacheList { first: chance.hostile(start), entries: chance.below(1 << 12), size: chance.below(100) };
-    let walked = walk_chunks(&Unwatched, &space, vec![stretch], &[list], chance.one_in(2));
+    let walked = walk_chunks(&Unwatched, &space, vec![stretch], &[list], chance.one_in(2), chance.one_in(2));
     let (chunks, _) = walked.expect("nobody cancels it");
     let Some(totals) = chunks.totals().first() else { return };
     let sum: u64 = totals.states.iter().map(|tally| tally.bytes).sum();

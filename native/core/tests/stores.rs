@@ -142,7 +142,7 @@ fn numbers_have_no_gap() {
             |heap: &Heap| Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
         let stretches: Vec<Stretch> = heaps.iter().map(stretch).collect();
         let space = Arc::new(memory.space());
-        let (chunks, _) = walk_chunks(&Unwatched, &space, stretches, &[], false).expect("nobody cancels it");
+        let (chunks, _) = walk_chunks(&Unwatched, &space, stretches, &[], false, false).expect("nobody cancels it");
         let first = Run { start: DATA, stride: 48, count: 100 };
         let bits: u64 = chance.word();
         let runs = Runs::new(vec![(first, vec![bits])]).expect("one run");

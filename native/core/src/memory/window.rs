@@ -1,7 +1,6 @@
 //! A moving window over a space: small reads become few large ones, and jumps over large bodies stay cheap.
 #![forbid(unsafe_code)]
 
-use crate::bytes::u64_at;
 use crate::error::Missing;
 use crate::memory::space::Space;
 
@@ -32,11 +31,6 @@ impl<'a> Window<'a> {
             return Ok(&self.buffer[..size]);
         }
         Ok(&self.buffer[offset as usize..offset as usize + size])
-    }
-
-    #[inline]
-    pub(crate) fn word(&mut self, address: u64) -> Result<u64, Missing> {
-        Ok(u64_at(self.bytes(address, 8)?, 0))
     }
 
     /// What the window holds from `address` on, without reading.

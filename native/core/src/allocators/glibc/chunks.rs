@@ -2,18 +2,17 @@
 
 use crate::allocators::block::Held;
 use crate::allocators::damage::Damage;
+use crate::allocators::glibc::free_links::FreeLinks;
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::Bits;
 use crate::bytes::{range_at, u64_at};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 pub(crate) const GRAIN: u64 = 16;
 pub(crate) const SMALLEST: u64 = 0x20;
 /// Between the start of a chunk and what malloc returned: prev_size and size.
 pub(crate) const CHUNK_HEADER: u64 = 16;
-/// A bit of a chunk's size: it lies in a thread's arena.
-pub(crate) const NON_MAIN_ARENA: u64 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -71,6 +70,8 @@ pub struct Region {
     /// The first bytes of chunks that may hold a Python object, unless there are too many of them.
     pub(crate) heads: Option<Vec<Head>>,
     pub(crate) damage: Vec<Damage>,
+    /// The links of free chunks if the walk collected them, until the bins are followed.
+    pub(crate) free_links: Mutex<Option<FreeLinks>>,
     /// First and next block's number of each block of a megabyte or more, so that nobody searches its bits for its ends.
     giants: OnceLock<Vec<(u64, u64)>>,
 }
@@ -88,7 +89,18 @@ impl Region {
         damage: Vec<Damage>,
     ) -> Region {
         let high = Bits::new((stretch.end - stretch.start) / GRAIN + 1);
-        Region { stretch, starts, low, high, special, links: Vec::new(), heads: None, damage, giants: OnceLock::new() }
+        Region {
+            stretch,
+            starts,
+            low,
+            high,
+            special,
+            links: Vec::new(),
+            heads: None,
+            damage,
+            free_links: Mutex::new(None),
+            giants: OnceLock::new(),
+        }
     }
 
     /// The number of the block at `address`, which lies in the stretch.
@@ -212,13 +224,23 @@ impl Region {
 
     /// The used blocks as bits, one for each possible block, 64 a word.
     pub(crate) fn used_words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.plain_words(|starts, low, high| starts & !(low | high))
+    }
+
+    /// The same of chunks that are free and belong into a bin.
+    pub(crate) fn free_words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.plain_words(|starts, low, high| starts & low & !high)
+    }
+
+    /// What is chosen of 64 possible blocks at a time, without those that are no ordinary chunks.
+    fn plain_words<'a>(&'a self, choose: impl Fn(u64, u64, u64) -> u64 + 'a) -> impl Iterator<Item = u64> + 'a {
         let mut special = self.special.iter().map(|(start, _)| self.index(*start)).peekable();
         self.starts.words().iter().enumerate().map(move |(place, starts)| {
-            let mut used = starts & !(self.low.words()[place] | self.high.words()[place]);
+            let mut chosen = choose(*starts, self.low.words()[place], self.high.words()[place]);
             while let Some(index) = special.next_if(|index| index / 64 == place as u64) {
-                used &= !(1 << (index % 64));
+                chosen &= !(1 << (index % 64));
             }
-            used
+            chosen
         })
     }
 

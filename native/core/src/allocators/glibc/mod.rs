@@ -3,6 +3,7 @@
 pub(crate) mod bins;
 pub(crate) mod chunks;
 pub(crate) mod fit;
+pub(crate) mod free_links;
 pub(crate) mod listing;
 pub(crate) mod lists;
 pub(crate) mod locate;

@@ -20,6 +20,7 @@ mod whole;
 
 use crate::allocators::damage::Damage;
 use crate::allocators::glibc::chunks::{Chunks, Head, Link, Region, State, Stretch, GRAIN};
+use crate::allocators::glibc::free_links::FreeLinks;
 use crate::bits::Bits;
 use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
@@ -39,11 +40,12 @@ struct Canvas {
     starts: Bits,
     low: Bits,
     heads: AtomicUsize,
+    collects: bool,
     damage: Vec<Damage>,
 }
 
 impl Canvas {
-    fn new(mut stretch: Stretch) -> Canvas {
+    fn new(mut stretch: Stretch, collects: bool) -> Canvas {
         let size = stretch.end - stretch.start;
         let mut damage = Vec::new();
         if !Bits::fits(3 * (size / GRAIN + 1)) {
@@ -52,32 +54,33 @@ impl Canvas {
             damage.push(Damage { address: stretch.start, what: "size of a heap", expected, found });
         }
         let bits = || Bits::new((stretch.end - stretch.start) / GRAIN + 1);
-        Canvas { starts: bits(), low: bits(), heads: AtomicUsize::new(0), damage, stretch }
+        Canvas { starts: bits(), low: bits(), heads: AtomicUsize::new(0), collects, damage, stretch }
     }
 
     fn part_jobs(&mut self, index: usize) -> Vec<PartJob<'_>> {
-        let Canvas { stretch, starts, low, heads, .. } = self;
+        let Canvas { stretch, starts, low, heads, collects, .. } = self;
         let words = starts.words_mut().chunks_mut(WORDS_IN_PART).zip(low.words_mut().chunks_mut(WORDS_IN_PART));
         let starts = (stretch.start..stretch.end).step_by(PART as usize);
         let job = |(from, words)| {
             let to = stretch.end.min(from + PART);
-            PartJob { index, course: Course::new(stretch, heads), from, to, words: Mutex::new(Some(words)) }
+            PartJob { index, course: Course::new(stretch, heads, *collects), from, to, words: Mutex::new(Some(words)) }
         };
         starts.zip(words).map(job).collect()
     }
 
     fn whole_job(&mut self, index: usize, parts: Vec<Part>) -> WholeJob<'_> {
-        let course = Course::new(&self.stretch, &self.heads);
+        let course = Course::new(&self.stretch, &self.heads, self.collects);
         let task = ((self.starts.words_mut(), self.low.words_mut()), parts);
         WholeJob { index, course, task: Mutex::new(Some(task)) }
     }
 
     fn region(self, walked: Walked) -> Region {
-        let Walked { special, links, heads, mut damage, .. } = walked;
+        let Walked { special, links, heads, free, mut damage, .. } = walked;
         damage.extend(self.damage);
         let mut region = Region::new(self.stretch, self.starts, self.low, special, damage);
         region.links = links;
         region.heads = heads;
+        region.free_links = Mutex::new(free);
         region
     }
 }
@@ -93,6 +96,7 @@ struct Walked {
     special: Vec<(u64, State)>,
     links: Vec<Link>,
     heads: Option<Vec<Head>>,
+    free: Option<FreeLinks>,
     damage: Vec<Damage>,
 }
 
@@ -102,8 +106,8 @@ impl WholeJob<'_> {
         let track = Track::new(space, &self.course, self.course.stretch.start, starts, low);
         let mut walk = Walk { control, track, special: Vec::new(), damage: Vec::new(), fences: 0, searched: 0 };
         walk.whole(parts)?;
-        let Track { links, heads, .. } = walk.track;
-        Ok(Some(Walked { index: self.index, special: walk.special, links, heads, damage: walk.damage }))
+        let Track { links, heads, free, .. } = walk.track;
+        Ok(Some(Walked { index: self.index, special: walk.special, links, heads, free, damage: walk.damage }))
     }
 }
 
@@ -118,26 +122,38 @@ pub struct CacheList {
 }
 
 /// Walks every stretch and follows the lists of all thread caches. Returns how many entries of each list were taken, and
-/// where the last link of it leads.
+/// where the last link of it leads. `collects`: whether the links of free chunks are kept, for `follow_bins`.
 pub fn walk_chunks(
     watcher: &dyn Watcher,
     space: &Space,
     stretches: Vec<Stretch>,
     caches: &[CacheList],
     safe_linking: bool,
+    collects: bool,
 ) -> Result<(Chunks, Vec<(u64, u64)>)> {
-    let sound = |s: &Stretch| s.start < s.end && s.start % GRAIN == 0 && s.fast.len() <= MOST_FAST_BINS;
-    let mut canvases: Vec<Canvas> = stretches.into_iter().filter(sound).map(Canvas::new).collect();
-    canvases.sort_by_key(|canvas| canvas.stretch.start);
-    let mut parts = walk_parts(watcher, space, &mut canvases)?;
-    parts.sort_by_key(|part| part.from);
-    let walked = walk_whole(watcher, space, &mut canvases, parts)?;
-    let regions = canvases.into_iter().zip(walked).map(|(canvas, walked)| canvas.region(walked));
-    let mut chunks = Chunks::new(regions.collect());
+    let mut chunks = Chunks::new(walk_stretches(watcher, space, stretches, collects)?);
     chunks.follow_fast_bins(safe_linking);
     let take = |list: &CacheList| chunks.follow_tcache(space, (list.first, list.entries, list.size), safe_linking);
     let taken = caches.iter().map(take).collect();
     Ok((chunks, taken))
+}
+
+/// Walks every stretch; what only lists tell, fast bins and thread caches, is used there. `collects`: whether the links
+/// of free chunks are kept.
+pub(crate) fn walk_stretches(
+    watcher: &dyn Watcher,
+    space: &Space,
+    stretches: Vec<Stretch>,
+    collects: bool,
+) -> Result<Vec<Region>> {
+    let sound = |s: &Stretch| s.start < s.end && s.start % GRAIN == 0 && s.fast.len() <= MOST_FAST_BINS;
+    let canvas = |stretch| Canvas::new(stretch, collects);
+    let mut canvases: Vec<Canvas> = stretches.into_iter().filter(sound).map(canvas).collect();
+    canvases.sort_by_key(|canvas| canvas.stretch.start);
+    let mut parts = walk_parts(watcher, space, &mut canvases)?;
+    parts.sort_by_key(|part| part.from);
+    let walked = walk_whole(watcher, space, &mut canvases, parts)?;
+    Ok(canvases.into_iter().zip(walked).map(|(canvas, walked)| canvas.region(walked)).collect())
 }
 
 fn walk_parts(watcher: &dyn Watcher, space: &Space, canvases: &mut [Canvas]) -> Result<Vec<Part>> {

@@ -2,6 +2,7 @@
 
 use super::track::{take, Course, Header, Track, Words};
 use crate::allocators::glibc::chunks::{Head, Link};
+use crate::allocators::glibc::free_links::FreeLinks;
 use crate::error::Cancelled;
 use crate::memory::space::Space;
 use crate::work::Control;
@@ -24,6 +25,7 @@ pub(super) struct Part {
     pub(super) head: Head,
     pub(super) links: Vec<Link>,
     pub(super) heads: Option<Vec<Head>>,
+    pub(super) free: Option<FreeLinks>,
 }
 
 /// A part to be walked; whoever takes it takes its bits.
@@ -55,7 +57,7 @@ impl PartJob<'_> {
                 }
             }
         }
-        let Track { previous, head, links, heads, .. } = track;
-        Ok(Some(Part { index: self.index, from: self.from, to, previous, head, links, heads }))
+        let Track { previous, head, links, heads, free, .. } = track;
+        Ok(Some(Part { index: self.index, from: self.from, to, previous, head, links, heads, free }))
     }
 }

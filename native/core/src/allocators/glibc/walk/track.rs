@@ -1,6 +1,7 @@
 //! Plain chunks, one after the other, as fast as memory comes.
 
 use crate::allocators::glibc::chunks::{Head, Link, Stretch, GRAIN, HEAD_BYTES, SMALLEST};
+use crate::allocators::glibc::free_links::{FreeLinks, NON_MAIN_ARENA};
 use crate::bits;
 use crate::bytes::u64_at;
 use crate::error::Cancelled;
@@ -18,6 +19,8 @@ const SOUND_STEPS: u32 = 64;
 /// Beyond so many the heads are read again when they are asked for.
 const MOST_HEADS: usize = 1 << 17;
 pub(super) const MOST_FAST_BINS: usize = 16;
+/// Of a free chunk, after its header: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
+const LINK_BYTES: usize = 32;
 
 /// The bits of starts and of free chunks.
 pub(super) type Words<'a> = (&'a mut [u64], &'a mut [u64]);
@@ -56,13 +59,15 @@ pub(super) struct Course<'a> {
     /// Bit n: the fast bin for chunks of 16 * n bytes is not empty.
     pub(super) fast_sizes: u64,
     pub(super) heads: &'a AtomicUsize,
+    /// Whether the links of free chunks are wanted.
+    pub(super) collects: bool,
 }
 
 impl<'a> Course<'a> {
-    pub(super) fn new(stretch: &'a Stretch, heads: &'a AtomicUsize) -> Course<'a> {
+    pub(super) fn new(stretch: &'a Stretch, heads: &'a AtomicUsize, collects: bool) -> Course<'a> {
         let filled = stretch.fast.iter().enumerate().filter(|(_, head)| **head != 0);
         let fast_sizes = filled.fold(0, |mask, (bin, _)| mask | 4u64 << bin);
-        Course { stretch, fast_sizes, heads }
+        Course { stretch, fast_sizes, heads, collects }
     }
 
     pub(super) fn is_plain(&self, header: &Header) -> bool {
@@ -86,6 +91,8 @@ pub(super) struct Track<'a> {
     pub(super) links: Vec<Link>,
     /// None once there were too many.
     pub(super) heads: Option<Vec<Head>>,
+    /// None where they are not wanted.
+    pub(super) free: Option<FreeLinks>,
     /// The last chunk, of which the next header will tell whether it is in use, and its first bytes.
     pub(super) previous: Option<Header>,
     pub(super) head: Head,
@@ -108,6 +115,7 @@ impl<'a> Track<'a> {
             low,
             links: Vec::new(),
             heads: Some(Vec::new()),
+            free: course.collects.then(FreeLinks::default),
             previous: None,
             head: Head { chunk: 0, size: 0, bytes: [0; HEAD_BYTES] },
         }
@@ -140,7 +148,7 @@ impl<'a> Track<'a> {
 
     /// The same as far as the window reaches, without a look at anything but the bytes in it.
     pub(super) fn stride(&mut self, mut at: u64, to: u64) -> u64 {
-        let Track { course, window, base, starts, low, links, heads, previous, head, .. } = self;
+        let Track { course, window, base, starts, low, links, heads, free, previous, head, .. } = self;
         let buffer = window.rest(at);
         let mut last = None;
         let mut offset: usize = 0;
@@ -155,8 +163,16 @@ impl<'a> Track<'a> {
                         break;
                     }
                     bits::set(low, (before.address - *base) / GRAIN);
+                    if let Some(free) = free {
+                        let bytes = match last {
+                            Some(start) => &buffer[start + 16..offset.min(start + 16 + LINK_BYTES)],
+                            None => head.known(),
+                        };
+                        free.add(before.address, before.size(), bytes);
+                    }
                 } else {
                     keep_link(course, links, before);
+                    check_flags(course, free, before);
                     match last {
                         Some(start) if heads.is_some() => {
                             let end = (before.size() as usize - 8).min(HEAD_BYTES) + start + 16;
@@ -187,7 +203,7 @@ impl<'a> Track<'a> {
 
     /// Remembers the first bytes of a chunk until it is known whether it is in use.
     pub(super) fn look_at_head(&mut self, chunk: &Header) {
-        if self.heads.is_none() {
+        if self.heads.is_none() && self.free.is_none() {
             return;
         }
         let bytes = self.window.available(chunk.address + 16, HEAD_BYTES.min(chunk.size() as usize - 8));
@@ -206,8 +222,19 @@ impl<'a> Track<'a> {
         if next.prev_in_use() {
             keep_link(self.course, &mut self.links, &before);
             keep_head(self.course, &mut self.heads, self.head.chunk, self.head.known());
+            check_flags(self.course, &mut self.free, &before);
         } else {
             bits::set(self.low, self.index(before.address));
+            if let Some(free) = &mut self.free {
+                free.add(before.address, before.size(), self.head.known());
+            }
+        }
+    }
+
+    /// Leaves the last chunk, of which no header tells whether it is in use: it is taken for used.
+    pub(super) fn leave(&mut self) {
+        if let Some(last) = self.previous.take() {
+            check_flags(self.course, &mut self.free, &last);
         }
     }
 
@@ -309,6 +336,14 @@ pub(super) fn keep_link(course: &Course<'_>, links: &mut Vec<Link>, chunk: &Head
     let bin = chunk.size() / GRAIN;
     if bin < 2 + MOST_FAST_BINS as u64 && course.fast_sizes >> bin & 1 == 1 {
         links.push(Link { tagged: chunk.address | (bin - 2), word: chunk.link });
+    }
+}
+
+#[inline]
+fn check_flags(course: &Course<'_>, free: &mut Option<FreeLinks>, chunk: &Header) {
+    if let Some(found) = free {
+        let expected = if course.stretch.arena == 0 { 0 } else { NON_MAIN_ARENA };
+        found.check_flags(chunk.address, chunk.size_word, expected);
     }
 }
 

@@ -3,7 +3,8 @@
 use super::parts::{Part, PART, STRIDE};
 use super::track::{Header, Track, SIZE_BITS};
 use crate::allocators::damage::{hex, Damage};
-use crate::allocators::glibc::chunks::{State, GRAIN, NON_MAIN_ARENA, SMALLEST};
+use crate::allocators::glibc::chunks::{State, GRAIN, SMALLEST};
+use crate::allocators::glibc::free_links::NON_MAIN_ARENA;
 use crate::bits;
 use crate::error::Cancelled;
 use crate::work::Control;
@@ -43,6 +44,7 @@ impl Walk<'_> {
                 at = if next < to.min(at + STRIDE) { self.step(next)? } else { next };
             }
         }
+        self.track.leave();
         Ok(())
     }
 
@@ -98,6 +100,9 @@ impl Walk<'_> {
             (Some(heads), Some(found)) => heads.extend(found.into_iter().filter(|head| head.chunk >= at)),
             (heads, _) => *heads = None,
         }
+        if let (Some(free), Some(found)) = (&mut self.track.free, part.free) {
+            free.take_over(found, at);
+        }
         self.track.previous = part.previous;
         self.track.head = part.head;
         part.to
@@ -121,7 +126,7 @@ impl Walk<'_> {
         let index = self.track.index(address);
         bits::set(self.track.starts, index);
         self.special.push((address, state));
-        self.track.previous = None;
+        self.track.leave();
         self.fences = if state == State::Fence { self.fences + 1 } else { 0 };
     }
 
@@ -249,6 +254,9 @@ impl Walk<'_> {
         self.track.links.truncate(self.track.links.partition_point(|link| link.tagged < start));
         if let Some(heads) = &mut self.track.heads {
             heads.truncate(heads.partition_point(|head| head.chunk < start));
+        }
+        if let Some(free) = &mut self.track.free {
+            free.truncate(start);
         }
         if let Some(header) = self.track.header(start) {
             self.report(start, "size of a chunk", hex(next - start), hex(header.size_word));

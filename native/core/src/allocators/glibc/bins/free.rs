@@ -1,0 +1,245 @@
+//! The free chunks of all regions, numbered in their order, with their links.
+
+use super::bin::{MOST_DAMAGE, NO_BIN};
+use crate::allocators::damage::{hex, Damage};
+use crate::allocators::glibc::chunks::{Chunks, Region, GRAIN};
+use crate::allocators::glibc::free_links::{FreeLinks, SizeLink};
+use crate::allocators::glibc::walk::walk_stretches;
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Mutex;
+
+/// What a word of bits covers.
+const WORD_BYTES: u64 = 64 * GRAIN;
+/// A multiple of what a word of bits covers.
+const SLICE: u64 = 32 << 20;
+
+/// The size and the links of a free chunk.
+#[derive(Clone, Copy)]
+pub(super) struct Links {
+    pub(super) size: u64,
+    pub(super) fd: u64,
+    pub(super) bk: u64,
+}
+
+/// 64 possible chunks: which are free, and the number of the first.
+struct Word {
+    free: u64,
+    first: usize,
+}
+
+/// The free chunks of one region.
+pub(super) struct FreeOfRegion {
+    pub(super) arena: u32,
+    start: u64,
+    end: u64,
+    words: Vec<Word>,
+    numbers: Range<usize>,
+}
+
+impl FreeOfRegion {
+    fn new(region: &Region, first: usize) -> FreeOfRegion {
+        let mut next = first;
+        let word = |free: u64| {
+            let word = Word { free, first: next };
+            next += free.count_ones() as usize;
+            word
+        };
+        let words = region.free_words().map(word).collect();
+        let (arena, start, end) = (region.stretch.arena, region.stretch.start, region.stretch.end);
+        FreeOfRegion { arena, start, end, words, numbers: first..next }
+    }
+
+    pub(super) fn numbers(&self) -> Range<usize> {
+        self.numbers.clone()
+    }
+
+    /// The number of the free chunk at `address`.
+    #[inline]
+    pub(super) fn number(&self, address: u64) -> Option<usize> {
+        let offset = address.wrapping_sub(self.start);
+        let word = self.words.get(usize::try_from(offset / WORD_BYTES).ok()?)?;
+        let bit = offset / GRAIN % 64;
+        let before = word.free & ((1 << bit) - 1);
+        let is_free = offset % GRAIN == 0 && word.free >> bit & 1 == 1;
+        is_free.then_some(word.first + before.count_ones() as usize)
+    }
+
+    /// Where the free chunk with a number of this region begins.
+    pub(super) fn address(&self, number: usize) -> u64 {
+        let at = self.words.partition_point(|word| word.first <= number).saturating_sub(1);
+        let Some(word) = self.words.get(at) else { return self.end };
+        let left = (word.first..number).fold(word.free, |left, _| left & left.wrapping_sub(1));
+        self.start + at as u64 * WORD_BYTES + u64::from(left.trailing_zeros()) * GRAIN
+    }
+
+    /// The addresses of a slice's free chunks.
+    pub(super) fn addresses(&self, slice: &Slice) -> impl Iterator<Item = u64> + '_ {
+        let start = slice.from;
+        let words =
+            ((slice.from - self.start) / WORD_BYTES) as usize..(slice.to - self.start).div_ceil(WORD_BYTES) as usize;
+        self.words[words].iter().enumerate().flat_map(move |(at, word)| {
+            let base = start + at as u64 * WORD_BYTES;
+            crate::bits::members_of(word.free).map(move |bit| base + bit * GRAIN)
+        })
+    }
+
+    /// Writes the size and the links of each free chunk of a slice; zeros where there are none.
+    fn put_links(&self, share: &Share<'_, [u64; 3]>, found: &FreeLinks) {
+        let mut found = found.between(share.slice.from, share.slice.to).peekable();
+        for (room, address) in share.take().into_iter().flatten().zip(self.addresses(&share.slice)) {
+            while found.next_if(|chunk| chunk.address < address).is_some() {}
+            if let Some(chunk) = found.next_if(|chunk| chunk.address == address) {
+                *room = [chunk.size, chunk.fd, chunk.bk];
+            }
+        }
+    }
+
+    fn slices(&self, region: usize) -> impl Iterator<Item = Slice> + '_ {
+        let first = move |address: u64| {
+            let word = self.words.get(((address - self.start) / WORD_BYTES) as usize);
+            word.map_or(self.numbers.end, |word| word.first)
+        };
+        (self.start..self.end).step_by(SLICE as usize).map(move |from| {
+            let to = self.end.min(from + SLICE);
+            let last = if to == self.end { self.numbers.end } else { first(to) };
+            Slice { region, from, to, numbers: first(from)..last }
+        })
+    }
+}
+
+/// A part of a region, and the numbers of its free chunks.
+pub(super) struct Slice {
+    pub(super) region: usize,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) numbers: Range<usize>,
+}
+
+/// What one worker writes about a slice.
+pub(super) struct Share<'a, T> {
+    pub(super) slice: Slice,
+    room: Mutex<Option<&'a mut [T]>>,
+}
+
+impl<'a, T> Share<'a, T> {
+    /// The room for the slice's free chunks; None when it was taken before.
+    pub(super) fn take(&self) -> Option<&'a mut [T]> {
+        self.room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+    }
+}
+
+pub(super) struct FreeChunks {
+    pub(super) regions: Vec<FreeOfRegion>,
+    /// `[size, fd, bk]` by number.
+    links: Vec<[u64; 3]>,
+    bins: Vec<AtomicU8>,
+    /// Ascending.
+    pub(super) size_links: Vec<SizeLink>,
+}
+
+impl FreeChunks {
+    /// Numbers the free chunks. Their links are those that the walk collected; where it did not, the stretches are walked
+    /// once more.
+    pub(super) fn of(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<(FreeChunks, Vec<Damage>)> {
+        let mut count = 0;
+        let mut regions = Vec::with_capacity(chunks.regions.len());
+        for region in &chunks.regions {
+            let free = FreeOfRegion::new(region, count);
+            count = free.numbers.end;
+            regions.push(free);
+        }
+        let collected = collected(watcher, space, chunks)?;
+        let mut free = FreeChunks { regions, links: Vec::new(), bins: Vec::new(), size_links: Vec::new() };
+        let mut links = vec![[0; 3]; count];
+        let shares = free.shares(&mut links);
+        let work = |_: &mut (), share: &Share<'_, [u64; 3]>, control: &Control| {
+            free.regions[share.slice.region].put_links(share, &collected[share.slice.region]);
+            control.advance(0)
+        };
+        space.task(watcher, None).run(&shares, || (), work)?;
+        drop(shares);
+        free.links = links;
+        free.bins = (0..count).map(|_| AtomicU8::new(NO_BIN)).collect();
+        let flags = collected.iter().flat_map(|found| &found.flags).take(MOST_DAMAGE);
+        let damage = flags
+            .map(|chunk| Damage::new(chunk.address, "flags of a chunk in use", hex(chunk.expected), hex(chunk.found)));
+        let damage = damage.collect();
+        free.size_links = collected.into_iter().flat_map(|found| found.sizes).collect();
+        Ok((free, damage))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Divides what is to be written about each free chunk, by number, among workers.
+    pub(super) fn shares<'a, T>(&self, mut rest: &'a mut [T]) -> Vec<Share<'a, T>> {
+        let slices = self.regions.iter().enumerate().flat_map(|(index, region)| region.slices(index));
+        let share = |slice: Slice| {
+            let (room, others) = std::mem::take(&mut rest).split_at_mut(slice.numbers.len());
+            rest = others;
+            Share { slice, room: Mutex::new(Some(room)) }
+        };
+        slices.map(share).collect()
+    }
+
+    #[inline]
+    pub(super) fn links(&self, number: usize) -> Links {
+        let [size, fd, bk] = self.links[number];
+        Links { size, fd, bk }
+    }
+
+    pub(super) fn bin(&self, number: usize) -> u8 {
+        self.bins[number].load(Ordering::Relaxed)
+    }
+
+    /// Puts a chunk into a bin; returns the one that it was in.
+    pub(super) fn put(&self, number: usize, bin: u8) -> u8 {
+        self.bins[number].swap(bin, Ordering::Relaxed)
+    }
+
+    pub(super) fn forget_bins(&self) {
+        self.bins.iter().for_each(|bin| bin.store(NO_BIN, Ordering::Relaxed));
+    }
+
+    fn region_of(&self, address: u64) -> Option<&FreeOfRegion> {
+        let region = self.regions.get(self.regions.partition_point(|region| region.end <= address))?;
+        (region.start <= address).then_some(region)
+    }
+
+    /// The number of the free chunk at `address`.
+    pub(super) fn number(&self, address: u64) -> Option<usize> {
+        self.region_of(address)?.number(address)
+    }
+
+    /// The number of the free chunk of an arena at `address`.
+    pub(super) fn number_of_arena(&self, arena: u32, address: u64) -> Option<usize> {
+        self.region_of(address).filter(|region| region.arena == arena)?.number(address)
+    }
+
+    pub(super) fn size_link(&self, address: u64) -> Option<&SizeLink> {
+        let found = self.size_links.binary_search_by_key(&address, |link| link.address).ok()?;
+        self.size_links.get(found)
+    }
+}
+
+/// The links of each region's free chunks.
+fn collected(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<Vec<FreeLinks>> {
+    let take = |region: &Region| region.free_links.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let kept: Option<Vec<FreeLinks>> = chunks.regions.iter().map(take).collect();
+    if let Some(kept) = kept {
+        return Ok(kept);
+    }
+    let stretches = chunks.regions.iter().map(|region| region.stretch.clone()).collect();
+    let again = walk_stretches(watcher, space, stretches, true)?;
+    let mut again = again.iter().peekable();
+    let found = |region: &Region| {
+        let walked = again.next_if(|walked| walked.stretch.start == region.stretch.start);
+        walked.and_then(take).unwrap_or_default()
+    };
+    Ok(chunks.regions.iter().map(found).collect())
+}

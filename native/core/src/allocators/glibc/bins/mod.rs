@@ -1,0 +1,103 @@
+//! The doubly linked lists of free chunks: which bin each free chunk is in, and whether every link is as it must be.
+//!
+//! A free chunk's first words are `fd` and `bk`; one in a large bin that is the first of its size has `fd_nextsize` and
+//! `bk_nextsize` after them. Bin n is the ring through a head that overlays `malloc_state.bins`, as if a chunk began 16
+//! bytes before its pair of words: 1 is the unsorted bin, 2 to 63 are small ones of one size each, 64 to 126 large ones.
+
+mod bin;
+mod free;
+mod rings;
+mod sound;
+
+use crate::allocators::damage::{hex, Damage};
+use crate::allocators::glibc::chunks::Chunks;
+use crate::allocators::tally::Tally;
+use crate::error::Result;
+use crate::memory::space::Space;
+use crate::work::Watcher;
+use bin::{BINS, MOST_DAMAGE, NO_BIN, SMALL_BINS};
+use free::FreeChunks;
+use rings::{Ring, Rings};
+use std::collections::BTreeMap;
+
+pub use bin::least_sizes;
+
+/// Which bin each free chunk is in.
+pub struct Bins {
+    free: FreeChunks,
+    /// What is wrong with links and flags.
+    pub damage: Vec<Damage>,
+}
+
+impl Bins {
+    /// `(arena, bin, chunks)` of every bin that is not empty; bin 0: free chunks that are in none.
+    pub fn rows(&self) -> Vec<(u32, u64, Tally)> {
+        let mut rows: BTreeMap<(u32, u64), Tally> = BTreeMap::new();
+        for region in &self.free.regions {
+            let mut tallies = [Tally::default(); BINS as usize];
+            for number in region.numbers() {
+                tallies[self.free.bin(number) as usize].add(self.free.links(number).size);
+            }
+            for (bin, tally) in tallies.iter().enumerate().filter(|(_, tally)| tally.count != 0) {
+                let row = rows.entry((region.arena, bin as u64)).or_default();
+                *row = row.with(tally);
+            }
+        }
+        rows.into_iter().map(|((arena, bin), tally)| (arena, bin, tally)).collect()
+    }
+
+    /// The bin of a free chunk; None for what is no free chunk, 0 for one that is in no bin.
+    pub fn find(&self, chunk: u64) -> Option<u8> {
+        self.free.number(chunk).map(|number| self.free.bin(number))
+    }
+}
+
+/// Follows the bins of every arena. `heads`: the address of each arena's `malloc_state.bins`, by arena; 0: not looked at.
+pub fn follow_bins(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, heads: &[u64]) -> Result<Bins> {
+    let (free, mut damage) = FreeChunks::of(watcher, space, chunks)?;
+    let rings = Rings { space, free: &free };
+    let all: Vec<Ring> = heads
+        .iter()
+        .enumerate()
+        .filter(|(_, bins)| **bins != 0)
+        .flat_map(|(arena, bins)| (1..BINS).map(move |bin| Ring::new(arena as u32, *bins, bin)))
+        .collect();
+    if !rings.are_sound(watcher, heads, &all)? {
+        free.forget_bins();
+        damage.extend(rings.follow(watcher, &all)?);
+    }
+    check_places(&free, &mut damage);
+    check_sizes_links(&free, &mut damage);
+    damage.sort_by_key(|damage| damage.address);
+    damage.truncate(MOST_DAMAGE);
+    Ok(Bins { free, damage })
+}
+
+/// Free chunks in no bin.
+fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
+    for region in &free.regions {
+        for number in region.numbers().filter(|number| free.bin(*number) == NO_BIN) {
+            if found.len() >= MOST_DAMAGE {
+                return;
+            }
+            found.push(Damage::new(region.address(number), "free chunk", "in a bin of its arena", "in none"));
+        }
+    }
+}
+
+/// Links between the first chunks of neighbouring sizes that do not lead back.
+fn check_sizes_links(free: &FreeChunks, found: &mut Vec<Damage>) {
+    const EXPECTED: &str = "the first chunk of another size, linked back";
+    for link in &free.size_links {
+        let bin = free.number(link.address).map_or(NO_BIN, |number| free.bin(number));
+        if u64::from(bin) < SMALL_BINS || found.len() >= MOST_DAMAGE {
+            continue;
+        }
+        if free.size_link(link.fd).map(|next| next.bk) != Some(link.address) {
+            found.push(Damage::new(link.address, "fd_nextsize", EXPECTED, hex(link.fd)));
+        }
+        if free.size_link(link.bk).map(|last| last.fd) != Some(link.address) {
+            found.push(Damage::new(link.address, "bk_nextsize", EXPECTED, hex(link.bk)));
+        }
+    }
+}

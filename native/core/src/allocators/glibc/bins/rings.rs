@@ -1,0 +1,139 @@
+//! The rings of the bins, gone round link by link: what is wrong, and where.
+
+use super::bin::{bin_of, MOST_DAMAGE, NO_BIN, UNSORTED};
+use super::free::{FreeChunks, Links};
+use crate::allocators::damage::{hex, Damage};
+use crate::error::{Cancelled, Result};
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+
+/// One way round a bin.
+#[derive(Clone, Copy)]
+struct Direction {
+    on: fn(&Links) -> u64,
+    back: fn(&Links) -> u64,
+    /// Of the link in a chunk, or in the bin's head as if that were one.
+    offset: u64,
+    leads_astray: &'static str,
+    not_back: &'static str,
+    is_second: bool,
+}
+
+const FORWARD: Direction = Direction {
+    on: |chunk| chunk.fd,
+    back: |chunk| chunk.bk,
+    offset: 16,
+    leads_astray: "fd in a bin",
+    not_back: "bk of a free chunk",
+    is_second: false,
+};
+const BACKWARD: Direction = Direction {
+    on: |chunk| chunk.bk,
+    back: |chunk| chunk.fd,
+    offset: 24,
+    leads_astray: "bk in a bin",
+    not_back: "fd of a free chunk",
+    is_second: true,
+};
+
+/// One bin of an arena; `head`: where a chunk would begin whose links are the bin's pair of words.
+#[derive(Clone, Copy)]
+pub(super) struct Ring {
+    pub(super) arena: u32,
+    pub(super) bin: u64,
+    pub(super) head: u64,
+}
+
+impl Ring {
+    /// `bins`: the address of the arena's `malloc_state.bins`.
+    pub(super) fn new(arena: u32, bins: u64, bin: u64) -> Ring {
+        Ring { arena, bin, head: bins.wrapping_add((bin - 1) * 16).wrapping_sub(16) }
+    }
+}
+
+pub(super) struct Rings<'a> {
+    pub(super) space: &'a Space,
+    pub(super) free: &'a FreeChunks,
+}
+
+impl Rings<'_> {
+    /// The first and the last chunk of a ring, or its head where it is empty; None where the head cannot be read.
+    pub(super) fn ends(&self, ring: Ring) -> Option<(u64, u64)> {
+        let word = |offset| self.space.word(ring.head.wrapping_add(offset)).ok();
+        Some((word(FORWARD.offset)?, word(BACKWARD.offset)?))
+    }
+
+    /// Goes round all rings; puts the chunks into their bins, and returns what is wrong.
+    pub(super) fn follow(&self, watcher: &dyn Watcher, rings: &[Ring]) -> Result<Vec<Damage>> {
+        let work = |found: &mut Vec<Damage>, ring: &Ring, control: &Control| {
+            found.extend(self.go_round(*ring, control)?);
+            Ok(())
+        };
+        Ok(self.space.task(watcher, None).run(rings, Vec::new, work)?.into_iter().flatten().collect())
+    }
+
+    /// Goes round one ring, forward by `fd` and, where that leads astray, back by `bk`.
+    fn go_round(&self, ring: Ring, control: &Control) -> Result<Vec<Damage>, Cancelled> {
+        let mut found = Vec::new();
+        let Some((first, last)) = self.ends(ring) else {
+            return Ok(vec![Damage::new(ring.head, "head of a bin", "bytes that can be read", "absent bytes")]);
+        };
+        if let Some(end) = self.go(ring, first, FORWARD, &mut found, control)? {
+            if last != end {
+                found.push(Damage::new(ring.head.wrapping_add(24), "bk of a bin", hex(end), hex(last)));
+            }
+            return Ok(found);
+        }
+        self.go(ring, last, BACKWARD, &mut found, control)?;
+        Ok(found)
+    }
+
+    /// Follows the links one way from the head; returns the last chunk if they lead back to the head.
+    #[inline(always)]
+    fn go(
+        &self,
+        ring: Ring,
+        first: u64,
+        way: Direction,
+        found: &mut Vec<Damage>,
+        control: &Control,
+    ) -> Result<Option<u64>, Cancelled> {
+        let (mut before, mut at) = (ring.head, first);
+        let mut steps = 0u64;
+        while at != ring.head {
+            let Some(number) = self.free.number_of_arena(ring.arena, at) else {
+                found.push(Damage::new(
+                    before.wrapping_add(way.offset),
+                    way.leads_astray,
+                    "a free chunk of this arena",
+                    hex(at),
+                ));
+                return Ok(None);
+            };
+            let chunk = self.free.links(number);
+            if self.free.put(number, ring.bin as u8) != NO_BIN {
+                // Going back ends where going forward did.
+                if !way.is_second {
+                    found.push(Damage::new(at, "free chunk", "in one bin, once", format!("again in bin {}", ring.bin)));
+                }
+                return Ok(None);
+            }
+            if (way.back)(&chunk) != before {
+                found.push(Damage::new(at, way.not_back, hex(before), hex((way.back)(&chunk))));
+            }
+            if ring.bin != UNSORTED && bin_of(chunk.size) != ring.bin {
+                let expected = format!("bin {}", bin_of(chunk.size));
+                found.push(Damage::new(at, "bin of a free chunk", expected, format!("bin {}", ring.bin)));
+            }
+            (before, at) = (at, (way.on)(&chunk));
+            steps += 1;
+            if steps % 4096 == 0 {
+                control.advance(0)?;
+            }
+            if found.len() >= MOST_DAMAGE {
+                return Ok(None);
+            }
+        }
+        Ok(Some(before))
+    }
+}

@@ -1,0 +1,203 @@
+//! The quick way round the bins, for rings in which every link is as it must be.
+//!
+//! From chunk to chunk a ring leads anywhere in memory, and each step waits for the one before it. So all links are
+//! looked up first, in the order of the chunks and on all cores, where no step waits for another; what is left to be
+//! followed are numbers. Those rings are cut into stretches at every chunk whose number is a multiple of `step`, and many
+//! stretches are followed at a time, so that the waits overlap; then the stretches of a ring are put together.
+//!
+//! Each link leads to a chunk that leads back, so that no two chunks lead to the same one: a stretch neither meets
+//! another nor goes in a circle without coming to a cut.
+
+use super::bin::{bin_of, BINS, NO_BIN, UNSORTED};
+use super::free::{FreeOfRegion, Share};
+use super::rings::{Ring, Rings};
+use crate::error::Result;
+use crate::work::{Control, Watcher};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Marks the number of a bin among numbers of chunks.
+const HEAD: u32 = 1 << 31;
+const NO_STRETCH: u32 = u32::MAX;
+/// Links from one cut to the next at least, on average.
+const SHORTEST: usize = 64;
+const MOST_CUTS: usize = 1 << 12;
+const STRETCHES_IN_JOB: usize = 128;
+const AT_ONCE: usize = 32;
+
+/// The numbers of the first and the last chunk of a ring that is not empty.
+struct Filled {
+    bin: u32,
+    first: u32,
+    last: u32,
+}
+
+/// Rings as numbers, and the stretches they are cut into.
+struct Numbers {
+    /// Of each chunk the number of the next one, or HEAD and the number of the bin.
+    next: Vec<u32>,
+    /// A power of two.
+    step: u32,
+    /// The first chunk of each stretch.
+    starts: Vec<u32>,
+    /// The stretch of each chunk.
+    stretches: Vec<AtomicU32>,
+}
+
+impl Rings<'_> {
+    /// Goes round all rings and puts the chunks into their bins; false if anything is not as it must be, and then no bin
+    /// means anything.
+    pub(super) fn are_sound(&self, watcher: &dyn Watcher, heads: &[u64], rings: &[Ring]) -> Result<bool> {
+        let Some(next) = self.look_up_links(watcher, heads)? else { return Ok(false) };
+        let Some(filled) = self.filled(rings) else { return Ok(false) };
+        let numbers = Numbers::new(next, &filled);
+        let ends = self.follow_stretches(watcher, &numbers)?;
+        let Some(bins) = numbers.put_together(&filled, &ends) else { return Ok(false) };
+        Ok(self.put_into_bins(&numbers, &bins))
+    }
+
+    /// The rings that have chunks; None if a head does not lead to a chunk that leads back.
+    fn filled(&self, rings: &[Ring]) -> Option<Vec<Filled>> {
+        let mut filled = Vec::new();
+        for ring in rings {
+            let (first, last) = self.ends(*ring)?;
+            if first == ring.head && last == ring.head {
+                continue;
+            }
+            let number = |address| self.free.number_of_arena(ring.arena, address);
+            let (first, last) = (number(first)?, number(last)?);
+            if self.free.links(first).bk != ring.head || self.free.links(last).fd != ring.head {
+                return None;
+            }
+            filled.push(Filled { bin: ring.bin as u32, first: first as u32, last: last as u32 });
+        }
+        Some(filled)
+    }
+
+    /// Of each free chunk, by number, where `fd` leads: the number of a chunk that leads back, or HEAD and the number of
+    /// a bin. None if one leads anywhere else.
+    fn look_up_links(&self, watcher: &dyn Watcher, heads: &[u64]) -> Result<Option<Vec<u32>>> {
+        if self.free.len() >= HEAD as usize {
+            return Ok(None);
+        }
+        let mut next = vec![0; self.free.len()];
+        let work = |sound: &mut bool, share: &Share<'_, u32>, control: &Control| {
+            control.advance(0)?;
+            *sound = *sound && self.look_up_slice(share, heads);
+            Ok(())
+        };
+        let shares = self.free.shares(&mut next);
+        let sound = self.space.task(watcher, None).run(&shares, || true, work)?.into_iter().all(|sound| sound);
+        drop(shares);
+        Ok(sound.then_some(next))
+    }
+
+    fn look_up_slice(&self, share: &Share<'_, u32>, heads: &[u64]) -> bool {
+        let Some(room) = share.take() else { return false };
+        let region = &self.free.regions[share.slice.region];
+        let bins = heads.get(region.arena as usize).copied().unwrap_or(0);
+        let mut chunks = room.iter_mut().zip(share.slice.numbers.clone()).zip(region.addresses(&share.slice));
+        chunks.all(|((next, number), address)| {
+            let link = self.link(region, bins, number, address);
+            *next = link.unwrap_or(0);
+            link.is_some()
+        })
+    }
+
+    /// Where a chunk's `fd` leads: see `look_up_links`. `bins`: where its arena has its bins.
+    #[inline(always)]
+    fn link(&self, region: &FreeOfRegion, bins: u64, number: usize, address: u64) -> Option<u32> {
+        let fd = self.free.links(number).fd;
+        let inside = fd.wrapping_sub(Ring::new(region.arena, bins, 1).head);
+        if inside < (BINS - 1) * 16 && inside % 16 == 0 {
+            return Some(HEAD | (inside / 16 + 1) as u32);
+        }
+        let next = region.number(fd).or_else(|| self.free.number_of_arena(region.arena, fd))?;
+        (self.free.links(next).bk == address).then_some(next as u32)
+    }
+
+    /// Where each stretch ends: at the number of another's first chunk, or at HEAD and a bin.
+    fn follow_stretches(&self, watcher: &dyn Watcher, numbers: &Numbers) -> Result<Vec<u32>> {
+        let count = numbers.starts.len();
+        let jobs: Vec<_> =
+            (0..count).step_by(STRETCHES_IN_JOB).map(|from| from..count.min(from + STRETCHES_IN_JOB)).collect();
+        let work = |ends: &mut Vec<(u32, u32)>, job: &std::ops::Range<usize>, control: &Control| {
+            control.advance(0)?;
+            numbers.follow(job.clone(), ends);
+            Ok(())
+        };
+        let mut ends = vec![HEAD; count];
+        for (stretch, end) in self.space.task(watcher, None).run(&jobs, Vec::new, work)?.into_iter().flatten() {
+            ends[stretch as usize] = end;
+        }
+        Ok(ends)
+    }
+
+    /// Puts every chunk into the bin of its stretch; whether each is one for its size.
+    fn put_into_bins(&self, numbers: &Numbers, bins: &[u8]) -> bool {
+        numbers.stretches.iter().enumerate().all(|(number, stretch)| {
+            let bin = bins.get(stretch.load(Ordering::Relaxed) as usize).copied().unwrap_or(NO_BIN);
+            self.free.put(number, bin);
+            let bin = u64::from(bin);
+            bin == UNSORTED || bin == u64::from(NO_BIN) || bin == bin_of(self.free.links(number).size)
+        })
+    }
+}
+
+impl Numbers {
+    fn new(next: Vec<u32>, filled: &[Filled]) -> Numbers {
+        let step = (next.len() / MOST_CUTS).max(SHORTEST).next_power_of_two() as u32;
+        let cuts = (0..next.len() as u32).step_by(step as usize);
+        let firsts = filled.iter().map(|ring| ring.first).filter(|first| first % step != 0);
+        let starts = cuts.chain(firsts).collect();
+        let stretches = next.iter().map(|_| AtomicU32::new(NO_STRETCH)).collect();
+        Numbers { next, step, starts, stretches }
+    }
+
+    /// Follows some stretches, many at a time.
+    fn follow(&self, stretches: std::ops::Range<usize>, ends: &mut Vec<(u32, u32)>) {
+        let mut waiting = stretches.map(|stretch| (stretch as u32, self.starts[stretch]));
+        let mut followed: Vec<(u32, u32)> = waiting.by_ref().take(AT_ONCE).collect();
+        while !followed.is_empty() {
+            followed.retain_mut(|(stretch, at)| {
+                self.stretches[*at as usize].store(*stretch, Ordering::Relaxed);
+                let next = self.next[*at as usize];
+                if next & HEAD == 0 && next % self.step != 0 {
+                    *at = next;
+                    return true;
+                }
+                ends.push((*stretch, next));
+                let other = waiting.next();
+                (*stretch, *at) = other.unwrap_or_default();
+                other.is_some()
+            });
+        }
+    }
+
+    /// The bin of each stretch; None if a ring does not come back to its head, or not from its last chunk.
+    fn put_together(&self, filled: &[Filled], ends: &[u32]) -> Option<Vec<u8>> {
+        let mut bins = vec![NO_BIN; ends.len()];
+        let mut others = self.next.len().div_ceil(self.step as usize);
+        for ring in filled {
+            let mut stretch = (ring.first / self.step) as usize;
+            if ring.first % self.step != 0 {
+                stretch = others;
+                others += 1;
+            }
+            loop {
+                if std::mem::replace(&mut bins[stretch], ring.bin as u8) != NO_BIN {
+                    return None;
+                }
+                let end = ends[stretch];
+                if end & HEAD != 0 {
+                    break;
+                }
+                stretch = (end / self.step) as usize;
+            }
+            let is_last = self.stretches[ring.last as usize].load(Ordering::Relaxed) as usize == stretch;
+            if ends[stretch] != HEAD | ring.bin || !is_last {
+                return None;
+            }
+        }
+        Some(bins)
+    }
+}

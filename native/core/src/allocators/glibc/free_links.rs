@@ -1,0 +1,100 @@
+//! The links of free chunks, collected by the walk where somebody wants to follow the bins.
+
+use crate::bytes::u64_at;
+
+const IS_MMAPPED: u64 = 2;
+/// A bit of a chunk's size: it lies in a thread's arena.
+pub(crate) const NON_MAIN_ARENA: u64 = 4;
+/// Chunks of this size and above are sorted into large bins.
+const LEAST_LARGE: u64 = 0x400;
+const MOST_WRONG: usize = 1000;
+
+/// A free chunk with its links.
+#[derive(Clone, Copy)]
+pub(crate) struct FreeChunk {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) fd: u64,
+    pub(crate) bk: u64,
+}
+
+/// The links to the first chunks of the next sizes, of a chunk that is the first of its size in a large bin.
+#[derive(Clone, Copy)]
+pub(crate) struct SizeLink {
+    pub(crate) address: u64,
+    pub(crate) fd: u64,
+    pub(crate) bk: u64,
+}
+
+/// A chunk in use whose size has flags that it cannot have.
+#[derive(Clone, Copy)]
+pub(crate) struct WrongFlags {
+    pub(crate) address: u64,
+    pub(crate) expected: u64,
+    pub(crate) found: u64,
+}
+
+/// What a walk collects for the bins, each list ascending.
+#[derive(Default)]
+pub(crate) struct FreeLinks {
+    /// One list for each part of the walk.
+    pub(crate) chunks: Vec<Vec<FreeChunk>>,
+    pub(crate) sizes: Vec<SizeLink>,
+    pub(crate) flags: Vec<WrongFlags>,
+}
+
+impl FreeLinks {
+    /// Takes a free chunk; `bytes`: what follows its header.
+    #[inline]
+    pub(crate) fn add(&mut self, address: u64, size: u64, bytes: &[u8]) {
+        let word = |at| u64_at(bytes, at);
+        if size >= LEAST_LARGE && word(16) != 0 {
+            self.sizes.push(SizeLink { address, fd: word(16), bk: word(24) });
+        }
+        let chunk = FreeChunk { address, size, fd: word(0), bk: word(8) };
+        match self.chunks.last_mut() {
+            Some(last) => last.push(chunk),
+            None => self.chunks.push(vec![chunk]),
+        }
+    }
+
+    /// Looks at the flags of a chunk in use; `expected`: those of its arena.
+    #[inline]
+    pub(crate) fn check_flags(&mut self, address: u64, size_word: u64, expected: u64) {
+        let found = size_word & (IS_MMAPPED | NON_MAIN_ARENA);
+        if found != expected && self.flags.len() < MOST_WRONG {
+            self.flags.push(WrongFlags { address, expected, found });
+        }
+    }
+
+    /// Takes over what another walk found from `at` on.
+    pub(crate) fn take_over(&mut self, other: FreeLinks, at: u64) {
+        for mut part in other.chunks {
+            if part.first().is_some_and(|chunk| chunk.address < at) {
+                part.retain(|chunk| chunk.address >= at);
+            }
+            self.chunks.push(part);
+        }
+        self.sizes.extend(other.sizes.into_iter().filter(|link| link.address >= at));
+        self.flags.extend(other.flags.into_iter().filter(|chunk| chunk.address >= at));
+    }
+
+    /// Forgets what was found from `from` on.
+    pub(crate) fn truncate(&mut self, from: u64) {
+        for part in self.chunks.iter_mut().rev().take_while(|part| part.last().is_none_or(|last| last.address >= from))
+        {
+            part.truncate(part.partition_point(|chunk| chunk.address < from));
+        }
+        self.sizes.truncate(self.sizes.partition_point(|link| link.address < from));
+        self.flags.truncate(self.flags.partition_point(|chunk| chunk.address < from));
+    }
+
+    /// The free chunks in [from, to).
+    pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &FreeChunk> {
+        let first = self.chunks.partition_point(|part| part.last().is_none_or(|last| last.address < from));
+        self.chunks[first..]
+            .iter()
+            .flat_map(move |part| &part[part.partition_point(|chunk| chunk.address < from)..])
+            .take_while(move |chunk| chunk.address < to)
+    }
+}
