@@ -167,13 +167,13 @@ def test_started_as_advised(
     rng: random.Random,
     tmp_path: Path,
 ) -> None:
-    """The same program started as the advice says has an RSS smaller by what was promised, and not the finding."""
+    """A program that is started as the advice says has an RSS smaller by what was promised, and not the finding."""
     command = program(rng, tmp_path, fault)
     check_started_otherwise(name, (command, faulty), (command, advised), tmp_path, trimmed)
 
 
 def test_reserved(rng: random.Random, tmp_path: Path) -> None:
-    """The same buffers, as large as they will be from the beginning."""
+    """Buffers that are as large as they will be from the beginning leave no holes."""
     seed = rng.getrandbits(30)
     growing, reserved = (c_program("faults", seed, fault, tmp_path / "none") for fault in ("growing", "reserved"))
     check_started_otherwise("growing-buffers", (growing, {}), (reserved, {}), tmp_path)

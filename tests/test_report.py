@@ -293,7 +293,7 @@ def test_fit(changes: dict[str, Any], words: list[str]) -> None:
 
 @pytest.mark.parametrize("shown", [12, 5])
 def test_holes_add_up(shown: int, rng: random.Random) -> None:
-    """The same for holes; the neighbour that pins the most is named without its address."""
+    """Holes and their rest add up to the total; the neighbour that pins the most is named without its address."""
     pin = Neighbour(4096, 64, "items of list at 0x1234", kind=BlockKind("items", "list"))
     found = [Hole(i, rng.randrange(1 << 20, 1 << 28), rng.randrange(1 << 20), 0, "glibc", None, pin) for i in range(12)]
     total = sum(hole.size for hole in found), sum(hole.resident or 0 for hole in found)

@@ -1,4 +1,4 @@
-"""The same bytes never make two findings: settled on made-up claims, compared with a count page by page, and on a
+"""No byte counts in two findings: settled on made-up claims, compared with a count page by page, and on a
 program whose holes two rules find."""
 
 from __future__ import annotations

@@ -316,8 +316,8 @@ class Glibc:
     # The walk.
 
     def walk(self, progress: Progress | None = None, collects: bool = False) -> _native.Chunks:
-        """Every block of every arena; kept. ``collects``: with the links of free chunks, which save following the bins a
-        walk of its own. Raises KeyboardInterrupt."""
+        """Every block of every arena; kept. ``collects``: with the links of free chunks, which save following the bins
+        a walk of its own. Raises KeyboardInterrupt."""
         if self._chunks is None:
             lists = [row for _tcache, rows in self._cache_lists for row in rows]
             space = self.target.space
