@@ -32,14 +32,14 @@ def _render(shown: Shown[arenas.Arenas, Options]) -> str:
 COMMAND = Command(
     noun="arenas",
     question="What does malloc hold in each arena, by malloc_stats' own definitions?",
-    text="""A row an arena: what it has from the kernel (system), what malloc_stats() calls in use, and how the rest is
-    kept. malloc_stats() counts blocks that wait in a thread's tcache as in use, blocks in fast bins as free. The column
-    %system is the share of all that malloc has from the kernel, whether it is resident or not.
+    text="""A row for each arena: what it has from the kernel (system), what malloc_stats() calls in use, and how the
+    rest is kept. malloc_stats() counts blocks in a thread's tcache as in use, and blocks in fast bins as free. The
+    column %system is the share of all that malloc has from the kernel, resident or not.
 
-    In JSON each arena also has heaps, a list of {start, end, size, top}, and bins, one of {kind, chunks, bytes} with
-    the kinds fast, tcache and bins (with --detail unsorted, small and large in place of bins); threads is a list of
-    {tid, name, address, arena, chunks, bytes}: the caches of threads, in which arena they lie, and what waits in them,
-    from whatever arena.""",
+    In JSON each arena also has heaps, a list of {start, end, size, top}, and bins, a list of {kind, chunks, bytes}
+    with the kinds fast, tcache and bins (with --detail unsorted, small and large in place of bins); threads is a
+    list of {tid, name, address, arena, chunks, bytes}: the threads' caches, the arena that each is in, and the
+    chunks in it, of whatever arena.""",
     example="heap arenas --sort=free",
     needs=TARGET,
     options=Options,

@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Addressed):
     """The options of heap at."""
 
-    path: bool = switch("--path", "also say how a root leads to it (reads all references)")
+    path: bool = switch("--path", "also show the path from a root to it (reads all references)")
 
 
 def _answer(heap: Heap, options: Options) -> at.At:
@@ -32,8 +32,8 @@ def _render(shown: Shown[at.At, Options]) -> str:
 COMMAND = Command(
     noun="at",
     question="What is at this address, and who owns it?",
-    text="""The mapping, the allocator's block, the Python object in it, and the object that owns it when it is a
-    buffer. An address inside a block is as good as its first byte.""",
+    text="""The mapping, the allocator's block, the Python object in it, and, for a buffer, the object that owns it.
+    Any address inside a block will do.""",
     example="heap at 0x7f31c0de1230",
     needs=TARGET,
     options=Options,

@@ -24,13 +24,13 @@ COMMAND = Command(
     noun="check",
     question="Is anything damaged?",
     text="""Walks every region of every allocator and says where something is not as the allocator leaves it: what was
-    expected there and what was found. In glibc's heaps that is every size, PREV_INUSE and prev_size, the top chunk, the
-    arenas' own sums, the links of all bins both ways and between the sizes of large ones, fast bins and thread caches
-    with safe-linking, the arena and mmapped flags; in pymalloc's every pool's header and list of free blocks; in
+    expected there and what was found. In glibc's heaps it checks every size, PREV_INUSE and prev_size, the top chunk,
+    the arenas' own sums, the links of all bins both ways and between the sizes of large ones, fast bins and thread
+    caches with safe-linking, the arena and mmapped flags; in pymalloc every pool's header and list of free blocks; in
     CPython's mimalloc every segment's table of slices, and every page's three lists against its count of used blocks.
 
-    A process may be stopped while a thread is inside malloc, and a list half changed: such places are named "caught
-    inside malloc" and do not count as damage. The exit status is 1 when there is damage.""",
+    A process may be stopped while a thread is inside malloc and has changed half of a list: such places are named
+    "caught inside malloc" and do not count as damage. The exit status is 1 if there is damage.""",
     example="heap check",
     needs=TARGET,
     options=Common,

@@ -64,12 +64,12 @@ def _render(shown: Shown[chunks.Chunks, Options]) -> str:
 COMMAND = Command(
     noun="chunks",
     question="Which chunks are these?",
-    text="""A row a chunk: malloc's pointer, the size with the header, its state, the free list it is on, and for a used
-    one what it is: the Python object in it, the object that owns it, or what its bytes look like. A small bin holds
-    one size, a large one is named by its least size, and what was freed last waits in the unsorted bin. The totals are
-    those of all chunks that match, also when --top cuts the list.
+    text="""Each row has malloc's pointer, the size with the header, the state, the free list that the chunk is on, and
+    for a used one what it is: the Python object in it, the object that owns it, or what its bytes look like. A small
+    bin holds one size, a large one is named by its smallest size, and chunks that were freed recently are in the
+    unsorted bin. The totals are those of all chunks that match, also when --top cuts the list.
 
-    Python objects of up to 512 bytes lie in pymalloc's pools and not in chunks of their own, unless pymalloc is
+    Python objects of up to 512 bytes are in pymalloc's pools and not in chunks of their own, unless pymalloc is
     switched off. A chunk with a mapping of its own is mmapped and in no arena.""",
     example="heap chunks --state=used --min=1M",
     needs=TARGET,

@@ -59,29 +59,30 @@ def _render(shown: Shown[ledger.Ledger, Options]) -> str:
 COMMAND = Command(
     noun="",
     question="Where did the memory go, and what should I do?",
-    text="""The ledger of the whole address space: every byte has one owner, children add up to their parent and the
-    roots to what the kernel says. A resident page that several touch is split between them, byte by byte, so that no
-    line has more resident than virtual. Only whole pages can go back to the kernel: "in free pages" says how much of
-    what is free and resident lies in pages that nobody holds. What cannot be explained is a line of its own. Below
-    it stand the findings: what could be given back or avoided, largest first and doubtful ones last, each with
-    advice that was tried (docs/findings.md). --sort orders lines that have the same parent.
+    text="""The ledger of the whole address space: every byte has one owner, children add up to their parent, and the
+    roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by
+    byte, so that no line has more resident than virtual. Only whole pages can go back to the kernel: "in free pages"
+    says how much of what is free and resident is in pages that nobody holds. What cannot be explained has a line of
+    its own. Below the ledger are the findings: what could be given back or avoided, largest first and doubtful ones
+    last, each with advice that was tried (docs/findings.md). --sort orders lines that have the same parent.
 
-    In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident); huge,
-    how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux 6.7);
-    pages, the bytes of the pages that are its own as a whole, resident or not, and whole, how many of these are
-    resident: of free memory the pages that nobody holds, of all else those that it keeps; state, of an allocator's line
-    used, free, top or overhead, else null. trim is what malloc_trim(0) would give back, as heap trim says. summary adds
-    up all allocators that are walked: used and free are the bytes of their blocks in use and of their free blocks and
-    tops, headers included; used_resident and free_resident what of both is resident; whole how much of free_resident is
-    in pages that nobody holds; returnable what malloc_trim(0) would give back of it (null without glibc's malloc); kept
-    a list of {id, bytes, why}, the reasons for which the rest of free_resident stays: glibc.fragments (free chunks on
-    pages that chunks in use share), glibc.tcache, glibc.locked (by mlock), glibc.hugetlb (pages of hugetlbfs),
-    glibc.top, or an allocator's free blocks; allocators the ledger's lines that this is about; unknown {id, name,
-    bytes, own}, the line of what nobody walks: of an allocator or a runtime (own: it is certainly its own) or of other
-    memory, null where there is next to none. findings are a list of {id, bytes, text, advice, figures, commands,
-    environment, within, doubtful}: bytes is what the advice is worth, figures are the numbers that it rests on,
-    commands lines to paste, environment the settings that the advice names, within the id of another finding in whose
-    bytes some of these may lie; what is doubtful (it may be intended) stands last.""",
+    In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident);
+    huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux
+    6.7); pages, the bytes of the pages that belong to it as a whole, resident or not, and whole, how many of these
+    are resident: for free memory the pages that nobody holds, for all else those that it keeps; state, of an
+    allocator's line used, free, top or overhead, else null. trim is what malloc_trim(0) would give back, as in heap
+    trim. summary adds up all allocators that are walked: used and free are the bytes of their blocks in use and of
+    their free blocks and tops, headers included; used_resident and free_resident are the resident parts of both;
+    whole is how much of free_resident is in pages that nobody holds; returnable is how much of it malloc_trim(0)
+    would give back (null without glibc's malloc); kept is a list of {id, bytes, why}, the reasons why the rest of
+    free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache, glibc.locked
+    (by mlock), glibc.hugetlb (pages of hugetlbfs), glibc.top, or an allocator's free blocks; allocators are the
+    ledger's lines that this is about; unknown is {id, name, bytes, own}, the line of the memory that is not walked,
+    of an allocator or a runtime (own: it is certainly its own) or other memory, and null if there is next to none.
+    findings are a list of {id, bytes, text, advice, figures, commands, environment, within, doubtful}: bytes is what
+    the advice is worth, figures are the numbers that it rests on, commands are lines to paste, environment has the
+    settings that the advice names, within is the id of another finding that may have some of the same bytes;
+    doubtful ones, which may be intended, come last.""",
     example="heap --sort=virtual",
     needs=TARGET,
     options=Options,

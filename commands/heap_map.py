@@ -63,15 +63,14 @@ def _render(shown: Shown[heap_map.HeapMap, Options]) -> str:
 COMMAND = Command(
     noun="map",
     question="What does the heap look like? A picture of each arena and mapping, cell by cell",
-    text="""Draws the heaps of malloc's arenas, chunks with a mapping of their own, pymalloc's arenas and other
-    memory that is there, each on lines of its own, a character for every stretch of address space of the same size:
-    in use (three quarters of it or more), in use and free (a quarter or more), free and resident, free and given
-    back to the kernel, top, other. In colour on a terminal, unless NO_COLOR is set; in ASCII where the terminal has
-    nothing else.
+    text="""Draws the heaps of malloc's arenas, chunks with a mapping of their own, pymalloc's arenas and other memory,
+    each on lines of its own, with a character for every cell of address space: in use (three quarters of it or more),
+    in use and free (a quarter or more), free and resident, free and given back to the kernel, top, other. In colour on
+    a terminal, unless NO_COLOR is set; in ASCII if the terminal has nothing else.
 
-    In JSON, cell is the bytes of a cell; groups a list of {name, kind, arena, start, end, resident, cells}; cells one
-    of {start, end, parts}, parts one of {id, virtual, pages, resident, state} with the ids of heap's ledger. rest are
-    the parts of what is in no group: together they are the ledger's lines.""",
+    In JSON, cell is the bytes of a cell; groups is a list of {name, kind, arena, start, end, resident, cells}, cells
+    a list of {start, end, parts}, parts a list of {id, virtual, pages, resident, state} with the ids of heap's
+    ledger. rest has the parts that are in no group: together they are the ledger's lines.""",
     example="heap map --svg=heap.svg",
     needs=TARGET,
     options=Options,

@@ -53,24 +53,24 @@ SORTS: dict[str, Callable[[holes.Hole], Any]] = {
 COMMAND = Command(
     noun="holes",
     question="Which free memory is not given back, where is it, and what pins it?",
-    text="""A hole is a maximal run of bytes inside an arena that nobody holds, whatever list its pieces are on; the top
-    of a heap is not a hole. A row a hole: how much of it is resident, and the blocks below and above it that are held.
-    The figures in the total are those of all holes that match, also when --top cuts the list.
+    text="""A hole is a maximal run of bytes inside an arena that nobody holds, whatever lists its pieces are on; the
+    top of a heap is not a hole. Each row says how much of a hole is resident, and which held blocks are below and
+    above it. The figures in the total are those of all holes that match, also when --top cuts the list.
 
-    malloc takes a single free chunk for a request, and a hole may consist of several: what waits in thread caches and
-    fast bins is not merged with its neighbours. --fit=SIZE looks at single chunks as malloc does: in a thread's cache
-    and the fast bin if one of exactly this size is there, else the smallest in bins that suffices, then the top chunk,
-    then a larger heap or, from mmap_threshold on, a mapping of its own. Before a request of more than 1,000 bytes it
-    merges what is in fast bins. Between chunks of the same size, and where the last request left a remainder, malloc
-    may take another one than the one named.
+    malloc takes a single free chunk for a request, and a hole may consist of several: chunks in thread caches and fast
+    bins are not merged with their neighbours. --fit=SIZE looks at single chunks as malloc does: in a thread's cache
+    and the fast bin for exactly this size, then for the smallest in bins that suffices, then the top chunk, then a
+    larger heap or, from mmap_threshold on, a mapping of its own. Before a request of more than 1,000 bytes malloc
+    merges the chunks in fast bins. Among chunks of equal size, and where the last request left a remainder, malloc may
+    take another chunk than the one that is named.
 
-    With --path each of these blocks has the path by which a root leads to it, as Python where there is an expression,
+    With --path each of these blocks has the path by which a root keeps it, as Python where there is an expression,
     else in words: in JSON, path of before and after.
 
     In JSON, "fit" is null or {request, chunk, mmapped, fits, mmap_threshold, arenas, cached, nearest}: chunk is the
-    size with the header; arenas is a list of {index, best: {address, size} or null, top, short_by, mmapped, grows_by},
-    cached one of {tid, address}, nearest (the largest chunks of arenas where none suffices) one of {address, size,
-    arena, short_by}.""",
+    size with the header; arenas is a list of {index, best: {address, size} or null, top, short_by, mmapped,
+    grows_by}, cached a list of {tid, address}, nearest (the largest chunks of arenas where none suffices) a list of
+    {address, size, arena, short_by}.""",
     example="heap holes --min=1M",
     needs=TARGET,
     options=Options,

@@ -23,8 +23,8 @@ def _render(shown: Shown[info.Info, Common]) -> str:
 COMMAND = Command(
     noun="info",
     question="What is known about this target, and where does each fact come from?",
-    text="""A row a fact: versions, addresses and layouts, the source that said so, and whether a second source or the
-    bytes themselves confirm it. Where an interpreter publishes other offsets of its objects' fields than are shipped
+    text="""A row for each fact: versions, addresses and layouts, the source, and whether a second source or the
+    bytes themselves confirm it. If an interpreter publishes other offsets of its objects' fields than are shipped
     for its release (_Py_DebugOffsets, 3.13 and later), each has a row.""",
     example="heap info",
     needs=TARGET,

@@ -32,8 +32,8 @@ def _render(shown: Shown[owners.Owners, Options]) -> str:
 COMMAND = Command(
     noun="owners",
     question="Which Python objects keep the large blocks, and how are those reached?",
-    text="""A row for each large block of pymalloc and glibc: its size, the Python object that it is or belongs to, and
-    the way from a root to that object: as Python where there is an expression, else in words.""",
+    text="""A row for each large block of pymalloc and glibc: its size, the Python object that it is or belongs to,
+    and the path from a root to that object: as Python where there is an expression, else in words.""",
     example="heap owners --min=1M --top=10",
     needs=TARGET,
     options=Options,

@@ -57,34 +57,33 @@ SORTS: dict[str, Callable[[pins.Pin], Any]] = {
 COMMAND = Command(
     noun="pins",
     question="Which few blocks, if they were gone, would free the most pages?",
-    text="""A row a group of blocks, often of a single one, that keeps at least twice its own bytes from going back.
-    "would free" are the resident pages that go when all of the group is gone: in glibc's arenas the whole pages that
-    malloc_trim(0) could release then and cannot now, by the rule of heap trim; of pymalloc, which gives an
-    arena back with its last block, the pages of that arena; of CPython's mimalloc those of a page of its own,
-    64 KiB or more with blocks of one size. No block is in two groups, so that the rows add up.
-    What keeps the most beyond its own bytes comes first. Below, the blocks of all groups by type or owner, and
-    in how many groups nothing else stands.
+    text="""Each row is a group of blocks, often a single one, that keeps at least twice its own bytes from going back.
+    "would free" is the resident pages that go when the whole group is gone: in glibc's arenas the whole pages that
+    malloc_trim(0) could release then and cannot now, by the rule of heap trim; in pymalloc, which gives an arena back
+    with its last block, the pages of that arena; in CPython's mimalloc those of a page of its own, 64 KiB or more with
+    blocks of one size. No block is in two groups, so that the rows add up. Groups that keep the most beyond their own
+    bytes come first. Below are the blocks of all groups by type or owner, and how many groups have nothing else.
 
-    In glibc's arenas blocks make a group when they share a page of which they fill at most half; fuller pages
-    count when nobody outside the group touches them. A small chunk that is freed waits in a thread's cache
-    first, and is given back only when it left it; chunks that wait there now are members of groups too. Of the
-    tops of threads' arenas malloc_trim() gives nothing back, nor does it what borders on them when the last
-    block below them goes: that block is no pin. That an emptied pool or a freed block would be used again for
-    other objects is not counted.
+    In glibc's arenas blocks are a group if they share a page of which they fill at most half; fuller pages count if
+    nothing outside the group touches them. A small chunk that is freed goes to a thread's cache first, and is given
+    back only after it has left that; chunks that are in a cache now are members of groups too. malloc_trim() gives
+    nothing back of the tops of threads' arenas, nor of what borders on them when the last block below them goes: that
+    block is no pin. That an emptied pool or a freed block might be used again for other objects is not taken into
+    account.
 
-    mimalloc gives an empty page up for blocks of other sizes at once, but for the last one of a size, and back to
-    the kernel later: when another page of its segment goes, 10 ms after it and one more for each that went in
-    between. In free-threaded builds empty pages of objects may stay, for objects of the same size.
+    mimalloc makes an empty page available to blocks of other sizes at once, unless it is the last one of its size, and
+    gives it back to the kernel later: when another page of its segment goes, after 10 ms and one more for each that
+    went in between. In free-threaded builds empty pages of objects may stay, for objects of the same size.
 
-    With --path each group that is listed has the ways by which roots lead to its first 20 blocks, and each kind the
-    commonest of those: as Python where there is an expression, else in words. In a group of several blocks, ways are
-    told apart neither by numbers in brackets nor by the last key.
+    With --path each group that is listed has the paths by which roots keep its first 20 blocks, and each kind has the
+    most common of those: as Python where there is an expression, else in words. In a group of several blocks, paths
+    that differ only in numbers in brackets or in the last key count as one.
 
-    In JSON each pin also has blocks (how many), members (address, size, what, path; at most 1,000) and path; size
-    is the bytes of all its blocks. sums is a list of {allocator, groups, blocks, bytes, would_free, described} over
-    all that match, kinds one of {what, allocator, blocks, bytes, groups, alone, would_free, path}: alone counts the
-    groups that hold nothing else, and would_free is what those would free. resident_known is false where
-    would_free counts pages that may not be there.""",
+    In JSON each pin also has blocks (how many), members (address, size, what, path; at most 1,000) and path; size is
+    the bytes of all its blocks. sums is a list of {allocator, groups, blocks, bytes, would_free, described} over all
+    that match, kinds a list of {what, allocator, blocks, bytes, groups, alone, would_free, path}: alone counts the
+    groups that have nothing else, and would_free is what those would free. resident_known is false where would_free
+    counts pages that may be absent.""",
     example="heap pins --top=20",
     needs=TARGET,
     options=Options,

@@ -19,7 +19,7 @@ class Options(Common):
     """The options of heap pools."""
 
     detail: bool = switch(
-        "--detail", "also list what objects asked for, how full the arenas are, and what lies in the emptiest"
+        "--detail", "also list what objects asked for, how full the arenas are, and what is in the emptiest"
     )
 
 
@@ -34,26 +34,26 @@ def _render(shown: Shown[pools.Pools, Options]) -> str:
 COMMAND = Command(
     noun="pools",
     question="What does pymalloc hold in each size class, as sys._debugmallocstats() counts?",
-    text="""A row a size class: its pools, the blocks in use and the blocks that are free in them. Pools that hold no
+    text="""A row for each size class: its pools, the blocks in use, and the free blocks in them. Pools without any
     block are a row of their own: any size class may take them, and so may the kernel once a whole arena is free.
 
-    With --detail a second row a size class: the objects in it that tell their own size (an object's fixed part, its
-    items and what stands before it), what they asked for, what they got and how much of that they did not ask for; in
-    how many arenas the class has blocks, and how many of these hold nothing else, with how many blocks. Then how many
-    arenas are filled to 1, 10, 25, 50, 75 and 100 %, and the five arenas with the fewest used bytes, with what holds
-    the most of each: an arena stays until the last of its blocks is freed.
+    With --detail each size class has a second row: the objects in it that tell their own size (an object's fixed part,
+    its items and what precedes it), what they asked for, what they got, and how much of that they did not ask for; in
+    how many arenas the class has blocks, how many of these have no other blocks, and with how many blocks. Then come
+    the numbers of arenas that are filled to 1, 10, 25, 50, 75 and 100 %, and the five arenas with the fewest used
+    bytes, with the largest blocks in each: an arena stays until the last of its blocks is freed.
 
     The figures are sums over all interpreters with pools of their own: subinterpreters of CPython 3.12 and later may
     have them. Where pymalloc is not in use (PYTHONMALLOC=malloc) there are no rows, and the answer says so.
 
-    In free-threaded builds, and with PYTHONMALLOC=mimalloc, blocks are CPython's own mimalloc's: a row is a block size,
-    its pools are pages, and free blocks are those for which its pages have room. A second table says what they are for,
-    which free-threaded builds keep apart, and which pages belong to no thread any more.
+    In free-threaded builds, and with PYTHONMALLOC=mimalloc, the blocks are those of CPython's own mimalloc: a row is a
+    block size, its pools are pages, and free blocks are those for which its pages have room. A second table says what
+    they are for, which free-threaded builds keep apart, and which pages no longer belong to a thread.
 
-    In JSON each class also has arenas, alone, alone_blocks, and with --detail told, asked and wasted; fill is a list of
-    {percent, arenas, used}, emptiest one of {index, address, blocks, bytes, classes, pins}, interpreters one of
-    {usedpools, arenas, blocks, bytes}, the main one first; it is empty, and arena_size and pool_size are null, where
-    pymalloc is not in use. mimalloc is null, or {segments, reserved, free_spans, heaps}.""",
+    In JSON each class also has arenas, alone, alone_blocks, and with --detail told, asked and wasted; fill is a list
+    of {percent, arenas, used}, emptiest a list of {index, address, blocks, bytes, classes, pins}, interpreters a
+    list of {usedpools, arenas, blocks, bytes}, the main one first. interpreters is empty, and arena_size and
+    pool_size are null, where pymalloc is not in use. mimalloc is null, or {segments, reserved, free_spans, heaps}.""",
     example="heap pools --sort=free",
     needs=TARGET,
     options=Options,

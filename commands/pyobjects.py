@@ -10,7 +10,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch, valued
 from gdbheap.errors import UsageError
-from gdbheap.heap import LISTED, Heap
+from gdbheap.heap import MAX_UNIDENTIFIED, Heap
 from gdbheap.report.buffers import render as render_buffers
 from gdbheap.report.instances import render as render_list
 from gdbheap.report.pyobjects import render
@@ -19,7 +19,7 @@ __all__ = ["COMMAND"]
 
 TYPE_ORDERS = ("together", "bytes", "buffers", "count", "type")
 # Unidentified blocks listed below the table at most.
-SHOWN = 5
+MAX_UNIDENTIFIED_SHOWN = 5
 
 Answer = Union[pyobjects.PyObjects, instances.Instances, buffers.Buffers]
 # The orders of a table of types and the same of a table of buffers, where it is another.
@@ -49,7 +49,7 @@ def _answer(heap: Heap, options: Options) -> Answer:
         _check_order(options.sort, "--buffers", ("bytes", "count", "type", "role", *OF_BUFFERS))
         return buffers.buffers(heap, options.type, OF_BUFFERS.get(options.sort, options.sort), options.top)
     _check_order(options.sort, "a table of types", TYPE_ORDERS)
-    most = (options.top or LISTED) if options.json else SHOWN
+    most = (options.top or MAX_UNIDENTIFIED) if options.json else MAX_UNIDENTIFIED_SHOWN
     return pyobjects.pyobjects(heap, options.type, most)
 
 
@@ -69,24 +69,27 @@ def _render(shown: Shown[Answer, Options]) -> str:
 COMMAND = Command(
     noun="pyobjects",
     question="Which Python types hold the memory?",
-    text="""A row a type: how many objects, the bytes of their own blocks with all headers, and the buffers that they
-    own (a dict's keys, a list's items, a set's table). Blocks that no known field names belong to the object, the
-    library or the thread that points to them (in JSON: reached, roots). The order is by both together unless
-    --sort says otherwise. The totals are those of all types, also when --top cuts the list. Below the table stand the
-    largest used blocks of which nothing is known, with what their bytes look like: zeros, text, pointers, data, or a
-    C++ object of a class (in JSON: unknown, a list of {address, size, looks}, the largest 10,000 or as --top says).
+    text="""A row for each type: how many objects, the bytes of their own blocks with all headers, and the buffers that
+    they own (a dict's keys, a list's items, a set's table). Blocks to which no known field points belong to the
+    object, the library or the thread that points to them (in JSON: reached, roots). The order is by objects and
+    buffers together unless --sort says otherwise. The totals are those of all types, also when --top cuts the list.
+    Below the table are the largest unidentified blocks in use, with what their bytes look like: zeros, text, pointers,
+    data, or a C++ object of a class (in JSON: unknown, a list of {address, size, looks}, at most 10,000 or as many as
+    --top says).
 
-    Where malloc is an allocator that is not walked (jemalloc, tcmalloc, mimalloc as a library), what Python has in its
-    memory is what references lead to, as large as the objects' own fields say; in JSON elsewhere {count, bytes}, a part
-    of used.
+    Where malloc is an allocator that is not walked (jemalloc, tcmalloc, mimalloc as a library), Python's objects in
+    its memory are those that references reach, with the sizes in the objects' own fields; in JSON elsewhere {count,
+    bytes}, a part of used.
 
-    With --buffers a row for each kind of buffer: how many, their bytes, what they are to their owner, and its type.
-    They add up to the column buffers. In JSON that is buffers, a list of {type, role, count, bytes, reached}, with
-    count, bytes and reached over all that match; the role structure, where reached is true, is what pointers lead to.
+    With --buffers there is a row for each kind of buffer: how many, their bytes, what they are to their owner, and its
+    type. The rows add up to the column buffers. In JSON that is buffers, a list of {type, role, count, bytes,
+    reached}, with count, bytes and reached over all that match; the role structure, where reached is true, is what
+    pointers reach.
 
-    With --list a row an object: its address, its own block, the blocks that its fields own, its type, and a short text
-    read from memory, of the first 10,000. A block that several objects share counts for each there. In JSON that is
-    objects, a list of {address, type, size, buffers, text}, with count, bytes and buffers over all that match.""",
+    With --list there is a row for each object: its address, its own block, the blocks that its fields own, its type,
+    and, for the first 10,000, a short text read from memory. A block that several objects share counts for each of
+    them. In JSON that is objects, a list of {address, type, size, buffers, text}, with count, bytes and buffers over
+    all that match.""",
     example="heap pyobjects --top=20 --sort=bytes",
     needs=TARGET,
     options=Options,

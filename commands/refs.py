@@ -23,10 +23,10 @@ def _render(shown: Shown[refs.Refs, Addressed]) -> str:
 COMMAND = Command(
     noun="refs",
     question="Who points to this object?",
-    text="""A row for each object, running function or piece of memory that refers to the object whose block holds the
-    address, and what it calls the reference: an attribute, a key, an item, a local variable. A buffer (a dict's keys, a
-    list's items) counts as the object that owns it. References that the layout of a type tells are certain; a word of
-    C's that is the address of the object may be left over.""",
+    text="""A row for each object, running function or piece of memory that refers to the object whose block holds
+    the address, and its name for the reference: an attribute, a key, an item, a local variable. A buffer (a dict's
+    keys, a list's items) counts as the object that owns it. References by the layout of a type are certain; a word
+    in a C structure that is the address of the object may be left over.""",
     example="heap refs 0x7f31c0de1230",
     needs=TARGET,
     options=Addressed,

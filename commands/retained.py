@@ -34,14 +34,14 @@ def _render(shown: Shown[retained.Retained, Options]) -> str:
 COMMAND = Command(
     noun="retained",
     question="Which objects would free the most if they went?",
-    text="""What an object retains is its own block and all blocks that nothing else leads to: what would be free if it
-    went. Modules and their dicts are left out of the objects, which --by=module lists, and so are objects that
-    another one of their type keeps, as in a linked list, and those that retain no more than themselves. The path is
-    Python where there is an expression, else it is in words; in JSON it is path or null, and chain in words.
+    text="""What an object retains is its own block and all blocks that nothing else reaches: what would be free
+    without it. Left out are modules and their dicts, which --by=module lists, objects that another one of their type
+    keeps, as in a linked list, and those that retain no more than themselves. The path is Python where there is an
+    expression, else it is in words; in JSON these are path, which may be null, and chain.
 
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
-    module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own data,
-    counts only where nothing better leads.""",
+    module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own
+    data, counts only for what nothing better reaches.""",
     example="heap retained --top=20 --by=type",
     needs=TARGET,
     options=Options,

@@ -23,9 +23,9 @@ def _render(shown: Shown[sizes.Sizes, Common]) -> str:
 COMMAND = Command(
     noun="sizes",
     question="How are chunk sizes distributed, used and free?",
-    text="""Sizes are those of chunks: the request and eight bytes, in steps of 16. First a row for each range between
-    powers of two, then the exact sizes that hold the most. Free is what waits in bins, fast bins and thread caches;
-    chunks with a mapping of their own count as used. Top chunks and fenceposts are neither.
+    text="""Sizes are those of chunks: the request and eight bytes, in steps of 16. First there is a row for each range
+    between powers of two, then one for each of the exact sizes that hold the most. Free chunks are those in bins, fast
+    bins and thread caches; chunks with a mapping of their own count as used. Top chunks and fenceposts are neither.
 
     In JSON, sizes has a row for each exact size; total {used, free, used_bytes, free_bytes} is its sum. used_bytes,
     free_bytes, top and overhead (fenceposts, headers of heaps, what others got from sbrk) add up to the total.system

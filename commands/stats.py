@@ -40,10 +40,10 @@ def _render(shown: Shown[stats.Stats, Options]) -> str:
 COMMAND = Command(
     noun="stats",
     question="What does the process itself say? Calls malloc_stats() and sets its words beside ours (live only)",
-    text="""Calls malloc_stats() in the process, after proving that the call cannot hang: no thread is inside malloc, no
-    arena is locked, nobody holds stderr's lock. What it prints is taken from its write() calls, which are not made,
-    wherever the process's standard error leads, and the process is left as it was. Refused in one line when the proof
-    fails: try again.""",
+    text="""Calls malloc_stats() in the process, after proving that the call cannot hang: no thread is inside malloc,
+    no arena is locked, nobody holds stderr's lock. The output is taken from its write() calls, which are not made,
+    wherever the process's standard error goes, and the process is left as it was. If the proof fails, the command is
+    refused in one line: try again.""",
     example="heap stats",
     needs=PROCESS,
     options=Options,

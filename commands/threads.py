@@ -24,7 +24,7 @@ COMMAND = Command(
     noun="threads",
     question="What do the threads run, and how large are their variables?",
     text="""The Python frames of all threads, the innermost first, each with its local variables: the object, and the
-    bytes of its block and of the buffers that it owns (a list's items, a dict's keys, not what those lead to).""",
+    bytes of its block and of the buffers that it owns (a list's items, a dict's keys, but not what those refer to).""",
     example="heap threads",
     needs=TARGET,
     options=Common,

@@ -22,7 +22,7 @@ NOT_LIVE = "malloc_trim() can be called in a live process only: without --yes th
 
 def _pad(text: str) -> int:
     size = parse_size(text)
-    if size > trim.LARGEST_PAD:
+    if size > trim.MAX_PAD:
         raise ValueError(f"{text!r} is more than malloc_trim() takes")
     return size
 
@@ -78,20 +78,21 @@ COMMAND = Command(
     noun="trim",
     question="What would malloc_trim(0) give back, page for page? Do it (live only) and compare",
     text="""Computes by glibc's own rule what malloc_trim() would release, without touching the process: of each arena
-    the whole pages inside free chunks, after what waits in fast bins was merged with its neighbours, and of the main
-    arena's top what lies beyond --pad. Only what is resident counts: pages that are gone already bring nothing. What
-    stays: the tops of other arenas, what threads' caches hold, the first 48 bytes of each chunk with the page they are
-    in, and memory that is locked (mlock). Pages shared with another process after fork() leave this process's RSS, and
-    the machine's memory only when that process gives them back too.
+    the whole pages inside free chunks, after the chunks in fast bins are merged with their neighbours, and of the main
+    arena's top what is beyond --pad. Only resident pages count: those that have already gone bring nothing. What
+    stays: the tops of other arenas, the contents of threads' caches, the first 48 bytes of each chunk with the page
+    that they are in, and memory that is locked (mlock). Pages shared with another process after fork() leave this
+    process's RSS, but the machine gets them back only when that process gives them back too.
 
-    With --yes it is done: after the proof that the call cannot hang (as for heap stats) malloc_trim() is called in
-    the process, and what RssAnon lost is set beside what was predicted, per arena too. Refused in one line when the
-    proof fails: try again. malloc fetches the pages from the kernel again when the program needs them.
+    With --yes it is done: after the proof that the call cannot hang (as for heap stats) malloc_trim() is called in the
+    process, and the decrease of RssAnon is shown beside the prediction, per arena too. If the proof fails, the command
+    is refused in one line: try again. malloc gets the pages from the kernel again when the program needs them.
 
     In JSON, predicted is in bytes, actual null unless it was done; before and after are RssAnon, released is what
     malloc_trim() returned, whole also counts pages that are not resident, swapped those in swap. arenas is a list of
-    {index, address, chunks, whole, predicted, swapped, top, top_kept, actual}: how many free chunks have whole pages,
-    what of predicted is at the end of the top chunk, and what of the top is resident and stays.""",
+    {index, address, chunks, whole, predicted, swapped, top, top_kept, actual}: chunks is how many free chunks have
+    whole pages, top how much of predicted is at the end of the top chunk, top_kept how much of the top is resident
+    and stays.""",
     example="heap trim --yes",
     needs=TARGET,
     options=Options,

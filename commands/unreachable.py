@@ -23,13 +23,13 @@ def _render(shown: Shown[unreachable.Unreachable, Common]) -> str:
 COMMAND = Command(
     noun="unreachable",
     question="What does nothing keep alive: cycles that were not collected, and blocks that were lost?",
-    text="""A row for each type and size of block. Objects are listed if nothing leads to them, or if what leads to them
-    proves nothing (a word on a stack or in a structure of C) and the objects in question hold all of one another's
+    text="""A row for each type and size of block. Objects are listed if nothing refers to them, or if what does
+    proves nothing (a word on a stack or in a C structure) and the objects in question hold all of one another's
     references, as the garbage collector counts them. They are cycles that have not been collected yet, or objects
-    whose references were not given back. Blocks that are no objects are listed if nothing points to them or into them:
-    memory that nobody can free any more. Blocks to which only stray words lead (on a thread's stack, in a register,
-    or into the middle) have rows of their own: a function that runs has them, or something that counts from the middle,
-    or the word is left over, or a number, and they are lost as well.""",
+    whose references were not given back. Blocks that are not objects are listed if nothing points to them or into
+    them: memory that nobody can free any more. Blocks to which only stray words point (on a thread's stack, in a
+    register, or into the middle) have rows of their own: a running function has them, or something that counts from
+    the middle; or the word is left over, or a number, and they are lost as well.""",
     example="heap unreachable",
     needs=TARGET,
     options=Common,

@@ -23,13 +23,13 @@ def _render(shown: Shown[why.Why, Addressed]) -> str:
 COMMAND = Command(
     noun="why",
     question="What keeps this object alive, from a root down?",
-    text="""A shortest chain of references from a root to the object, and the same as a Python expression where there is
-    one: evaluated in the program it is that object. Chains from sys.modules come first, then those from the variables
-    of running functions and from static types, then words in structures of C that look like references, and last those
-    on stacks and in the interpreter's own data.
+    text="""A shortest chain of references from a root to the object, and the chain as a Python expression where there
+    is one: evaluated in the program, it is that object. Chains from sys.modules come first, then those from the
+    variables of running functions and from static types, then words in C structures that look like references, and
+    last those on stacks and in the interpreter's own data.
 
-    The objects without any one of which it would be free (its dominators) are listed below, with the bytes that would
-    be free with each of them.""",
+    Its dominators, the objects without any one of which it would be free, are listed below, with the bytes that
+    would be free with each of them.""",
     example="heap why 0x7f31c0de1230",
     needs=TARGET,
     options=Addressed,

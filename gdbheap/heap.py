@@ -29,7 +29,7 @@ from gdbheap.target.target import Damage, Target
 Progress = Callable[[str, int, int], object]
 
 # Unidentified blocks that are described at most.
-LISTED = 10_000
+MAX_UNIDENTIFIED = 10_000
 
 
 class Heap:
@@ -71,8 +71,8 @@ class Heap:
         return self._parts[name]
 
     def _failed(self, name: str, error: GdbheapError) -> GdbheapError:
-        """A new error of that kind, of which the words are kept: whatever held an error with its traceback, which leads
-        back here, would hold the target's files open."""
+        """A new error of that kind; only its words are kept: an error with its traceback would refer to this heap and
+        keep the target's files open."""
         self._failures[name] = type(error), str(error)
         return type(error)(str(error))
 
@@ -182,8 +182,8 @@ class Heap:
         return [(stack.start, stack.end) for stack in self.stacks if not stack.provided]
 
     def live_stacks(self) -> tuple[Ranges, Ranges]:
-        """What may be in use of the threads' stacks, and above the stack pointers that lead to none of them: those are
-        on stacks of coroutines or of signals, in a block of malloc up to its end."""
+        """What may be in use of the threads' stacks, and above stack pointers outside all of them: those are on stacks
+        of coroutines or of signals, in a block of malloc up to its end."""
         loose = []
         for start, end in unbounded(self.target, self.stacks):
             block = self.block_at(start)
@@ -248,15 +248,17 @@ class Heap:
 
     @property
     def paths(self) -> Paths:
-        """Names for what the graph of references leads to. Raises NotAPython, or Unsupported. They keep what they have
-        said: there are others for those who may not see contents."""
+        """Names for the nodes of the graph of references. Raises NotAPython, or Unsupported. They keep what they have
+        said, so there is another instance for answers without contents."""
         name = "paths" if self.disclosure.contents else "paths without contents"
         found: Paths = self._part(name, lambda: Paths(self.references))
         return found
 
     def census(self) -> _native.Census:
         """The count of all Python objects, kept."""
-        found: _native.Census = self._part("census", lambda: self.objects.census((), self.classifying, LISTED))
+        found: _native.Census = self._part(
+            "census", lambda: self.objects.census((), self.classifying, MAX_UNIDENTIFIED)
+        )
         return found
 
     def classifying(self, done: int, total: int) -> None:

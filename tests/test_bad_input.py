@@ -282,7 +282,7 @@ def test_not_dumpable(nobody: list[str], tmp_path: Path) -> None:
 
 
 def test_ones_own_process_is_permitted(nobody: list[str]) -> None:
-    """The same user without any capability gets the whole answer, residency included, unless Yama forbids it."""
+    """A process's own user without any capability gets the whole answer, residency included, unless Yama forbids it."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     with own_process(nobody, "import signal; signal.pause()") as pid:
         done = run_as(nobody, str(pid), "--json")

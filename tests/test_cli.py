@@ -153,7 +153,7 @@ def test_full_disk(options: list[str], target: Running) -> None:
 
 
 def test_closed_standard_output(target: Running) -> None:
-    """The same when there is no standard output at all."""
+    """A closed standard output ends the command in one line, too."""
     command = f"exec '{GDBHEAP}' arenas {target.pid} >&-"
     done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1

@@ -78,3 +78,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     """Every link to another file of the repository names one that exists."""
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", [*doc_sessions.pages(), ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_no_merge_is_left_open(page: Path) -> None:
+    """No page has both sides of a merge, nor a table of commands twice."""
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"^(<<<<<<<|=======|>>>>>>>)", text, re.MULTILINE)
+    assert text.count("| command | the question") <= 1

@@ -66,7 +66,7 @@ def test_large_objects_and_buffers(name: str, rng: random.Random, tmp_path: Path
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_releases(release: str, rng: random.Random, tmp_path: Path) -> None:
-    """The same of every release's objects."""
+    """Under another malloc, the objects and buffers of every release."""
     with start(rng, tmp_path, release, "jemalloc") as target:
         check_sums(ask("pyobjects", str(target.pid), "--top=100000"), tmp_path, PARTS * ROUNDED)
 

@@ -69,7 +69,7 @@ def test_done_in_gdb(name: str, environment: dict[str, str], rng: random.Random,
 
 
 def test_done_from_a_shell(rng: random.Random, tmp_path: Path) -> None:
-    """The same in a shell, with --pad; the table shows both figures."""
+    """A shell trims with --pad; the table shows both figures."""
     with running(commands(rng)["nine arenas"], tmp_path) as target:
         before = kernel.anonymous(target.pid)
         answer = ask("trim", str(target.pid), "--yes", "--pad=256K")

@@ -10,7 +10,7 @@ from images.heap import SHAPES, Arena, Chunk, Image
 from images.layouts import GLIBCS, Glibc
 from library import heap_of
 
-from gdbheap.answers.trim import LARGEST_PAD, trim
+from gdbheap.answers.trim import MAX_PAD, trim
 
 PAGE = 4096
 HEAD = 48
@@ -59,7 +59,7 @@ def test_whole_pages(glibc: Glibc, shape: str, rng: random.Random, tmp_path: Pat
     """Of every arena; the top goes where it ends at the break, and only the main arena's."""
     image = Image(glibc, rng, shape)
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
-        found = {row.address: (row.chunks, row.whole) for row in trim(heap, LARGEST_PAD).arenas}
+        found = {row.address: (row.chunks, row.whole) for row in trim(heap, MAX_PAD).arenas}
         with_top = {row.address: (row.chunks, row.whole) for row in trim(heap).arenas}
     assert found == {arena.address: expected(arena) for arena in image.arenas}
     main = image.arenas[0]

@@ -93,7 +93,7 @@ def test_arenas_equal_malloc_stats(name: str, rng: random.Random, tmp_path: Path
 @pytest.mark.parametrize("form", [GCORE, KERNEL_CORE])
 @pytest.mark.parametrize("name", ["1 thread", "8 threads", "arenas of several heaps", "blocked break, 3 threads"])
 def test_arenas_of_a_core_equal_malloc_stats(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
-    """The same from a core."""
+    """A core gives malloc_stats' figures, too."""
     with recorder(CASES[name], rng, tmp_path) as target:
         answer = ask("arenas", target.as_form(form))
     check_figures(answer, target)
@@ -164,7 +164,7 @@ def test_states_of_all_pointers(name: str, form: str, rng: random.Random, tmp_pa
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"1 thread", "8 threads"}))
 def test_states_of_all_pointers_elsewhere(name: str, rng: random.Random, tmp_path: Path) -> None:
-    """The same under malloc's other habits."""
+    """Each pointer's state is the table's under malloc's other habits."""
     with recorder(CASES[name], rng, tmp_path) as target:
         check_states(target.as_form(PROCESS), Table(tmp_path / "table"), CASES[name].threads)
 

@@ -64,7 +64,7 @@ def test_books_of_all_kinds(name: str, rng: random.Random, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("form", FORMS)
 def test_books_of_every_form(form: str, rng: random.Random, tmp_path: Path) -> None:
-    """The same from a process and both kinds of cores."""
+    """Answers agree about a process and both kinds of cores."""
     with recorder(CASES["8 threads"], rng, tmp_path) as target:
         found = asked(target, target.as_form(form), Table(tmp_path / "table"))
         check_sums(found)

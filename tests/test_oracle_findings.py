@@ -35,6 +35,7 @@ from programs import (
 from gdbheap.answers import ledger
 from gdbheap.answers.findings import Finding, one_container
 from gdbheap.python.slack import find_slack
+from gdbheap.report.findings import advice_of
 
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
@@ -166,13 +167,13 @@ def test_started_as_advised(
     rng: random.Random,
     tmp_path: Path,
 ) -> None:
-    """The same program started as the advice says has an RSS smaller by what was promised, and not the finding."""
+    """A program that is started as the advice says has an RSS smaller by what was promised, and not the finding."""
     command = program(rng, tmp_path, fault)
     check_started_otherwise(name, (command, faulty), (command, advised), tmp_path, trimmed)
 
 
 def test_reserved(rng: random.Random, tmp_path: Path) -> None:
-    """The same buffers, as large as they will be from the beginning."""
+    """Buffers that are as large as they will be from the beginning leave no holes."""
     seed = rng.getrandbits(30)
     growing, reserved = (c_program("faults", seed, fault, tmp_path / "none") for fault in ("growing", "reserved"))
     check_started_otherwise("growing-buffers", (growing, {}), (reserved, {}), tmp_path)
@@ -284,8 +285,8 @@ def test_leak_like(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     """It is named as Python would write it, with its exact number; without the graph less is promised, never more."""
     with running(python_program("stripped", "faults", rng.getrandbits(30), "cache"), tmp_path) as target:
         found = finding(ask("", str(target.pid)), "leak-like")
-        monkeypatch.setattr(one_container, "MANY_BLOCKS", 0)
-        monkeypatch.setattr(one_container, "MOST", 0.3)
+        monkeypatch.setattr(one_container, "MAX_LIKELY_GRAPH_BLOCKS", 0)
+        monkeypatch.setattr(one_container, "MIN_SHARE_OF_USED", 0.3)
         with heap_of(str(target.pid)) as heap:
             (least,) = [row for row in ledger.ledger(heap).findings if row.id == "leak-like"]
         before = in_use(target)
@@ -293,8 +294,8 @@ def test_leak_like(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
         freed = before - in_use(target)
         (count,) = map(int, re.findall(r"^kept (\d+)$", target.stderr, re.MULTILINE))
     assert "sys.modules['__main__'].Cache" in found["text"] and "['kept']" in found["text"]
-    assert found["figures"]["kept"] == least.figures["kept"] == count
-    assert "heap why" in least.advice
+    assert found["figures"]["kept"] == least.listed["kept"] == count
+    assert "heap why" in advice_of(least)
     assert least.commands == [f"gdbheap why {target.pid} {found['figures']['address']:#x}"]
     assert least.bytes <= found["bytes"] and freed >= least.bytes * 0.8
 
@@ -325,9 +326,9 @@ def test_shared_since_fork(rng: random.Random, tmp_path: Path) -> None:
 def test_what_is_doubtful_stands_last() -> None:
     """Whatever its size."""
     rows = [
-        Finding("leak-like", 9 << 30, "", "", doubtful=True),
-        Finding("slack", 1, "", ""),
-        Finding("main-top", 2, "", ""),
+        Finding("leak-like", 9 << 30, {}, doubtful=True),
+        Finding("slack", 1, {}),
+        Finding("main-top", 2, {}),
     ]
     assert [row.id for row in sorted(rows, key=lambda row: row.rank)] == ["main-top", "slack", "leak-like"]
 

@@ -11,7 +11,7 @@ import pytest
 from programs import FORMS, KINDS, ask, gdbheap, python_program, running
 from test_oracle_repr import CUT, every_python, program, same, truth, values
 
-from gdbheap.answers.instances import MOST_TEXTS
+from gdbheap.answers.instances import MAX_TEXTS
 
 OWN = "--type=__main__.*"
 CLASS = re.compile(r"<(__main__\.\w+) object at ")
@@ -37,7 +37,7 @@ def test_every_object_is_listed(python: str, rng: random.Random, tmp_path: Path)
     for address, (name, text) in written.items():
         assert found[address]["type"] == name
         shown = found[address]["text"]
-        if found[address] in answer["objects"][MOST_TEXTS:]:
+        if found[address] in answer["objects"][MAX_TEXTS:]:
             continue
         assert CUT in (shown or "") or same(text, shown, address)
     assert by_type(answer["objects"]) == {row["type"]: (row["count"], row["bytes"]) for row in table["types"]}

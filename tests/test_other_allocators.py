@@ -304,6 +304,6 @@ def test_musl(musl: Running, tmp_path: Path) -> None:
 
 
 def test_musl_in_a_core(musl: Running) -> None:
-    """The same is known of its core."""
+    """That its malloc is not supported shows in a core, too."""
     done = programs.gdbheap("arenas", musl.as_form(programs.KERNEL_CORE))
     assert done.returncode == 5 and "musl's malloc is not supported" in done.stderr

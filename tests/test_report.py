@@ -19,6 +19,7 @@ from gdbheap.answers.check import Check
 from gdbheap.answers.chunks import Chunk, Chunks
 from gdbheap.answers.describing import BlockKind
 from gdbheap.answers.findings import Finding
+from gdbheap.answers.findings.after_fork import AfterFork
 from gdbheap.answers.fit import ArenaFit, CachedPiece, Fit, Piece, ShortPiece
 from gdbheap.answers.holes import Hole, Holes, Neighbour
 from gdbheap.answers.info import Info
@@ -292,7 +293,7 @@ def test_fit(changes: dict[str, Any], words: list[str]) -> None:
 
 @pytest.mark.parametrize("shown", [12, 5])
 def test_holes_add_up(shown: int, rng: random.Random) -> None:
-    """The same for holes; the neighbour that pins the most is named without its address."""
+    """Holes and their rest add up to the total; the neighbour that pins the most is named without its address."""
     pin = Neighbour(4096, 64, "items of list at 0x1234", kind=BlockKind("items", "list"))
     found = [Hole(i, rng.randrange(1 << 20, 1 << 28), rng.randrange(1 << 20), 0, "glibc", None, pin) for i in range(12)]
     total = sum(hole.size for hole in found), sum(hole.resident or 0 for hole in found)
@@ -453,7 +454,7 @@ def made_ledger(rng: random.Random, known: bool) -> Ledger:
     children = [line("glibc.used", "glibc", sizes[1]), line("glibc.free", "glibc", sizes[2])]
     lines = [line("file", None, sizes[0]), line("glibc", None, sizes[1] + sizes[2]), *children]
     rss = Rss(sizes[0] + sizes[1] + sizes[2] if known else None, 0 if known else None, "smaps_rollup")
-    return Ledger(rss, lines, [Finding("a", sizes[2], "pages are free", "do something")])
+    return Ledger(rss, lines, [Finding("after-fork", sizes[2], AfterFork(sizes[0], sizes[1]))])
 
 
 def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
@@ -463,7 +464,7 @@ def test_ledger_is_a_tree_that_adds_up(rng: random.Random) -> None:
     cells = [int(cell.replace(",", "")) for cell in column(text, "resident")]
     by_name = {line.id: line.resident for line in answer.ledger}
     assert cells == [by_name[n] for n in ("file", "glibc", "glibc.used", "glibc.free")] + [answer.rss.bytes]
-    assert "\n  glibc.used" in text and "1. " in text and "Do something." in text
+    assert "\n  glibc.used" in text and "1. " in text and "Add up PSS, not RSS." in text
     assert column(text, "%RSS")[-1] == "100.0"
 
 
@@ -478,7 +479,8 @@ def test_ledger_of_a_core_does_not_say_rss(rng: random.Random) -> None:
 def test_the_order_of_findings_is_said(doubtful: bool, heading: str, rng: random.Random) -> None:
     """The largest stands first, but for one that may be intended."""
     answer = made_ledger(rng, True)
-    findings = [Finding("small", 1, "little", "do it"), Finding("leak-like", 2, "much", "do it", doubtful=doubtful)]
+    figures = AfterFork(3, 1)
+    findings = [Finding("after-fork", 1, figures), Finding("leak-like", 2, figures, doubtful=doubtful)]
     text = ledger.render(dataclasses.replace(answer, findings=findings), EXACT)
     assert f"\nFindings, largest first{heading}\n" in text
 

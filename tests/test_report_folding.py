@@ -8,7 +8,7 @@ import pytest
 
 from gdbheap.answers.why import Holder, Why
 from gdbheap.python.paths import Step
-from gdbheap.report.folding import SHOWN, folded
+from gdbheap.report.folding import ROWS_AT_EACH_END, folded
 from gdbheap.report.style import Style
 from gdbheap.report.why import render
 
@@ -39,7 +39,9 @@ def test_a_run_is_folded(period: int, rng: random.Random) -> None:
 def test_nothing_is_lost(rng: random.Random) -> None:
     """Of any rows the shown ones are in their order, and with the counted ones as many as there are."""
     for _ in range(300):
-        rows = [[str(place), rng.choice("ab"), rng.choice("xy")] for place in range(rng.randrange(2 * SHOWN))]
+        rows = [
+            [str(place), rng.choice("ab"), rng.choice("xy")] for place in range(rng.randrange(2 * ROWS_AT_EACH_END))
+        ]
         found = shown(rows)
         own = [row for row in found if row in rows]
         left = sum(int(row[0]) for row in found if row not in rows)

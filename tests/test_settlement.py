@@ -1,4 +1,4 @@
-"""The same bytes never make two findings: settled on made-up claims, compared with a count page by page, and on a
+"""No byte counts in two findings: settled on made-up claims, compared with a count page by page, and on a
 program whose holes two rules find."""
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def test_no_byte_twice(rng: random.Random) -> None:
                 own.update(range(first, first + rng.randrange(1, 30)))
             ranges = [(page * PAGE, page * PAGE + PAGE) for page in sorted(own)]
             pages |= own
-            finding = Finding(name, len(own) * PAGE, "text", "advice")
-            claims.append(Claim(finding, partial(list, ranges), "remedy"))
+            claims.append(Claim(Finding(name, len(own) * PAGE, {}), partial(list, ranges), has_remedy=True))
         found = settled(claims, rng.choice([1, 5 * PAGE, 20 * PAGE]))
         assert sum(finding.bytes for finding in found) <= len(pages) * PAGE
         first_claim = min(claims, key=lambda claim: ORDER.index(claim.finding.id)).finding
@@ -71,47 +70,46 @@ def test_no_byte_twice(rng: random.Random) -> None:
 def test_alternatives() -> None:
     """A finding whose bytes are another's leaves its remedy there; one with enough of its own stays with those."""
     ranges = [(0, 100 * PAGE)]
-    large = Claim(Finding("large-chunks", 60 * PAGE, "holes", "set it"), lambda: [(0, 60 * PAGE)])
-    free = Claim(Finding("free-chunks", 100 * PAGE, "chunks", "trim"), lambda: ranges, "trim it")
+    large = Claim(Finding("large-chunks", 60 * PAGE, {}), lambda: [(0, 60 * PAGE)])
+    free = Claim(Finding("free-chunks", 100 * PAGE, {}), lambda: ranges, has_remedy=True)
     both = {row.id: row for row in settled([free, large], 10 * PAGE)}
     assert both["large-chunks"].bytes == 60 * PAGE and both["free-chunks"].bytes == 40 * PAGE
     (one,) = settled([free, large], 50 * PAGE)
-    assert (one.id, one.bytes, one.advice) == ("large-chunks", 60 * PAGE, "set it; or trim it")
+    assert (one.id, one.bytes, [each.id for each in one.alternatives]) == ("large-chunks", 60 * PAGE, ["free-chunks"])
 
 
 def test_what_lies_in_another() -> None:
     """Of objects nobody counts which bytes two findings share: the second says whose its bytes may be."""
-    leak, slack = Finding("leak-like", 9 << 20, "a dict", "bound it"), Finding("slack", 5 << 20, "lists", "copy")
+    leak, slack = Finding("leak-like", 9 << 20, {}), Finding("slack", 5 << 20, {})
     found = {row.id: row for row in settled([Claim(slack, list), Claim(leak, list)], 1)}
-    assert found["slack"].within == "leak-like" and "leak-like" in found["slack"].text
+    assert found["slack"].within == "leak-like" and not found["slack"].also_within
     assert found["leak-like"].within is None
 
 
 def test_each_is_named_with_its_own_bytes() -> None:
     """Of a finding that shares bytes with several each is named with those that are its own."""
-    large = Claim(Finding("large-chunks", 30 * PAGE, "holes", "set it"), lambda: [(0, 30 * PAGE)])
-    tops = Claim(Finding("thread-tops", 20 * PAGE, "tops", "set it"), lambda: [(50 * PAGE, 70 * PAGE)])
-    free = Claim(Finding("free-chunks", 100 * PAGE, "chunks", "trim"), lambda: [(0, 100 * PAGE)])
+    large = Claim(Finding("large-chunks", 30 * PAGE, {}), lambda: [(0, 30 * PAGE)])
+    tops = Claim(Finding("thread-tops", 20 * PAGE, {}), lambda: [(50 * PAGE, 70 * PAGE)])
+    free = Claim(Finding("free-chunks", 100 * PAGE, {}), lambda: [(0, 100 * PAGE)])
     (found,) = [row for row in settled([free, large, tops], PAGE) if row.id == "free-chunks"]
-    text = "chunks; 120.0 KiB more of it is what large-chunks is about, 80.0 KiB what thread-tops is about"
-    assert (found.bytes, found.text) == (50 * PAGE, text)
+    assert (found.bytes, found.shared) == (50 * PAGE, [("large-chunks", 30 * PAGE), ("thread-tops", 20 * PAGE)])
 
 
 def test_bytes_are_taken_once() -> None:
     """A finding about a few pages somewhere in two places takes them from one of both, not from both."""
     places = [(0, 50 * PAGE), (60 * PAGE, 110 * PAGE)]
-    some = Claim(Finding("large-chunks", 10 * PAGE, "holes", "set it"), lambda: places)
-    first = Claim(Finding("free-chunks", 50 * PAGE, "chunks", "trim"), lambda: places[:1])
-    second = Claim(Finding("mapped-memory", 50 * PAGE, "mapped", "unmap"), lambda: places[1:])
+    some = Claim(Finding("large-chunks", 10 * PAGE, {}), lambda: places)
+    first = Claim(Finding("free-chunks", 50 * PAGE, {}), lambda: places[:1])
+    second = Claim(Finding("mapped-memory", 50 * PAGE, {}), lambda: places[1:])
     found = settled([some, first, second], PAGE)
     assert sum(row.bytes for row in found) == 100 * PAGE and min(row.bytes for row in found) == 10 * PAGE
 
 
 def test_what_two_have_in_common_is_taken_once() -> None:
     """Two findings that speak of the same pages take from a third no more than those pages."""
-    one = Claim(Finding("huge-pages", 30 * PAGE, "huge", "avoid"), lambda: [(0, 60 * PAGE)])
-    two = Claim(Finding("free-chunks", 60 * PAGE, "chunks", "trim"), lambda: [(0, 60 * PAGE)])
-    three = Claim(Finding("mapped-memory", 50 * PAGE, "mapped", "unmap"), lambda: [(40 * PAGE, 90 * PAGE)])
+    one = Claim(Finding("huge-pages", 30 * PAGE, {}), lambda: [(0, 60 * PAGE)])
+    two = Claim(Finding("free-chunks", 60 * PAGE, {}), lambda: [(0, 60 * PAGE)])
+    three = Claim(Finding("mapped-memory", 50 * PAGE, {}), lambda: [(40 * PAGE, 90 * PAGE)])
     found = {row.id: row.bytes for row in settled([one, two, three], PAGE)}
     assert found == {"huge-pages": 30 * PAGE, "free-chunks": 30 * PAGE, "mapped-memory": 30 * PAGE}
 
@@ -120,21 +118,20 @@ def test_what_two_have_in_common_is_taken_once() -> None:
 @pytest.mark.parametrize("pinned", ["pymalloc-arenas", "pinned-pages"])
 def test_what_lies_in_pages_that_few_blocks_keep(name: str, pinned: str) -> None:
     """The blocks that keep an arena count with it, and may be those of which another finding speaks."""
-    objects, arenas = Finding(name, 5 << 20, "objects", "drop"), Finding(pinned, 9 << 20, "arenas", "drop")
+    objects, arenas = Finding(name, 5 << 20, {}), Finding(pinned, 9 << 20, {})
     found = {row.id: row for row in settled([Claim(arenas, lambda: [(0, 9 << 20)]), Claim(objects, list)], 1)}
-    assert found[name].within == pinned and pinned in found[name].text and found[pinned].within is None
+    assert found[name].within == pinned and found[pinned].within is None
 
 
 def test_no_remedy_twice() -> None:
     """What a finding advises already is not its alternative too; other commands stand beside its own."""
-    advice = "allocate it once, or start it with MALLOC_MMAP_THRESHOLD_=131072"
     setting = {"MALLOC_MMAP_THRESHOLD_": "131072"}
-    growing = Finding("growing-buffers", 9 * PAGE, "copies", advice, environment=setting)
-    large = Finding("large-chunks", 9 * PAGE, "holes", advice, environment=setting)
-    free = Finding("free-chunks", 9 * PAGE, "chunks", "trim", commands=["gdbheap trim 7 --yes"])
-    remedies = [(growing, ""), (large, "start it with MALLOC_MMAP_THRESHOLD_=131072"), (free, "trim it")]
-    (found,) = settled([Claim(one, lambda: [(0, 9 * PAGE)], remedy) for one, remedy in remedies], PAGE)
-    assert found.advice == f"{advice}; or trim it"
+    growing = Finding("growing-buffers", 9 * PAGE, {}, environment=setting)
+    large = Finding("large-chunks", 9 * PAGE, {}, environment=setting)
+    free = Finding("free-chunks", 9 * PAGE, {}, commands=["gdbheap trim 7 --yes"])
+    rows = [(growing, False), (large, True), (free, True)]
+    (found,) = settled([Claim(one, lambda: [(0, 9 * PAGE)], has_remedy) for one, has_remedy in rows], PAGE)
+    assert found.alternatives == [free]
     assert found.commands == ["gdbheap trim 7 --yes", *lines_to_paste(setting)]
 
 

@@ -156,4 +156,4 @@ def test_stacks_are_found_once(rng: random.Random, tmp_path: Path, monkeypatch: 
             evidence = Evidence(heap, {})
             monkeypatch.setattr(Heap, "stack_ranges", property(counted))
             (claim,) = stacks.find(evidence)
-    assert claim.finding.figures["threads"] == 32 and len(asked) == 1
+    assert claim.finding.listed["threads"] == 32 and len(asked) == 1

@@ -64,7 +64,8 @@ def test_arenas_and_states(form: str, recorder: Running, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("mode", MODES)
 def test_modes(mode: str, program: Path, rng: random.Random, tmp_path: Path) -> None:
-    """The same where others move the break, and where the arena grows without it."""
+    """The state of each pointer is that in the table where others move the break, and where the arena grows without
+    it."""
     with started(program, rng, tmp_path, 1, MODES[mode]) as target:
         check_figures(ask("arenas", str(target.pid)), target)
         check_states(str(target.pid), Table(tmp_path / "table"), 1)

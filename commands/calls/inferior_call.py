@@ -5,7 +5,7 @@ What must be free before the call, and what each costs when it is not:
 - every thread must be outside of malloc. While the process has one thread, malloc takes no lock, and a list that is
   half linked is read or changed as it is; with more threads the lock that is held would never be released, because only
   the calling thread runs;
-- every arena's mutex must be 0: malloc_stats() and malloc_trim() lock each in turn (glibc malloc/malloc.c,
+- every arena's mutex must be 0: malloc_stats() and malloc_trim() lock one after the other (glibc malloc/malloc.c,
   ``__malloc_stats``, ``__malloc_trim``).
 
 ``errno`` is put back; the registers are put back by whoever calls: ``native_caller`` on this machine, gdb on a server.
@@ -89,7 +89,7 @@ class Stack:
 
 
 class Caller(Protocol):
-    """What can be done in the process that stands still."""
+    """What can be done in the stopped process."""
 
     def stacks(self) -> list[Stack]:
         """The stack of every thread."""
@@ -133,7 +133,7 @@ class Libc:
 
 
 class Calls(Protocol):
-    """How functions of a process that stands still are called: by ourselves on this machine, by gdb on a server."""
+    """How functions of a stopped process are called: by gdbheap itself on this machine, by gdb on a server."""
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
         """Call the function of ``purpose``, which must not be left in its middle, after the proof that it can neither
@@ -196,7 +196,7 @@ def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
 
 @contextlib.contextmanager
 def errno_kept(libc: Libc, caller: Writer) -> Iterator[None]:
-    """A block that leaves errno as it is: the thread may stand between a system call that failed and its look at it."""
+    """A block that leaves errno as it is: the thread may be between a failed system call and its look at errno."""
     with bytes_kept(caller, caller.call(libc.address("__errno_location")), 4):
         yield
 

@@ -131,7 +131,7 @@ def _memory_file(libc: Libc, caller: Writer) -> int:
 
 @contextlib.contextmanager
 def _redirected(libc: Libc, caller: Writer, descriptor: int, file: int) -> Iterator[None]:
-    """Inside the block ``descriptor`` leads to ``file``, after it to where it led before (nowhere if it was closed)."""
+    """Inside the block ``descriptor`` refers to ``file``, after it to what it did before (nothing if it was closed)."""
     if descriptor == file:  # it was closed, and the new file got its number
         yield
         return

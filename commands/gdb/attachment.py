@@ -1,4 +1,4 @@
-"""Attaching to a process after its symbols were read, so that it stands still for a shorter time."""
+"""Attaching to a process after its symbols were read, so that the stop is shorter."""
 
 from __future__ import annotations
 

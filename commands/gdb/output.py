@@ -23,7 +23,7 @@ def charset() -> str:
 
 
 def output_failed() -> bool:
-    """Whether a write to the C stream behind gdb's standard output failed, which gdb ignores. False if nobody knows."""
+    """Whether a write to the C stream behind gdb's standard output failed, which gdb ignores. False if unknown."""
     try:
         import ctypes
 

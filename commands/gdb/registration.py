@@ -47,8 +47,8 @@ ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
 
-gdb reads symbols while the process stands still; of a Python that is most of the stop. This reads those of the
-program, of libpython and of libc first, and then attaches: the process stands still for a third of the time.
+gdb reads symbols while the process is stopped; for a Python that is most of the stop. This reads those of the
+program, of libpython and of libc first, and then attaches: the process is stopped for a third of the time.
 
 Example:
   {prefix} attach 1234"""

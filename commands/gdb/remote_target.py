@@ -1,4 +1,4 @@
-"""A process behind a server as a target: bytes through whoever can read them, /proc through whoever can read files.
+"""A process on a server as a target: bytes through whoever can read them, /proc through whoever can read files.
 
 The same answers as for a process here. Nothing of this machine is taken for the other's: an ELF file is used only when
 its build-id equals the one in the target's memory, and the own /proc only when it is proven to be the server's."""

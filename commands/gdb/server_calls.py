@@ -38,7 +38,7 @@ CODE_LOOK = 1 << 20
 
 
 class ServerCalls:
-    """``inferior_call.Calls`` of the selected inferior behind a server."""
+    """``inferior_call.Calls`` of the selected inferior on a server."""
 
     def __init__(self, where: Place) -> None:
         self._where = where
@@ -169,7 +169,7 @@ class GdbCaller:
             gdb.execute(f"set ${name} = {value}", to_string=True)
 
     def _nop(self) -> int:
-        """The address of a "nop" in the code of the process: of one byte, it is an instruction wherever it stands."""
+        """The address of a "nop" in the code of the process: of one byte, it is an instruction wherever it is."""
         for mapping in filter(_is_code, self._target.mappings):
             found = self._target.space.read_available(mapping.start, CODE_LOOK).find(self._target.machine.gdb.nop)
             if found >= 0:

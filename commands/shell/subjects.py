@@ -39,11 +39,13 @@ class Extra:
     )
     clone: bool = switch(
         "--clone",
-        "answer from a copy of the process, which stands still only while the kernel copies its page tables and its "
+        "answer from a copy of the process, which is stopped only while the kernel copies its page tables and its "
         "mappings and residency are read, and pays for the pages that it writes while the copy lives; refused where "
         "there is no room for a copy",
     )
-    verbose: bool = switch("--verbose", "say for how long the process was stopped, also if that is no terminal")
+    verbose: bool = switch(
+        "--verbose", "say how long the process was stopped, even if standard error is not a terminal"
+    )
 
 
 def extra_options(command: AnyCommand) -> tuple[Option, ...]:
@@ -177,7 +179,7 @@ def _calls(line: _Line, heap: Heap) -> LocalCalls | None:
 
 @contextlib.contextmanager
 def _opened(line: _Line, target: int | str) -> Iterator[Heap]:
-    """The heap of a core, or of a process that stands still in this block; after it is said for how long."""
+    """The heap of a core, or of a process that is stopped in this block; afterwards says for how long."""
     if isinstance(target, str):
         yield Heap(Core(target, line.extra.exe))
         return

@@ -77,7 +77,7 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     ``call``: it calls into the process. ``writes``: an option of its own makes it write a file. ``copies``: it computes
     for long from nearly all that it reads, so that a live process is let go once its memory is copied.
-    ``lists_damage``: its table has all damage, which stands below any other's."""
+    ``lists_damage``: its table has all damage; other commands list it below theirs."""
 
     noun: str
     question: str

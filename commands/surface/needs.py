@@ -17,7 +17,7 @@ Subject = TypeVar("Subject")
 class Needs(Generic[Subject]):
     """What a command's ``answer`` gets as its first argument. A surface offers the commands whose needs it can meet.
 
-    ``words`` and ``example`` stand after the noun in a shell's usage line and example, ``targets`` is how many of the
+    ``words`` and ``example`` follow the noun in a shell's usage line and example, ``targets`` is how many of the
     words are processes or cores."""
 
     what: str

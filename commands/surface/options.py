@@ -100,7 +100,7 @@ class Common:
     )
     max_stop: float = valued(
         "--max-stop", "SECONDS",
-        "the longest that a live process stands still (the default is 5, 0 is without a limit); then it runs on and the"
+        "for how long a live process is stopped at most (the default is 5, 0 is no limit); then it runs on and the"
         " answer holds what was read by then, with status 1. gdb holds a process for as long as it is attached",
         5.0, _seconds,
     )  # fmt: skip
@@ -122,7 +122,7 @@ def minimum_size() -> int:
 
 def root_paths() -> bool:
     """The field of --path of a command that lists blocks."""
-    about = "also say how roots lead to the blocks that are listed, up to 2,000 of them (reads all references)"
+    about = "also show the paths from roots to the blocks that are listed, at most 2,000 (reads all references)"
     return switch("--path", about)
 
 

@@ -193,7 +193,7 @@ class Allocator(ABC):
     @property
     @abstractmethod
     def damage(self) -> list[Damage]:
-        """What is not as it must be, as far as was looked."""
+        """What is not as it must be, of what was looked at so far."""
 
     @property
     def interpreter(self) -> LoadedObject | None:
@@ -216,7 +216,7 @@ class Allocator(ABC):
         return []
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """The parts of ranges that are not its own as far as is known before its blocks are listed."""
+        """The parts of ranges that are not its own, by what is known before its blocks are listed."""
         return subtract(ranges, self.ranges())
 
     @abstractmethod

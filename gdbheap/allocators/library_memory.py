@@ -1,7 +1,7 @@
-"""Anonymous memory that is nobody's heap, by the library whose static data points there: its own allocator's, as
-Arrow's, or its working space, as OpenBLAS's.
+"""Anonymous memory outside every heap, by the library whose static data points to it: the pool of its own allocator,
+as with Arrow, or its working space, as with OpenBLAS.
 
-No more is said than that: most of the pointers into the memory that lie in static data are this library's.
+That says no more than this: of the pointers in static data that point into the memory, most are this library's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gdbheap import _native
 from gdbheap.target.ranges import OwnedRange, Ranges, joined
 from gdbheap.target.target import Target
 
-LEAST = 64 << 10
+MIN_RANGE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class Held:
 
 
 def find_held(target: Target, ranges: Ranges) -> list[Held]:
-    """Those of the ``ranges`` (ascending) of LEAST bytes or more to which one library points more than all others."""
-    large = [(start, end) for start, end in joined(ranges) if end - start >= LEAST]
+    """Those of the ``ranges`` (ascending), of MIN_RANGE_BYTES or more, to which one library points more than all others
+    together."""
+    large = [(start, end) for start, end in joined(ranges) if end - start >= MIN_RANGE_BYTES]
     sources = [
         OwnedRange(number, *pair) for number, loaded in enumerate(target.objects) for pair in loaded.writable_ranges()
     ]

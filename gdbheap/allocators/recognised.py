@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gdbheap.allocators.runtimes import file_name, title
+from gdbheap.allocators.runtimes import NAME_LIMIT, file_name, title
 from gdbheap.errors import Fault, one_line
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.target import AT_ENTRY, Target
 
 META_AREA_HEAD = 56
-MOST_DATA = 4 << 20
-NAME_LIMIT = 64
+MAX_DATA_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ MUSL = Kind("musl", (), "")
 
 @dataclass(frozen=True)
 class OtherAllocator:
-    """An allocator other than glibc's: of which kind, in which loaded object, and what tells so."""
+    """An allocator other than glibc's: its kind, the loaded object that contains it, and how it was recognised."""
 
     kind: Kind
     path: str
@@ -167,7 +166,7 @@ def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
     ``{u64 secret; int init_done; unsigned mmap_counter; …; struct meta_area *meta_area_head @56; …}``, mallocng/meta.h.
     """
     for start, end in loaded.writable_ranges():
-        raw = target.space.read_available(start, min(end - start, MOST_DATA))
+        raw = target.space.read_available(start, min(end - start, MAX_DATA_BYTES))
         words = target.machine.words_of(raw)
         triples = zip(words, words[1:], words[META_AREA_HEAD // target.machine.word :])
         for index, (secret, initialised, head) in enumerate(triples):

@@ -57,8 +57,8 @@ class Kind:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime that a target has: of which kind, in which file, what tells so, and in which ``program``. ``named``: it
-    has the kernel name its mappings; ``alone``: no other runtime or allocator may own anonymous memory."""
+    """A runtime in a target: its kind, its file, how it was recognised, and the ``program``. ``named``: it has the
+    kernel name its mappings; ``alone``: no other runtime or allocator may own anonymous memory."""
 
     kind: Kind
     path: str

@@ -48,7 +48,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class At:
-    """The answer of ``heap at``; ``path``: how a root leads to the address, as Python or in words, if asked."""
+    """The answer of ``heap at``; ``path``: from a root to the address, as Python or in words, if asked for."""
 
     mapping: AtMapping
     block: Block | None

@@ -15,7 +15,7 @@ class Buffer:
     """The blocks that the objects of a type own by one kind of field: the type, what they are to it (``keys``,
     ``items``), how many there are and their bytes with all headers.
 
-    ``reached``: no known field names them, but pointers lead to them from the objects.
+    ``reached``: no known field owns them, but pointers in the objects point to them.
     """
 
     type: str

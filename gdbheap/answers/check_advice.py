@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.answers.findings import Evidence, Finding
-from gdbheap.answers.findings.thresholds import DEFAULT, how
+from gdbheap.answers.findings.thresholds import DEFAULT, DEFAULT_THRESHOLD, SET, origin
 from gdbheap.answers.ledger import judged
 from gdbheap.answers.partition import total
 from gdbheap.errors import GdbheapError
@@ -120,7 +120,7 @@ def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evide
 
 
 def _in_force(kind: _Kind, par: MallocPar) -> int:
-    """Of hugetlb 0, 1 (malloc asks for transparent ones) or 2 (it takes them of hugetlbfs)."""
+    """malloc's value; for hugetlb 0, 1 (it asks for transparent ones) or 2 (it takes them from hugetlbfs)."""
     if kind.field == HUGETLB:
         return 2 if par.hp_pagesize else int(par.thp_pagesize > 0)
     found: int = getattr(par, kind.field)
@@ -157,8 +157,8 @@ def _number(value: str) -> int | None:
 
 def _how(kind: _Kind, par: MallocPar) -> str:
     if kind.field in ("arena_max", HUGETLB):
-        return "set" if _in_force(kind, par) else "default"
-    return {"set": "set", "the default": "default"}.get(how(par, getattr(par, kind.field)), "risen")
+        return SET if _in_force(kind, par) else DEFAULT
+    return origin(par, getattr(par, kind.field))
 
 
 def _bytes(kind: _Kind, evidence: Evidence) -> int | None:
@@ -168,7 +168,7 @@ def _bytes(kind: _Kind, evidence: Evidence) -> int | None:
         return None
     glibc = heap.allocator(GlibcAllocator)
     measures: dict[str, Callable[[], int]] = {
-        "large-holes": lambda: evidence.released((hole.start, hole.end) for hole in glibc.holes(DEFAULT)),
+        "large-holes": lambda: evidence.released((hole.start, hole.end) for hole in glibc.holes(DEFAULT_THRESHOLD)),
         "tops": lambda: evidence.resident("glibc.top"),
         "thread-tops": lambda: evidence.resident("glibc.top") - evidence.resident("glibc.top.0"),
         "huge-pages": lambda: total(evidence.sums, "glibc").huge,

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
-from gdbheap.allocators.glibc.arenas import HEADER, Glibc
+from gdbheap.allocators.glibc.arenas import HEADER, SMALLEST_CHUNK, Glibc
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.machine import LARGEST_SIZE
 
-SMALLEST_CHUNK = 32
-SMALLEST_LARGE = 0x400
-SMALLEST_HEAP = 32 << 10
-SMALLEST_EXTENT = 1 << 20
-NEAREST = 5
+MIN_LARGE = 0x400
+MIN_HEAP = 32 << 10
+MIN_EXTENT = 1 << 20
+MAX_NEAREST = 5
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Fit:
     """Whether a request of ``request`` bytes, which takes a chunk of ``chunk``, is served without the kernel.
 
     ``fits``: in at least one arena, or from a thread's cache (``cached``). ``mmapped``: it fits nowhere, and every
-    arena would map it. ``nearest``: the largest chunks of arenas where no chunk suffices, at most NEAREST."""
+    arena would map it. ``nearest``: the largest chunks of arenas where no chunk suffices, at most MAX_NEAREST."""
 
     request: int
     chunk: int
@@ -103,9 +102,9 @@ class _Search:
         self._found: dict[bool, dict[int, _Pieces]] = {}
 
     def pieces(self, index: int, with_fast: bool) -> _Pieces:
-        """Of one arena; ``with_fast``: after what is in fast bins was merged with its neighbours."""
+        """The pieces of an arena; ``with_fast``: after the chunks in fast bins were merged with their neighbours."""
         if with_fast not in self._found:
-            rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, NEAREST)
+            rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, MAX_NEAREST)
             self._found[with_fast] = {
                 row.arena: _Pieces(
                     _piece(row.best) if row.best else None, [_piece(piece) for piece in row.short], row.top
@@ -149,7 +148,7 @@ def fit(heap: Heap, request: int) -> Fit:
     arenas = [fitted for fitted, _ in found]
     fits = bool(cached) or any(arena.best or arena.top for arena in arenas)
     mapped = not fits and all(arena.mmapped for arena in arenas)
-    nearest = sorted(short, key=lambda piece: (piece.short_by, piece.address))[:NEAREST]
+    nearest = sorted(short, key=lambda piece: (piece.short_by, piece.address))[:MAX_NEAREST]
     return Fit(request, need, mapped, fits, glibc.par.mmap_threshold, arenas, cached, nearest)
 
 
@@ -164,7 +163,7 @@ def _up(size: int, unit: int) -> int:
 
 def _in_arena(search: _Search, index: int) -> tuple[ArenaFit, _Pieces]:
     need = search.need
-    pieces = search.fast(index) or search.pieces(index, need >= SMALLEST_LARGE)
+    pieces = search.fast(index) or search.pieces(index, need >= MIN_LARGE)
     if pieces.best is None and not pieces.top_fits(need):
         pieces = search.pieces(index, True)
     top = pieces.best is None and pieces.top_fits(need)
@@ -202,7 +201,7 @@ def _main_arena_grows_by(glibc: Glibc, need: int, top: int) -> int:
     size = need + par.top_pad + SMALLEST_CHUNK
     if glibc.main.noncontiguous:
         # 2.35 and later confuse the least size with the page size; newer ones that do not are not told apart.
-        return max(_up(size, page), page if par.layout["hp_pagesize"] is not None else SMALLEST_EXTENT)
+        return max(_up(size, page), page if par.layout["hp_pagesize"] is not None else MIN_EXTENT)
     size -= top
     if not par.thp_pagesize:
         return _up(size, page)
@@ -221,4 +220,4 @@ def _thread_arena_grows_by(glibc: Glibc, index: int, need: int, top: int) -> int
     size = need + SMALLEST_CHUNK + state.address % span
     if size > span:
         return None
-    return _up(min(max(size + glibc.par.top_pad, SMALLEST_HEAP), span), page)
+    return _up(min(max(size + glibc.par.top_pad, MIN_HEAP), span), page)

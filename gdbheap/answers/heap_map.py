@@ -16,9 +16,9 @@ from gdbheap.target.machine import Machine
 from gdbheap.target.ranges import Ranges
 
 CELLS = 1200
-MOST_CELLS = 1 << 20
+MAX_CELLS = 1 << 20
 # Of other memory, gaps without any page that are longer are left out: terabytes may be reserved and never touched.
-LONGEST_GAP = 32 << 20
+MAX_GAP = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
     stretches = list(_whole(machine, _stretches(heap)))
     size = machine.page_up(cell) or _size_for(machine.page, stretches, cells)
     needed = sum(_count(stretch, size) for stretch in stretches)
-    if needed > MOST_CELLS:
+    if needed > MAX_CELLS:
         raise UsageError(f"{needed:,} cells of {size:,} bytes are too many: take a larger --cell")
     places = [(at, stretch) for stretch in stretches for at in range(stretch.start, stretch.end, size)]
     cuts, drawn = _cuts(places, size)
@@ -164,7 +164,7 @@ def _touched(heap: Heap, ranges: Ranges) -> Ranges:
     for start, end in ranges:
         first = len(found)
         for run in pages.runs(start, end):
-            if len(found) > first and run.start - found[-1][1] <= LONGEST_GAP:
+            if len(found) > first and run.start - found[-1][1] <= MAX_GAP:
                 found[-1] = (found[-1][0], run.end)
             else:
                 found.append((run.start, run.end))

@@ -20,7 +20,7 @@ from gdbheap.heap import Heap
 @dataclass(frozen=True)
 class Neighbour:
     """The block before or after a hole: malloc's pointer, size in bytes with its header, what it is, and the
-    path that leads to it (see ``ways``). ``kind``: of a block in use what it is, without saying which."""
+    path to it (see ``ways``). ``kind``: of a block in use what it is, without saying which."""
 
     address: int
     size: int

@@ -8,14 +8,14 @@ from fnmatch import fnmatchcase
 from gdbheap.heap import Heap
 from gdbheap.python.repr import BRIEF
 
-MOST_TEXTS = 10_000
+MAX_TEXTS = 10_000
 ORDERS = ("together", "bytes", "buffers", "type", "address")
 
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Instance:
     """One live object: its address, its type, the size of its own block with all headers, of the blocks that its fields
-    own, and a short text; None when it tells no more than its type, or is further down than MOST_TEXTS."""
+    own, and a short text; None when it tells no more than its type, or is further down than MAX_TEXTS."""
 
     address: int
     type: str
@@ -44,6 +44,6 @@ def instances(heap: Heap, pattern: str | None, order: str = "together", top: int
     kinds = {kind: place for place, (_name, kind) in enumerate(matching)}
     listed = objects.instances(kinds, set(census.contested), order, top, heap.classifying)
     found = [Instance(row.address, names[row.type_address], row.size, row.buffers, None) for row in listed.rows]
-    for instance in found[:MOST_TEXTS]:
+    for instance in found[:MAX_TEXTS]:
         instance.text = objects.repr.text(instance.address, BRIEF)
     return Instances(found, listed.count, listed.bytes, listed.buffers)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.answers.findings import Evidence, Finding, findings
-from gdbheap.answers.partition import Sum, Sums, line_states, main_runtime, other_allocator, partition, total
+from gdbheap.answers.partition import REST, Sum, Sums, line_states, main_runtime, other_allocator, partition, total
 from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 
@@ -25,9 +25,8 @@ DETAILS = {
     "file.readonly": "data of files that is only read",
     "other.break": "other users' part of the break",
     "other.kernel": "the kernel's vdso and its data",
-    "other.rest": "the rest",
+    REST: "the rest",
 }
-REST = "other.rest"
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,10 @@ from gdbheap.target.ranges import Ranges, joined, subtract
 
 # Ascending: a later owner gets a page that both touch. What is in use, or not known, comes after these.
 EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
+REST = "other.rest"
+"""Other memory that nothing more is known of."""
 OTHERS = (
-    "other.rest",
+    REST,
     "other.break",
     "other.kernel",
     "other.allocator",
@@ -38,7 +40,7 @@ OTHERS = (
 )
 UNEXPLAINED = "unexplained"
 
-# Above it is the kernel's half; [vsyscall] lies there, which is in every process's maps and nobody's memory.
+# Above it is the kernel's half with [vsyscall], which is in every process's maps and belongs to none of them.
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """Of the owners below ``parts`` what lies in huge pages."""
+        """What the owners below ``parts`` have in huge pages."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:

@@ -18,18 +18,18 @@ from gdbheap.answers.describing import CACHED, BlockKind, Described, describe_bl
 from gdbheap.answers.ways import alike, ways
 from gdbheap.heap import Heap
 
-MOST_GROUPS = 100_000
-MOST_BLOCKS = 400_000
-MOST_MEMBERS = 1000
-MOST_WORDS = 3
-MOST_WAYS = 20
+MAX_GROUPS = 100_000
+MAX_BLOCKS = 400_000
+MAX_MEMBERS = 1000
+MAX_KINDS_NAMED = 3
+MAX_PATHS_PER_GROUP = 20
 FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 
 @dataclass(frozen=True)
 class Member:
-    """A block of a group: malloc's pointer (of an object's block, where the block starts), size, what it is, and the
-    path that leads to it (see ``ways``). ``kind``: what it is, without saying which."""
+    """A block of a group: malloc's pointer (of an object's block, where the block starts), size, what it is, and
+    the path to it (see ``ways``). ``kind``: what it is, without saying which."""
 
     address: int
     size: int
@@ -42,7 +42,7 @@ class Member:
 class Pin:
     """A group of blocks, often of one: the first one's address, the bytes of all, and what they are. ``would_free``:
     the bytes of resident pages that go when all of them are gone (all pages, where residency is not known).
-    ``members``: the blocks, at most 1,000. ``path``: the ways that lead to them, equal ones together."""
+    ``members``: the blocks, at most 1,000. ``path``: the paths to them, equal ones together."""
 
     address: int
     size: int
@@ -105,7 +105,7 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
     _known = heap.malloc
     wanted = [found for found in heap.allocators if allocator in (None, found.name)]
     minimum = heap.target.machine.page if minimum is None else minimum
-    parts = [(found, found.pins(heap.target.kept, minimum, MOST_GROUPS)) for found in wanted]
+    parts = [(found, found.pins(heap.target.kept, minimum, MAX_GROUPS)) for found in wanted]
     rows = [(found, row) for found, sums in parts for row in sums.rows]
     rows.sort(key=lambda pair: (pair[1].bytes - pair[1].freed, pair[1].start, pair[1].end))
     members = _members(rows)
@@ -118,9 +118,9 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
 
 
 def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
-    """The answer with the paths to the first MOST_WAYS blocks of each group in ``listed``. Reads all
+    """The answer with the paths to the first MAX_PATHS_PER_GROUP blocks of each group in ``listed``. Reads all
     references."""
-    found = ways(heap, (member.address for pin in listed for member in pin.members[:MOST_WAYS]))
+    found = ways(heap, (member.address for pin in listed for member in pin.members[:MAX_PATHS_PER_GROUP]))
     places = {pin.address for pin in listed}
     rows = [_with_path(pin, found) if pin.address in places else pin for pin in answer.pins]
     most: dict[tuple[str, str], Counter[str]] = {}
@@ -154,7 +154,7 @@ def _sums(of: Allocator, totals: PinTotals, described: int) -> Sums:
 def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
     """The blocks of each group, until there are too many of them."""
     found: list[list[MemberRow]] = []
-    left = MOST_BLOCKS
+    left = MAX_BLOCKS
     for allocator, row in rows:
         blocks = allocator.members(row) if row.blocks <= left else []
         left -= len(blocks)
@@ -168,7 +168,7 @@ def _member(row: MemberRow, found: Described) -> Member:
 
 def _pin(name: str, row: PinRow, members: list[Member]) -> Pin:
     address = members[0].address if members else row.start
-    return Pin(address, row.bytes, _summary(members), name, row.freed, row.blocks, members[:MOST_MEMBERS])
+    return Pin(address, row.bytes, _summary(members), name, row.freed, row.blocks, members[:MAX_MEMBERS])
 
 
 def _summary(members: list[Member]) -> str:
@@ -180,7 +180,7 @@ def _summary(members: list[Member]) -> str:
 
 def _counted(texts: list[str], count: int) -> str:
     """How many of ``count`` things are the same, by what is said of those that are known."""
-    counts = Counter(texts).most_common(MOST_WORDS)
+    counts = Counter(texts).most_common(MAX_KINDS_NAMED)
     more = count - sum(number for _, number in counts)
     return ", ".join([*(f"{number:,} x {text}" for text, number in counts), *[f"{more:,} others"] * bool(more)])
 

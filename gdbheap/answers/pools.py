@@ -15,9 +15,9 @@ from gdbheap.heap import Heap
 from gdbheap.python.repr import BRIEF
 
 PERCENTS = (1, 10, 25, 50, 75, 100)
-MOST_ARENAS = 5
-MOST_PINS = 5
-MOST_BLOCKS = 20_000
+MAX_ARENAS_LISTED = 5
+MAX_PINS_LISTED = 5
+MAX_BLOCKS_DESCRIBED = 20_000
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
     python = heap.allocator(PymallocAllocator).pymalloc
     if not python.in_use:
         return Pools(None, None, 0, 0, [])
-    occupancy = _native.occupancy(python.pools, PERCENTS, MOST_ARENAS)
+    occupancy = _native.occupancy(python.pools, PERCENTS, MAX_ARENAS_LISTED)
     spreads = {spread.block_size: spread for spread in occupancy.spread}
     asked = _asked(heap) if detail else {}
     rows = [_pool_class(row, spreads[row.block_size], asked) for row in python.pools.classes()]
@@ -210,7 +210,7 @@ def _use(row: _native.Occupied) -> ArenaUse:
 def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
     """The arenas with what holds them; all blocks are described at once."""
     space, native = heap.target.space, heap.allocator(PymallocAllocator).pymalloc.pools
-    members = [_native.used_blocks(space, native, use.address, MOST_BLOCKS) for use in uses]
+    members = [_native.used_blocks(space, native, use.address, MAX_BLOCKS_DESCRIBED) for use in uses]
     blocks = [[(member.address, member.size) for member in found] for found in members]
     words = describe_blocks(heap, [block for found in blocks for block in found])
     return [replace(use, pins=_pins(heap, found, words)) for use, found in zip(uses, blocks)]
@@ -222,7 +222,7 @@ def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, Described]
     for block in blocks:
         alike.setdefault(words[block[0]].kind.text(), []).append(block)
     sizes = {what: sum(size for _, size in found) for what, found in alike.items()}
-    largest = sorted(alike, key=lambda what: (-sizes[what], what))[:MOST_PINS]
+    largest = sorted(alike, key=lambda what: (-sizes[what], what))[:MAX_PINS_LISTED]
     return [Pin(what, len(alike[what]), sizes[what], *_first(heap, alike[what][0])) for what in largest]
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from gdbheap import _native
 from gdbheap.answers.describing import looks
-from gdbheap.heap import LISTED, Heap
+from gdbheap.heap import MAX_UNIDENTIFIED, Heap
 from gdbheap.python.owned import REACHED
 
 
@@ -55,7 +55,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A used block of which nothing is known: malloc's pointer, its size with all headers, what its bytes look like."""
+    """An unidentified block in use: malloc's pointer, its size with all headers, what its bytes look like."""
 
     address: int
     size: int
@@ -69,10 +69,10 @@ class PyObjects:
     ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``; ``total`` (objects
     and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it.
     ``free_lists``: objects that the interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states.
-    ``roots``: blocks to which data of others lead. ``unclassified``: used blocks of pymalloc and of CPython's mimalloc
-    of which nothing is known. ``other_chunks``: the same of glibc's chunks. ``unknown``: the largest of both.
-    ``elsewhere``: objects that others lead to, and buffers, in memory of an allocator that is not walked; each is as
-    large as the objects' own fields say.
+    ``roots``: blocks to which data of libraries or threads points. ``unclassified``: unidentified blocks of pymalloc
+    and of CPython's mimalloc; ``other_chunks``: of glibc's malloc; ``unknown``: the largest of both. ``elsewhere``:
+    objects that others refer to, and buffers, in memory of an allocator that is not walked, with the sizes in the
+    objects' own fields.
     """
 
     types: list[TypeRow]
@@ -91,9 +91,9 @@ OF_PYTHON = ("pools", "pages", "claimed")
 CLAIMED = "claimed"
 
 
-def pyobjects(heap: Heap, pattern: str | None = None, most: int = LISTED) -> PyObjects:
-    """A row for each type name that matches ``pattern``, and the total of those; ``most`` (up to LISTED): how many of
-    the unknown blocks are listed. Raises NotAPython or Unsupported."""
+def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFIED) -> PyObjects:
+    """A row for each type name that matches ``pattern``, and the total of those. At most ``most`` unidentified blocks
+    are listed, and never more than MAX_UNIDENTIFIED. Raises NotAPython or Unsupported."""
     names = heap.objects.names
     census = heap.census()
     sums: dict[str, list[int]] = {}

@@ -32,10 +32,14 @@ def to_json(record: Any) -> dict[str, Any]:
 
 def from_json(kind: type[R], content: Any) -> R:
     """The record of that kind that was written as ``content``; keys that it does not have are left out, and what is
-    missing has its default. Raises UsageError where that is not possible."""
+    missing has its default. A record in which one field says the type of another has ``hints_for(content)``. Raises
+    UsageError where that is not possible."""
     if not isinstance(content, Mapping):
         raise UsageError(f"a {type(content).__name__} is no {kind.__name__}")
     hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]  # a type is hashable
+    hints_for = getattr(kind, "hints_for", None)
+    if hints_for is not None:
+        hints = {**hints, **hints_for(content)}
     found = {name: _value(hints[name], content[name], f"{kind.__name__}.{name}") for name in hints if name in content}
     try:
         return kind(**found)

@@ -33,7 +33,8 @@ class Refs:
 
 
 def refs(heap: Heap, address: int, top: int | None) -> Refs:
-    """Of the object whose block holds ``address``. Raises UsageError where none is, NotAPython or Unsupported."""
+    """What refers to the object whose block holds ``address``. Raises UsageError without one, NotAPython,
+    Unsupported."""
     references = heap.references
     node = find_node(heap, address, "refs")
     found = holders_of(references, node)
@@ -68,7 +69,7 @@ def _sources(references: References, targets: set[int]) -> dict[int, bool]:
 
 
 def _above(paths: Paths, holders: list[Node]) -> dict[int, str]:
-    """Of holders that are dicts of names (an instance's, a module's): the edge that says so, by the dict's number."""
+    """The edges to holders that are dicts of names (an instance's, a module's), by the dict's number."""
     dicts = {holder.id: holder for holder in holders if holder.type and paths.type_name(holder) == "dict"}
     rows = paths.references.graph.referrers(set(dicts))
     sources = paths.references.nodes([row.source for row in rows])

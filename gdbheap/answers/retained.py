@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gdbheap.answers.ways import MOST_WAYS, in_words
+from gdbheap.answers.ways import MAX_PATHS, in_words
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import MODULE_DICT
@@ -15,13 +15,13 @@ from gdbheap.python.paths import Paths
 from gdbheap.python.references import Node, References
 
 OBJECT, TYPE, MODULE = GROUPS = ("object", "type", "module")
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class Kept:
     """An object (``address`` its own, ``path`` how Python gets there, or None, ``chain`` the same in words; of the
-    first MOST_WAYS), all objects of a type, or a module by its name with its dict. ``bytes``: of their own blocks;
+    first MAX_PATHS), all objects of a type, or a module by its name with its dict. ``bytes``: of their own blocks;
     ``retained``: what would be free without all of them."""
 
     address: int | None
@@ -52,14 +52,19 @@ def _objects(paths: Paths, top: int | None) -> list[Kept]:
     found = references.graph.top_retained(top, _of_modules(references))
     nodes = references.nodes([kept.id for kept in found])
     return [
-        Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes, *_way(paths, node, place))
+        Kept(
+            node.address,
+            paths.type_name(node),
+            1,
+            node.size,
+            kept.bytes,
+            *(_way(paths, node) if place < MAX_PATHS else ()),
+        )
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
 
 
-def _way(paths: Paths, node: Node, place: int) -> tuple[()] | tuple[str | None, str]:
-    if place >= MOST_WAYS:
-        return ()
+def _way(paths: Paths, node: Node) -> tuple[str | None, str]:
     path = paths.path(paths.references.graph.chain(node.id))
     return path.expression, in_words(path)
 
@@ -96,7 +101,7 @@ def _name(references: References, names: Node) -> str:
     space, release = references.objects.target.space, references.objects.release
     with suppress(Fault, Unsupported):
         found = dict_lookup(space, release, names.address, "__name__", set())
-        return (found and read_name(space, release, found, LONGEST_NAME)) or "?"
+        return (found and read_name(space, release, found, MAX_NAME_LENGTH)) or "?"
     return "?"
 
 

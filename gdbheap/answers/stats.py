@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gdbheap.answers.arenas import Arenas
 
-WRAP = 1 << 32
+# malloc_stats() prints unsigned int.
+UNSIGNED_INT = 1 << 32
 
 _ARENA = re.compile(r"^Arena (\d+):\s*$")
 _TOTAL = re.compile(r"^Total \(incl\. mmap\):\s*$")
@@ -49,4 +50,4 @@ def compare(arenas: Arenas, text: str) -> Stats:
             value = ours[section][0 if figure[1] == "system" else 1]
             rows.append(StatsRow(section, f"{figure[1]} bytes", int(figure[2]), value))
     complete = len(rows) == 2 * len(ours)
-    return Stats(text, complete and all(row.theirs == row.ours % WRAP for row in rows), rows)
+    return Stats(text, complete and all(row.theirs == row.ours % UNSIGNED_INT for row in rows), rows)

@@ -11,15 +11,14 @@ from gdbheap.allocators.allocator import Allocator, Kept, State
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.allocators.runtimes import MMAPPED, SHARED, Runtime
 from gdbheap.answers.findings import Evidence
-from gdbheap.answers.partition import Sum, main_runtime, other_allocator, total
+from gdbheap.answers.partition import REST, Sum, main_runtime, other_allocator, total
 from gdbheap.heap import Heap
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
 # Where the memory of runtimes lies that is no line of their own in the ledger.
 PLACES = {MMAPPED: f"{MALLOC.name}.mmapped", SHARED: "shared"}
-REST = "other.rest"
-# Of all that is resident so little other memory says nothing against the rest.
-SMALL_SHARE = 20
+# Up to this share of all that is resident, other memory says nothing against the rest.
+MAX_PERCENT_IGNORED = 5
 
 
 @dataclass(frozen=True)
@@ -118,5 +117,5 @@ def _is_much(evidence: Evidence, owner: str) -> bool:
     """By what is resident; where that is not known, by the address space."""
     part, whole = total(evidence.sums, owner), total(evidence.sums)
     if evidence.heap.target.pages is None:
-        return part.virtual * SMALL_SHARE > whole.virtual
-    return part.resident * SMALL_SHARE > whole.resident
+        return 100 * part.virtual > MAX_PERCENT_IGNORED * whole.virtual
+    return 100 * part.resident > MAX_PERCENT_IGNORED * whole.resident

@@ -10,9 +10,9 @@ from gdbheap.heap import Heap
 from gdbheap.target.machine import LARGEST_SIZE
 from gdbheap.target.target import Target
 
-__all__ = ["LARGEST_PAD", "ArenaTrim", "Trim", "compared", "trim"]
+__all__ = ["MAX_PAD", "ArenaTrim", "Trim", "compared", "trim"]
 
-LARGEST_PAD = LARGEST_SIZE
+MAX_PAD = LARGEST_SIZE
 
 
 def trim(heap: Heap, pad: int = 0) -> Trim:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from gdbheap.heap import Heap
 from gdbheap.python.references import References
 
-LISTED = 1000
+MAX_ADDRESSES = 1000
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Objects of one type (None: blocks that are no objects) in blocks of one size. ``by_stray``: whether stray words
-    lead to the blocks: on stacks, in registers, or into the middle. ``buffers``: bytes of the blocks that they own;
+    """Objects of one type (None: blocks that are not objects) in blocks of one size. ``by_stray``: whether stray words
+    point to the blocks: on stacks, in registers, or into the middle. ``buffers``: bytes of the blocks that they own;
     ``addresses``: of the objects or blocks, the first 1,000."""
 
     type: str | None
@@ -37,8 +37,8 @@ class Sum:
 @dataclass(frozen=True)
 class Unreachable:
     """The answer of ``heap unreachable``, largest first: ``objects``, all of whose references come from one another,
-    ``blocks``, to which nothing points, and ``by_stray``, blocks to which only stray words lead: they are in use by a
-    function that runs, or such a word is left over, or a number, and they are lost too."""
+    ``blocks``, to which nothing points, and ``by_stray``, blocks to which only stray words point: a running function
+    uses them, or such a word is left over, or a number, and they are lost too."""
 
     rows: list[Lost]
     objects: Sum
@@ -46,8 +46,8 @@ class Unreachable:
     by_stray: Sum
 
 
-def unreachable(heap: Heap, listed: int = LISTED) -> Unreachable:
-    """``listed``: the most addresses in a row. Raises NotAPython or Unsupported."""
+def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
+    """``listed``: at most how many addresses a row has. Raises NotAPython or Unsupported."""
     references, name = heap.references, heap.objects.names.name
     rows = [
         Lost(
@@ -68,7 +68,7 @@ def unreachable(heap: Heap, listed: int = LISTED) -> Unreachable:
 
 
 def _addresses(references: References, blocks: list[int]) -> list[int]:
-    """Of the objects in the blocks, or the blocks' own."""
+    """The addresses of the objects in the blocks, or of the blocks themselves."""
     numbers = [number for block in blocks if (number := references.graph.find(block)) is not None]
     return sorted(node.address for node in references.nodes(numbers))
 

@@ -1,4 +1,4 @@
-"""How roots lead to blocks, in a line each: what ``--path`` adds to an answer."""
+"""Paths from roots to blocks, in a line each: what ``--path`` adds to an answer."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.python.paths import Path
 
-MOST_WAYS = 2000
-LONGEST = 8
-NUMBER = re.compile(r"\[\d+\]")
-LAST = re.compile(r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
-ANY = "[…]"
+MAX_PATHS = 2000
+MAX_EDGES_IN_WORDS = 8
+INDEX = re.compile(r"\[\d+\]")
+LAST_SUBSCRIPT = re.compile(r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]\Z")
+ANY_SUBSCRIPT = "[…]"
 
 
 def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
-    """The way to each used block: as Python where there is an expression, else in words; a block to which nothing leads
-    has none. The addresses may be anywhere in the blocks. Reads all references. Of more than MOST_WAYS the first ones;
-    that, and that there are no references to be had, is noted."""
+    """The path to each used block: as Python where there is an expression, else in words; none for a block that no root
+    reaches. The addresses may be anywhere in the blocks. Reads all references. Only the first MAX_PATHS get one; a
+    warning says so, and also if references cannot be read."""
     wanted = list(dict.fromkeys(addresses))
     try:
         graph, paths = heap.references.graph, heap.paths
     except GdbheapError as error:
         heap.note(f"no paths are shown: {error}")
         return {}
-    if len(wanted) > MOST_WAYS:
-        first = f"the first {MOST_WAYS:,} of {len(wanted):,} blocks"
+    if len(wanted) > MAX_PATHS:
+        first = f"the first {MAX_PATHS:,} of {len(wanted):,} blocks"
         heap.note(f"paths are shown for {first}: no path is shown for the others")
     found = {}
-    for address in wanted[:MOST_WAYS]:
+    for address in wanted[:MAX_PATHS]:
         number = graph.find(address)
         way = "" if number is None else in_a_line(paths.path(graph.chain(number)))
         if way:
@@ -46,9 +46,9 @@ def in_a_line(path: Path) -> str:
 def in_words(path: Path) -> str:
     """The edges of a path one after the other; of a long one the first, which names the root, and the last few."""
     edges = [step.edge for step in path.steps]
-    return " ".join(edges if len(edges) <= LONGEST else [edges[0], "…", *edges[2 - LONGEST :]])
+    return " ".join(edges if len(edges) <= MAX_EDGES_IN_WORDS else [edges[0], "…", *edges[2 - MAX_EDGES_IN_WORDS :]])
 
 
 def alike(way: str) -> str:
-    """The way without its last subscript and without numbers, so that those of one container are equal."""
-    return NUMBER.sub(ANY, LAST.sub(ANY, way))
+    """The path without its last subscript and without numbers, so that those of one container are equal."""
+    return INDEX.sub(ANY_SUBSCRIPT, LAST_SUBSCRIPT.sub(ANY_SUBSCRIPT, way))

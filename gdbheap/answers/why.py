@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.python.paths import LISTED, Step
+from gdbheap.python.paths import STEPS_AT_EACH_END, Step
 from gdbheap.python.references import BY_REMAINS, Node
 
 
@@ -23,10 +23,10 @@ class Holder:
 class Why:
     """The answer of ``heap why``.
 
-    ``chain``: a shortest one from a root to the object, over references that are known where there are such, ``length``
-    steps long; of more than a few hundred the first and the last hundred. ``certain``: whether all of it is known.
-    ``expression``: the same as Python, or None. ``dominators``: the objects without any of which it would be free, the
-    outermost first, itself last; of many those at both ends. ``retained``: bytes that only it keeps.
+    ``chain``: a shortest one from a root to the object, over known references where there are any, ``length`` steps
+    long; of more than a few hundred steps the first and the last hundred. ``certain``: whether all of it is known.
+    ``expression``: the chain as Python, or None. ``dominators``: the objects without any one of which it would be free,
+    the outermost first, itself last; of many those at both ends. ``retained``: bytes that only it keeps.
     """
 
     address: int
@@ -40,14 +40,15 @@ class Why:
 
 
 def why(heap: Heap, address: int) -> Why:
-    """Of the object whose block holds ``address``. Raises UsageError where none is, NotAPython or Unsupported."""
+    """What keeps the object alive whose block holds ``address``. Raises UsageError without one, NotAPython,
+    Unsupported."""
     references = heap.references
     node = find_node(heap, address, "why")
     paths = heap.paths
     numbers = references.graph.chain(node.id)
     path = paths.path(numbers)
     certain = bool(numbers) and references.graph.phases([node.id])[0] < BY_REMAINS - 1
-    above = references.nodes(references.graph.dominator_chain(node.id, 2 * LISTED)) if numbers else []
+    above = references.nodes(references.graph.dominator_chain(node.id, 2 * STEPS_AT_EACH_END)) if numbers else []
     kept = [holder for holder in above if holder.kind != "buffer" and holder.root is None]
     sizes = references.graph.retained([holder.id for holder in kept])
     holders = [Holder(holder.address, paths.type_name(holder), size) for holder, size in zip(kept, sizes)]

@@ -35,6 +35,8 @@ TP_BASES = 336
 TP_MRO = 344
 OB_TYPE = 8
 OB_SIZE = 16
+# sizeof(PyObject): ob_refcnt and ob_type.
+OBJECT_HEAD = 16
 MODULE_DICT = 16
 
 FLAG_MANAGED_DICT = 1 << 4

@@ -20,16 +20,16 @@ from gdbheap.target.elf import LoadedObject
 
 SYMBOL = "_PyRuntime"
 COOKIE = b"xdebugpy"
-HEAD = struct.Struct("<8sQQ")
+TABLE_HEAD = struct.Struct("<8sQQ")
 WORD = 8
 # Free-threaded builds have a larger head before an object's fields.
 LARGER_HEAD = 16
 # Bytes: these two hold state that grows from release to release, the others are of a few hundred bytes.
-LARGEST = {"runtime_state": 1 << 24, "interpreter_state": 1 << 24}
-LARGEST_STRUCT = 1 << 16
+MAX_STATE_SIZES = {"runtime_state": 1 << 24, "interpreter_state": 1 << 24}
+MAX_STRUCT_SIZE = 1 << 16
 WINDOW = 1 << 20
 # An interpreter has about 1 MiB of data.
-SEARCHED = 64 << 20
+MAX_BYTES_SEARCHED = 64 << 20
 Groups = dict[str, dict[str, int]]
 
 
@@ -71,11 +71,11 @@ def has_cookie(space: Space, address: int) -> bool:
 
 def _cookies(space: Space, module: LoadedObject) -> Iterator[int]:
     """Where an aligned cookie is, followed by the version of a Python 3."""
-    for address, raw in windows(space, module, HEAD.size):
+    for address, raw in windows(space, module, TABLE_HEAD.size):
         at = raw.find(COOKIE)
         while at >= 0:
-            known = (address + at) % WORD == 0 and len(raw) >= at + HEAD.size
-            if known and HEAD.unpack_from(raw, at)[1] >> 24 == 3:
+            known = (address + at) % WORD == 0 and len(raw) >= at + TABLE_HEAD.size
+            if known and TABLE_HEAD.unpack_from(raw, at)[1] >> 24 == 3:
                 yield address + at
             at = raw.find(COOKIE, at + 1)
 
@@ -83,7 +83,7 @@ def _cookies(space: Space, module: LoadedObject) -> Iterator[int]:
 def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
     """(address, bytes) of an interpreter's data in pieces that begin at whole words, each ``beyond`` bytes longer than
     the step to the next; where it has more than any interpreter, its first part."""
-    left = SEARCHED
+    left = MAX_BYTES_SEARCHED
     for start, end in module.writable_ranges():
         for window in range((start + WORD - 1) & -WORD, min(end, start + left), WINDOW):
             yield window, space.read_available(window, min(WINDOW + beyond, end - window))
@@ -93,9 +93,9 @@ def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tup
 def read_debug_offsets(space: Space, address: int) -> DebugOffsets:
     """The table at ``address``. Raises ValueError, with the reason, for one that cannot be believed."""
     try:
-        cookie, version, flag = HEAD.unpack(space.read(address, HEAD.size))
+        cookie, version, flag = TABLE_HEAD.unpack(space.read(address, TABLE_HEAD.size))
         layout = _layout(version)
-        words = _words(space, address + HEAD.size, layout)
+        words = _words(space, address + TABLE_HEAD.size, layout)
     except Fault as fault:
         raise ValueError(f"nothing is at {fault.args[0]:#x}") from fault
     if cookie != COOKIE:
@@ -127,7 +127,7 @@ def _check_sizes(words: Groups) -> None:
     """Raises ValueError for a struct of a size that none has."""
     for group, fields in words.items():
         size = fields.get("size", WORD)
-        if not 0 < size <= LARGEST.get(group, LARGEST_STRUCT) or size % WORD:
+        if not 0 < size <= MAX_STATE_SIZES.get(group, MAX_STRUCT_SIZE) or size % WORD:
             raise ValueError(f"it says that {group} has {size:#x} bytes")
 
 

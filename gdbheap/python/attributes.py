@@ -20,9 +20,9 @@ from gdbheap.layout.cpython import (
 from gdbheap.python.contents import dict_items, read_name, shared_items, shared_names
 from gdbheap.python.memory import Memory, signed_word
 
-MOST_BASES = 32
-MOST_MEMBERS = 64
-LONGEST_NAME = 100
+MAX_BASES = 32
+MAX_MEMBERS = 64
+MAX_NAME_LENGTH = 100
 # struct PyMemberDef {const char *name; int type; Py_ssize_t offset; int flags; const char *doc;}
 MEMBER = "Pi4xN16x"
 OBJECT_MEMBERS = (6, 16)
@@ -31,9 +31,9 @@ Slot = tuple[str, int]
 
 
 class Attributes:
-    """Finds attributes; what classes say of their slots is read once for each class. Names are cut at LONGEST_NAME."""
+    """Finds attributes; reads what a class says of its slots once. Names are cut at MAX_NAME_LENGTH."""
 
-    LONGEST_NAME = LONGEST_NAME
+    MAX_NAME_LENGTH = MAX_NAME_LENGTH
 
     def __init__(self, space: Space, release: Release) -> None:
         self._space = space
@@ -49,7 +49,7 @@ class Attributes:
             if value:
                 yield slot, value
         for key, value in self._own(memory, address, kind):
-            name = read_name(memory, self._release, key, LONGEST_NAME)
+            name = read_name(memory, self._release, key, MAX_NAME_LENGTH)
             if name is not None:
                 yield name, value
 
@@ -78,7 +78,7 @@ class Attributes:
         if start is None or not start(address):
             return None
         keys = shared_names(memory, self._release, memory.word(kind + self._release["ht_cached_keys"]))
-        names = (read_name(memory, self._release, key, LONGEST_NAME) for key in keys)
+        names = (read_name(memory, self._release, key, MAX_NAME_LENGTH) for key in keys)
         index = next((place for place, own in enumerate(names) if own == name), None)
         if index is None:
             return None
@@ -158,7 +158,7 @@ class Attributes:
     def _read_slots(self, kind: int) -> list[Slot]:
         """Name and offset of each member that is an object, of the class and its bases, the bases' first."""
         found: list[list[Slot]] = []
-        while kind and len(found) < MOST_BASES:
+        while kind and len(found) < MAX_BASES:
             try:
                 found.append(list(self._members(self._space.word(kind + self._release.at(TP_MEMBERS)))))
                 kind = self._space.word(kind + self._release.at(TP_BASE))
@@ -168,12 +168,12 @@ class Attributes:
 
     def _members(self, table: int) -> Iterator[Slot]:
         member = self._space.machine.structure(MEMBER)
-        for place in range(MOST_MEMBERS if table else 0):
+        for place in range(MAX_MEMBERS if table else 0):
             try:
                 name, code, offset = member.unpack(self._space.read(table + place * member.size, member.size))
                 if not name:
                     return
-                text = self._space.cstring(name, LONGEST_NAME).decode("utf-8", "replace")
+                text = self._space.cstring(name, MAX_NAME_LENGTH).decode("utf-8", "replace")
             except Fault:
                 return
             if code in OBJECT_MEMBERS and not text.startswith("__"):

@@ -25,7 +25,7 @@ from gdbheap.target.ranges import OwnedRange, Ranges
 from gdbheap.target.target import Target
 
 SAMPLED_POOLS = 16
-ESTIMATED = 64
+ESTIMATE_POOLS = 64
 TYPES_IN_POOLS = 2
 LEAST_VOTES = 20
 PRE_HEADER = 16
@@ -284,7 +284,7 @@ class Objects:
     def estimate(self) -> list[Estimate]:
         """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
         however large the heap is."""
-        rows = _native.estimate_types(self.heaps, self.layout, ESTIMATED)
+        rows = _native.estimate_types(self.heaps, self.layout, ESTIMATE_POOLS)
         return [
             Estimate(self.names.name(row.kind), row.kind, row.live, row.bytes, row.idle, row.idle_bytes) for row in rows
         ]

@@ -11,7 +11,7 @@ import re
 from gdbheap.errors import Fault
 from gdbheap.target.target import Target
 
-LONGEST = 200
+MAX_NAME_BYTES = 200
 _PART = re.compile(rb"(\d+)")
 
 
@@ -24,7 +24,7 @@ def class_name(target: Target, address: int) -> str | None:
         info = target.space.word(vtable - 8)
         if target.object_of(info) is None:
             return None
-        mangled = target.space.cstring(target.space.word(info + 8), LONGEST)
+        mangled = target.space.cstring(target.space.word(info + 8), MAX_NAME_BYTES)
     except Fault:
         return None
     return plain_name(mangled)

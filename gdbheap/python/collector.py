@@ -1,5 +1,5 @@
 """The state of CPython's cyclic garbage collector, found by its shape: three generations, each the head of a list that
-leads back to it, a threshold and a count, and the head of the permanent generation after them."""
+points back to it, a threshold and a count, and the head of the permanent generation after them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FLAGS = 7
 @dataclass(frozen=True)
 class Shape:
     """struct gc_generation by the size of PyGC_Head, ``head``: ``step`` bytes from one generation to the next.
-    ``switches``: where, before the first, the ints enabled and debug lie; what is around them is zero between
-    collections. ``pointer``: up to 3.13 a pointer to the youngest generation stands before the permanent one, so many
-    bytes with its padding."""
+    ``switches``: where, before the first, the ints enabled and debug are; the bytes around them are zero between
+    collections. ``pointer``: up to 3.13 a pointer to the youngest generation precedes the permanent one; its bytes with
+    padding."""
 
     head: int
     step: int
@@ -33,7 +33,7 @@ class Shape:
 
 SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
 # Of the older generations, which count collections of the one before them: 10 unless it was set.
-LARGEST_THRESHOLD = 1 << 16
+MAX_THRESHOLD = 1 << 16
 INTERPRETER_BYTES = 64 << 10
 WINDOW = 1 << 20
 
@@ -87,7 +87,7 @@ def _likely(machine: Machine, raw: bytes, shape: Shape) -> Iterator[int]:
     step, number = shape.step // machine.word, shape.head // machine.word
     second, third = words[step + number :], words[2 * step + number :]
     for index, pair in enumerate(third):
-        if 0 < pair & 0xFFFFFFFF <= LARGEST_THRESHOLD and 0 < second[index] & 0xFFFFFFFF <= LARGEST_THRESHOLD:
+        if 0 < pair & 0xFFFFFFFF <= MAX_THRESHOLD and 0 < second[index] & 0xFFFFFFFF <= MAX_THRESHOLD:
             if words[index] > LOWEST_ADDRESS < words[index + 1]:
                 yield machine.word * index
 

@@ -13,15 +13,15 @@ from gdbheap.layout.cpython import Release
 from gdbheap.python import python2
 from gdbheap.python.memory import Memory
 
-LONGEST_TEXT = 200
-MOST_ENTRIES = 1 << 20
+MAX_TEXT_LENGTH = 200
+MAX_ENTRIES = 1 << 20
 ENTRIES_AT_ONCE = 64
 COMPACT, ASCII = 1 << 5, 1 << 6
 WIDTHS = {1: "B", 2: "H", 4: "I"}
 WIDE = 4
 
 
-def read_str(space: Memory, release: Release, address: int, limit: int = LONGEST_TEXT) -> str | None:
+def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEXT_LENGTH) -> str | None:
     """The first ``limit`` characters of the ``str`` at ``address``; None when it is not to be read or is none."""
     try:
         if release.get("unicode_state") is None:
@@ -151,7 +151,7 @@ def _insertion_order(space: Memory, values: int, header: int) -> bytes:
     return space.read(values + header + space.machine.word * capacity, min(used, capacity))
 
 
-def _entries(space: Memory, release: Release, keys: int, most: int = MOST_ENTRIES) -> Iterator[tuple[int, int]]:
+def _entries(space: Memory, release: Release, keys: int, most: int = MAX_ENTRIES) -> Iterator[tuple[int, int]]:
     """(key, value) of the first ``most`` entries of a keys object, zero where there is none."""
     count = min(space.word(keys + release["dk_nentries"]), most)
     start, general = _entries_start(space, release, keys)

@@ -16,7 +16,7 @@ from gdbheap.target.target import Damage
 
 NO_TEXT, VARIABLE = "--no-text", "GDBHEAP_NO_TEXT"
 # A number with this many readable bytes, in whatever order, may be characters.
-LEAST_TEXT = 4
+MIN_TEXT_BYTES = 4
 _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d[\d,]*)\b")
 
 
@@ -83,4 +83,4 @@ def _length(value: int) -> int:
 def _may_be_text(value: int) -> bool:
     """A few characters beside bytes that are none, as the 0 at the end of a text, are a part of one too."""
     readable = sum(0x20 <= byte < 0x7F for byte in value.to_bytes(_length(value), "little"))
-    return readable >= LEAST_TEXT or value >= USER_END
+    return readable >= MIN_TEXT_BYTES or value >= USER_END

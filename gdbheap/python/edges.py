@@ -15,6 +15,7 @@ from gdbheap.layout.cpython import (
     MODULE_DICT,
     OB_SIZE,
     OB_TYPE,
+    OBJECT_HEAD,
     TP_BASE,
     TP_BASES,
     TP_BASICSIZE,
@@ -22,23 +23,21 @@ from gdbheap.layout.cpython import (
     TP_MEMBERS,
     TP_MRO,
 )
-from gdbheap.python.attributes import MEMBER, MOST_BASES, MOST_MEMBERS, OBJECT_MEMBERS
+from gdbheap.python.attributes import MAX_BASES, MAX_MEMBERS, MEMBER, OBJECT_MEMBERS
 from gdbheap.python.contents import dict_items, dict_lookup, entry_reader, read_name
 from gdbheap.python.memory import Pages
-from gdbheap.python.owned import deque_layout
+from gdbheap.python.owned import SET_MASK, deque_layout
+from gdbheap.python.references import MODULES
 from gdbheap.python.repr import Limits, Repr
-from gdbheap.python.shapes import GENERATORS, WEAK, set_key
+from gdbheap.python.shapes import GENERATORS, WEAK, WEAK_CALLBACK, set_key
 from gdbheap.python.threads import Threads
 
 WINDOW = 1 << 20
 LARGE_DICT = 1000
-MOST_ITEMS = 1 << 40
-LONGEST_NAME = 200
+MAX_ITEMS = 1 << 40
+MAX_NAME_LENGTH = 200
 KEY_LIMITS = Limits(length=400, value=300, items=20, depth=3, reads=400)
-HEAD = 16
-SET_MASK = 32
 GI_FRAME = 16
-WEAK_CALLBACK = 24
 TORN = (Fault, Unsupported, OverflowError, struct.error)
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
 CONSTANTS = ("NoneType", "bool")
@@ -67,7 +66,7 @@ CODE_FIELDS = {
     "co_cellvars": "co_cellvars", "co_lnotab": "co_lnotab",
 }  # fmt: skip
 FRAMES_OF = {"generator": "gi_frame", "coroutine": "cr_frame", "async_generator": "ag_frame"}
-# A frame that is an object by itself, up to 3.10, and one that a frame is part of or leads to.
+# A frame that is an object by itself, up to 3.10, and one that contains or points to a frame.
 WHOLE_FRAME_FIELDS = {24: "f_back", 40: "f_builtins", 48: "f_globals"}
 FRAME_FIELDS = {16: "f_back"}
 F_FRAME = 24
@@ -78,22 +77,21 @@ Follow = Callable[[int], int]
 
 @dataclass(frozen=True)
 class Edge:
-    """What a holder calls a reference: ``text`` follows the holder's own name; ``expression`` is the same as
-    Python, with ``{}`` for the holder's expression, or None; ``follow`` reads the same reference of another holder of
-    the type, 0 where it has none."""
+    """What a holder calls a reference: ``text`` follows the holder's own name; ``expression`` is the
+    reference as Python, with ``{}`` for the holder's expression, or None; ``follow`` reads that reference of another
+    holder of the type, 0 where it has none."""
 
     text: str
     expression: str | None = None
     follow: Follow | None = field(default=None, compare=False, repr=False)
 
 
-# Dicts whose keys are names: of attributes, variables and modules. An edge that ends so leads to one.
+# Dicts whose keys are names: of attributes, variables and modules. Edges that end so are to such dicts.
 NAMESPACES = (".__dict__", ".__globals__", ".__builtins__", ".f_globals", ".f_builtins", ".__annotations__")
-MODULES = "sys.modules"
 
 
 def is_namespace(text: str) -> bool:
-    """Whether the keys of a dict are names, by the edge that leads to it."""
+    """Whether the keys of a dict are names, by the text of an edge to it."""
     return text.endswith(NAMESPACES) or text.split(" in interpreter ")[0] == MODULES
 
 
@@ -176,7 +174,7 @@ class EdgeNames:
 
     def _bases(self, kind: int) -> list[str]:
         found: list[str] = []
-        while kind and len(found) < MOST_BASES:
+        while kind and len(found) < MAX_BASES:
             found.append(self._texts.names.name(kind))
             kind = self._space.word(kind + self._release.at(TP_BASE))
         return found
@@ -208,24 +206,24 @@ class EdgeNames:
 
     def _members(self, kind: int) -> Iterator[tuple[int, str]]:
         """(offset, name) of each member that is an object, of the type and its bases."""
-        for _ in range(MOST_BASES):
+        for _ in range(MAX_BASES):
             if not kind:
                 return
             table = self._space.word(kind + self._release.at(TP_MEMBERS))
             member = self._space.machine.structure(MEMBER)
-            for place in range(MOST_MEMBERS if table else 0):
+            for place in range(MAX_MEMBERS if table else 0):
                 name, code, offset = member.unpack(self._space.read(table + place * member.size, member.size))
                 if not name:
                     break
                 if code in OBJECT_MEMBERS and 0 <= offset < 1 << 20:
-                    yield offset, self._space.cstring(name, LONGEST_NAME).decode("utf-8", "replace")
+                    yield offset, self._space.cstring(name, MAX_NAME_LENGTH).decode("utf-8", "replace")
             kind = self._space.word(kind + self._release.at(TP_BASE))
 
     def _attributes(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         attributes = self._texts.attributes
         for name, value in attributes.of(self._space, holder, kind):
             # A longer name has been cut.
-            if value == target and len(name) < attributes.LONGEST_NAME:
+            if value == target and len(name) < attributes.MAX_NAME_LENGTH:
                 follow = attributes.reader(self._space, holder, kind, name)
                 plain = attributes.is_slot(kind, name) or not self.shadowed(kind, name)
                 if self._disclosure.name(name) != name:
@@ -245,7 +243,7 @@ class EdgeNames:
         """The type's classes, itself first; itself where they cannot be read."""
         with suppress(*TORN):
             mro = self._space.word(kind + self._release.at(TP_MRO))
-            count = min(self._space.word(mro + self._release.at(OB_SIZE)), MOST_BASES)
+            count = min(self._space.word(mro + self._release.at(OB_SIZE)), MAX_BASES)
             raw = self._space.read(mro + self._release["tuple_items"], self._space.machine.word * count)
             return list(self._space.machine.words_of(raw))
         return [kind]
@@ -258,7 +256,7 @@ class EdgeNames:
         return False
 
     def _word(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
-        size, head = self._space.word(kind + self._release.at(TP_BASICSIZE)), self._release.at(HEAD)
+        size, head = self._space.word(kind + self._release.at(TP_BASICSIZE)), self._release.at(OBJECT_HEAD)
         raw = self._space.read_available(holder + head, min(max(size - head, 0), WINDOW))
         at = self._position(raw, target)
         if at is not None:
@@ -267,7 +265,7 @@ class EdgeNames:
     def _index(self, start: int, count: int, target: int) -> int | None:
         """The place of a pointer among ``count`` at ``start``."""
         word = self._space.machine.word
-        size = word * min(count, MOST_ITEMS)
+        size = word * min(count, MAX_ITEMS)
         for at in range(0, size, WINDOW):
             place = self._position(self._space.read_available(start + at, min(WINDOW, size - at)), target)
             if place is not None:
@@ -324,8 +322,8 @@ class EdgeNames:
         """The literal of a key that is a name, of an attribute or (with dots) of a module, whatever may be shown."""
         found = self.literal(key)
         if found is None and not self._disclosure.contents:
-            text = read_name(self._space, self._release, key, LONGEST_NAME)
-            if text and len(text) < LONGEST_NAME and all(part.isidentifier() for part in text.split(".")):
+            text = read_name(self._space, self._release, key, MAX_NAME_LENGTH)
+            if text and len(text) < MAX_NAME_LENGTH and all(part.isidentifier() for part in text.split(".")):
                 return repr(text)
         return found
 

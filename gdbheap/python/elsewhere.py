@@ -17,7 +17,7 @@ from gdbheap.python.roots import Roots
 from gdbheap.python.sizing import Sizing, sizing
 from gdbheap.python.tables import TableHead, tables_of
 
-SAMPLED = 20_000
+MAX_SAMPLED_BLOCKS = 20_000
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Measures:
 
 
 def measures(release: Release) -> Measures:
-    """Of one release."""
+    """What the objects of a release say of their sizes, and the table of its dicts."""
     (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
     return Measures(sizing(release), keys)
 
@@ -50,7 +50,7 @@ def class_dealloc(
     space: _native.Space, heaps: _native.Heaps, layout: _native.TypeLayout, claimed: _native.Claimed
 ) -> int:
     """``subtype_dealloc``, of heap types of objects in ``claimed``, among ``heaps``: what most have; 0 without any."""
-    places = [(start, size, start) for start, size in claimed.sample(SAMPLED)]
+    places = [(start, size, start) for start, size in claimed.sample(MAX_SAMPLED_BLOCKS)]
     types = {row.type_address for row in _native.objects_in(heaps, layout, places) if row is not None}
     votes: Counter[int] = Counter()
     for address in types:

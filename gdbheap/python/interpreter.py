@@ -15,7 +15,7 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Target
 
 # The fields that a warning names at most, and those that have a fact of their own.
-NAMED, LISTED = 4, 20
+MAX_FIELDS_NAMED, MAX_FIELDS_LISTED = 4, 20
 
 
 class Interpreter:
@@ -90,10 +90,10 @@ class Interpreter:
 
     def _tell(self, release: Release, differ: dict[str, tuple[int, int]]) -> None:
         """Say which fields are not where the shipped table has them."""
-        for name, (own, shipped) in list(differ.items())[:LISTED]:
+        for name, (own, shipped) in list(differ.items())[:MAX_FIELDS_LISTED]:
             self._facts.add(f"offset of {name}", own, f"_Py_DebugOffsets; the shipped table has {shipped}")
-        named = ", ".join(list(differ)[:NAMED])
-        others = f" and {len(differ) - NAMED} others" if len(differ) > NAMED else ""
+        named = ", ".join(list(differ)[:MAX_FIELDS_NAMED])
+        others = f" and {len(differ) - MAX_FIELDS_NAMED} others" if len(differ) > MAX_FIELDS_NAMED else ""
         self.warnings.append(
             f"the interpreter's own table of offsets (_Py_DebugOffsets) differs from the shipped one of "
             f"{release.major}.{release.minor} in {named}{others}, and is believed: a patched build, or a damaged one"

@@ -23,10 +23,11 @@ from gdbheap.layout.cpython import (
     Release,
 )
 from gdbheap.python.contents import dict_items, dict_lookup, read_name
+from gdbheap.python.names import BUILTINS
 from gdbheap.target.ranges import Ranges, holds
 
-LONGEST, MOST_PATH = 100, 4 << 10
-BUILTINS, PYTHON2_EXCEPTIONS = ("builtins", "__builtin__"), "exceptions"
+MAX_NAME_LENGTH, MAX_PATH_LENGTH = 100, 4 << 10
+PYTHON2_EXCEPTIONS = "exceptions"
 ABC = ("_collections_abc", "collections.abc")
 
 # What Lib/types.py calls the interpreter's types that have no name in builtins; Lib/_collections_abc.py has iterators.
@@ -123,12 +124,14 @@ def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int
 
 def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator[tuple[int, Place]]:
     """(type, place) of the static types in a module's dict. Raises Fault."""
-    entries = [(read_name(space, release, key, LONGEST), value) for key, value in dict_items(space, release, held)]
+    entries = [
+        (read_name(space, release, key, MAX_NAME_LENGTH), value) for key, value in dict_items(space, release, held)
+    ]
     words = {key: value for key, value in entries if key in ("__name__", "__file__")}
     if "__name__" not in words:
         return
-    name = read_name(space, release, words["__name__"], LONGEST)
-    file = read_name(space, release, words["__file__"], MOST_PATH) if "__file__" in words else None
+    name = read_name(space, release, words["__name__"], MAX_NAME_LENGTH)
+    file = read_name(space, release, words["__file__"], MAX_PATH_LENGTH) if "__file__" in words else None
     in_c = name != "__main__" and not (file or "").endswith((".py", ".pyc"))
     for key, value in entries:
         if not name or not key or not holds(data, value):

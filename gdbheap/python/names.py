@@ -17,7 +17,7 @@ from gdbheap.layout.cpython import (
 from gdbheap.python.contents import dict_lookup, read_name
 
 BUILTINS = ("builtins", "__builtin__")
-LONGEST = 500
+MAX_NAME_BYTES = 500
 
 
 class TypeNames:
@@ -55,7 +55,7 @@ class TypeNames:
         """``tp_name``: dotted for types of extension modules, plain for builtins."""
         try:
             field = self._space.word(address + self._release.at(TP_NAME))
-            name = self._space.cstring(field, LONGEST).decode("utf-8", "replace")
+            name = self._space.cstring(field, MAX_NAME_BYTES).decode("utf-8", "replace")
         except Fault:
             return None
         module, _dot, rest = name.partition(".")
@@ -85,4 +85,4 @@ class TypeNames:
                 return None
         except Fault:
             return None
-        return read_name(self._space, self._release, address, LONGEST)
+        return read_name(self._space, self._release, address, MAX_NAME_BYTES)

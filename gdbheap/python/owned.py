@@ -210,7 +210,7 @@ def _deque_claims(release: Release) -> list[Claim]:
 
 
 def _ordered_claims(release: Release) -> list[Claim]:
-    """A node holds its key; the table leads to the nodes once more."""
+    """A node holds its key; the table points to the nodes a second time."""
     nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING, extent=Extent(COUNT, more=ORDERED_NODE))
     return [nodes, _claim(release.at(64), "table", extent=Extent(COUNT, release.at(72), 8))]
 

@@ -11,9 +11,9 @@ from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.python.edges import Edge, EdgeNames, is_namespace
 from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References, Root
 
-LISTED = 100
+STEPS_AT_EACH_END = 100
 PORTION = 512
-LONGEST_RUN = 30
+MAX_RUN = 30
 BLOCK, FRAME, MEMORY = "block", "frame", "memory"
 OWN_DICT = ".__dict__"
 # As Python 3 and 2 write it.
@@ -22,7 +22,7 @@ _KEY = re.compile(r"\A\[(?:'([A-Za-z_]\w*)'|str\(b'([A-Za-z_]\w*)'\))\]\Z")
 
 @dataclass(frozen=True)
 class Step:
-    """One object, or what else is on the way: its address, the name of its type, and the edge that leads to it."""
+    """One object, root or block of a path: its address, the name of its type, and the edge to it."""
 
     address: int
     type: str
@@ -56,7 +56,7 @@ class Paths:
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Edge:
         """What ``holder`` (an object, a root, or an unknown block) calls its reference to ``target``. ``above``: the
-        text of an edge that leads to the holder, from which follows what its keys are, if it is a dict."""
+        text of an edge to the holder, which says what its keys are if it is a dict."""
         if holder.root is not None:
             return self._root_edge(holder, target)
         if holder.type:
@@ -81,18 +81,20 @@ class Paths:
         return Edge(root.name)
 
     def path(self, numbers: Sequence[int]) -> Path:
-        """A chain of the graph, from a root on; of a long one the steps at both ends. Buffers belong to the object
-        before them."""
+        """A chain of the graph that begins at a root; of a long one the steps at both ends. Buffers belong to the
+        object before them."""
         prefix = self._prefix(numbers)
         expression = prefix.text()
         root = self.references.node(numbers[0]).root if expression else None
         if root is not None and root.interpreter:
             # What is evaluated may have a comment.
             expression = f"{expression}  #{_where(root)}"
-        if len(numbers) <= 4 * LISTED:
+        if len(numbers) <= 4 * STEPS_AT_EACH_END:
             return Path(self._steps(self._objects(numbers)), expression, prefix.length)
-        head, tail = self._objects(numbers[: 2 * LISTED]), self._objects(numbers[-2 * LISTED :])
-        return Path(self._steps(head)[:LISTED] + self._steps(tail)[-LISTED:], expression, prefix.length)
+        head, tail = self._objects(numbers[: 2 * STEPS_AT_EACH_END]), self._objects(numbers[-2 * STEPS_AT_EACH_END :])
+        return Path(
+            self._steps(head)[:STEPS_AT_EACH_END] + self._steps(tail)[-STEPS_AT_EACH_END:], expression, prefix.length
+        )
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
         if len(numbers) >= PORTION:
@@ -100,7 +102,7 @@ class Paths:
         return [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
 
     def _steps(self, nodes: list[Node]) -> list[Step]:
-        """A step for each node but the first, which is the root, or is led to by it."""
+        """A step for each node but the first, which is the root or its target."""
         run = _Prefix()
         steps = []
         for holder, node in zip(nodes, nodes[1:]):
@@ -243,7 +245,7 @@ class _Prefix:
             return None
         text = ""
         for run in self.runs:
-            if run.count > LONGEST_RUN:
+            if run.count > MAX_RUN:
                 step = run.expression.replace("{}", "x", 1)
                 text = f"__import__('functools').reduce(lambda x, _: {step}, range({run.count}), {text})"
                 continue

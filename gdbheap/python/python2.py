@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.python.memory import Memory
 
-MOST_SLOTS = 1 << 20
-MOST_CHARACTERS = 1 << 40
+MAX_SLOTS = 1 << 20
+MAX_CHARACTERS = 1 << 40
 
 
 def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
     """The first ``limit`` bytes of the byte string at ``address`` as text; None when it is none. Raises Fault."""
     size = space.word(address + release.at(OB_SIZE))
-    if size > MOST_CHARACTERS:
+    if size > MAX_CHARACTERS:
         return None
     return space.read(address + release["bytes_data"], min(size, limit)).decode("utf-8", "replace")
 
@@ -26,7 +26,7 @@ def dict_items(space: Memory, release: Release, address: int) -> Iterator[tuple[
     table = space.word(address + release["ma_table"])
     slots = space.word(address + release["ma_mask"]) + 1
     slot = space.machine.structure("PPP")
-    for _hash, key, value in slot.iter_unpack(space.read(table, min(slots, MOST_SLOTS) * slot.size)):
+    for _hash, key, value in slot.iter_unpack(space.read(table, min(slots, MAX_SLOTS) * slot.size)):
         if key and value:
             yield key, value
 
@@ -36,7 +36,7 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
     ``address``, else 0. Raises Fault."""
     table, slots = space.word(address + release["ma_table"]), space.word(address + release["ma_mask"]) + 1
     layout, word = space.machine.structure("PPP"), space.machine.word
-    raw = space.read(table, min(slots, MOST_SLOTS) * layout.size)
+    raw = space.read(table, min(slots, MAX_SLOTS) * layout.size)
     slot = next((place for place, row in enumerate(layout.iter_unpack(raw)) if row[1] == key), None)
     if slot is None:
         return None
@@ -56,7 +56,7 @@ def read_unicode(space: Memory, release: Release, address: int, limit: int) -> s
     Builds differ in their width (``--enable-unicode``): a unit above 0xFFFF after every unit would be no character.
     """
     length = space.word(address + release["unicode_length"])
-    if length > MOST_CHARACTERS:
+    if length > MAX_CHARACTERS:
         return None
     raw = space.read(space.word(address + release["unicode_data"]), min(length, limit) * 4)
     wide = all(unit < 0x110000 for (unit,) in struct.iter_unpack("<I", raw))

@@ -1,4 +1,4 @@
-"""Who refers to whom in one target: the native graph, its roots, and the objects behind its numbers."""
+"""The references of one target: the native graph, its roots, and the objects that its numbers stand for."""
 
 from __future__ import annotations
 

@@ -31,13 +31,13 @@ from gdbheap.layout.cpython import (
     Release,
 )
 from gdbheap.python import scalars
-from gdbheap.python.attributes import Attributes
+from gdbheap.python.attributes import MAX_BASES, Attributes
 from gdbheap.python.contents import dict_items, dict_lookup, read_str
 from gdbheap.python.disclosure import Disclosure
 from gdbheap.python.names import TypeNames
+from gdbheap.python.owned import SET_MASK
 from gdbheap.python.scalars import CUT, Damaged
 
-MOST_BASES = 32
 FLAGGED = {
     FLAG_INT: "int", FLAG_LIST: "list", FLAG_TUPLE: "tuple", FLAG_BYTES: "bytes", FLAG_UNICODE: "str",
     FLAG_DICT: "dict", FLAG_EXCEPTION: "BaseException", FLAG_TYPE: "type",
@@ -48,12 +48,12 @@ NAMED = frozenset(
 CONSTANTS = {"NoneType": "None", "ellipsis": "Ellipsis", "NotImplementedType": "NotImplemented"}
 BRACKETS = {"list": "[]", "tuple": "()", "dict": "{}", "set": "{}", "frozenset": "{}"}
 # PySetObject, PyBaseExceptionObject, PyModuleObject, PyMethodObject and PyCFunctionObject, 3.6 to 3.15.
-SET_MASK, MOST_SLOTS, SLOTS_AT_ONCE = 32, 1 << 24, 128
+MAX_SLOTS, SLOTS_AT_ONCE = 1 << 24, 128
 EXCEPTION_ARGS = 24
 METHOD_FUNCTION, METHOD_SELF = 16, 24
 BUILTIN_DEFINITION, BUILTIN_SELF = 16, 24
 SET_USED = 24
-LONGEST_FIELD = 100
+MAX_FIELD_LENGTH = 100
 FIRST_ENTRIES = 20
 QUOTES = ("'", '"')
 # Of these no value is shown where contents are not: of the first none at all, of the others none in a key.
@@ -169,7 +169,7 @@ class Repr:
         return Kind(address, self.names.name(address), family, bool(flags & FLAG_HEAP_TYPE))
 
     def _named_family(self, address: int) -> str:
-        for _ in range(MOST_BASES):
+        for _ in range(MAX_BASES):
             name = self.names.name(address)
             if name in NAMED or name in CONSTANTS:
                 return name
@@ -184,7 +184,7 @@ class Repr:
     def fields(self, kind: Kind) -> int | None:
         """The ``_fields`` of a namedtuple's class or of one of its bases."""
         address = kind.address
-        for _ in range(MOST_BASES):
+        for _ in range(MAX_BASES):
             if not address or not self.names.flags(address) & FLAG_HEAP_TYPE:
                 break
             held = self.space.word(address + self.release.at(TP_DICT))
@@ -336,7 +336,7 @@ class _Text:
         """The items of a set: a slot that once had one has the hash -1, which no object has."""
         slots = self.memory.word(address + self.release.at(SET_MASK)) + 1
         table = self.memory.word(address + self.release["set_table"])
-        if slots > MOST_SLOTS:
+        if slots > MAX_SLOTS:
             raise Damaged
         slot = self.memory.machine.structure("PN")
         for first in range(0, slots, SLOTS_AT_ONCE):
@@ -450,7 +450,7 @@ class _Text:
         entries = {"__name__": "", "__file__": ""}
         items = dict_items(self.memory, self.release, self.memory.word(address + self.release.at(MODULE_DICT)))
         for key, value in islice(items, FIRST_ENTRIES):
-            name = read_str(self.memory, self.release, key, LONGEST_FIELD)
+            name = read_str(self.memory, self.release, key, MAX_FIELD_LENGTH)
             if name is not None and name in entries:
                 entries[name] = self._name_of_module(value)
         path = entries["__file__"]
@@ -488,7 +488,7 @@ class _Text:
 
     def _builtin_function(self, address: int) -> str:
         definition = self.memory.word(address + self.release.at(BUILTIN_DEFINITION))
-        name = self.target.space.cstring(self.memory.word(definition), LONGEST_FIELD).decode("utf-8", "replace")
+        name = self.target.space.cstring(self.memory.word(definition), MAX_FIELD_LENGTH).decode("utf-8", "replace")
         bound = self.memory.word(address + self.release.at(BUILTIN_SELF))
         kind = self.target.kind(self.memory.word(bound + self.release.at(OB_TYPE))) if bound else None
         if kind is None or kind.family == "module":

@@ -9,19 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gdbheap.layout import cpython
-from gdbheap.layout.cpython import Release
-from gdbheap.python.owned import CLOSED, SET_MASK
+from gdbheap.layout.cpython import OBJECT_HEAD, Release
+from gdbheap.python.owned import CLOSED, SET_ENTRY, SET_MASK
 
 ALL_OF_BASE = -1
 NONE = -1
-HEAD = 16
 WEAK_CALLBACK = 24
 UNICODE_DEFENC = 40
 # PyFrameObject since 3.11.
 FRAME_BACK, FRAME_FRAME, FRAME_TRACE = 16, 24, 32
 # enum _framestate; since 3.15 its members are others (gi_frame_gone).
 COMPLETED = 1
-SET_ENTRY = 16
 HASHED_ENTRY = 24
 
 PLAIN = ["int", "long", "float", "complex", "bytes", "str", "bytearray"]
@@ -90,7 +88,7 @@ class KeysLayout:
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """All of it; the same."""
+    """Where the objects of a release keep their references: what the native graph is told."""
 
     sizeof_type: int
     forms: list[Form]
@@ -109,7 +107,7 @@ class GraphLayout:
 
 
 def graph_layout(release: Release) -> GraphLayout:
-    """Of one release. Raises Unsupported where the tables lack a field."""
+    """The layout of a release. Raises Unsupported where the tables lack a field."""
     return GraphLayout(
         sizeof_type=release["sizeof_type"],
         forms=_forms(release),
@@ -141,9 +139,9 @@ def _forms(release: Release) -> list[Form]:
         _dict_form(release),
         _code_form(release),
         # 0x2000_0000 and more, as the flags of a dict's or an exception's type are, may be a heap's address.
-        Form(["type"], opaque=at(HEAD), skipped=[at(cpython.TP_FLAGS)]),
+        Form(["type"], opaque=at(OBJECT_HEAD), skipped=[at(cpython.TP_FLAGS)]),
         # Links to the latest and the oldest of the results, which are the dict's.
-        Form(["functools._lru_cache_wrapper"], opaque=at(HEAD), skipped=[at(HEAD), at(HEAD + 8)]),
+        Form(["functools._lru_cache_wrapper"], opaque=at(OBJECT_HEAD), skipped=[at(OBJECT_HEAD), at(OBJECT_HEAD + 8)]),
     ]
     return forms + _frame_forms(release)
 
@@ -167,7 +165,7 @@ def _dict_form(release: Release) -> Form:
 def _code_form(release: Release) -> Form:
     """Only free-threaded builds fill _co_unique_id, which others have too."""
     unfilled = release.get("co_unique_id")
-    return Form(["code"], opaque=release.at(HEAD), skipped=[] if unfilled is None else [unfilled])
+    return Form(["code"], opaque=release.at(OBJECT_HEAD), skipped=[] if unfilled is None else [unfilled])
 
 
 def _frame_forms(release: Release) -> list[Form]:
@@ -175,7 +173,10 @@ def _frame_forms(release: Release) -> list[Form]:
     embedded, at = release.get("frame_data"), release.at
     if embedded is None:
         running = release.get("gi_running")
-        return [Form(["frame"], frame=0), Form(GENERATORS, at(HEAD), skipped=[] if running is None else [running])]
+        return [
+            Form(["frame"], frame=0),
+            Form(GENERATORS, at(OBJECT_HEAD), skipped=[] if running is None else [running]),
+        ]
     return [
         Form(["frame"], fields=[at(FRAME_BACK), at(FRAME_TRACE)], frame=embedded, frame_pointer=at(FRAME_FRAME)),
         *(_generator_form(release, name) for name in GENERATORS),
@@ -185,7 +186,7 @@ def _frame_forms(release: Release) -> list[Form]:
 def _generator_form(release: Release, name: str) -> Form:
     state = release["gi_frame_state"]
     return Form(
-        [name], opaque=release.at(HEAD), skipped=[state + ORIGIN] if name == "generator" else [],
+        [name], opaque=release.at(OBJECT_HEAD), skipped=[state + ORIGIN] if name == "generator" else [],
         frame=release["gi_iframe"], frame_state=state, frame_gone=release.get("gi_frame_gone") or COMPLETED,
     )  # fmt: skip
 

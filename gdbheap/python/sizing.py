@@ -24,7 +24,7 @@ class Sizing:
 
 
 def sizing(release: Release) -> Sizing:
-    """Of one release."""
+    """Where the objects of a release keep what tells their sizes."""
     fields = ("unicode_length", "unicode_state", "sizeof_ascii", "sizeof_compact")
     known = [release.get(name) for name in fields]
     length, state, ascii_header, compact_header = (number or 0 for number in known)

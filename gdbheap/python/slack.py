@@ -13,7 +13,7 @@ from gdbheap.target.target import Target
 
 POINTER = 8
 # The largest of the heads of lists and byte arrays; what rounding may add to a block, and debug hooks with it.
-LARGEST_HEAD, ROUNDED, HOOKED = 64, 15, 32
+MAX_HEAD, MAX_ROUNDING, MAX_DEBUG_BYTES = 64, 15, 32
 # sizeof(PySetObject), and what subclasses may add: those of sets are left out, because many small blocks are of their
 # size.
 SET_HEAD = 200
@@ -48,8 +48,8 @@ class Slack:
 
 
 def find_slack(target: Target, objects: Objects, names: Collection[str], most: int | None = None) -> list[Slack]:
-    """The room of all containers of the types in ``names`` (list, bytearray, dict, set), exactly; with ``most`` what so
-    many pools of each size say of all.
+    """The room of all containers of the types in ``names`` (list, bytearray, dict, set), exactly; with ``most`` an
+    estimate from at most that many pools of each size.
 
     A table of a dict or set counts if it has four times the slots that its copy would have, or more."""
     release = objects.release
@@ -80,12 +80,12 @@ def _growing(release: Release) -> list[Growing]:
 
 
 def _sizes(objects: Objects, name: str) -> tuple[int, int]:
-    """Blocks of which sizes hold such objects; subclasses with more fields are left out."""
+    """The sizes of blocks that hold such objects; subclasses with more fields are left out."""
     layout, at = objects.layout, objects.release.at
     if name in ("list", "bytearray"):
-        smallest, largest = at(40), at(LARGEST_HEAD)
-        least = min(layout.gc_head + smallest, largest - HOOKED // 2)
-        return layout.hook + least, layout.hook + max(layout.gc_head + smallest, largest) + HOOKED
+        smallest, largest = at(40), at(MAX_HEAD)
+        least = min(layout.gc_head + smallest, largest - MAX_DEBUG_BYTES // 2)
+        return layout.hook + least, layout.hook + max(layout.gc_head + smallest, largest) + MAX_DEBUG_BYTES
     head = objects.release["sizeof_dict"] if name == "dict" else at(SET_HEAD)
     smallest = layout.hook + layout.gc_head + head
-    return smallest, smallest + SUBCLASS[name] + (HOOKED if layout.hook else ROUNDED)
+    return smallest, smallest + SUBCLASS[name] + (MAX_DEBUG_BYTES if layout.hook else MAX_ROUNDING)

@@ -18,9 +18,9 @@ DICT_SLOT, SET_SLOT, HASHED_KEY = 24, 16, 8
 # The places of a table that are looked at, and the slots in each; of a healthy one a third is in use or, of a set, a
 # seventh.
 PLACES, INDICES, ENTRIES = 32, 16, 4
-SPARSE = 4
+SPARSE_DIVISOR = 4
 # Headers, and rounding to pages, come to less.
-LOOSE = 4352
+MAX_TABLE_SURPLUS = 4352
 MOST_LOG2 = 40
 
 
@@ -78,12 +78,12 @@ def tables_of(release: Release) -> list[Table]:
 
 
 def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
-    """Whether a block may be such a table of which less than a quarter is in use."""
+    """Whether a block may be such a table, less than a quarter in use."""
     try:
         if table.head is None:
             return _has_few_keys(space, table, address, 1 << (size // table.slot).bit_length() - 1)
         slots = _slots(space, table.head, address)
-        is_table = table.slot // 2 * slots <= size <= table.slot * slots + LOOSE
+        is_table = table.slot // 2 * slots <= size <= table.slot * slots + MAX_TABLE_SURPLUS
         return is_table and _has_few_indices(space, address + table.head.indices, slots)
     except Fault:
         return False
@@ -102,7 +102,7 @@ def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
     for place in range(PLACES):
         raw = space.read(start + width * (slots * place // PLACES), width * INDICES)
         seen += sum(byte < 0x80 for byte in raw[width - 1 :: width])
-    return seen * SPARSE < PLACES * INDICES
+    return seen * SPARSE_DIVISOR < PLACES * INDICES
 
 
 def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
@@ -111,4 +111,4 @@ def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
     for place in range(PLACES):
         raw = space.read(start + table.slot * (slots * place // PLACES), table.slot * ENTRIES)
         keys.update(space.machine.word_of(raw, table.slot * entry + table.key_at) for entry in range(ENTRIES))
-    return len(keys - {0}) * SPARSE < PLACES * ENTRIES
+    return len(keys - {0}) * SPARSE_DIVISOR < PLACES * ENTRIES

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-ARENAS = (Column("arena"), Column("chunk"), Column("size"), Column("what malloc does", True))
-NEAREST = (Column("address"), Column("size"), Column("arena"), Column("misses"))
+ARENA_COLUMNS = (Column("arena"), Column("chunk"), Column("size"), Column("what malloc does", True))
+NEAREST_COLUMNS = (Column("address"), Column("size"), Column("arena"), Column("misses"))
 
 
 def render(answer: Fit, style: Style) -> str:
@@ -22,9 +22,9 @@ def render(answer: Fit, style: Style) -> str:
     nearest = [_nearest(piece, style) for piece in answer.nearest]
     return join(
         style.filled(_verdict(answer)),
-        table(ARENAS, [_arena(arena, style) for arena in answer.arenas], style),
+        table(ARENA_COLUMNS, [_arena(arena, style) for arena in answer.arenas], style),
         "The largest free chunks of arenas where none suffices:" if nearest else "",
-        table(NEAREST, nearest, style) if nearest else "",
+        table(NEAREST_COLUMNS, nearest, style) if nearest else "",
     )
 
 

@@ -9,9 +9,9 @@ __all__ = ["folded"]
 
 Row = list[str]
 # A step may be two or three rows: an instance, its dict, its values.
-LONGEST_PERIOD = 3
-LEAST_LEFT_OUT = 3
-SHOWN = 20
+MAX_PERIOD = 3
+MIN_LEFT_OUT = 3
+ROWS_AT_EACH_END = 20
 _NUMBER = re.compile(r"(?<![A-Za-z_])\d[\d,]*")
 
 
@@ -20,14 +20,14 @@ def folded(
 ) -> list[Row]:
     """``rows`` with one of ``more`` (how many are left out, the first words of their keys) for the middle of each run
     whose keys repeat, one by one or by twos and threes; numbers in them may differ. Of what is still long the first and
-    the last SHOWN."""
+    the last ROWS_AT_EACH_END."""
     keys = [tuple(_NUMBER.sub("#", word) for word in key(row)) for row in rows]
     shown: list[Row] = []
     at = 0
     while at < len(rows):
         period, length = _run(keys, at)
         left = length - 2 * period
-        if left < LEAST_LEFT_OUT:
+        if left < MIN_LEFT_OUT:
             shown.append(rows[at])
             at += 1
             continue
@@ -39,7 +39,7 @@ def folded(
 
 def _run(keys: Sequence[tuple[str, ...]], at: int) -> tuple[int, int]:
     """The period that leaves out the most from ``at`` on, and the length of its run."""
-    lengths = [(period, _length(keys, at, period)) for period in range(1, LONGEST_PERIOD + 1)]
+    lengths = [(period, _length(keys, at, period)) for period in range(1, MAX_PERIOD + 1)]
     return max(lengths, key=lambda found: found[1] - 2 * found[0])
 
 
@@ -51,7 +51,11 @@ def _length(keys: Sequence[tuple[str, ...]], at: int, period: int) -> int:
 
 
 def _without_middle(rows: list[Row]) -> list[Row]:
-    left = len(rows) - 2 * SHOWN
+    left = len(rows) - 2 * ROWS_AT_EACH_END
     if left <= 1:
         return rows
-    return [*rows[:SHOWN], ["…", f"{left:,} more rows", *[""] * (len(rows[0]) - 2)], *rows[-SHOWN:]]
+    return [
+        *rows[:ROWS_AT_EACH_END],
+        ["…", f"{left:,} more rows", *[""] * (len(rows[0]) - 2)],
+        *rows[-ROWS_AT_EACH_END:],
+    ]

@@ -16,12 +16,12 @@ __all__ = ["LOOKS", "Look", "look_of", "render", "shares"]
 
 WIDTH = 100
 ADDRESS_WIDTH = 15
-FEWEST = 16
+MIN_CELLS_ACROSS = 16
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a kind of cell is shown: its character, the same in ASCII, the terminal's colour and SVG's, its meaning."""
+    """How a kind of cell is shown: its character, one in ASCII, the terminal's colour and SVG's, its meaning."""
 
     character: str
     ascii: str
@@ -44,7 +44,7 @@ USED, FREE, TOP = "used", "free", "top"
 
 
 def look_of(cell: Cell) -> str:
-    """Which of LOOKS a cell has: in use from three quarters on, mixed from one, below that what is largest."""
+    """Which of LOOKS a cell has: in use from three quarters, mixed from one quarter, below that its largest part."""
     found = shares(cell)
     whole = sum(found.values())
     if found["used"] * 4 >= whole * 3:
@@ -96,7 +96,7 @@ def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
 
 
 def _drawn(group: Group, style: Style) -> str:
-    across = max((style.width or WIDTH) - ADDRESS_WIDTH, FEWEST)
+    across = max((style.width or WIDTH) - ADDRESS_WIDTH, MIN_CELLS_ACROSS)
     resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
     title = f"{group.name}: {style.bytes(group.end - group.start)}{resident}"
     looks = [look_of(cell) for cell in group.cells]

@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from gdbheap.answers.findings import Finding
 from gdbheap.answers.records import SCHEMA, to_json
+from gdbheap.report import findings
 
 __all__ = ["document", "text_of"]
 
@@ -14,8 +16,8 @@ __all__ = ["document", "text_of"]
 def document(
     name: str, target: dict[str, Any], warnings: Iterable[str], damage: Iterable[Any], answer: Any
 ) -> dict[str, Any]:
-    """The envelope ("command", "schema", "target", "warnings", "damage"), then the answer's own keys. It says the same
-    whenever the same is asked of a target that stands still: no time is in it.
+    """The envelope ("command", "schema", "target", "warnings", "damage"), then the answer's own keys. It has no time in
+    it: the answers to one question about a stopped target are equal.
 
     ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records inside of them stay
     records. Raises ValueError if a key of the answer hides one of the envelope's."""
@@ -30,4 +32,9 @@ def document(
 
 def text_of(content: dict[str, Any]) -> str:
     """The document on one line: among the lines that gdb itself writes, it is the one that begins with a brace."""
-    return json.dumps(content, default=to_json)
+    return json.dumps(content, default=_keys)
+
+
+def _keys(record: Any) -> dict[str, Any]:
+    """A finding with its words, any other record as it is."""
+    return findings.keys_of(record) if isinstance(record, Finding) else to_json(record)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.answers.findings.settings import lines_to_paste, shell_line
 from gdbheap.report import summary
+from gdbheap.report.findings import advice_of, text_of
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -109,15 +110,14 @@ def _findings(answer: Ledger, style: Style) -> str:
         return "Findings: none. Nothing here stands out as memory that could be given back."
     lines = [style.heading(FIRST + LAST * any(finding.doubtful for finding in findings))]
     for number, finding in enumerate(findings, 1):
-        text = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {finding.text}."
+        text = f"{number}. {style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}: {text_of(finding)}."
         lines.append(style.filled(text))
-        if finding.advice:
-            lines.append(style.filled(f"   {_sentence(finding.advice)}"))
+        lines.append(style.filled(f"   {_sentence(advice_of(finding))}"))
         lines += [f"   $ {line}" for line in _commands(finding)]
     return "\n".join(lines)
 
 
-# Settings are written out for a shell; the others' forms stand in the JSON and in docs/findings.md.
+# Settings are shown as a shell takes them; the other forms are in the JSON and in docs/findings.md.
 ELSEWHERE = "# or: systemd Environment=, Docker -e, Kubernetes env:"
 
 

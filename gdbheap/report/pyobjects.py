@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-NAMED = 3
+MAX_NAMES = 3
 UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
 COLUMNS = (
     Column("count"), Column("objects"), Column("buffers"), Column("together"), SHARE, Column("type", True),
@@ -87,7 +87,7 @@ def _others(answer: PyObjects) -> Tally:
 
 def _names(answer: PyObjects) -> str:
     names = [root.name for root in answer.roots]
-    return ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+    return ", ".join(names[:MAX_NAMES]) + (", …" if len(names) > MAX_NAMES else "")
 
 
 def _elsewhere(answer: PyObjects, style: Style) -> str:

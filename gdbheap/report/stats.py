@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.stats import UNSIGNED_INT
 from gdbheap.report.numbers import count_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-WRAP = 1 << 32  # malloc_stats() prints unsigned int
 COLUMNS = (
     Column("arena", True), Column("what", True), Column("malloc_stats()"), Column("gdbheap"), Column("difference"),
 )  # fmt: skip
@@ -33,11 +33,11 @@ def _printable(line: str) -> str:
 
 
 def _agrees(row: StatsRow) -> bool:
-    return row.theirs == row.ours % WRAP
+    return row.theirs == row.ours % UNSIGNED_INT
 
 
 def _row(row: StatsRow) -> list[str]:
-    difference = "-" if _agrees(row) else f"{row.ours % WRAP - row.theirs:+,}"
+    difference = "-" if _agrees(row) else f"{row.ours % UNSIGNED_INT - row.theirs:+,}"
     return [row.arena, row.what, count_text(row.theirs), count_text(row.ours), difference]
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-LEAST_SHARE = 100
+MIN_PERCENT_TOLD = 1
 # What holds other memory than that of what is named, by the ledger's line.
 PLACES = {"shared": "shared memory", "other.rest": "other anonymous memory"}
 MALLOCS = "malloc's blocks with mappings of their own"
@@ -51,7 +51,7 @@ def _given_back(answer: Summary, style: Style) -> str:
 def _stays(answer: Summary, style: Style) -> str:
     """What is less than a hundredth of the rest is in its sum, and has no words of its own."""
     rest = sum(row.bytes for row in answer.kept)
-    told = [row for row in answer.kept if row.bytes * LEAST_SHARE >= rest]
+    told = [row for row in answer.kept if 100 * row.bytes >= MIN_PERCENT_TOLD * rest]
     if not told:
         return ""
     start = f"The other {style.bytes(rest)} stays" if answer.returnable else "It stays"

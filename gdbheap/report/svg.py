@@ -46,7 +46,7 @@ def _legend(answer: HeapMap, y: int) -> Iterator[str]:
 
 
 def _group(group: Group, at: int) -> tuple[list[str], int]:
-    """The drawing of a group whose title stands at ``at``, and where the next one begins."""
+    """The drawing of a group whose title is at ``at``, and where the next one begins."""
     style = Style()
     resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
     body = [_text(MARGIN, at + 12, f"{group.name}: {style.bytes(group.end - group.start)}{resident}")]

@@ -18,7 +18,7 @@ BLANK = "\u2800"  # tabulate strips every kind of white space; this one only loo
 
 @dataclass(frozen=True)
 class Column:
-    """A column's title; numbers stand on the right (``left`` False), text on the left."""
+    """A column's title; numbers are right-aligned (``left`` False), text is left-aligned."""
 
     title: str
     left: bool = False

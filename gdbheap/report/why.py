@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.python.paths import BLOCK, LISTED
+from gdbheap.python.paths import BLOCK, STEPS_AT_EACH_END
 from gdbheap.report.folding import folded
 from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
@@ -43,7 +43,11 @@ def _steps(answer: Why) -> list[list[str]]:
     """A row for each step, and one for those that a long chain lacks in its middle."""
     rows = [[address_text(step.address), step.edge, step.type] for step in answer.chain]
     lacking = answer.length - len(rows)
-    return rows if lacking <= 0 else [*rows[:LISTED], ["…", f"{lacking:,} more steps", ""], *rows[LISTED:]]
+    return (
+        rows
+        if lacking <= 0
+        else [*rows[:STEPS_AT_EACH_END], ["…", f"{lacking:,} more steps", ""], *rows[STEPS_AT_EACH_END:]]
+    )
 
 
 def _more_steps(left: int, types: set[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Making a process stand still without being in anybody's way: other tracers, our own priority, signals that wait."""
+"""Stopping a process without being in anybody's way: other tracers, our own priority, pending signals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Taken = TypeVar("Taken")
 
 OTHERS_SECONDS = 2.0
 REASONABLE_SECONDS = 10.0
-HIGHEST = -20
+HIGHEST_PRIORITY = -20
 _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
@@ -85,7 +85,7 @@ def undisturbed() -> Iterator[None]:
     gc.freeze()
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST)
+        os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
     try:
         yield
     finally:

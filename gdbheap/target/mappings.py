@@ -90,7 +90,7 @@ class Mapping:
 
     @property
     def untouched(self) -> bool:
-        """Whether it is anonymous memory of which, by ``smaps``, no page is there; False where that was not read."""
+        """Whether it is anonymous memory without a page by ``smaps``; False where that was not read."""
         return self.anonymous and self.rss == 0 and self.swap == 0
 
     @property

@@ -1,6 +1,6 @@
 """A live process as a target, through ``/proc/PID``.
 
-``Process`` reads and does not stop anything: in gdb the process stands still already. ``stopped`` is for the shell: it
+``Process`` reads and does not stop anything: in gdb the process is stopped already. ``stopped`` is for the shell: it
 prepares, stops every thread, reads, and lets go however its block ends. Pages that are not there are never read from
 the process, which would make the kernel put some there.
 """
@@ -28,7 +28,7 @@ from gdbheap.target.target import AT_PAGESZ, Rss, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE = 0, 1, 2, 3
 FILE_LIMIT = 400
-SPARE = 16 << 20
+SPARE_BYTES = 16 << 20
 UNCOLLECTED = (
     "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
 )
@@ -101,7 +101,7 @@ class Preparation:
 
 
 class Process(Target):
-    """A live process, as it is now. It must stand still while it is read for the picture to be consistent.
+    """A live process, as it is now. It must be stopped while it is read for the picture to be consistent.
 
     ``threads`` come from whoever stopped it. With ``memory_refused`` (the reason why)
     no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
@@ -201,7 +201,7 @@ class Process(Target):
         return self._holder if isinstance(self._holder, Stop) else None
 
     def again(self) -> Process:
-        """The same process as it is now, after something was called in it; its threads stand where they stood."""
+        """The process as it is now, after something was called in it; its threads are where they were."""
         assert self.pid is not None
         return Process(self.pid, self._standing, self._ready, self.refusal, self._holder)
 
@@ -436,7 +436,7 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
 
 @contextmanager
 def _standing(pid: int, limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
-    """The process while it stands; let go before Ctrl-Z and other programs count again."""
+    """The process while it is stopped; it is let go before Ctrl-Z and other programs count again."""
     stop: Stop | None = None
     process: Process | None = None
     with holding.undisturbed():
@@ -468,7 +468,7 @@ def room_for(folder: ProcessFolder) -> Room | None:
     except OSError:
         return None
     size = sum(procfs.kib(status.get(name)) or 0 for name in ("RssAnon", "RssFile", "VmSwap"))
-    size += size // 16 + SPARE
+    size += size // 16 + SPARE_BYTES
     if not room.copy_fits(size):
         return None
     with suppress(OSError):

@@ -92,7 +92,7 @@ def _text(path: Path) -> str:
 
 
 def threads_of_user(uid: int) -> int:
-    """How many threads all processes of a user have, as far as they are to be seen (what RLIMIT_NPROC counts)."""
+    """How many threads all visible processes of a user have (what RLIMIT_NPROC counts)."""
     total = 0
     for name in filter(str.isdigit, os.listdir(PROC)):
         fields = parse_status(_text(Path(f"{PROC}/{name}/status")).encode())

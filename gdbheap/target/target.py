@@ -41,7 +41,7 @@ class Thread:
 class Damage:
     """Something that is not as it must be: where, what it is, what was expected and what was found.
 
-    ``transient``: a thread that stands inside malloc may have left it half done, and will finish it."""
+    ``transient``: a thread inside malloc may have left it half done, and will finish it."""
 
     address: int
     what: str
@@ -131,7 +131,7 @@ class Target:
 
     @property
     def kept(self) -> Ranges:
-        """Ranges of which madvise() releases nothing that counts: locked memory, and hugetlbfs, which is not in RSS."""
+        """Ranges where madvise() releases nothing that counts: locked memory, and hugetlbfs, which is not in RSS."""
         huge = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.path == HUGE_PAGES]
         return joined(sorted(self.locked + huge))
 

@@ -67,7 +67,7 @@ class Cycles(Fault):
 
 
 class Old(Cycles):
-    """The same, after the collector has looked at them for the last time."""
+    """Cycles that become garbage after the collector has looked at them for the last time."""
 
     def __init__(self, generator):
         """Make it."""
@@ -77,7 +77,7 @@ class Old(Cycles):
 
 
 class Frozen(Cycles):
-    """The same, out of the collector's reach."""
+    """Cycles out of the collector's reach."""
 
     def __init__(self, generator):
         """Make it."""
@@ -98,7 +98,7 @@ class ManyCycles(Cycles):
 
 
 class ManyOld(Old):
-    """The same."""
+    """Cycles that became garbage after the last look of the collector, and more than are looked for in any program."""
 
     LEAST = 130000
 
@@ -163,7 +163,7 @@ class Emptied(Fault):
 
 
 class Popped(Emptied):
-    """The same, the latest entries first."""
+    """A dict that lost its entries, the latest first."""
 
     def __init__(self, generator):
         """Make it."""
@@ -235,7 +235,7 @@ class Columns(Fault):
 
 
 class Queue(Buffer):
-    """The same at its beginning."""
+    """A byte array that was cut at its beginning."""
 
     def __init__(self, generator):
         """Make it."""

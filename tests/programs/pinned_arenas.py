@@ -17,7 +17,7 @@ import time
 
 
 class Spare:
-    """The same for blocks of another size."""
+    """Objects in blocks of another size."""
 
     __slots__ = tuple(f"slot{number}" for number in range(20))
 

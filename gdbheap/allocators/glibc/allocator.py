@@ -226,7 +226,7 @@ class GlibcAllocator(Allocator):
         return self.chunks.holes(max(minimum, 1))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Blocks that share pages of which they fill at most half."""
+        """Groups of blocks that share pages and fill at most half of them."""
         tops = given_tops(self.target, self.malloc)
         return _native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, (minimum, most))
 
@@ -288,7 +288,7 @@ class GlibcAllocator(Allocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """What the walk met, and what following the bins did; a thread that stands inside malloc may have left that."""
+        """What the walk and the following of the bins met; a thread inside malloc may have left some of it."""
         found = self.malloc.damage + (self._bins.damage if self._bins is not None else [])
         return self._explained(found) if found else []
 

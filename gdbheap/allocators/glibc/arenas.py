@@ -35,7 +35,7 @@ HUGE_HEAP_PAGES = 4
 MOST_HEAPS = 65536
 HEADER = 16
 TOP = _native.STATES.index("top")
-SMALLEST = 32
+SMALLEST_CHUNK = 32
 VERSION_MARK = b"stable release version "
 
 Progress = Callable[[int, int], object]
@@ -82,7 +82,7 @@ class ArenaTotals:
 
 @dataclass(frozen=True)
 class HeapRange:
-    """Memory of one arena: [start, end), of which chunks lie from ``chunks`` on; up to ``reserve`` it may grow."""
+    """Memory of one arena: [start, end); its chunks begin at ``chunks``, and it may grow up to ``reserve``."""
 
     arena: int
     start: int
@@ -305,7 +305,7 @@ class Glibc:
         return following == 0 or (following % HEADER == 0 and self.is_arena(following))
 
     def _link(self, at: int, safe: bool) -> int:
-        """The entry that the link at ``at`` leads to. Raises Fault."""
+        """The entry that the link at ``at`` points to. Raises Fault."""
         link = self.target.space.word(at)
         return link ^ (at >> 12) if safe else link
 
@@ -331,7 +331,7 @@ class Glibc:
     def _lists(self, tcache: Tcache) -> list[CacheList]:
         """A cache's lists. Of those of large chunks, which hold mmapped ones too, the arenas' chunks, one by one."""
         small = [
-            CacheList(entry, count, SMALLEST + HEADER * index, True)
+            CacheList(entry, count, SMALLEST_CHUNK + HEADER * index, True)
             for index, entry, count in tcache.lists
             if index < SMALL_TCACHE_BINS
         ]
@@ -474,7 +474,7 @@ class Glibc:
         return sorted(main + self.reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
-        """The mmapped chunk that holds ``address``, of those found; what memalign skipped before it is nobody's."""
+        """The mmapped chunk, of those found, that holds ``address``; the bytes that memalign skipped are in none."""
         chunks = self._mapped or []
         index = bisect_right([chunk.base for chunk in chunks], address) - 1
         return chunks[index] if index >= 0 and chunks[index].chunk <= address < chunks[index].end else None

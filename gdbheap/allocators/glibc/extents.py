@@ -14,7 +14,7 @@ from gdbheap.errors import Fault
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.target import Target
 
-HEADER = 16
+ALIGNMENT = 16
 # Up to this far after an extent the next one is looked for at every chunk's place, where it may be sbrk's.
 FOREIGN = 1 << 20
 
@@ -27,7 +27,7 @@ class MainExtents:
     def __init__(self, target: Target, main: MallocState, par: MallocPar, reserves: Ranges, report: Report) -> None:
         self._target, self._main, self._par = target, main, par
         self._reserves, self._report = sorted(reserves), report
-        self._start = (par.sbrk_base + HEADER - 1) // HEADER * HEADER
+        self._start = (par.sbrk_base + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
     @property
     def misalignment(self) -> int:

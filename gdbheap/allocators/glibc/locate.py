@@ -205,7 +205,7 @@ def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
 
 def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
     """Where an arena's bins may begin, and in whose data."""
-    # The first bins may be damaged, and other list heads may stand before them.
+    # The first bins may be damaged, and other list heads may precede them.
     shifts = sorted(range(-MOST_BROKEN_ENDS, MOST_BROKEN_ENDS + 1), key=abs)
     for loaded in libc_first(target):
         for start, end in loaded.writable_ranges():
@@ -242,7 +242,7 @@ def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _has_heap(target: Target, state: MallocState) -> bool:
-    """Whether a ``heap_info``, whose first field is the arena, stands right before it."""
+    """Whether a ``heap_info``, whose first field is the arena, is right before it."""
     with suppress(Fault):
         return state.address in (target.space.word(state.address - size) for size in HEAP_INFO_SIZES)
     return False

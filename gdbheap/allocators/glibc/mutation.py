@@ -2,7 +2,7 @@
 
 An arena's bins, sizes and top are changed under its lock, by a thread that is alone without it; fast bins, thread
 caches and the books of mmapped chunks without. malloc.c is one object file, so its functions lie side by side: between
-the exported functions of its neighbours. A thread stands inside when its program counter is there or, in the functions
+the exported functions of its neighbours. A thread is inside if its program counter is there or, in the functions
 of libc that malloc calls (memcpy, brk, mmap, …), when a return address from there lies on top of its stack. Where a
 thread has failed inside malloc, by a fault or by abort(), nothing is excused: there it is that found the damage.
 """
@@ -23,7 +23,7 @@ EXPORTED = (
     "__libc_pvalloc", "__libc_realloc", "__libc_valloc",
 )  # fmt: skip
 # malloc.o has about 20 KiB of code; what is farther from malloc() belongs to another section or object.
-REACH = 64 << 10
+MAX_DISTANCE = 64 << 10
 # What malloc calls has small frames; what runs between a failure inside malloc and the signal has large ones.
 STACK_WORDS, STACK_WORDS_OF_FAILED = 64, 1024
 WITHOUT_LOCK = ("list of a thread cache", "link of a fast bin")
@@ -31,7 +31,7 @@ MOST_EXCUSED = 16
 
 
 class Changes:
-    """What threads may be changing at this moment: ``inside`` are those that stand in malloc, as far as libc's
+    """What threads may be changing at this moment: ``inside`` are those in malloc, as far as libc's
     functions are known (its file is there)."""
 
     def __init__(self, target: Target, glibc: Glibc) -> None:
@@ -70,7 +70,7 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
         return None
     door = symbols["malloc"][0]
     places = [symbols[name][0] for name in EXPORTED if name in symbols]
-    own = [address for address in places if abs(address - door) < REACH]
+    own = [address for address in places if abs(address - door) < MAX_DISTANCE]
     lowest, highest = min(own), max(own)
     below = [address + size for address, size in symbols.values() if address + size <= lowest]
     above = [address for address, _ in symbols.values() if address > highest]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.glibc.arenas import SMALLEST, Glibc
+from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK, Glibc
 from gdbheap.target.mappings import BREAK
 from gdbheap.target.target import Target
 
@@ -86,7 +86,7 @@ def _arena(target: Target, glibc: Glibc, index: int, rows: list[_native.Trimmed]
 def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int) -> tuple[int, int] | None:
     """The end of the main arena's top chunk that goes back by moving the break, None when nothing does."""
     start, end = top
-    beyond = end - start - SMALLEST - 1
+    beyond = end - start - SMALLEST_CHUNK - 1
     unit = glibc.par.thp_pagesize or target.machine.page
     extra = (beyond - pad) // unit * unit if beyond > pad else 0
     return (end - extra, end) if extra and _ends_at_break(target, glibc, end) else None

@@ -90,7 +90,7 @@ class MimallocAllocator(StoreAllocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """Of segments and pages."""
+        """What was damaged in segments and pages."""
         return self.mimalloc.damage
 
     def ranges(self) -> Ranges:
@@ -131,12 +131,13 @@ class MimallocAllocator(StoreAllocator):
         return self.store.used_in_page(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All of it."""
+        """All that is free: a page stays while a block of it is in use."""
         why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
         return [Kept("mimalloc.free", free, why)]
 
     def check(self) -> Looked:
-        """Each page's lists were followed when it was read; one block more or less is a thread's that stands inside."""
+        """Each page's lists were followed when it was read; a difference of one block is from a thread inside
+        malloc."""
         known = {damage.address for damage in self.damage}
         for found in self.store.miscounted:
             if found.damage.address not in known:

@@ -66,7 +66,7 @@ class PymallocAllocator(StoreAllocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """Of arenas and pools."""
+        """What was damaged in arenas and pools."""
         return self.pymalloc.damage
 
     def ranges(self) -> Ranges:
@@ -117,7 +117,7 @@ class PymallocAllocator(StoreAllocator):
         return _native.used_blocks(self.target.space, self.store, row.start, row.blocks)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All of it."""
+        """All that is free: an arena goes back only as a whole."""
         return [Kept("pymalloc.free", free, "in pymalloc's arenas, which go back only as a whole")]
 
     def check(self) -> Looked:

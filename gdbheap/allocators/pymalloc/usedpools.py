@@ -108,7 +108,7 @@ class PoolState:
 
     @property
     def is_struct(self) -> bool:
-        """Whether it is laid out as ``struct _obmalloc_state``, of which an interpreter may have its own."""
+        """Whether it is laid out as ``struct _obmalloc_state``; an interpreter may have one of its own."""
         return self.table_pointer == self.heads.address + STATE_TABLE
 
     @property

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
-from gdbheap.words import size_text
+from dataclasses import dataclass
+
+from gdbheap.answers.findings.finding import Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class AfterFork(Figures):
+    """The ``anonymous`` bytes of RSS, and of these the process's proportional share (``pss``)."""
+
+    ids = ("after-fork",)
+    anonymous: int
+    pss: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -14,12 +24,4 @@ def find(evidence: Evidence) -> list[Finding]:
     shared = rss.anonymous - rss.proportional
     if not evidence.worth(shared):
         return []
-    text = (
-        f"of {size_text(rss.anonymous)} of private memory, {size_text(rss.proportional)} are this process's share "
-        "(Pss_Anon): the rest is counted again in the RSS of the processes that it was forked from, or that it forked"
-    )
-    advice = (
-        "add up PSS, not RSS. What is shared stays so until one of them writes to the page: in Python, gc.freeze() "
-        "before fork() keeps the collector from writing to all objects"
-    )
-    return [Finding("after-fork", shared, text, advice, {"anonymous": rss.anonymous, "pss": rss.proportional})]
+    return [Finding("after-fork", shared, AfterFork(rss.anonymous, rss.proportional))]

@@ -16,11 +16,11 @@ from gdbheap.heap import Heap
 from gdbheap.python.census import Objects
 
 # The latest change of any dict is looked for among at most this many.
-MOST_DICTS = 200_000
-OUTLIERS = 3
+MAX_DICTS = 200_000
+MIN_DICTS_THAT_EXCEED = 3
 # A container has stopped growing when it has not changed for as long as it took, on average, to gain this many entries,
 # and for this many changes of other dicts.
-ENTRIES, CHANGES = 20, 1000
+MIN_ENTRIES, MIN_CHANGES = 20, 1000
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Age:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is."""
+        """Whether anything tells when the container was changed last."""
         return self.changes is not None
 
     def has_stopped(self, kept: int) -> bool:
         """Whether a container of ``kept`` entries has been left alone for far longer than it took to grow by some."""
         if self.changes is None or self.total is None:
             return False
-        return self.changes >= CHANGES and self.changes * kept >= ENTRIES * self.total
+        return self.changes >= MIN_CHANGES and self.changes * kept >= MIN_ENTRIES * self.total
 
 
 def is_shared(heap: Heap, start: int, end: int) -> bool:
@@ -50,7 +50,7 @@ def is_shared(heap: Heap, start: int, end: int) -> bool:
 
 
 def age_of(heap: Heap, objects: Objects, address: int, type_name: str) -> Age:
-    """Of the container at ``address``, which is of the type of that name."""
+    """The age of the container at ``address``, of the type ``type_name``."""
     if type_name != "dict":
         return Age()
     own, latest = _version(objects, address), _latest(heap, objects)
@@ -74,10 +74,10 @@ def _latest(heap: Heap, objects: Objects) -> int | None:
     try:
         census = heap.census()
         kinds = {row.address: 0 for row in census.rows if objects.names.name(row.address) == "dict"}
-        if not kinds or sum(row.live.count for row in census.rows if row.address in kinds) > MOST_DICTS:
+        if not kinds or sum(row.live.count for row in census.rows if row.address in kinds) > MAX_DICTS:
             return None
         rows = objects.instances(kinds, set(census.contested), "address", None).rows
     except GdbheapError:
         return None
     versions = sorted(found for row in rows if (found := _version(objects, row.address)) is not None)
-    return versions[-OUTLIERS] if len(versions) >= OUTLIERS else None
+    return versions[-MIN_DICTS_THAT_EXCEED] if len(versions) >= MIN_DICTS_THAT_EXCEED else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Any, ClassVar, Union
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import LedgerLine, State
@@ -14,7 +16,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.allocators.glibc.trim import Trim
 from gdbheap.answers.chunks import Selection
-from gdbheap.answers.findings.thresholds import DEFAULT
+from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.answers.partition import Sums, ledger_lines, total
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
@@ -22,29 +24,64 @@ from gdbheap.python.census import Estimate, Objects
 from gdbheap.python.references import References
 from gdbheap.target.ranges import Ranges, subtract
 
-# Up to this many blocks the graph is drawn in any case, and where a finding is likely: a quarter of a second, or half.
-FEW_BLOCKS, MANY_BLOCKS = 250_000, 2_000_000
-LEAST = 4 << 20
-LEAST_SHARE = 20
+# The graph is drawn for at most this many blocks, more where a finding is likely: a quarter of a second, or half.
+MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
+MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
+# By what factor a sample of Python's objects may be too low.
+SAMPLE_CAUTION = 2
+UNLISTED = {"unlisted": True}
+"""The metadata of an integer that only the words need, and that JSON's figures do not have."""
+
+
+class Figures:
+    """What one rule found: all numbers and names that its words (``report/findings/``) are made of. A frozen dataclass
+    for each rule. Its integers, but for those that are UNLISTED, are the ``figures`` of JSON.
+
+    ``ids``: of the findings that it belongs to, which may end in ``*``."""
+
+    ids: ClassVar[tuple[str, ...]]
+
+    @property
+    def listed(self) -> dict[str, int]:
+        """The ``figures`` of JSON; without those that are not known."""
+        names = (each.name for each in fields(self) if not each.metadata)  # type: ignore[arg-type]  # a dataclass
+        return {name: value for name in names if type(value := getattr(self, name)) is int}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth knowing, with the bytes that the advice would free, what to do, and the figures it rests on.
+    """Something worth knowing: the bytes that the advice would free, and the figures that it rests on. Its text and its
+    advice are made in ``report/findings/``.
 
+    ``figures``: a dict in a finding that was read from a JSON document, which does not have all that the words need.
     ``commands``: lines to paste; ``environment``: settings that the advice names, which ``commands`` has too;
-    ``within``: the id of another finding in whose bytes some of these may lie; ``doubtful``: it may be intended,
-    so that it stands below all others."""
+    ``within``: the id of another finding in whose bytes some of these may lie, ``also_within``: the ids of more;
+    ``doubtful``: it may be intended, so that it ranks below all others. ``shared``: (id, bytes) of more specific
+    findings, which have these bytes in place of this one. ``alternatives``: findings that are not listed because this
+    one has their bytes, and whose remedies are worth naming beside its own advice."""
 
     id: str
     bytes: int
-    text: str
-    advice: str
-    figures: dict[str, int] = field(default_factory=dict)
+    figures: Figures | dict[str, int]
     commands: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     within: str | None = None
     doubtful: bool = False
+    also_within: list[str] = field(default_factory=list)
+    shared: list[tuple[str, int]] = field(default_factory=list)
+    alternatives: list[Finding] = field(default_factory=list)
+
+    @staticmethod
+    def hints_for(content: Mapping[str, Any]) -> dict[str, Any]:
+        """The type of ``figures``, by the id: for ``records.from_json``."""
+        name = str(content.get("id"))
+        kinds = [kind for kind in Figures.__subclasses__() if any(fnmatchcase(name, each) for each in kind.ids)]
+        return {"figures": Union[(*kinds, dict[str, int])]}
+
+    @property
+    def listed(self) -> dict[str, int]:
+        """The ``figures`` of JSON."""
+        return self.figures.listed if isinstance(self.figures, Figures) else self.figures
 
     @property
     def rank(self) -> tuple[bool, int]:
@@ -54,12 +91,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding and the memory of which it speaks, found out when another may speak of the same. ``remedy``: its advice
-    in a clause, which a more specific finding about the same bytes has beside its own; "" for none."""
+    """A finding and the memory that it is about, computed when another one may be about the same. ``has_remedy``:
+    whether its advice is worth naming beside that of a more specific finding about the same bytes."""
 
     finding: Finding
     memory: Callable[[], Ranges]
-    remedy: str = ""
+    has_remedy: bool = False
 
 
 class Evidence:
@@ -76,12 +113,13 @@ class Evidence:
         return total(self.sums, owner).resident
 
     def worth(self, size: int) -> bool:
-        """Whether that many bytes are worth a finding: 4 MiB, and a twentieth of RSS where that is known."""
-        return size >= LEAST and size * LEAST_SHARE >= (self.heap.target.rss.bytes or 0)
+        """Whether that many bytes are worth a finding: at least 4 MiB, and a twentieth of RSS where that is known."""
+        rss = self.heap.target.rss.bytes or 0
+        return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT_OF_RSS * rss
 
     def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
-        """The command of ours about this target, as a line to paste; none of one that ``calls`` into a process where
-        there is only a core, nor where the process runs on another machine."""
+        """A gdbheap command about this target, as a line to paste; no line if the process runs on another machine, or
+        if the command ``calls`` into a process and there is only a core."""
         target = self.heap.target
         where = shlex.quote(target.core) if target.core else str(target.pid or "")
         if target.remote or not where or (calls and target.kind != "process"):
@@ -90,11 +128,11 @@ class Evidence:
 
     @cached_property
     def lines(self) -> list[LedgerLine]:
-        """The lines of the allocators that say whose bytes are."""
+        """The lines of the allocators that own bytes."""
         return ledger_lines(self.heap.allocators)
 
     def of(self, *states: State) -> list[str]:
-        """The owners whose bytes are in one of these states."""
+        """The ids of the lines whose bytes are in one of these states."""
         return [line.id for line in self.lines if line.state in states]
 
     @cached_property
@@ -114,8 +152,8 @@ class Evidence:
 
     @cached_property
     def objects(self) -> Objects | None:
-        """Python's objects; None without them, where all of their blocks together are not worth a finding, and where to
-        read a sample of them takes long."""
+        """Python's objects; None without them, if all of their blocks together are not worth a finding, and if reading
+        a sample of them takes long."""
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail:
             return None
@@ -125,17 +163,18 @@ class Evidence:
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        """What a sample says of Python's objects; nothing where there are none."""
+        """What a sample says of Python's objects; empty without them."""
         return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
     def references(self) -> References | None:
-        """The graph of references; None where there is none, or it would take longer than all the rest."""
-        found = self.graph_of(sys.maxsize if self.detail else FEW_BLOCKS)
-        return found or (self.graph_of(MANY_BLOCKS) if self.is_collector_off else None)
+        """The graph of references; None without one, or if it would take longer than all the rest."""
+        found = self.graph_of(sys.maxsize if self.detail else MAX_GRAPH_BLOCKS)
+        return found or (self.graph_of(MAX_LIKELY_GRAPH_BLOCKS) if self.is_collector_off else None)
 
     def graph_of(self, most: int) -> References | None:
-        """The graph of references if there are at most that many blocks; None where there are more, or no graph."""
+        """The graph of references if there are at most ``most`` blocks; None if there are more, or there is no
+        graph."""
         if self.objects is None or self._blocks > most:
             return None
         try:
@@ -154,12 +193,13 @@ class Evidence:
 
     @cached_property
     def large_holes(self) -> list[tuple[int, int]]:
-        """[start, end) of holes of 128 KiB or more, where ``mmap_threshold`` is above glibc's default; none where it is
-        not, or residency is not known."""
+        """[start, end) of holes of 128 KiB or more, where ``mmap_threshold`` is above glibc's default; an empty list
+        where it is not, or residency is not known."""
         pages, glibc = self.heap.target.pages, self.glibc
-        if glibc is None or pages is None or glibc.malloc.par.hp_pagesize or glibc.malloc.par.mmap_threshold <= DEFAULT:
+        par = glibc.malloc.par if glibc is not None else None
+        if glibc is None or par is None or pages is None or par.hp_pagesize or par.mmap_threshold <= DEFAULT_THRESHOLD:
             return []
-        return [(hole.start, hole.end) for hole in glibc.holes(DEFAULT)]
+        return [(hole.start, hole.end) for hole in glibc.holes(DEFAULT_THRESHOLD)]
 
     def released(self, ranges: Iterable[tuple[int, int]]) -> int:
         """Bytes of the whole resident pages in those ranges; 0 where residency is not known."""
@@ -189,13 +229,13 @@ class Evidence:
 
     @property
     def is_collector_off(self) -> bool:
-        """Whether that is known of the cyclic garbage collector."""
+        """Whether the cyclic garbage collector is known to be switched off."""
         collector = self.heap.collector if self.objects is not None else None
         return collector is not None and collector.is_off
 
     @cached_property
     def kept(self) -> Ranges:
-        """Ranges of which the kernel takes nothing back."""
+        """Ranges that the kernel takes nothing back from."""
         return self.heap.target.kept
 
 

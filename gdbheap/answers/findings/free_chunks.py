@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
-from gdbheap.words import counted, size_text
+from dataclasses import dataclass
+
+from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class FreeChunks(Figures):
+    """``chunks`` that hold whole pages, the bytes of these in the ``main`` arena and in those of ``threads``, and how
+    many ``arenas`` of threads have some."""
+
+    ids = ("free-chunks",)
+    chunks: int
+    main: int
+    threads: int
+    arenas: int
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -14,23 +27,8 @@ def find(evidence: Evidence) -> list[Claim]:
     given = [(arena.predicted or 0) - (arena.top or 0) for arena in trim.arenas]
     if not evidence.worth(sum(given)):
         return []
-    chunks = sum(arena.chunks for arena in trim.arenas)
     threads = [size for size in given[1:] if size]
-    where = f"{size_text(given[0])} in the main arena"
-    if threads:
-        where += f", {size_text(sum(threads))} in {counted(len(threads), 'arena')} of threads"
-    text = (
-        f"{counted(chunks, 'free chunk')} between used ones hold whole resident pages, which free() does not give "
-        f"back: {where}"
-    )
-    advice = (
-        "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now); "
-        "'heap holes' shows what stands between them, 'heap pins' what keeps more"
-    )
-    figures = {"chunks": chunks, "main": given[0], "threads": sum(threads), "arenas": len(threads)}
+    figures = FreeChunks(sum(arena.chunks for arena in trim.arenas), given[0], sum(threads), len(threads))
     commands = evidence.line("trim", "--yes", calls=True) + evidence.line("holes")
-    finding = Finding("free-chunks", sum(given), text, advice, figures, commands)
-    return [Claim(finding, evidence.between_tops, REMEDY)]
-
-
-REMEDY = "call malloc_trim(0) after the load, which gives it back until the next one ('heap trim --yes' does it now)"
+    finding = Finding("free-chunks", sum(given), figures, commands)
+    return [Claim(finding, evidence.between_tops, has_remedy=True)]

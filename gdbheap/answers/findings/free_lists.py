@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Evidence, Finding
-from gdbheap.words import counted, size_text
+from dataclasses import dataclass, field
 
-# What an estimate may be too low by.
-CAUTION = 2
+from gdbheap.answers.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures, Finding
+
 # A frame that its code keeps (up to 3.9) is on no list.
 KEPT_BY_CODE = "frame"
 
 
+@dataclass(frozen=True)
+class FreeLists(Figures):
+    """``objects`` in all; of the ``type`` that has the most bytes, how many (``most``) and their bytes."""
+
+    ids = ("free-lists",)
+    objects: int
+    most: int
+    type: str
+    most_bytes: int = field(metadata=UNLISTED)
+
+
 def find(evidence: Evidence) -> list[Finding]:
     """All objects on free lists, counted where a sample of the blocks says that they may be worth it."""
-    if not evidence.worth(CAUTION * sum(row.idle_bytes for row in evidence.estimates if _is_cleared(row.type))):
+    if not evidence.worth(SAMPLE_CAUTION * sum(row.idle_bytes for row in evidence.estimates if _is_cleared(row.type))):
         return []
     objects = evidence.heap.objects
     found: dict[str, tuple[int, int]] = {}
@@ -25,17 +35,7 @@ def find(evidence: Evidence) -> list[Finding]:
     if not evidence.worth(size):
         return []
     most = max(found, key=lambda name: found[name][1])
-    text = (
-        f"{counted(count, 'object')} on the interpreter's free lists are kept for reuse, the most of type {most} "
-        f"({found[most][0]:,}, {size_text(found[most][1])})"
-    )
-    return [Finding("free-lists", size, text, ADVICE, {"objects": count, "most": found[most][0]})]
-
-
-ADVICE = (
-    "call gc.collect() after the load that left them: a collection of the oldest generation, and no other, clears the "
-    "free lists ('heap pools' says in which sizes blocks come free; an arena goes back only as a whole)"
-)
+    return [Finding("free-lists", size, FreeLists(count, found[most][0], most, found[most][1]))]
 
 
 def _is_cleared(name: str) -> bool:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
-from gdbheap.errors import one_line
+from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 
-NO_ADVICE = "there is no advice that is sure to free it: only"
+
+@dataclass(frozen=True)
+class OtherHeld(Figures):
+    """The ``library``, by its file's name."""
+
+    ids = ("other-held",)
+    library: str
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -19,8 +25,5 @@ def find(evidence: Evidence) -> list[Claim]:
     for held in evidence.heap.held:
         size = sum(pages.count(start, end).resident for start, end in held.ranges)
         if evidence.worth(size):
-            name = one_line(held.name)
-            text = f"other memory to which static data of {name} points: its own allocator or working space"
-            finding = Finding("other-held", size, text, f"{NO_ADVICE} {name} itself knows how much of it is in use")
-            found.append(Claim(finding, partial(list, held.ranges)))
+            found.append(Claim(Finding("other-held", size, OtherHeld(held.name)), partial(list, held.ranges)))
     return found

@@ -1,17 +1,30 @@
-"""Huge pages of which a few pages are in use: the kernel made all of them resident."""
+"""Huge pages that are mostly unused: the kernel made all of each resident."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from gdbheap import _native
 from gdbheap.allocators.allocator import State
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.answers.findings.settings import NO_HUGE_PAGES
 from gdbheap.answers.partition import huge_ranges, total
-from gdbheap.words import counted, size_text
 
 # What nobody holds.
 FREE = (State.FREE, State.RESERVED, State.TOP)
 HUGE_PAGE = 2 << 20
+
+
+@dataclass(frozen=True)
+class HugePages(Figures):
+    """Bytes in ``huge`` pages, of these the ``free`` ones, of these the ``untouched`` ones, and how many ``huge_pages``
+    those are in."""
+
+    ids = ("huge-pages",)
+    huge: int
+    free: int
+    huge_pages: int
+    untouched: int = field(metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -28,21 +41,7 @@ def find(evidence: Evidence) -> list[Claim]:
     if not evidence.worth(size):
         return []
     count = len({at for start, end in ranges for at in range(start // HUGE_PAGE, (end - 1) // HUGE_PAGE + 1)})
-    whole = total(evidence.sums).huge
-    text = (
-        f"{size_text(size)} of free memory was never written to, and is resident as the kernel made "
-        f"{counted(count, 'page')} of 2 MiB where a part of each was touched: "
-        f"of {size_text(whole)} in huge pages {size_text(free)} are free"
-    )
-    figures = {"huge": whole, "free": free, "huge_pages": count}
+    figures = HugePages(total(evidence.sums).huge, free, count, size)
     asked = evidence.glibc is not None and bool(evidence.glibc.malloc.par.thp_pagesize)
-    finding = Finding("huge-pages", size, text, ADVICE, figures, environment=NO_HUGE_PAGES if asked else {})
+    finding = Finding("huge-pages", size, figures, environment=NO_HUGE_PAGES if asked else {})
     return [Claim(finding, lambda: ranges)]
-
-
-ADVICE = (
-    "start the program without huge pages: with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 where malloc asks for them (this "
-    "replaces its other tunables: those that are to stay belong into the same value, separated by colons), else below "
-    "prctl(PR_SET_THP_DISABLE), which children inherit; malloc_trim(0) gives back now what lies between chunks in use, "
-    "but khugepaged may make huge pages of them again"
-)

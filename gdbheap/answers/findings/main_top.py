@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from dataclasses import dataclass
+
+from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.answers.findings.settings import TRIM_THRESHOLD
-from gdbheap.answers.findings.thresholds import DEFAULT, trim_threshold
-from gdbheap.words import size_text
+from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD, origin
+
+
+@dataclass(frozen=True)
+class MainTop(Figures):
+    """Bytes of the ``top``, the threshold, how it came to its value (``thresholds``), and whether it ``is_above`` the
+    top and glibc's default."""
+
+    ids = ("main-top",)
+    top: int
+    trim_threshold: int
+    origin: str
+    is_above: bool
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -16,17 +29,9 @@ def find(evidence: Evidence) -> list[Claim]:
     top = trim.arenas[0].top or 0
     if not evidence.worth(top):
         return []
-    text = f"the main arena's top chunk holds {size_text(top)} of free resident pages"
-    risen = glibc.malloc.par.trim_threshold > max(DEFAULT, top)
-    text += f": {BELOW} {trim_threshold(glibc.malloc.par)}" if risen else f", beyond trim_threshold: {BEYOND}"
-    advice = CALL + START if risen else CALL
-    figures = {"top": top, "trim_threshold": glibc.malloc.par.trim_threshold}
+    threshold = glibc.malloc.par.trim_threshold
+    is_above = threshold > max(DEFAULT_THRESHOLD, top)
+    figures = MainTop(top, threshold, origin(glibc.malloc.par, threshold), is_above)
     commands = evidence.line("trim", "--yes", calls=True)
-    finding = Finding("main-top", top, text, advice, figures, commands, TRIM_THRESHOLD if risen else {})
-    return [Claim(finding, lambda: evidence.tops(main=True), CALL)]
-
-
-BELOW = "free() trims it only when it reaches trim_threshold, which is"
-BEYOND = "free() looks at it only when it has 64 KiB or more in one piece, and has not since"
-CALL = "call malloc_trim(0) after the load ('heap trim --yes' does it now)"
-START = ", or start the program with MALLOC_TRIM_THRESHOLD_=131072, which also keeps both thresholds from rising"
+    finding = Finding("main-top", top, figures, commands, TRIM_THRESHOLD if is_above else {})
+    return [Claim(finding, lambda: evidence.tops(main=True), has_remedy=True)]

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.allocators.runtimes import ANONYMOUS
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.ranges import Ranges, subtract
-from gdbheap.words import size_text
 
 # Such memory is normal in small amounts: a quarter of RSS is remarkable.
-REMARKABLE_SHARE = 4
-KINDS = {
-    "other.rest": (
-        "mapped-memory",
-        "private memory that a program or library mapped itself, beside every malloc",
-        "there is no advice that is sure to free it: malloc has no part in it, and one moment does not tell which code "
-        "mapped it. 'heap at ADDRESS' says what is known of the place",
-    ),
-    "shared": (
-        "shared-memory",
-        "shared memory, which is in the RSS of every process that maps it",
-        "unmap it here and it leaves this RSS; the machine gets it back when the last process has, and its name is "
-        "gone (shm_unlink, ipcrm)",
-    ),
-    "file.readonly": (
-        "mapped-files",
-        "pages of mapped files that are only read: the kernel's page cache, which it takes back when it must",
-        "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
-    ),
-}
+MIN_PERCENT_OF_RSS = 25
+MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
+# By the line of the ledger that has such memory.
+KINDS = {"other.rest": MAPPED_MEMORY, "shared": SHARED_MEMORY, "file.readonly": MAPPED_FILES}
+
+
+@dataclass(frozen=True)
+class Mapped(Figures):
+    """The largest piece: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
+    ``kind``: the finding's id. For mapped memory also the ``runtimes`` that it may belong to, and whether a tracer of
+    system calls shows who maps it (``traced``)."""
+
+    ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
+    address: int
+    virtual: int
+    resident: int
+    kind: str
+    name: str
+    runtimes: list[str]
+    traced: bool
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -42,32 +43,27 @@ def _of(evidence: Evidence, owner: str) -> list[Claim]:
     pieces = _pieces(evidence, owner)
     # Another allocator's memory is no piece of its own: it is not among the owner's pages.
     size = min(evidence.resident(owner), sum(resident for resident, *_ in pieces))
-    if not evidence.worth(size) or size * REMARKABLE_SHARE < (evidence.heap.target.rss.bytes or 0):
+    rss = evidence.heap.target.rss.bytes or 0
+    if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * rss:
         return []
-    name, what, advice = KINDS[owner]
     resident, start, end = max(pieces)
     mapping = evidence.heap.target.mappings.find(start)
-    text = f"{what}; the most, {size_text(resident)}, at {start:#x} ({mapping.name if mapping else ''})"
-    figures = {"address": start, "virtual": end - start, "resident": resident}
-    commands: list[str] = []
-    if owner == "other.rest":
-        advice, commands = _by_whom(evidence, advice)
-    finding = Finding(name, size, text, advice, figures, commands)
+    name = mapping.name if mapping else ""
+    runtimes, commands = _by_whom(evidence) if KINDS[owner] == MAPPED_MEMORY else ([], [])
+    traced = bool(commands) and not runtimes
+    figures = Mapped(start, end - start, resident, KINDS[owner], name, runtimes, traced)
+    finding = Finding(KINDS[owner], size, figures, commands)
     return [Claim(finding, lambda: [(start, end) for _resident, start, end in pieces])]
 
 
-def _by_whom(evidence: Evidence, advice: str) -> tuple[str, list[str]]:
-    """How to find out who maps such memory: the runtimes that may, or the calls themselves."""
+def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
+    """The runtimes that may have mapped such memory, and lines to paste that tell: theirs, or a tracer's."""
     target = evidence.heap.target
     pid = target.pid if target.kind == "process" else None
     may = [runtime for runtime in evidence.heap.runtimes if runtime.kind.memory == ANONYMOUS]
     if may:
-        names = " or ".join(runtime.kind.name for runtime in may)
-        return f"{advice}. It may be {names}'s", [line for runtime in may for line in runtime.commands(pid)]
-    if pid is None:
-        return advice, []
-    command = f"strace -f -k -e trace=mmap,mremap,munmap -p {pid}"
-    return f"{advice}; the command shows which code maps more memory, while it happens", [command]
+        return [runtime.kind.name for runtime in may], [line for runtime in may for line in runtime.commands(pid)]
+    return [], [] if pid is None else [f"strace -f -k -e trace=mmap,mremap,munmap -p {pid}"]
 
 
 def _pieces(evidence: Evidence, owner: str) -> list[tuple[int, int, int]]:

@@ -4,28 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gdbheap import _native
 from gdbheap.answers.findings.container_age import Age, age_of, is_shared
-from gdbheap.answers.findings.finding import MANY_BLOCKS, Evidence, Finding
+from gdbheap.answers.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import OB_TYPE
 from gdbheap.python.census import Estimate, Objects, Owner
 from gdbheap.target.machine import LOWEST_ADDRESS
 
-LEAST_COUNT = 25_000
-# Of the type's objects, and of the bytes in use.
-NEARLY_ALL, MOST = 0.8, 0.5
-# With what objects alone refer to they may be several times as large; up to this many blocks the graph tells.
-LIKELY = 0.15
-# References that are the only ones to their objects.
-OWN = 0.9
-LARGEST_BUFFERS = 16
-# Words side by side: entries of containers are one, two or three words long.
-GROUPS, GROUP = 64, 6
+MIN_OBJECTS = 25_000
+MIN_SHARE_OF_TYPE, MIN_SHARE_OF_USED = 0.8, 0.5
+# From this share on the graph is drawn: with what only the objects refer to they may be several times as large.
+MIN_SHARE_FOR_GRAPH = 0.15
+# Of the references, those that are the only ones to their objects.
+MIN_SHARE_OF_ONLY_REFERENCES = 0.9
+MAX_BUFFERS = 16
+# A sample are groups of neighbouring words: entries of containers are one, two or three words long.
+SAMPLED_GROUPS, GROUP_WORDS = 64, 6
 # Where containers say how many items they hold, by what their buffer is to them.
 LENGTHS = {"items": 16, "keys": 16, "table": 24}
+
+
+@dataclass(frozen=True)
+class LeakLike(Figures):
+    """The ``address`` of the container, how many objects of the ``type`` it has ``kept`` of the ``count`` there are,
+    all bytes in use (``used``), and of these what would go with it (``bytes``). ``container``: its type; ``path``: as
+    Python, where the graph was drawn; ``age_is_known``: whether anything tells that it has changed of late."""
+
+    ids = ("leak-like",)
+    address: int
+    kept: int
+    count: int
+    used: int
+    bytes: int = field(metadata=UNLISTED)
+    container: str
+    type: str
+    path: str | None
+    age_is_known: bool
 
 
 @dataclass(frozen=True)
@@ -55,8 +72,8 @@ def find(evidence: Evidence) -> list[Finding]:
     """The container that keeps the most."""
     if evidence.objects is None or evidence.objects.release.is_free_threaded:
         return []
-    kinds = {row.address: row for row in evidence.estimates if row.count >= LEAST_COUNT // 2}
-    buffers = evidence.largest_blocks(LEAST_COUNT * evidence.heap.target.machine.word, LARGEST_BUFFERS)
+    kinds = {row.address: row for row in evidence.estimates if row.count >= MIN_OBJECTS // 2}
+    buffers = evidence.largest_blocks(MIN_OBJECTS * evidence.heap.target.machine.word, MAX_BUFFERS)
     # What is still shared since fork() has not grown since.
     buffers = [(start, size) for start, size in buffers if not is_shared(evidence.heap, start, start + size)]
     samples = [sample for buffer in buffers if (sample := _look(evidence.objects, kinds, buffer))]
@@ -66,28 +83,20 @@ def find(evidence: Evidence) -> list[Finding]:
     used = sum(store.used.bytes for store in census.stores)
     found = [container for sample in samples for container in _containers(evidence, census, sample)]
     most = max(found, key=lambda container: container.bytes, default=None)
-    if most is None or not evidence.worth(most.bytes) or most.bytes < MOST * used:
+    if most is None or not evidence.worth(most.bytes) or most.bytes < MIN_SHARE_OF_USED * used:
         return []
     age = age_of(evidence.heap, evidence.objects, most.owner.address, str(most.owner.type))
     return [] if age.has_stopped(most.kept) else [_finding(evidence, most, used, age)]
 
 
 def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Finding:
-    """Where it is not known that it has changed of late the finding says so, and stands below all others."""
-    owner = most.owner
-    known = "" if age.is_known else "; nothing tells when it was filled: it may have been full from the start"
-    text = (
-        f"one {owner.type} at {owner.address:#x}{f' ({most.path})' if most.path else ''} keeps {most.kept:,} of "
-        f"{most.count:,} objects of type {most.type}, and {100 * most.bytes // max(used, 1)} % of all bytes in use: "
-        f"leak-like, if it was meant to stay small; only a second measurement can tell whether it "
-        f"grows{known}"
+    """Where it is not known that it has changed of late the finding is doubtful."""
+    address, known = most.owner.address, age.is_known
+    figures = LeakLike(
+        address, most.kept, most.count, used, most.bytes, str(most.owner.type), most.type, most.path, known
     )
-    advice = "bound it, or drop from it what nobody needs any more" + (
-        "" if most.path else f"; 'heap why {owner.address:#x}' says how it is reached"
-    )
-    figures = {"address": owner.address, "kept": most.kept, "count": most.count, "used": used}
-    commands = [] if most.path else evidence.line("why", f"{owner.address:#x}")
-    return Finding("leak-like", most.bytes, text, advice, figures, commands, doubtful=not age.is_known)
+    commands = [] if most.path else evidence.line("why", f"{address:#x}")
+    return Finding("leak-like", most.bytes, figures, commands, doubtful=not known)
 
 
 def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:
@@ -105,15 +114,16 @@ def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int])
                 hits.setdefault(kind, []).append(word)
     scale = size / unit / max(read, 1)
     counts = {kind: int(scale * len(words)) for kind, words in hits.items() if _are_own(objects, words)}
-    enough = any(count >= LEAST_COUNT and count >= NEARLY_ALL**2 * kinds[kind].count for kind, count in counts.items())
+    least = {kind: max(MIN_OBJECTS, MIN_SHARE_OF_TYPE**2 * kinds[kind].count) for kind in counts}
+    enough = any(count >= least[kind] for kind, count in counts.items())
     return Sample(address, size, counts) if enough else None
 
 
 def _words(objects: Objects, address: int, size: int) -> Iterator[int]:
     machine = objects.target.machine
-    for group in range(GROUPS):
-        at = address + group * (size // GROUPS) // machine.word * machine.word
-        yield from machine.words_of(objects.target.space.read_available(at, GROUP * machine.word))
+    for group in range(SAMPLED_GROUPS):
+        at = address + group * (size // SAMPLED_GROUPS) // machine.word * machine.word
+        yield from machine.words_of(objects.target.space.read_available(at, GROUP_WORDS * machine.word))
 
 
 def _are_own(objects: Objects, words: list[int]) -> bool:
@@ -123,11 +133,11 @@ def _are_own(objects: Objects, words: list[int]) -> bool:
     for word in set(words):
         with suppress(Fault):
             own += space.u32(word + place) == 1
-    return own >= OWN * len(words)
+    return own >= MIN_SHARE_OF_ONLY_REFERENCES * len(words)
 
 
 def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
-    """The owner of a buffer, for the type that has the most bytes of those of which it keeps nearly all."""
+    """The owner of a buffer; of the types whose objects it keeps nearly all of, the one that has the most bytes."""
     objects = evidence.objects
     owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
     if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
@@ -136,11 +146,11 @@ def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> I
     rows = _rows(objects, census, sample, owner)
     kept = {kind: min(length, count) for kind, (count, _size) in rows.items()}
     sizes = {kind: kept[kind] * size // count for kind, (count, size) in rows.items()}
-    nearly = [kind for kind in rows if kept[kind] >= max(LEAST_COUNT, NEARLY_ALL * rows[kind][0])]
+    nearly = [kind for kind in rows if kept[kind] >= max(MIN_OBJECTS, MIN_SHARE_OF_TYPE * rows[kind][0])]
     if nearly:
         kind = max(nearly, key=lambda kind: sizes[kind])
         size, path = sample.size + sum(sizes.values()), None
-        if size >= LIKELY * sum(store.used.bytes for store in census.stores):
+        if size >= MIN_SHARE_FOR_GRAPH * sum(store.used.bytes for store in census.stores):
             size, path = _by_graph(evidence, owner, size)
         yield Container(owner, objects.names.name(kind), kept[kind], rows[kind][0], size, path)
 
@@ -154,7 +164,8 @@ def _length(objects: Objects, owner: Owner) -> int:
 
 
 def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
-    """Of each type in a sample: how many objects there are, and their bytes with their buffers but the one at hand."""
+    """How many objects of each type in a sample there are, and their bytes with their buffers except the one at
+    hand."""
     found = {}
     for row in census.rows:
         if row.address in sample.counts and row.live.count:
@@ -164,8 +175,8 @@ def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner
 
 
 def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | None]:
-    """What a container retains, at least what is known of it, and its path as Python; as far as a graph can be had."""
-    references = evidence.graph_of(MANY_BLOCKS)
+    """What a container retains, at least what is known of it, and its path as Python; without a graph no path."""
+    references = evidence.graph_of(MAX_LIKELY_GRAPH_BLOCKS)
     node = references.find(owner.address) if references is not None else None
     if references is None or node is None:
         return least, None

@@ -1,10 +1,22 @@
-"""Another allocator than glibc's: of its memory no more is known here."""
+"""Another allocator than glibc's: nothing more is known of its memory here."""
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from dataclasses import dataclass
+
+from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.answers.findings.runtimes import allocator_ranges
 from gdbheap.answers.partition import other_allocator
+
+
+@dataclass(frozen=True)
+class OtherMalloc(Figures):
+    """The allocator's ``kind`` (``OtherAllocator.id``) and ``name``, and its line in the ledger (``title``)."""
+
+    ids = ("other-allocator",)
+    kind: str
+    name: str
+    title: str
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -12,7 +24,6 @@ def find(evidence: Evidence) -> list[Claim]:
     other = other_allocator(evidence.heap)
     if other is None or "other.allocator" not in evidence.sums:
         return []
-    text = f"{other.title}: how much of it {other.kind.name} holds free is not known here"
-    unknown = f"there is no advice: nothing here knows how to ask {other.kind.name} how much of it is free"
-    finding = Finding("other-allocator", evidence.resident("other.allocator"), text, other.kind.advice or unknown)
-    return [Claim(finding, lambda: allocator_ranges(evidence.heap), other.kind.advice)]
+    figures = OtherMalloc(other.id, other.kind.name, other.title)
+    finding = Finding("other-allocator", evidence.resident("other.allocator"), figures)
+    return [Claim(finding, lambda: allocator_ranges(evidence.heap), bool(other.kind.advice))]

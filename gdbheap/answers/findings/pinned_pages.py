@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import given_tops
-from gdbheap.answers.findings.finding import Evidence, Finding
+from gdbheap.answers.findings.finding import Evidence, Figures, Finding
 from gdbheap.answers.partition import total
-from gdbheap.words import counted, size_text
+
+
+@dataclass(frozen=True)
+class PinnedPages(Figures):
+    """``groups`` of ``blocks``, and the bytes of these (``held``)."""
+
+    ids = ("pinned-pages",)
+    groups: int
+    blocks: int
+    held: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -19,16 +30,8 @@ def find(evidence: Evidence) -> list[Finding]:
     groups, blocks, size, freed = totals.groups, totals.blocks, totals.bytes, totals.freed
     if not evidence.worth(freed):
         return []
-    text = (
-        f"pages of malloc's arenas are kept by {counted(blocks, 'block')} of {size_text(size)} together, "
-        f"in {counted(groups, 'group')}: malloc_trim() does not reach what a block stands on"
-    )
-    advice = (
-        "'heap pins --allocator=glibc' names the blocks: without them malloc_trim(0) gives all of this back too. Drop "
-        "them, or allocate what lives long before what does not, or apart from it"
-    )
-    figures = {"groups": groups, "blocks": blocks, "held": size}
-    return [Finding("pinned-pages", freed, text, advice, figures, evidence.line("pins", "--allocator=glibc"))]
+    figures = PinnedPages(groups, blocks, size)
+    return [Finding("pinned-pages", freed, figures, evidence.line("pins", "--allocator=glibc"))]
 
 
 def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
-from gdbheap.words import counted, size_text
+from gdbheap.answers.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+
+
+@dataclass(frozen=True)
+class PymallocArenas(Figures):
+    """``arenas`` that few ``blocks`` keep, the bytes of these (``held``), and how many arenas there are in all."""
+
+    ids = ("pymalloc-arenas",)
+    arenas: int
+    blocks: int
+    held: int
+    all_arenas: int = field(metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -16,14 +28,6 @@ def find(evidence: Evidence) -> list[Claim]:
     arenas, blocks, size, freed = totals.groups, totals.blocks, totals.bytes, totals.freed
     if not evidence.worth(freed):
         return []
-    text = (
-        f"{counted(arenas, 'arena')} of pymalloc, of {len(python.pymalloc.arenas):,}, are kept by "
-        f"{counted(blocks, 'block')} of {size_text(size)} together: an arena goes back only as a whole"
-    )
-    advice = (
-        "'heap pins --allocator=pymalloc' names the blocks: without them all of this goes back. Drop them, or make "
-        "what lives long before the load that filled these arenas"
-    )
-    figures = {"arenas": arenas, "blocks": blocks, "held": size}
-    commands = evidence.line("pins", "--allocator=pymalloc")
-    return [Claim(Finding("pymalloc-arenas", freed, text, advice, figures, commands), python.ranges)]
+    figures = PymallocArenas(arenas, blocks, size, len(python.pymalloc.arenas))
+    finding = Finding("pymalloc-arenas", freed, figures, evidence.line("pins", "--allocator=pymalloc"))
+    return [Claim(finding, python.ranges)]

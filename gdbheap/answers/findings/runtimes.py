@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, HELD, MMAPPED, SHARED, Runtime
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
+from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, MMAPPED, SHARED, Runtime
+from gdbheap.answers.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.answers.partition import main_runtime, other_allocator
-from gdbheap.errors import one_line
 from gdbheap.heap import Heap
 from gdbheap.target.ranges import Ranges, subtract
 
-WHAT = {
-    ANONYMOUS: "memory of {name}, with what else is mapped without a file",
-    SHARED: "shared memory of {name}, which is in the RSS of each of its processes",
-    MMAPPED: "the heap of {name} lies in malloc chunks with their own mappings",
-    ALLOCATOR: "{name} keeps its data in the memory of {other}",
-    HELD: "memory beside every malloc is {name}, by the static data that points to it",
-}
-NAMED = "memory of {name}, by the names that the kernel knows its mappings by"
+
+@dataclass(frozen=True)
+class RuntimeMemory(Figures):
+    """Which runtime it is (``kind``, the id of its row in the table), the file that it shows by, and what tells so.
+    ``named``: the kernel knows its mappings by names of its own; ``allocator``: what it allocates with, if that is
+    not malloc."""
+
+    ids = ("runtime-*",)
+    kind: str
+    path: str
+    evidence: str
+    named: bool
+    allocator: str | None
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -35,15 +40,10 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _finding(heap: Heap, runtime: Runtime, size: int) -> Finding:
-    kind = runtime.kind
-    other = other_allocator(heap)
-    pattern = NAMED if runtime.named else WHAT[kind.memory]
-    what = pattern.format(name=kind.name, other=other.kind.name if other else "malloc")
-    text = f"{what} ({one_line(runtime.path)}, {runtime.evidence}): how much of it is in use is not known here"
+    kind, other = runtime.kind, other_allocator(heap)
+    figures = RuntimeMemory(kind.id, runtime.path, runtime.evidence, runtime.named, other.kind.name if other else None)
     pid = heap.target.pid if heap.target.kind == "process" else None
-    return Finding(
-        f"runtime-{kind.id}", size, text, kind.advice, commands=runtime.commands(pid), environment=kind.environment
-    )
+    return Finding(f"runtime-{kind.id}", size, figures, runtime.commands(pid), kind.environment)
 
 
 def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ranges]]:
@@ -69,7 +69,7 @@ def _unowned(heap: Heap, runtime: Runtime) -> Ranges:
 
 
 def allocator_ranges(heap: Heap) -> Ranges:
-    """Where the memory of the allocator beside glibc's lies, as far as nobody else owns it."""
+    """The address space of the allocator beside glibc's, without what others own."""
     other = other_allocator(heap)
     found = [(mapping.start, mapping.end) for mapping in heap.target.mappings if other and other.owns(mapping)]
     return subtract(found, _owned(heap))

@@ -1,4 +1,4 @@
-"""The same bytes never make two findings: of two that speak of the same memory the more specific one has it."""
+"""No byte counts in two findings: of two that are about the same memory the more specific one has it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from functools import cached_property
 from gdbheap.answers.findings.finding import Claim, Evidence, Finding
 from gdbheap.answers.findings.settings import lines_to_paste
 from gdbheap.target.ranges import Ranges, joined, subtract
-from gdbheap.words import size_text
 
-# The most specific first: what says why the memory is there before what only says that it is. A finding that is not
-# named here comes last.
+# The most specific first: those that say why the memory is there before those that only say that it is. A finding that
+# is not named here comes last.
 ORDER = (
     "huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks", "pymalloc-arenas",
     "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory", "shared-memory", "mapped-files",
 )  # fmt: skip
-# What a container keeps may have room of its own, and what nobody reaches too; objects and buffers of each kind may be
-# among the few blocks that keep pages and arenas. These pages are none that malloc_trim(0) gives back, so that no other
+# What a container keeps may have room of its own, and so may what nobody reaches; objects and buffers of each kind may
+# be among the few blocks that keep pages and arenas. malloc_trim(0) does not give these pages back, so that no other
 # finding counts them.
 PINNED = ("pymalloc-arenas", "pinned-pages")
 MAY_LIE_IN = {
@@ -27,8 +26,8 @@ MAY_LIE_IN = {
 
 
 class _Settled:
-    """A finding that stays. ``memory``: where its bytes may lie; ``own``: where they are taken to lie, in none that are
-    another's ``before`` it."""
+    """A finding that stays. ``memory``: where its bytes may be; ``own``: where they are taken to be, without what
+    belongs to one ``before`` it."""
 
     def __init__(self, evidence: Evidence, claim: Claim, before: list[_Settled]) -> None:
         self.finding = claim.finding
@@ -45,8 +44,8 @@ class _Settled:
 
 
 def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
-    """The findings without bytes that a more specific one speaks of; one that has not enough left goes, and its remedy
-    becomes an alternative in the advice of the one that has its bytes. Certain ones first, then the largest."""
+    """The findings without the bytes of more specific ones. One that has too little left goes, and becomes an
+    alternative of the one that has its bytes. Certain ones first, then the largest."""
     kept: list[_Settled] = []
     for each in sorted(found, key=_rank):
         claim = each if isinstance(each, Claim) else Claim(each, list)
@@ -70,7 +69,7 @@ def _add(evidence: Evidence, kept: list[_Settled], claim: Claim) -> None:
     shared.sort(key=lambda pair: -pair[0])
     left = claim.finding.bytes - sum(size for size, _other in shared)
     if evidence.worth(left):
-        row.finding = replace(claim.finding, bytes=left, text=f"{claim.finding.text}; {_of_others(shared)}")
+        row.finding = replace(claim.finding, bytes=left, shared=[(other.finding.id, size) for size, other in shared])
         kept.append(row)
     else:
         _give_remedy(shared[0][1], claim)
@@ -108,26 +107,18 @@ def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
     return start + low * page
 
 
-def _of_others(shared: list[tuple[int, _Settled]]) -> str:
-    """Each of the other findings with the bytes that are its own."""
-    (size, most), *more = shared
-    first = f"{size_text(size)} more of it is what {most.finding.id} is about"
-    return ", ".join([first, *(f"{size_text(size)} what {other.finding.id} is about" for size, other in more)])
-
-
 def _give_remedy(other: _Settled, claim: Claim) -> None:
-    """What a finding that goes would have one do is said by the one that has its bytes, unless it says that already."""
-    finding = other.finding
-    is_said = any(f"{name}={value}" in claim.remedy for name, value in finding.environment.items())
-    if claim.remedy and not is_said:
-        commands = [*finding.commands, *(line for line in claim.finding.commands if line not in finding.commands)]
-        other.finding = replace(finding, advice=f"{finding.advice}; or {claim.remedy}", commands=commands)
+    """Name the remedy of a finding that goes beside the advice of the one that has its bytes, unless that has its
+    settings already."""
+    finding, gone = other.finding, claim.finding
+    is_advised = any(finding.environment.get(name) == value for name, value in gone.environment.items())
+    if claim.has_remedy and not is_advised:
+        commands = [*finding.commands, *(line for line in gone.commands if line not in finding.commands)]
+        other.finding = replace(finding, alternatives=[*finding.alternatives, gone], commands=commands)
 
 
 def _finished(finding: Finding, names: set[str]) -> Finding:
     """With its settings as lines to paste, and with the findings in whose bytes some of its own may lie."""
     others = [name for name in MAY_LIE_IN.get(finding.id, ()) if name in names]
-    about = f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} about"
-    text = f"{finding.text}; some of it may be what {about}" if others else finding.text
     commands = [*finding.commands, *lines_to_paste(finding.environment)]
-    return replace(finding, text=text, commands=commands, within=others[0] if others else None)
+    return replace(finding, commands=commands, within=others[0] if others else None, also_within=others[1:])

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 from gdbheap.allocators.finding import MALLOC
-from gdbheap.answers.findings.finding import Evidence, Finding
-from gdbheap.python.census import Objects
+from gdbheap.answers.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures, Finding
+from gdbheap.python.census import ESTIMATE_POOLS, Objects
 from gdbheap.python.slack import Slack, find_slack
-from gdbheap.python.tables import LOOSE, Table, looks_sparse, tables_of
-from gdbheap.words import counted, size_text
+from gdbheap.python.tables import MAX_TABLE_SURPLUS, Table, looks_sparse, tables_of
 
-# Two pages; the pools of each size that are sampled; and by what factor the sample may be too low.
-LARGE, SAMPLED, CAUTION = 8192, 64, 2
+# Two pages.
+MIN_LARGE_BUFFER = 8192
 GROWING = ("list", "bytearray")
 # Bytes of a slot and what belongs to it: two or four of its index and two thirds of an entry of 16 or 24; in Python 2.7
 # an entry of 24. Sets have entries of 16.
 PER_SLOT = {"dict": (38 / 3, 44 / 3, 18, 20, 24), "set": (16,)}
-# The largest tables that are looked at; the others may be nearly empty.
-LARGEST = 256
-# What has less of it is not told of.
-LEAST_SHARE = 20
+# The largest tables are looked at, at most this many; the others may be nearly empty.
+MAX_TABLES = 256
+# A type that has less of the room is not named.
+MIN_PERCENT_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Room(Figures):
+    """How many containers of each kind have room, its bytes in whole ``pages``, and of the one that has the ``most``
+    of the ``type`` that has the most the ``address``. ``shown``: (type, how many) of those worth naming; ``resident``:
+    bytes of all room."""
+
+    ids = ("slack",)
+    lists: int
+    bytearrays: int
+    dicts: int
+    sets: int
+    pages: int
+    address: int
+    most: int
+    type: str
+    shown: list[tuple[str, int]]
+    resident: int = field(metadata=UNLISTED)
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -32,43 +51,27 @@ def find(evidence: Evidence) -> list[Finding]:
     size = sum(row.small + row.pages for row in rows)
     if not evidence.worth(size):
         return []
+    return [Finding("slack", size, _figures(rows, size))]
+
+
+def _figures(rows: list[Slack], size: int) -> Room:
     most = max(rows, key=lambda row: row.small + row.pages)
-    last = f"the most, {size_text(most.most)}, in the {most.type} at {most.address:#x}"
-    figures = {f"{name}s": sum(row.count for row in rows if row.type == name) for name in (*GROWING, *PER_SLOT)}
-    figures |= {"pages": sum(row.pages for row in rows), "address": most.address, "most": most.most}
-    told = [row for row in rows if (row.small + row.pages) * LEAST_SHARE >= size]
-    advice = "; ".join(words for names, words in ADVICE if any(row.type in names for row in told))
-    return [Finding("slack", size, f"{_text(told, size)}; {last}", f"{advice}; {WHO}", figures)]
+    lists, arrays, dicts, sets = (_count(rows, name) for name in (*GROWING, *PER_SLOT))
+    shown = [(row.type, row.count) for row in rows if 100 * (row.small + row.pages) >= MIN_PERCENT_SHOWN * size]
+    pages = sum(row.pages for row in rows)
+    return Room(lists, arrays, dicts, sets, pages, most.address, most.most, most.type, shown, size)
 
 
-ADVICE = (
-    (
-        GROWING,
-        "replace what grows no more by its copy x[:], which has no room beyond, or by tuple(x) or bytes(x); make what "
-        "is filled once in one step",
-    ),
-    (("dict",), "replace a dict that was emptied by dict(x), not by x.copy(), which may keep the table"),
-    (("set",), "replace a set that was emptied by set(x)"),
-)
-WHY = (
-    (GROWING, "lists and byte arrays keep what they made as they grew until they shrink below half"),
-    (tuple(PER_SLOT), "dicts and sets keep their tables however few entries are left"),
-)
-WHO = "'heap why ADDRESS' says who holds it"
-
-
-def _text(rows: list[Slack], size: int) -> str:
-    what = " and ".join(counted(row.count, row.type) for row in rows)
-    why = " and ".join(words for names, words in WHY if any(row.type in names for row in rows))
-    return f"{what} with room beyond what they hold, {size_text(size)} of it resident: {why}"
+def _count(rows: list[Slack], name: str) -> int:
+    return sum(row.count for row in rows if row.type == name)
 
 
 def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
-    """Those types of which there may be enough."""
+    """The types that may have enough room."""
     buffers, in_pages = _buffers(evidence)
     # They have never more than half of a buffer to spare.
     large = sum(size * count for size, count in [*buffers, *in_pages])
-    is_growing = evidence.worth(large // 2) or evidence.worth(CAUTION * _sampled(evidence, objects))
+    is_growing = evidence.worth(large // 2) or evidence.worth(SAMPLE_CAUTION * _sampled(evidence, objects))
     names = list(GROWING if is_growing else ())
     for table in tables_of(objects.release):
         size = sum(size * count for size, count in buffers if _is_table(size, table.name))
@@ -82,24 +85,26 @@ def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int,
     """(size, how many) of malloc's large blocks, and of those of other allocators."""
     found: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
     for allocator in evidence.heap.allocators:
-        found[not isinstance(allocator, MALLOC)].extend(row for row in allocator.used_sizes() if row[0] >= LARGE)
+        found[not isinstance(allocator, MALLOC)].extend(
+            row for row in allocator.used_sizes() if row[0] >= MIN_LARGE_BUFFER
+        )
     return found
 
 
 def _is_table(size: int, name: str) -> bool:
     """Whether a table of a power of two of slots has this size."""
-    return any(size - each * (1 << int(math.log2(size / each))) < LOOSE for each in PER_SLOT[name])
+    return any(size - each * (1 << int(math.log2(size / each))) < MAX_TABLE_SURPLUS for each in PER_SLOT[name])
 
 
 def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
-    """Bytes of the largest blocks that have a table's size and are none, or one that is in use."""
+    """Bytes of the largest blocks of a table's size that are no table, or one that is well filled."""
     if objects.layout.hook:
         return 0
     space = evidence.heap.target.space
-    blocks = [row for row in evidence.largest_blocks(LARGE, LARGEST) if _is_table(row[1], table.name)]
+    blocks = [row for row in evidence.largest_blocks(MIN_LARGE_BUFFER, MAX_TABLES) if _is_table(row[1], table.name)]
     return sum(size for address, size in blocks if not looks_sparse(space, table, address, size))
 
 
 def _sampled(evidence: Evidence, objects: Objects) -> int:
     """What a sample says of room in smaller ones."""
-    return sum(row.small for row in find_slack(evidence.heap.target, objects, GROWING, SAMPLED))
+    return sum(row.small for row in find_slack(evidence.heap.target, objects, GROWING, ESTIMATE_POOLS))

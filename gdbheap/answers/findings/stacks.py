@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from gdbheap.answers.findings.finding import Claim, Evidence, Finding
-from gdbheap.target.ranges import holds
-from gdbheap.words import counted, size_text
+from dataclasses import dataclass, field
 
-LEAST_THREADS = 8
+from gdbheap.answers.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
+from gdbheap.target.ranges import holds
+
+MIN_THREADS = 8
+
+
+@dataclass(frozen=True)
+class Stacks(Figures):
+    """How many ``threads``, the resident bytes of the ``largest`` stack, and the id and name of its thread."""
+
+    ids = ("stacks",)
+    threads: int
+    largest: int
+    tid: int = field(metadata=UNLISTED)
+    name: str
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -20,14 +32,10 @@ def find(evidence: Evidence) -> list[Claim]:
     ranges = heap.stack_ranges
     stacks = [stack for stack in others if holds(ranges, stack.start)]
     sizes = [pages.count(stack.start, stack.end).resident for stack in stacks]
-    if len(stacks) < LEAST_THREADS or not evidence.worth(sum(sizes)):
+    if len(stacks) < MIN_THREADS or not evidence.worth(sum(sizes)):
         return []
     names = {thread.tid: thread.name for thread in heap.target.threads}
     most, stack = max(zip(sizes, stacks), key=lambda pair: pair[0])
-    text = (
-        f"the stacks of {counted(len(stacks), 'thread')} are resident as far as they were ever used; the most, "
-        f"{size_text(most)}, of thread {stack.tid} ({names.get(stack.tid) or 'without a name'})"
-    )
-    advice = "end the threads that wait, or have fewer of them: a stack's pages go back when its thread ends"
-    finding = Finding("stacks", sum(sizes), text, advice, {"threads": len(stacks), "largest": most})
+    figures = Stacks(len(stacks), most, stack.tid, names.get(stack.tid) or "")
+    finding = Finding("stacks", sum(sizes), figures)
     return [Claim(finding, lambda: [(stack.start, stack.end) for stack in stacks])]

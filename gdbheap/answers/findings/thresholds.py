@@ -1,31 +1,17 @@
-"""malloc's thresholds in force, in words."""
+"""malloc's thresholds in force, and how they came to their values."""
 
 from __future__ import annotations
 
 from gdbheap.allocators.glibc.locate import MallocPar
-from gdbheap.words import size_text
 
 # glibc malloc/malloc.c: DEFAULT_MMAP_THRESHOLD_MIN and DEFAULT_TRIM_THRESHOLD.
-DEFAULT = 128 << 10
-
-MMAPPED_AGAIN = (
-    "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): either keeps the "
-    "threshold from rising"
-)
+DEFAULT_THRESHOLD = 128 << 10
+SET, RISEN, DEFAULT = "set", "risen", "default"
 
 
-def how(par: MallocPar, value: int) -> str:
-    """How a threshold came to its value."""
+def origin(par: MallocPar, value: int) -> str:
+    """How a threshold came to its value: it was set, it has risen with the mmapped chunks that were freed, or it is
+    the default."""
     if not par.dynamic:
-        return "set"
-    return "risen with the mmapped chunks that were freed" if value > DEFAULT else "the default"
-
-
-def trim_threshold(par: MallocPar) -> str:
-    """The trim threshold in force."""
-    return f"{size_text(par.trim_threshold)} ({how(par, par.trim_threshold)})"
-
-
-def mmap_threshold(par: MallocPar) -> str:
-    """The mmap threshold in force."""
-    return f"{size_text(par.mmap_threshold)} ({how(par, par.mmap_threshold)})"
+        return SET
+    return RISEN if value > DEFAULT_THRESHOLD else DEFAULT

@@ -1,0 +1,86 @@
+"""The text and the advice of findings: a file for each rule, named by the ids of its findings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gdbheap.answers.findings import Finding
+from gdbheap.report.findings import (
+    after_fork,
+    cycles,
+    free_chunks,
+    free_lists,
+    growing_buffers,
+    huge_pages,
+    large_chunks,
+    leak_like,
+    main_top,
+    mappings,
+    other_allocator,
+    other_held,
+    pinned_pages,
+    pymalloc_arenas,
+    runtimes,
+    slack,
+    stacks,
+    thread_tops,
+)
+from gdbheap.report.findings.words import Words
+from gdbheap.report.numbers import size_text
+
+__all__ = ["WORDS", "advice_of", "keys_of", "text_of"]
+
+FILES = (
+    after_fork, cycles, free_chunks, free_lists, growing_buffers, huge_pages, large_chunks, leak_like, main_top,
+    mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks, thread_tops,
+)  # fmt: skip
+WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
+
+
+def text_of(finding: Finding) -> str:
+    """What was found. Raises KeyError for a finding that was read from a document that lacks what its text needs."""
+    text: str = _words(finding).text(finding.figures)
+    return "; ".join([text, *_shared(finding.shared), *_within(finding)])
+
+
+def advice_of(finding: Finding) -> str:
+    """What to do about it, the alternatives last. Raises KeyError as ``text_of`` does."""
+    advice: str = _words(finding).advice(finding.figures)
+    remedies = [_words(other).remedy(other.figures) for other in finding.alternatives]
+    return "; or ".join([advice, *remedies])
+
+
+def keys_of(finding: Finding) -> dict[str, Any]:
+    """The finding as it is in a JSON document. Raises KeyError as ``text_of`` does."""
+    return {
+        "id": finding.id,
+        "bytes": finding.bytes,
+        "text": text_of(finding),
+        "advice": advice_of(finding),
+        "figures": finding.listed,
+        "commands": finding.commands,
+        "environment": finding.environment,
+        "within": finding.within,
+        "doubtful": finding.doubtful,
+    }
+
+
+def _words(finding: Finding) -> Words[Any]:
+    return WORDS[type(finding.figures)]
+
+
+def _shared(shared: list[tuple[str, int]]) -> list[str]:
+    """Each of the more specific findings, with the bytes that it has."""
+    if not shared:
+        return []
+    (name, size), *more = shared
+    first = f"{size_text(size)} more of it is what {name} is about"
+    return [", ".join([first, *(f"{size_text(size)} what {name} is about" for name, size in more)])]
+
+
+def _within(finding: Finding) -> list[str]:
+    """The findings in whose bytes some may lie."""
+    if finding.within is None:
+        return []
+    names = [finding.within, *finding.also_within]
+    return [f"some of it may be what {' and '.join(names)} {'is' if len(names) == 1 else 'are'} about"]

@@ -1,0 +1,35 @@
+"""mapped-memory, shared-memory, mapped-files: memory that no malloc handed out."""
+
+from __future__ import annotations
+
+from gdbheap.answers.findings.mappings import MAPPED_FILES, MAPPED_MEMORY, SHARED_MEMORY, Mapped
+from gdbheap.report.findings.words import Words
+from gdbheap.report.numbers import size_text
+
+TEXTS = {
+    MAPPED_MEMORY: "private memory that a program or library mapped itself, beside every malloc",
+    SHARED_MEMORY: "shared memory, which is in the RSS of every process that maps it",
+    MAPPED_FILES: "pages of mapped files that are only read: the kernel's page cache, which it takes back when it must",
+}
+ADVICE = {
+    MAPPED_MEMORY: "there is no advice that is sure to free it: malloc has no part in it, and one moment does not tell "
+    "which code mapped it. 'heap at ADDRESS' says what is known of the place",
+    SHARED_MEMORY: "unmap it here and it leaves this RSS; the machine gets it back when the last process has, and its "
+    "name is gone (shm_unlink, ipcrm)",
+    MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
+}
+TRACED = "; the command shows which code maps more memory, while it happens"
+
+
+def _text(figures: Mapped) -> str:
+    return f"{TEXTS[figures.kind]}; the most, {size_text(figures.resident)}, at {figures.address:#x} ({figures.name})"
+
+
+def _advice(figures: Mapped) -> str:
+    advice = ADVICE[figures.kind]
+    if figures.runtimes:
+        return f"{advice}. It may be {' or '.join(figures.runtimes)}'s"
+    return advice + TRACED if figures.traced else advice
+
+
+WORDS = Words(Mapped, _text, _advice)

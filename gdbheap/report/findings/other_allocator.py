@@ -1,0 +1,23 @@
+"""other-allocator: another malloc than glibc's."""
+
+from __future__ import annotations
+
+from gdbheap.allocators.recognised import KINDS
+from gdbheap.answers.findings.other_allocator import OtherMalloc
+from gdbheap.report.findings.words import Words
+
+
+def _text(figures: OtherMalloc) -> str:
+    return f"{figures.title}: how much of it {figures.name} holds free is not known here"
+
+
+def _advice(figures: OtherMalloc) -> str:
+    unknown = f"there is no advice: nothing here knows how to ask {figures.name} how much of it is free"
+    return _remedy(figures) or unknown
+
+
+def _remedy(figures: OtherMalloc) -> str:
+    return next((kind.advice for kind in KINDS if kind.name == figures.kind), "")
+
+
+WORDS = Words(OtherMalloc, _text, _advice, _remedy)

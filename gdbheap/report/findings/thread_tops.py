@@ -1,0 +1,42 @@
+"""thread-tops: free memory at the ends of threads' arenas."""
+
+from __future__ import annotations
+
+from gdbheap.answers.findings.thread_tops import LargestTop, ThreadTops
+from gdbheap.report.findings.thresholds import threshold_text
+from gdbheap.report.findings.words import Words
+from gdbheap.report.numbers import counted, size_text
+
+BY_THRESHOLD = (
+    "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then gives back what it has free at its end "
+    "beyond that; or with MALLOC_ARENA_MAX=1, and malloc_trim(0) reaches all of it"
+)
+BY_ARENAS = (
+    "start the program with MALLOC_ARENA_MAX=1, or a small number: the threads then share arenas, at the price of "
+    "waiting for each other, and malloc_trim(0) reaches the end of the main one"
+)
+
+
+def _text(figures: ThreadTops) -> str:
+    return (
+        f"{counted(figures.keeping, 'arena')} of threads keep {size_text(figures.kept)} of free resident pages at "
+        f"their ends, which malloc_trim() does not reach; {_largest(figures.largest)}. free() trims an end only when "
+        f"it reaches trim_threshold, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
+        f"{_limit(figures.arena_max)}"
+    )
+
+
+def _largest(top: LargestTop) -> str:
+    whose = "no thread is there now" if top.tid is None else f"thread {top.tid}, {top.thread or 'without a name'}"
+    return f"the most, {size_text(top.bytes)}, in arena {top.arena} ({whose})"
+
+
+def _limit(arena_max: int) -> str:
+    return f"at most {arena_max} arenas may be made" if arena_max else "arena_max is not set"
+
+
+def _advice(figures: ThreadTops) -> str:
+    return BY_THRESHOLD if figures.by_threshold else BY_ARENAS
+
+
+WORDS = Words(ThreadTops, _text, _advice, _advice)

@@ -1,0 +1,194 @@
+"""The words of findings: each kind of figures has some; a finding can be written and read back, with or without
+what only its words need."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from typing import Any
+
+import pytest
+
+from gdbheap.answers import findings as rules
+from gdbheap.answers.describing import BlockKind, Described
+from gdbheap.answers.findings import Finding
+from gdbheap.answers.findings.cycles import Cycles
+from gdbheap.answers.findings.finding import Figures
+from gdbheap.answers.findings.free_chunks import FreeChunks
+from gdbheap.answers.findings.growing_buffers import GrowingBuffers
+from gdbheap.answers.findings.main_top import MainTop
+from gdbheap.answers.findings.mappings import MAPPED_MEMORY, Mapped
+from gdbheap.answers.findings.one_container import LeakLike
+from gdbheap.answers.findings.other_allocator import OtherMalloc
+from gdbheap.answers.findings.runtimes import RuntimeMemory
+from gdbheap.answers.findings.slack import Room
+from gdbheap.answers.findings.stacks import Stacks
+from gdbheap.answers.findings.thread_tops import LargestTop, ThreadTops
+from gdbheap.answers.findings.thresholds import DEFAULT, RISEN, SET
+from gdbheap.answers.records import from_json, to_json
+from gdbheap.report.findings import WORDS, advice_of, keys_of, text_of
+from gdbheap.report.json import text_of as json_of
+
+KIB, MIB = 1 << 10, 1 << 20
+KINDS = sorted(Figures.__subclasses__(), key=lambda kind: kind.__name__)
+# What only certain words may stand in.
+CHOICES: dict[tuple[str, str], list[Any]] = {
+    ("Mapped", "kind"): list(Mapped.ids),
+    ("RuntimeMemory", "kind"): ["jvm", "redis", "postgresql", "pypy", "openblas"],
+    ("ThreadTops", "largest"): [LargestTop(MIB, 2, None, ""), LargestTop(MIB, 3, 17, "worker")],
+    ("Room", "shown"): [[("list", 1)], [("dict", 2), ("set", 1)]],
+    ("GrowingBuffers", "what"): [None, Described(BlockKind("items", "list"), 4096)],
+}
+MADE: dict[str, Any] = {
+    "int": lambda rng: rng.randrange(1, 1 << 40),
+    "str": lambda rng: f"n{rng.randrange(100)}",
+    "bool": lambda rng: rng.random() < 0.5,
+    "int | None": lambda rng: rng.choice([None, rng.randrange(1 << 20)]),
+    "str | None": lambda rng: rng.choice([None, "sys.modules"]),
+    "list[str]": lambda rng: rng.choice([[], ["Go"], ["Go", "the JVM"]]),
+}
+
+
+def made(kind: type[Any], rng: random.Random) -> Any:
+    """Return figures of that kind with numbers and names that nobody measured."""
+    values = {}
+    for field in dataclasses.fields(kind):
+        choices = [SET, RISEN, DEFAULT] if field.name == "origin" else CHOICES.get((kind.__name__, field.name))
+        values[field.name] = rng.choice(choices) if choices else MADE[str(field.type)](rng)
+    if values.get("enabled", 0) is not None and "threshold" in values:
+        values |= {"count": 1, "threshold": 2}
+    return kind(**values)
+
+
+def finding(figures: Any, **changes: Any) -> Finding:
+    """Return the finding of those figures."""
+    name = figures.kind if isinstance(figures, Mapped) else figures.ids[0].replace("*", "jvm")
+    return dataclasses.replace(Finding(name, 9 * MIB, figures), **changes)
+
+
+def test_each_kind_has_words() -> None:
+    """Each rule's figures have words, and no words are left without a rule."""
+    assert set(KINDS) == set(WORDS) and len(KINDS) == len(rules.RULES)
+    assert all(words.figures is kind for kind, words in WORDS.items())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_written_and_read_back(kind: type[Any], rng: random.Random) -> None:
+    """A finding is equal to what is read from its JSON. Of a document's the ids, bytes and figures are."""
+    for _ in range(20):
+        one, gone = finding(made(kind, rng), within="slack", also_within=["cycles"]), finding(made(kind, rng))
+        one = dataclasses.replace(one, shared=[("main-top", 7)], alternatives=[gone])
+        assert from_json(Finding, json.loads(json.dumps(one, default=to_json))) == one
+        row = json.loads(json_of({"finding": one}))["finding"]
+        read = from_json(Finding, row)
+        assert (read.id, read.bytes, read.within, read.listed) == (one.id, one.bytes, one.within, row["figures"])
+        assert row["text"] == text_of(one) and row["advice"] == advice_of(one) and row["text"] and row["advice"]
+        assert "also_within" not in row and all(type(value) is int for value in row["figures"].values())
+
+
+def test_the_keys_of_a_document() -> None:
+    """Those of the reference, in its order; a figure that is not known is left out."""
+    one = finding(Cycles(3, None, "T", 5 * MIB, False, None, None))
+    keys = ["id", "bytes", "text", "advice", "figures", "commands", "environment", "within", "doubtful"]
+    assert list(keys_of(one)) == keys and keys_of(one)["figures"] == {"objects": 3}
+    stacks = keys_of(finding(Stacks(9, 2 * MIB, 77, "worker")))["figures"]
+    assert list(stacks.items()) == [("threads", 9), ("largest", 2 * MIB)]
+
+
+def test_beside_other_findings() -> None:
+    """Who has which of its bytes, whose they may be, and another's remedy beside the advice."""
+    figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
+    start = "the main arena's top chunk holds 8.0 MiB of free resident pages, beyond trim_threshold: "
+    one = finding(figures, shared=[("large-chunks", 120 * KIB), ("thread-tops", 80 * KIB)])
+    assert text_of(one).startswith(start)
+    told = "; 120.0 KiB more of it is what large-chunks is about, 80.0 KiB what thread-tops is about"
+    assert text_of(one).endswith(told)
+    assert text_of(finding(figures, within="cycles")).endswith("; some of it may be what cycles is about")
+    two = finding(figures, within="cycles", also_within=["slack"])
+    assert text_of(two).endswith("; some of it may be what cycles and slack are about")
+    advice, gone = advice_of(finding(figures)), finding(FreeChunks(1, MIB, 0, 0))
+    told = f"{advice}; or call malloc_trim(0) after the load, which gives it back until the next one"
+    assert advice_of(finding(figures, alternatives=[gone])).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("figures", "text"),
+    [
+        (FreeChunks(1, MIB, 0, 0), "1 free chunk between used ones hold whole resident pages, which free() does not "
+             "give back: 1.0 MiB in the main arena"),
+        (FreeChunks(1200, MIB, 3 * MIB, 2), "back: 1.0 MiB in the main arena, 3.0 MiB in 2 arenas of threads"),
+        (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
+             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
+             "reach; the most, 1.0 MiB, in arena 2 (no thread is there now). free() trims an end only when it reaches "
+             "trim_threshold, which is 128.0 KiB (the default); arena_max is not set"),
+        (ThreadTops(3, MIB, MIB, 8, 2, RISEN, LargestTop(MIB, 2, 7, ""), True),
+             "arena 2 (thread 7, without a name). free() trims an end only when it reaches trim_threshold, which is "
+             "1.0 MiB (risen with the mmapped chunks that were freed); at most 8 arenas may be made"),
+        (Cycles(1, 0, "a.T", MIB, False, 1, 700), "1 object are reached by nobody but one another, the most of type "
+             "a.T (1.0 MiB): the garbage collector is switched off (gc.disable(), or a threshold of 0)"),
+        (Cycles(2, 1, "T", MIB, False, 1000, 7000), "and has not looked at their generation since (1,000 of 7,000 to "
+             "its next run over the youngest one)"),
+        (Cycles(2, None, "T", MIB, False, None, None), "(1.0 MiB): the garbage collector has not run since they went"),
+        (GrowingBuffers(4096, MIB, 3, 2, MIB, SET, None, KIB, 2 * KIB),
+             "in holes are 3 copies of the beginnings of a buffer at 0x1000 (1.0 MiB, copies of 1.0 KiB to 2.0 KiB) "
+             "and 1 other buffer: as realloc() leaves them where it moves a buffer that grows; from mmap_threshold on, "
+             "which is 1.0 MiB (set), it moves pages and leaves nothing"),
+        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "[heap]", [], False), "private memory that a program or library "
+             "mapped itself, beside every malloc; the most, 1.0 MiB, at 0x1000 ([heap])"),
+        (OtherMalloc("allocator", "libx.so", "libx.so and other anonymous memory"),
+             "libx.so and other anonymous memory: how much of it libx.so holds free is not known here"),
+        (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"), "Redis keeps its data in the memory of "
+             "jemalloc (/bin/redis, it has x): how much of it is in use is not known here"),
+        (RuntimeMemory("redis", "/bin/redis", "it has x", False, None), "Redis keeps its data in the memory of malloc"),
+        (RuntimeMemory("go", "/bin/x", "by its name", True, None), "memory of Go, by the names that the kernel knows "
+             "its mappings by (/bin/x, by its name): how much"),
+        (LeakLike(4096, 9000, 10000, 200, 150, "dict", "a.T", None, False), "one dict at 0x1000 keeps 9,000 of 10,000 "
+             "objects of type a.T, and 75 % of all bytes in use: leak-like, if it was meant to stay small; only a "
+             "second measurement can tell whether it grows; nothing tells when it was filled: it may have been full "
+             "from the"),
+        (LeakLike(4096, 1, 1, 0, 1, "dict", "T", "a.b", True), "one dict at 0x1000 (a.b) keeps 1 of 1 objects"),
+        (Room(1, 0, 2, 0, MIB, 4096, 2 * KIB, "dict", [("list", 1), ("dict", 2)], MIB),
+             "1 list and 2 dicts with room beyond what they hold, 1.0 MiB of it resident: lists and byte arrays keep "
+             "what they made as they grew until they shrink below half and dicts and sets keep their tables however "
+             "few entries are left; the most, 2.0 KiB, in the dict at 0x1000"),
+    ],
+)  # fmt: skip
+def test_texts(figures: Any, text: str) -> None:
+    """What no program of the tests makes, or not in every form."""
+    assert text in text_of(finding(figures))
+
+
+@pytest.mark.parametrize(
+    ("figures", "advice"),
+    [
+        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False), "of the place. It may be Go or V8's"),
+        (
+            Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", [], True),
+            "of the place; the command shows which code maps more memory",
+        ),
+        (OtherMalloc("allocator", "libx.so", ""), "there is no advice: nothing here knows how to ask libx.so how much"),
+        (OtherMalloc("jemalloc", "jemalloc", ""), "malloc_stats_print() in the process, or MALLOC_CONF="),
+        (
+            Cycles(2, 0, "T", MIB, True, 1, 2),
+            "call gc.collect(), and gc.enable() or a call from time to time, gc.unfree",
+        ),
+        (Cycles(2, 1, "T", MIB, False, 1, 2), "call gc.collect() after what left them; 'heap unreachable' lists what"),
+        (LeakLike(4096, 1, 1, 0, 1, "dict", "T", None, True), "; 'heap why 0x1000' says how it is reached"),
+        (MainTop(MIB, 2 * MIB, RISEN, True), "does it now), or start the program with MALLOC_TRIM_THRESHOLD_=131072"),
+        (
+            Room(0, 0, 0, 1, MIB, 4096, 2 * KIB, "set", [("set", 1)], MIB),
+            "replace a set that was emptied by set(x); 'h",
+        ),
+    ],
+)
+def test_advice(figures: Any, advice: str) -> None:
+    """Where it depends on the figures."""
+    assert advice in advice_of(finding(figures))
+
+
+def test_a_remedy_is_there_where_one_is_promised(rng: random.Random) -> None:
+    """Each kind of finding that may become another's alternative has a remedy, whatever its figures."""
+    remedies = {kind for kind, words in WORDS.items() for _ in range(9) if words.remedy(made(kind, rng))}
+    names = {name for kind in remedies for name in kind.ids}
+    assert {"free-chunks", "large-chunks", "main-top", "thread-tops"} <= names
