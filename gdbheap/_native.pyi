@@ -1241,7 +1241,8 @@ def pins(
     pages: Pages | None,
     kept: Sequence[Range],
     trimmed: Sequence[int],
-    limits: tuple[int, int],
+    least: int,
+    most: int,
 ) -> Pins: ...
 def look_at(space: Space, blocks: Sequence[Place], mapped: Sequence[Range]) -> list[str]: ...
 def find_copies(space: Space, pages: Pages, buffers: Sequence[Range], holes: Sequence[Range]) -> list[Copied]: ...

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from programs import build
+from support.programs import build
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.commands.calls.inferior_call import STATS, TRIM, find_libc, prove_safe

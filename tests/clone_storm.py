@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import busy
+from support import busy
 
 from gdbheap._native import Frozen
 

@@ -12,12 +12,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from closures import reached_in_heaps, same
 from conftest import ROOT, SEED
-from library import heap_of
-from pool_figures import answered, referenced, told
-from populations import census
-from programs import RELEASES, Interpreter, ask, entered, interpreters, running
+from support.closures import reached_in_heaps, same
+from support.library import heap_of
+from support.pool_figures import answered, referenced, told
+from support.populations import census
+from support.programs import RELEASES, Interpreter, ask, entered, interpreters, running
 from tabulate import tabulate
 
 from gdbheap.answers.at import at

@@ -24,8 +24,8 @@ from typing import Any, Callable
 
 import pytest
 from conftest import SEED
-from gdb_side import documents, gdb, home
-from programs import GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask, running
+from support.gdb_side import documents, gdb, home
+from support.programs import GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask, running
 from tabulate import tabulate
 from test_oracle_arenas import SEVERAL_HEAPS, Case, Table, check_counts, check_figures, check_states
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from conftest import SEED
 from matrix import INTERPRETERS
-from programs import ALL_RELEASES, interpreters
+from support.programs import ALL_RELEASES, interpreters
 from tabulate import tabulate
 
 TESTS = Path(__file__).resolve().parent

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, SEED
-from installed import python_with
-from library import heap_of
-from programs import PATIENCE, RELEASES, SOURCES, interpreters, plain_environment
+from support.installed import python_with
+from support.library import heap_of
+from support.programs import PATIENCE, RELEASES, SOURCES, interpreters, plain_environment
 from tabulate import tabulate
 
 from gdbheap.answers.pools import pools

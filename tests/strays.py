@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 from conftest import SEED
-from installed import python_with
-from programs import SOURCES, Running, ask, interpreters, running
+from support.installed import python_with
+from support.programs import SOURCES, Running, ask, interpreters, running
 from tabulate import tabulate
 
 FULL = "--top=1000000"

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from library import heap_of
-from programs import ask, c_program, running
+from support.library import heap_of
+from support.programs import ask, c_program, running
 
 from gdbheap.answers.check import check
 

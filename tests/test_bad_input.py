@@ -18,10 +18,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import programs
 import pytest
-from nouns import GRAPHS, LIVE_ONLY, PLAIN
-from programs import gdbheap
+from support import programs
+from support.nouns import GRAPHS, LIVE_ONLY, PLAIN
+from support.programs import gdbheap
 
 WRONG_USAGE, NOT_PERMITTED, NO_TARGET, UNSUPPORTED = 2, 3, 4, 5
 OF_CORES = (*PLAIN, *GRAPHS)

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-import kernel
 import pytest
 from images.heap import HEAP_MAX, HEAPS, MAPS, PAGE, STACKS, Image
 from images.layouts import GLIBCS
-from library import heap_of
+from support import kernel
+from support.library import heap_of
 
 from gdbheap.answers.ledger import ledger
 

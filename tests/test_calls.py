@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from call_storm import ATTACHED, SEIZED, Storm, attached, call, kill
-from gdb_side import batch, compiled, home, needs_gdb, own_lines, runs
-from programs import ask, c_program, gdbheap, python_program, running
+from support.gdb_side import batch, compiled, home, needs_gdb, own_lines, runs
+from support.programs import ask, c_program, gdbheap, python_program, running
 
 from gdbheap import _native
 from gdbheap.commands.calls.inferior_call import TRIM, find_libc
@@ -207,11 +207,11 @@ def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: 
     assert set(theirs) == set(looks), done.stderr + str(own_lines(done))
     # Their assembler moves the stack pointer and says so in no table.
     untold = {slot.tid for slot in storm.slots() if slot.name in ("registers", "receives")}
-    for tid, (counters, broken) in zip(looks, found):
-        assert tid in untold or broken == "" and counters == theirs[tid], (
+    for tid, stack in zip(looks, found):
+        assert tid in untold or stack.cut == "" and stack.counters == theirs[tid], (
             tid,
-            broken,
-            [hex(counter) for counter in counters],
+            stack.cut,
+            [hex(counter) for counter in stack.counters],
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import KERNEL_CORE, PROCESS, ask, c_program, gdbheap, interpreter_of, running
+from support.programs import KERNEL_CORE, PROCESS, ask, c_program, gdbheap, interpreter_of, running
 
 from gdbheap.answers.check_advice import _number
 

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from library import heap_of
-from programs import PROCESS, SOURCES, running
+from support.library import heap_of
+from support.programs import PROCESS, SOURCES, running
 
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.python.classes import plain_name

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from gdb_side import runs
-from programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
+from support.gdb_side import runs
+from support.programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
 
 from gdbheap.commands.surface.registry import COMMANDS
 

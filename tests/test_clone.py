@@ -11,10 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-import busy
-import kernel
-import programs
 import pytest
+from support import busy, kernel, programs
 
 from gdbheap._native import Frozen
 from gdbheap.commands.surface.parser import parse

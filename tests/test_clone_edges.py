@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import busy
-import programs
 import pytest
-from gdb_side import compiled, runs
+from support import busy, programs
+from support.gdb_side import compiled, runs
 
 from gdbheap._native import Frozen
 from gdbheap.errors import Fault

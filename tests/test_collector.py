@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from library import heap_of
-from programs import FORMS, RELEASES, release_program, running, since
+from support.library import heap_of
+from support.programs import FORMS, RELEASES, release_program, running, since
 
 
 @pytest.mark.parametrize("form", FORMS)

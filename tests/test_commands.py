@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nouns import ADDRESSED, GRAPHS, LIVE_ONLY, PLAIN
-from programs import GCORE, Running, c_program, running
+from support.nouns import ADDRESSED, GRAPHS, LIVE_ONLY, PLAIN
+from support.programs import GCORE, Running, c_program, running
 
 from gdbheap.commands.shell import commands as shell
 from gdbheap.commands.shell import subjects

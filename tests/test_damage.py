@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from library import blocks, heap_of
-from programs import ask, c_program, running
+from support.library import blocks, heap_of
+from support.programs import ask, c_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 

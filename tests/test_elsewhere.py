@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from populations import census
-from programs import KERNEL_CORE, PROCESS, ask, gdbheap, release_program, running
+from support.populations import census
+from support.programs import KERNEL_CORE, PROCESS, ask, gdbheap, release_program, running
 from test_other_allocators import by_name, library
 
 SMALL, ROUNDED, PARTS = 512, 15, 2

@@ -11,9 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gdb_side import batch, compiled, documents, executed, gdb, home, needs_gdb, own_lines, runs
-from nouns import GRAPHS, PLAIN
-from programs import FORMS, GCORE, KERNEL_CORE, PATIENCE, PROCESS, Running, ask, c_program, python_program, running
+from support.gdb_side import batch, compiled, documents, executed, gdb, home, needs_gdb, own_lines, runs
+from support.nouns import GRAPHS, PLAIN
+from support.programs import (
+    FORMS,
+    GCORE,
+    KERNEL_CORE,
+    PATIENCE,
+    PROCESS,
+    Running,
+    ask,
+    c_program,
+    python_program,
+    running,
+)
 
 pytestmark = needs_gdb
 ASKED = (

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gdb_side import documents, gdb, home, needs_gdb, own_lines, runs
-from programs import GDBHEAP, PATIENCE, Running, c_program, running
+from support.gdb_side import documents, gdb, home, needs_gdb, own_lines, runs
+from support.programs import GDBHEAP, PATIENCE, Running, c_program, running
 
 ROOT = Path(__file__).resolve().parent.parent
 LITERAL = ["-batch", "-x", "gdbheap", "-ex", "heap holes --min=1M"]

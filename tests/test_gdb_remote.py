@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gdb_side import batch, documents, executed, gdb, home, needs_gdb, own_lines, runs
-from programs import Running, ask, c_program, python_program, running
+from support.gdb_side import batch, documents, executed, gdb, home, needs_gdb, own_lines, runs
+from support.programs import Running, ask, c_program, python_program, running
 
 from gdbheap._native import PRESENT, SWAPPED, ZERO, Pages
 from gdbheap.commands.gdb.remote_files import RemoteFiles

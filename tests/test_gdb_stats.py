@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gdb_side import Done, batch, compiled, documents, home, needs_gdb, own_lines, runs
-from programs import Running, ask, c_program, gdbheap, running
+from support.gdb_side import Done, batch, compiled, documents, home, needs_gdb, own_lines, runs
+from support.programs import Running, ask, c_program, gdbheap, running
 
 pytestmark = needs_gdb
 

@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from gdb_side import Done, batch, compiled, documents, home, needs_gdb, own_lines, runs
-from programs import Running, ask, c_program, gdbheap, python_program, running
+from support import kernel
+from support.gdb_side import Done, batch, compiled, documents, home, needs_gdb, own_lines, runs
+from support.programs import Running, ask, c_program, gdbheap, python_program, running
 from test_gdb_stats import ALLOCATES, FILTERED, refused, state
 
 pytestmark = needs_gdb

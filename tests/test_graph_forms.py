@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
-from gdb_side import batch, documents, home, needs_gdb
-from graphs import NO_EXPRESSION, check_chains, evaluated, explained, started, truth_of
-from programs import GCORE, KERNEL_CORE, ONLY, ask, release_program, running, since
+from support.gdb_side import batch, documents, home, needs_gdb
+from support.graphs import NO_EXPRESSION, check_chains, evaluated, explained, started, truth_of
+from support.programs import GCORE, KERNEL_CORE, ONLY, ask, release_program, running, since
 
 BUILD, SOME = ONLY or "stripped", 5
 IN_ANOTHER = re.compile(r"  # in interpreter (\d+)\Z")

@@ -17,7 +17,7 @@ from harm.kills import Killer
 from harm.rounds import STOP, Rounds
 from harm.targets import Target, started, wait_for
 from harm.verdict import Watch
-from library import heap_of
+from support.library import heap_of
 
 KILLS, ROUNDS = 10, 12
 # What a tracer's stop ends with EINTR; a tracer that is killed at that very instant cannot mend it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from library import heap_of
-from programs import ask, c_program, running
+from support.library import heap_of
+from support.programs import ask, c_program, running
 
 
 def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None:

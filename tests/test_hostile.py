@@ -13,12 +13,12 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-import kernel
 import pytest
 from conftest import SEED
-from library import heap_of
-from nouns import GRAPHS, PLAIN
-from programs import KINDS, ask, c_program, gdbheap, interpreter_of, interpreters, python_program, running
+from support import kernel
+from support.library import heap_of
+from support.nouns import GRAPHS, PLAIN
+from support.programs import KINDS, ask, c_program, gdbheap, interpreter_of, interpreters, python_program, running
 from test_other_allocators import library
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from images.heap import FREE_STATES, SHAPES, Arena, Image
 from images.layouts import GLIBCS, Glibc
-from library import chunks_at, heap_of
-from programs import ask, c_program, running
+from support.library import chunks_at, heap_of
+from support.programs import ask, c_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.at import find_block

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from images.heap import Chunk, Image
 from images.layouts import GLIBCS
-from library import chunks_at, heap_of
-from programs import ask
+from support.library import chunks_at, heap_of
+from support.programs import ask
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.check import check

@@ -17,8 +17,8 @@ import pytest
 from images import mimalloc
 from images.heap import FREE_STATES, SHAPES, Chunk, Image
 from images.layouts import GLIBCS
-from library import heap_of
-from programs import ask
+from support.library import heap_of
+from support.programs import ask
 from test_images import arena_rows, compare, expected_arena
 
 from gdbheap.allocators.mimalloc.segments import Mimalloc
@@ -215,7 +215,7 @@ def test_mimalloc(kind: str, page: int, rng: random.Random, tmp_path: Path) -> N
     assert core.pages is not None and core.machine.page == page
     for start, end in image.segments.items():
         at = rng.randrange(start, end)
-        assert core.pages.count(start, at)[0] == image.memory.resident(start, at)
+        assert core.pages.count(start, at).resident == image.memory.resident(start, at)
 
 
 def claiming(path: Path, size: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from images.heap import SHAPES, Arena, Chunk, Image
 from images.layouts import GLIBCS, Glibc
-from library import heap_of
+from support.library import heap_of
 
 from gdbheap.answers.trim import MAX_PAD, trim
 

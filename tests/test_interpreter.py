@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel import maps
-from programs import (
+from support.kernel import maps
+from support.programs import (
     KERNEL_CORE,
     KINDS,
     PROCESS,

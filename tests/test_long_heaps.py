@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from library import blocks
+from support.library import blocks
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import Stretch

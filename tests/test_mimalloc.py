@@ -9,12 +9,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
-from populations import census, check_new_objects
-from programs import FREE_THREADED, KERNEL_CORE, ask, release_program, running, stripped_library
-from programs import interpreter_of_release as interpreter_of
+from support import kernel
+from support.closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from support.populations import census, check_new_objects
+from support.programs import FREE_THREADED, KERNEL_CORE, ask, release_program, running, stripped_library
+from support.programs import interpreter_of_release as interpreter_of
 
 MODE = {"PYTHONMALLOC": "mimalloc"}
 BUILDS = [("3.13", MODE), ("3.14", MODE), ("3.15", MODE)] + [(release, {}) for release in FREE_THREADED]

@@ -10,12 +10,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import kernel
-import programs
 import pytest
 from elftools.elf.elffile import ELFFile
-from library import heap_of
-from programs import Running, ask, running
+from support import kernel, programs
+from support.library import heap_of
+from support.programs import Running, ask, running
 from test_oracle_arenas import Table, check_figures, check_states
 from test_oracle_ledger import check_families, roots
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-import gdb_side
 import pytest
-from graphs import evaluated, truth_of
-from library import heap_of
-from programs import (
+from support import gdb_side
+from support.graphs import evaluated, truth_of
+from support.library import heap_of
+from support.programs import (
     GDBHEAP,
     PATIENCE,
     RELEASE,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from programs import interpreters, since
+from support.programs import interpreters, since
 
 from gdbheap.layout.tables import table
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pool_figures import answered
-from programs import FORMS, ask, build, running
+from support.pool_figures import answered
+from support.programs import FORMS, ask, build, running
 
 
 def table(path: Path) -> dict[str, Any]:

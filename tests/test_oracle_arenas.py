@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel import segments
-from library import chunks_at, heap_of
-from programs import FORMS, GCORE, KERNEL_CORE, PROCESS, Running, ask, c_program, running
+from support.kernel import segments
+from support.library import chunks_at, heap_of
+from support.programs import FORMS, GCORE, KERNEL_CORE, PROCESS, Running, ask, c_program, running
 
 ARENA = re.compile(r"^Arena (\d+):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)
 TOTAL = re.compile(r"^Total \(incl\. mmap\):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)

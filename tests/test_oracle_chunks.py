@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from programs import FORMS, PROCESS, Running, ask, c_program, gdbheap, python_program, running
+from support import kernel
+from support.programs import FORMS, PROCESS, Running, ask, c_program, gdbheap, python_program, running
 from test_oracle_arenas import CASES, HEAP, Table, recorder
 
 IS_MMAPPED, FLAGS = 2, 7

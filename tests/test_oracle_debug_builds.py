@@ -9,10 +9,10 @@ import random
 from pathlib import Path
 
 import pytest
-from closures import check_counts, check_objects, reached_in_heaps, some
-from pool_figures import check_pools
-from populations import census, check_new_objects
-from programs import RELEASES, ask, release_program, running
+from support.closures import check_counts, check_objects, reached_in_heaps, some
+from support.pool_figures import check_pools
+from support.populations import census, check_new_objects
+from support.programs import RELEASES, ask, release_program, running
 
 BUILDS = [f"{release}-dbg" for release in RELEASES]
 builds = pytest.mark.parametrize("build", BUILDS)

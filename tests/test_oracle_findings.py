@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from library import heap_of
-from programs import (
+from support import kernel
+from support.library import heap_of
+from support.programs import (
     FORMS,
     KERNEL_CORE,
     RELEASE,

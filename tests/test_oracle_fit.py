@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import FORMS, GCORE, PROCESS, ask, c_program, running
+from support.programs import FORMS, GCORE, PROCESS, ask, c_program, running
 
 MAIN, THREAD = 0, 1
 PLAIN, FAST, BLOCKED = 0, 1, 2

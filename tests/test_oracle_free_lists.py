@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from library import heap_of
-from programs import FORMS, RELEASES, Running, release_program, running, since
+from support.library import heap_of
+from support.programs import FORMS, RELEASES, Running, release_program, running, since
 
 ROW = re.compile(r"^ *([\d,]+) free (?:\d+-sized )?Py(\w+?)Objects \*", re.MULTILINE)
 NAMES = {"CFunction": "builtin_function_or_method"}

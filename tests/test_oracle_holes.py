@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from programs import FORMS, GCORE, PROCESS, ask, c_program, python_program, running
 from reference.glibc import HEAP_MAX
+from support import kernel
+from support.programs import FORMS, GCORE, PROCESS, ask, c_program, python_program, running
 
 MAIN, THREAD, ENDED = PLACES = (0, 1, 2)
 NOTHING, TRIM, ADVISE = 0, 1, 2

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import FORMS, KINDS, ask, gdbheap, python_program, running
+from support.programs import FORMS, KINDS, ask, gdbheap, python_program, running
 from test_oracle_repr import CUT, every_python, program, same, truth, values
 
 from gdbheap.answers.instances import MAX_TEXTS

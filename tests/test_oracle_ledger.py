@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from programs import GCORE, KERNEL_CORE, Running, ask, c_program, python_program, running
+from support import kernel
+from support.programs import GCORE, KERNEL_CORE, Running, ask, c_program, python_program, running
 
 COLUMNS = ("virtual", "resident", "swapped")
 

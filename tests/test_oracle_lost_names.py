@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from closures import reached_in_heaps
-from programs import (
+from support.closures import reached_in_heaps
+from support.programs import (
     KERNEL_CORE,
     PROCESS,
     RELEASES,

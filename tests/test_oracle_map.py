@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from programs import (
+from support import kernel
+from support.programs import (
     FORMS,
     GCORE,
     PROCESS,

@@ -7,11 +7,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
-from populations import DICT_OR_VALUES, VALUES, census, check_new_objects
-from programs import KERNEL_CORE, ask, gdbheap, release_program, running, since
+from support import kernel
+from support.closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from support.populations import DICT_OR_VALUES, VALUES, census, check_new_objects
+from support.programs import KERNEL_CORE, ask, gdbheap, release_program, running, since
 from test_other_allocators import library
 
 # PYTHONMALLOC came with 3.6, where "debug" means hooks around malloc.

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installed import python_with
 from named import Workload, measured, workloads
-from programs import (
+from support.installed import python_with
+from support.programs import (
     FORMS,
     KINDS,
     PROCESS,

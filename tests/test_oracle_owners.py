@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installed import python_with
-from library import heap_of
-from programs import FORMS, KINDS, SOURCES, ask, gdbheap, interpreter_of, running
+from support.installed import python_with
+from support.library import heap_of
+from support.programs import FORMS, KINDS, SOURCES, ask, gdbheap, interpreter_of, running
 
 NUMPY = "with numpy"
 LEAST_NAMED = 0.97

@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from graphs import BUILDS, THOROUGH, check_chains, explained, started, truth_of
-from programs import Running
+from support.graphs import BUILDS, THOROUGH, check_chains, explained, started, truth_of
+from support.programs import Running
 
 MILLION, FEW = 1_000_000, 3_000
 SOME = 100 if THOROUGH else 20

@@ -9,10 +9,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from library import heap_of
-from programs import FREE_THREADED, Running, ask, c_program, release_program, running
+from support import kernel
+from support.library import heap_of
+from support.programs import FREE_THREADED, Running, ask, c_program, release_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.mimalloc.allocator import MimallocAllocator

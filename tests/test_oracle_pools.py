@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from pool_figures import answered, told
-from programs import FORMS, KINDS, PROCESS, ask, c_program, gdbheap, python_program, running
+from support.pool_figures import answered, told
+from support.programs import FORMS, KINDS, PROCESS, ask, c_program, gdbheap, python_program, running
 
 
 @pytest.mark.parametrize("form", FORMS)

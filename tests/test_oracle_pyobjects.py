@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from closures import check_counts, reached_in_heaps, same
-from library import heap_of
-from populations import census, check, check_new_objects, difference, truth, values_bytes
-from programs import FORMS, KINDS, python_program, running
+from support.closures import check_counts, reached_in_heaps, same
+from support.library import heap_of
+from support.populations import census, check, check_new_objects, difference, truth, values_bytes
+from support.programs import FORMS, KINDS, python_program, running
 
 from gdbheap.answers.at import at
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from library import heap_of
-from programs import FORMS, SOURCES, ask, interpreters, running, since
+from support.library import heap_of
+from support.programs import FORMS, SOURCES, ask, interpreters, running, since
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.python.repr import BRIEF, Limits

@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from graphs import BUILDS, started
-from library import heap_of
+from support.graphs import BUILDS, started
+from support.library import heap_of
 
 from gdbheap.answers.refs import refs
 from gdbheap.heap import Heap

@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 
 import pytest
-from library import heap_of
-from programs import KINDS, ask, python_program, running
 from reference import pymalloc
+from support.library import heap_of
+from support.programs import KINDS, ask, python_program, running
 from test_oracle_repr import every_python, program
 
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator

@@ -6,12 +6,12 @@ import random
 import re
 from pathlib import Path
 
-import kernel
 import pytest
-from closures import check_counts, check_objects, reached_in_heaps, some
-from pool_figures import answered, told
-from populations import census
-from programs import FORMS, KERNEL_CORE, ask, release_program, running, since
+from support import kernel
+from support.closures import check_counts, check_objects, reached_in_heaps, some
+from support.pool_figures import answered, told
+from support.populations import census
+from support.programs import FORMS, KERNEL_CORE, ask, release_program, running, since
 
 SINCE = since("3.12")
 HEADLINE = "Small block threshold"

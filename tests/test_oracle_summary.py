@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from library import heap_of
-from programs import GCORE, KERNEL_CORE, ask, c_program, gdbheap, interpreter_of, release_program, running
+from support import kernel
+from support.library import heap_of
+from support.programs import GCORE, KERNEL_CORE, ask, c_program, gdbheap, interpreter_of, release_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers import ledger

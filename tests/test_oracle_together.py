@@ -9,9 +9,9 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import pytest
-from graphs import started
-from library import heap_of
-from programs import KINDS, RELEASE, ask, gdbheap, release_program, running
+from support.graphs import started
+from support.library import heap_of
+from support.programs import KINDS, RELEASE, ask, gdbheap, release_program, running
 
 from gdbheap._native import Edge, GraphNode
 from gdbheap.answers.retained import retained

@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from programs import GCORE, KERNEL_CORE, Running, ask, c_program, gdbheap, python_program, running
+from support import kernel
+from support.programs import GCORE, KERNEL_CORE, Running, ask, c_program, gdbheap, python_program, running
 
 FOREIGN, BLOCKED, LOCKED, FORKED, AGAIN, FAST = 1, 2, 4, 8, 16, 32
 # malloc_trim() itself may touch a little for the first time: its stack, a page of libc's data.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from graphs import BUILDS, started
-from library import heap_of
-from programs import Running, ask
 from reference.glibc import HEAP_MAX
+from support.graphs import BUILDS, started
+from support.library import heap_of
+from support.programs import Running, ask
 
 from gdbheap.answers.unreachable import unreachable
 

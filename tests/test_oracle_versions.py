@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import kernel
 import pytest
-from closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
-from pool_figures import answered, check_pools
-from populations import census, check_new_objects
-from programs import (
+from support import kernel
+from support.closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from support.pool_figures import answered, check_pools
+from support.populations import census, check_new_objects
+from support.programs import (
     KERNEL_CORE,
     KINDS,
     RELEASES,

@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
-from graphs import SPECIAL, check_chains, started, truth_of
-from library import heap_of
-from programs import KERNEL_CORE, RELEASE
+from support.graphs import SPECIAL, check_chains, started, truth_of
+from support.library import heap_of
+from support.programs import KERNEL_CORE, RELEASE
 
 from gdbheap.answers.unreachable import unreachable
 from gdbheap.answers.why import Why, why

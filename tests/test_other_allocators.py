@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kernel
-import programs
 import pytest
-from programs import FORMS, Running, ask, running
+from support import kernel, programs
+from support.programs import FORMS, Running, ask, running
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 
 from gdbheap.allocators.recognised import find_other

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import kernel
 import pytest
-from programs import FORMS, KINDS, ask, gdbheap, python_program, running
+from support import kernel
+from support.programs import FORMS, KINDS, ask, gdbheap, python_program, running
 
 
 @pytest.mark.parametrize("form", FORMS)

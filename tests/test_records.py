@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library import heap_of
-from nouns import GRAPHS, PLAIN
-from programs import KINDS, Running, ask, python_program, running
+from support.library import heap_of
+from support.nouns import GRAPHS, PLAIN
+from support.programs import KINDS, Running, ask, python_program, running
 
 from gdbheap.answers.findings import Finding
 from gdbheap.answers.ledger import Ledger, Line

@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 
 import pytest
-from library import chunks_at, heap_of
-from programs import KINDS, Running, ask, c_program, python_program, running
 from reference import glibc, pymalloc
+from support.library import chunks_at, heap_of
+from support.programs import KINDS, Running, ask, c_program, python_program, running
 
 from gdbheap.answers.at import at
 

@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from library import heap_of
-from programs import FORMS, c_program, running
+from support.library import heap_of
+from support.programs import FORMS, c_program, running
 
 THREADS = 5
 

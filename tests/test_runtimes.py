@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from programs import SOURCES, ask, c_program, gdbheap, interpreter_of, running
+from support import kernel
+from support.programs import SOURCES, ask, c_program, gdbheap, interpreter_of, running
 
 from gdbheap.allocators.runtimes import KINDS, kinds
 

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import kernel
-import programs
 import pytest
-from nouns import GRAPHS, PLAIN
+from support import kernel, programs
+from support.nouns import GRAPHS, PLAIN
 
 NOUNS = (*PLAIN, *GRAPHS)
 LIBRARY = """

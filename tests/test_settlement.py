@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from programs import ask, c_program, running
+from support.programs import ask, c_program, running
 
 from gdbheap.answers.findings import Evidence
 from gdbheap.answers.findings.finding import Claim, Finding

@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import kernel
 import pytest
-from library import heap_of
-from programs import GCORE, KERNEL_CORE, PROCESS, SOURCES, Running, ask, c_program, running
+from support import kernel
+from support.library import heap_of
+from support.programs import GCORE, KERNEL_CORE, PROCESS, SOURCES, Running, ask, c_program, running
 
 from gdbheap.answers.findings import Evidence, stacks
 from gdbheap.heap import Heap

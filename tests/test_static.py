@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kernel
-import programs
 import pytest
-from programs import FORMS, KERNEL_CORE, Running, ask, running
+from support import kernel, programs
+from support.programs import FORMS, KERNEL_CORE, Running, ask, running
 from test_oracle_arenas import Case, Table, check_figures, check_states
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
 

@@ -10,9 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-import busy
-import programs
 import pytest
+from support import busy, programs
 
 from gdbheap._native import Stop
 from gdbheap.errors import GdbheapError

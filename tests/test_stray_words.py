@@ -9,8 +9,8 @@ import random
 from pathlib import Path
 
 import pytest
-from programs import RELEASES, ask, interpreter_of_release, since
 from strays import COUNTS, KINDS, ONE, grown, hung, measured, named
+from support.programs import RELEASES, ask, interpreter_of_release, since
 
 MOST_FALSE = 0.001
 STARTS = 2

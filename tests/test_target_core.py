@@ -11,11 +11,10 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-import kernel
-import programs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import kernel, programs
 from test_target_elf import compile_program
 
 from gdbheap.errors import Fault, GdbheapError, NoTarget, Unsupported, UsageError
@@ -128,9 +127,10 @@ def test_residency_of_a_core(pair: tuple[Core, Mappings, dict[int, bytes]]) -> N
     assert core.pages is not None and not core.warnings
     # What the kernel maps for itself is always dumped, or never.
     anonymous = [m for m in smaps if m.anonymous and m.private and not m.path.startswith("[v")]
-    assert [m for m in anonymous if core.pages.count(m.start, m.end) != (m.rss, 0)] == []
+    counts = [(m, core.pages.count(m.start, m.end)) for m in anonymous]
+    assert [m for m, count in counts if (count.resident, count.swapped) != (m.rss, 0)] == []
     assert core.rss.private and core.rss.source == "resident private memory, from the core's holes"
-    assert core.rss.bytes == sum(core.pages.count(m.start, m.end)[0] for m in core.mappings)
+    assert core.rss.bytes == sum(core.pages.count(m.start, m.end).resident for m in core.mappings)
 
 
 def test_a_copied_core_does_not_tell_residency(tmp_path: Path) -> None:

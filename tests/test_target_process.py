@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kernel
-import programs
 import pytest
-from library import heap_of
+from support import kernel, programs
+from support.library import heap_of
 
 from gdbheap._native import PRESENT, Pages
 from gdbheap.errors import Fault, NotPermitted
@@ -73,8 +72,9 @@ def test_the_books_are_the_kernels(spread: programs.Running) -> None:
         assert process.pages is not None
         for mapping in parse_smaps(Path(f"/proc/{spread.pid}/smaps").read_bytes()):
             if mapping.path != "[vsyscall]":
-                assert process.pages.count(mapping.start, mapping.end) == (mapping.rss, mapping.swap), mapping
-        total = sum(process.pages.count(m.start, m.end)[0] for m in process.mappings if m.path != "[vsyscall]")
+                count = process.pages.count(mapping.start, mapping.end)
+                assert (count.resident, count.swapped) == (mapping.rss, mapping.swap), mapping
+        total = sum(process.pages.count(m.start, m.end).resident for m in process.mappings if m.path != "[vsyscall]")
         assert process.rss.source == "smaps_rollup" and process.rss.bytes == total
     assert (process.rss.bytes, process.rss.swap) == kernel.rollup(spread.pid)
     assert process.warnings == [] and process.stopped_seconds is not None
@@ -226,8 +226,8 @@ def test_pages_without_scan(spread: programs.Running, monkeypatch: pytest.Monkey
     monkeypatch.setattr("gdbheap.target.process.Pages", Unscanned)
     with stopped(spread.pid) as process:
         assert process.pages is not None and process.warnings == []
-        assert [run for run in process.pages.runs(0, 1 << 63) if run[2] == PRESENT] == [
-            run for run in scanned if run[2] == PRESENT
+        assert [run for run in process.pages.runs(0, 1 << 63) if run.state == PRESENT] == [
+            run for run in scanned if run.state == PRESENT
         ]
 
 
@@ -244,7 +244,10 @@ def test_reserved_terabytes_are_not_read_without_scan(
     reserved = [mapping for mapping in process.mappings if mapping.size >= 1 << 40]
     assert sum(mapping.size for mapping in reserved) >= 2 << 40 and all(mapping.rss == 0 for mapping in reserved)
     assert Unscanned.read < 1 << 30
-    assert sum(pages.count(m.start, m.end)[0] for m in process.mappings if m.path != "[vsyscall]") == process.rss.bytes
+    assert (
+        sum(pages.count(m.start, m.end).resident for m in process.mappings if m.path != "[vsyscall]")
+        == process.rss.bytes
+    )
 
 
 def test_older_kernels(spread: programs.Running, monkeypatch: pytest.MonkeyPatch) -> None:

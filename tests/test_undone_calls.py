@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import busy
 import pytest
 from call_storm import ATTACHED, SEIZED, held
-from gdb_side import runs
-from programs import Running, ask, c_program, gdbheap, running
+from support import busy
+from support.gdb_side import runs
+from support.programs import Running, ask, c_program, gdbheap, running
 
 from gdbheap.commands.calls.inferior_call import TRIM, find_libc
 from gdbheap.commands.calls.native_caller import NativeCaller
@@ -87,11 +87,11 @@ def test_undone(style: str, name: str, target: Running) -> None:
         own = places(process, name, "word", "slept", "cut_short")
         words = Words(target.pid, own)
         lock = own["word"]
-        registers = caller._tracer.look(caller.tid)[0]
+        registers = caller._tracer.look(caller.tid).registers
         with pytest.raises(CallEnded, match="has not returned after 0.3 s and was undone"):
             caller.captured(-1, [(own[name], ())], [(lock, struct.pack("<Q", 77))], [])
         assert words["word"] == 77, "what is kept was not put back"
-        assert restarted(caller._tracer.look(caller.tid)[0]) == restarted(registers)
+        assert restarted(caller._tracer.look(caller.tid).registers) == restarted(registers)
     assert goes_on(target.pid, words)
 
 

@@ -310,4 +310,4 @@ class StoreAllocator(Allocator):
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """The blocks of what goes, or is empty, with the last of them."""
-        return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], (minimum, most))
+        return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)

@@ -10,7 +10,7 @@ from images.heap import Image
 from images.layouts import GLIBCS
 from images.mimalloc import STRIDES
 from images.mimalloc import Image as MimallocImage
-from programs import ALL_RELEASES, c_program, interpreters, release_program, running
+from support.programs import ALL_RELEASES, c_program, interpreters, release_program, running
 
 LAID_OUT = "mimalloc-"
 

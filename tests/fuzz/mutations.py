@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kernel
+from support import kernel
 from test_hostile import evil_word, headers, truncated
 
 PAGE, POOL = 4096, 16 * 1024

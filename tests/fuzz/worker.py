@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 # The installed package is the one tested: not the folder that this file is in, nor the one above the tests.
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
-from nouns import ADDRESSED, LIVE_ONLY  # noqa: E402
+from support.nouns import ADDRESSED, LIVE_ONLY  # noqa: E402
 
 from fuzz.books import unbalanced  # noqa: E402
 from fuzz.cores import LAID_OUT  # noqa: E402
@@ -87,7 +87,9 @@ class Mutant:
         if self.base.path.name.startswith(LAID_OUT):
             self._guarded("mimalloc", self._laid_out)
         heap = self._open()
-        for noun in self.rng.sample(nouns, ASKED) if heap else ():
+        if heap is None:
+            return
+        for noun in self.rng.sample(nouns, ASKED):
             words, started = self._words(noun), time.monotonic()
             if only is None or noun == only:
                 self._guarded(f"{noun} {' '.join(words)}", lambda noun=noun, words=words: self._ask(heap, noun, words))
@@ -155,8 +157,9 @@ def main() -> None:
     bases: dict[str, Base] = {}
     for line in sys.stdin:
         task = json.loads(line)
-        base = bases.setdefault(task["core"], None) or Base(Path(task["core"]))
-        bases[task["core"]] = base
+        if task["core"] not in bases:
+            bases[task["core"]] = Base(Path(task["core"]))
+        base = bases[task["core"]]
         signal.setitimer(signal.ITIMER_PROF, seconds)
         one = Mutant(base, task["seed"], folder / "core")
         one.run(task["only"])

@@ -23,8 +23,8 @@ HERE = Path(__file__).resolve().parent
 # The installed package is the one that is started: not the folder of this file, nor the one above the tests.
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
-import programs  # noqa: E402
-from nouns import GRAPHS, PLAIN  # noqa: E402
+from support import programs  # noqa: E402
+from support.nouns import GRAPHS, PLAIN  # noqa: E402
 
 from harm.busy import Busy  # noqa: E402
 from harm.kills import Killer  # noqa: E402

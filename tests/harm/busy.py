@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import programs
+from support import programs
 from tabulate import tabulate
 
 from harm.table import Table

@@ -94,14 +94,15 @@ class Postgres:
                 return rows
 
 
-KINDS = {"http": Http, "redis": Redis, "postgres": Postgres}
+KINDS: dict[str, type[Http] | type[Redis] | type[Postgres]] = {"http": Http, "redis": Redis, "postgres": Postgres}
 BROKEN = (OSError, struct.error, http.client.HTTPException)
 
 
 def main() -> None:
     """Ask until killed."""
     kind, port, table = KINDS[sys.argv[1]], int(sys.argv[2]), Table(Path(sys.argv[3]))
-    generator, connection = random.Random(), None
+    generator = random.Random()
+    connection: Http | Redis | Postgres | None = None
     rounds = wrong = 0
     while True:
         started = time.monotonic_ns()

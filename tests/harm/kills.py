@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import programs
-from nouns import GRAPHS, PLAIN
+from support import programs
+from support.nouns import GRAPHS, PLAIN
 from tabulate import tabulate
 
 from harm.targets import Target

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import programs
+from support import programs
 from tabulate import tabulate
 
 from harm.verdict import Watch, line_of
@@ -99,7 +99,7 @@ class Rounds:
 
     def table(self, loads: dict[int, tuple[Load, Load]]) -> str:
         """Return a row for each target and kind."""
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for watch in self.watches:
             alone, during = loads[watch.target.pid]
             for kind in (STOP, COMMAND, GDB):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import programs
+from support import programs
 
 from harm.table import Line, Table
 

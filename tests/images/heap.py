@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -391,7 +391,9 @@ class Image:
     def _write_stretch(self, blocks: list[Chunk], ending: str) -> None:
         """Headers and contents. A used chunk's last word lies where the next one's prev_size would be."""
         memory, rng = self.memory, self.rng
-        fills = [bytes, rng.randbytes] + ([] if self.plain_contents else [like_chunks])
+        fills: list[Callable[[int], bytes]] = [bytes, rng.randbytes]
+        if not self.plain_contents:
+            fills.append(like_chunks)
         for before, chunk in pairwise([None, *blocks]):
             assert chunk is not None
             if chunk.state == "foreign":
@@ -506,7 +508,8 @@ class Image:
             self.memory.put(other + 40, one)
 
     def _link_fast(self, arena: Arena) -> None:
-        self.fast[arena.address] = lists = {}
+        lists: dict[int, list[int]] = {}
+        self.fast[arena.address] = lists
         for chunk in arena.chunks:
             if chunk.state == "fast":
                 lists.setdefault(chunk.size // 16 - 2, []).append(chunk.address)

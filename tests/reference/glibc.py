@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import kernel
+from support import kernel
 
 from reference.memory import Memory
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import kernel
+from support import kernel
 
 from reference.memory import Memory
 

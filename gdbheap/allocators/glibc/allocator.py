@@ -228,7 +228,7 @@ class GlibcAllocator(Allocator):
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
         """Groups of blocks that share pages and fill at most half of them."""
         tops = given_tops(self.target, self.malloc)
-        return _native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, (minimum, most))
+        return _native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, minimum, most)
 
     def members(self, row: PinRow) -> list[Member]:
         """Chunks in use, and those that a thread's cache holds."""

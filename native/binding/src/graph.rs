@@ -137,7 +137,7 @@ impl Graph {
         Ok(watched(py, None, |watcher| self.0.referrers(watcher, &ids))?.into_iter().map(row).collect())
     }
 
-    /// A shortest chain from a root to the node, the node last; empty where nothing leads there.
+    /// A shortest chain from a root to the node, the node last; empty if it is unreachable.
     fn chain(&self, py: Python<'_>, id: u32) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.chain(watcher, id))
     }

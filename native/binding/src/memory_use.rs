@@ -82,7 +82,7 @@ impl Sweep {
 
     /// All parts of what begins at `start` in a store (a region of chunks, an arena of pools, a segment); `owners` maps the
     /// names of parts to owners: used, free, cached, top, header, padding, `free run`, reserved, foreign, unexplained. Returns where it
-    /// ends. Raises ValueError where nothing begins there, or a part that occurs is nobody's.
+    /// ends. Raises ValueError where nothing begins there, or a part that occurs has no owner.
     fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
         self.0.add_blocks(&space.0, &store.store(), start, by_part).map_err(raised)
@@ -96,9 +96,10 @@ impl Sweep {
 }
 
 /// Groups of blocks of a store, those that keep the most first, and the sums over all. `trimmed`: where heaps start whose free
-/// end gives something back; `kept`: ranges that the kernel does not take back; `limits`: the bytes that a group must free, and
-/// how many groups are listed at most.
+/// end gives something back; `kept`: ranges that the kernel does not take back; `least`: the bytes that a group must free;
+/// `most`: how many groups are listed.
 #[pyfunction]
+#[allow(clippy::too_many_arguments)]
 pub fn pins(
     py: Python<'_>,
     machine: Given<Machine>,
@@ -106,10 +107,11 @@ pub fn pins(
     pages: Option<&Pages>,
     kept: Vec<Range>,
     trimmed: Vec<u64>,
-    limits: (u64, usize),
+    least: u64,
+    most: usize,
 ) -> Pins {
     let (store, pages) = (store.store(), pages.map(|pages| &*pages.0));
-    let wanted = Kept { page: machine.0.page, pages, ranges: &kept, least: limits.0, most: limits.1 };
+    let wanted = Kept { page: machine.0.page, pages, ranges: &kept, least, most };
     let (rows, totals) = py.detach(|| memory_use::pins(&store, &trimmed, wanted));
     let pin = |(start, end, blocks, bytes, freed)| Pin { start, end, blocks, bytes, freed };
     Pins { rows: rows.into_iter().map(pin).collect(), totals: totals.into() }

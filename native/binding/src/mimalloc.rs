@@ -119,7 +119,7 @@ impl Mimalloc {
         all(self.0.miscounted.iter().cloned())
     }
 
-    /// Maximal runs of bytes that nobody holds, of at least `minimum`.
+    /// Maximal runs of unused bytes, of at least `minimum`.
     fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
         Ok(holes.into_iter().map(hole).collect())

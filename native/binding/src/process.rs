@@ -183,7 +183,7 @@ impl Stop {
     }
 }
 
-/// A copy of a process that nobody runs.
+/// A copy of a process that never runs.
 #[pyclass(frozen)]
 pub struct Frozen(process::Frozen);
 

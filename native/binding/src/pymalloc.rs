@@ -34,7 +34,7 @@ answers! {
     /// Of one size class: arenas in which it has blocks, arenas in which nothing else has, and blocks in these.
     struct Spread of pymalloc::Spread { block_size: u64, arenas: u64, alone: u64, blocks_alone: u64 }
 
-    /// The arenas that are filled to at most so many percent, and the used bytes in them.
+    /// Arenas filled to at most a given percentage, and the used bytes in them.
     struct Fill of pymalloc::Fill { percent: u64, arenas: u64, used_bytes: u64 }
 
     /// How the blocks of each size class are spread, how full arenas are, and the arenas with the fewest used bytes.
@@ -92,7 +92,7 @@ impl Pools {
         Ok(damage_rows(&watched(py, None, |watcher| self.0.verify(watcher, &space.0, most))?))
     }
 
-    /// Maximal runs of bytes that nobody holds, of at least `minimum`: free pools together, free blocks of one pool
+    /// Maximal runs of unused bytes, of at least `minimum`: free pools together, free blocks of one pool
     /// together.
     fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, &space.0, minimum))?;

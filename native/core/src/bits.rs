@@ -73,7 +73,7 @@ impl Bits {
         (from..to).any(|index| self.get(index))
     }
 
-    /// Whether there is memory for so many bits: a target may name any size.
+    /// Whether there is memory for that many bits: a target may name any size.
     pub(crate) fn fits(size: u64) -> bool {
         Vec::<u64>::new().try_reserve_exact(size.div_ceil(64) as usize).is_ok()
     }
@@ -124,7 +124,7 @@ pub(crate) struct SharedBits {
 }
 
 impl SharedBits {
-    /// None where there is no memory for so many bits.
+    /// None if there is no memory for that many bits.
     pub(crate) fn new(size: u64) -> Option<SharedBits> {
         let mut words = Vec::new();
         words.try_reserve_exact(size.div_ceil(64) as usize).ok()?;
@@ -132,7 +132,7 @@ impl SharedBits {
         Some(SharedBits { words })
     }
 
-    /// Sets a bit; true for whoever was first.
+    /// Sets a bit; true for the first caller.
     pub(crate) fn claim(&self, index: u64) -> bool {
         let Some(word) = self.words.get((index / 64) as usize) else { return false };
         let bit = 1 << (index % 64);

@@ -1,4 +1,4 @@
-//! Long work on all cores, while somebody watches.
+//! Long work on all cores, with a watcher that may end it.
 //!
 //! Workers are threads of their own. The calling thread wakes up a few times a second and calls the watcher, who learns
 //! how far the work is and may end it. Where only the calling thread can read (a remote target) it does the work itself.
@@ -146,7 +146,7 @@ fn in_threads<W: Send>(
     })
 }
 
-/// Waits for a short while; true when nobody works any more.
+/// Waits for a short while; true once all workers have ended.
 fn wait(running: &Mutex<usize>, ended: &Condvar) -> bool {
     let guard = running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let answer = ended.wait_timeout_while(guard, WAKE, |count| *count > 0);

@@ -19,7 +19,7 @@ fn stretch(heap: &Heap, fast: Vec<u64>) -> Stretch {
 
 fn walked(heap: &Heap) -> Chunks {
     let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch(heap, Vec::new())], &[], true, false);
-    walked.expect("nobody cancels it").0
+    walked.expect("not cancelled").0
 }
 
 fn agrees(heap: &Heap, chunks: &Chunks, chance: &mut Chance) {

@@ -34,7 +34,7 @@ fn segment(size: u64, heaps: &[u64]) -> Memory {
 
 fn read(memory: &Memory) -> Mimalloc {
     let layout = MimallocLayout { entry: ENTRY, delayed: 0, tagged: false, release: Release::Early };
-    read_mimalloc(&Unwatched, &memory.space(), vec![SEGMENT], layout).expect("nobody cancels it")
+    read_mimalloc(&Unwatched, &memory.space(), vec![SEGMENT], layout).expect("not cancelled")
 }
 
 /// What is wrong, and what was found there.
@@ -124,7 +124,7 @@ fn graph_of(heaps: SharedHeaps) -> Graph {
         closed: vec!["Type".to_string()],
         closed_families: Vec::new(),
     };
-    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[]).expect("nobody cancels it")
+    draw_graph(&Unwatched, heaps, types, &layout, Vec::new(), &[]).expect("not cancelled")
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Walkers over bytes that nobody vouches for: they end, they do not panic, and what they say stays inside of its bounds.
+//! Walkers over hostile bytes: they end, they do not panic, and what they say stays inside of its bounds.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn bytes(chance: &mut Chance, start: u64, size: u64) -> Memory {
     memory
 }
 
-/// A heap of which some words are somebody else's.
+/// A heap with some foreign words.
 fn torn(chance: &mut Chance) -> Heap {
     let size = chance.between(64, 1 << 15);
     let mut heap = Heap::draw(chance, START, size, 1 << 13);
@@ -44,12 +44,12 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
     let stretch = Stretch { arena: chance.below(2) as u32, start, end, top, fast: heads };
     let list = CacheList { first: chance.hostile(start), entries: chance.below(1 << 12), size: chance.below(100) };
     let walked = walk_chunks(&Unwatched, &space, vec![stretch], &[list], chance.one_in(2), chance.one_in(2));
-    let (chunks, _) = walked.expect("nobody cancels it");
+    let (chunks, _) = walked.expect("not cancelled");
     let Some(totals) = chunks.totals().first() else { return };
     let sum: u64 = totals.states.iter().map(|tally| tally.bytes).sum();
     assert_eq!(sum, end - start, "blocks cover the stretch");
     assert!(chunks.holes(1).iter().all(|hole| start <= hole.start && hole.start < hole.end && hole.end <= end));
-    follow_bins(&Unwatched, &space, &chunks, &[chance.hostile(start), start]).expect("nobody cancels it");
+    follow_bins(&Unwatched, &space, &chunks, &[chance.hostile(start), start]).expect("not cancelled");
     for _ in 0..20 {
         chunks.find(chance.hostile(start));
     }
@@ -59,7 +59,7 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
     let heaps = Heaps { space: &space, stores: &stores };
     let roots = vec![OwnedRange { number: 0, start, end }];
     let question = Question { roots, registers: Vec::new(), last: 1, watched: Vec::new(), unknown: 5 };
-    take_census(&Unwatched, heaps, &layout, &question).expect("nobody cancels it");
+    take_census(&Unwatched, heaps, &layout, &question).expect("not cancelled");
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn pools_of_anything() {
             size: if chance.one_in(2) { size } else { chance.hostile(START) },
         };
         let rows = vec![row(&mut chance), row(&mut chance)];
-        let pools = read_pools(&Unwatched, &space, rows, pool_size, alignment).expect("nobody cancels it");
-        pools.verify(&Unwatched, &space, 100).expect("nobody cancels it");
-        pools.holes(&Unwatched, &space, 1).expect("nobody cancels it");
+        let pools = read_pools(&Unwatched, &space, rows, pool_size, alignment).expect("not cancelled");
+        pools.verify(&Unwatched, &space, 100).expect("not cancelled");
+        pools.holes(&Unwatched, &space, 1).expect("not cancelled");
         pools.classes();
         used_blocks(&space, &pools, START, 100);
         (0..20).for_each(|_| _ = pools.find(&space, chance.hostile(START)));
@@ -143,10 +143,10 @@ fn segments_of_anything() {
         }
         let space = memory.space();
         let ranges = [(segment, segment + size)];
-        find_segments(&Unwatched, &space, &ranges, entry, release).expect("nobody cancels it");
+        find_segments(&Unwatched, &space, &ranges, entry, release).expect("not cancelled");
         let layout = MimallocLayout { entry, delayed: chance.below(1 << 8), tagged: chance.one_in(2), release };
         let found = read_mimalloc(&Unwatched, &space, vec![segment, 2 * segment], layout).expect("not cancelled");
-        found.holes(&Unwatched, 1).expect("nobody cancels it");
+        found.holes(&Unwatched, 1).expect("not cancelled");
         found.classes();
         found.heaps();
         (0..50).for_each(|_| _ = found.find(&space, chance.hostile(segment)));

@@ -144,7 +144,7 @@ fn heap_in(chance: &mut Chance, drawn: &Drawn) -> (Heap, Chunks) {
     let heap = Heap::draw(chance, start, 150 * drawn.size, 12 * drawn.size);
     let stretch = Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
     let walked = walk_chunks(&Unwatched, &heap.memory.space(), vec![stretch], &[], true, false);
-    let chunks = walked.expect("nobody cancels it").0;
+    let chunks = walked.expect("not cancelled").0;
     (heap, chunks)
 }
 

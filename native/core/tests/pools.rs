@@ -75,7 +75,7 @@ fn draw_pool(
 fn read(drawn: &Drawn) -> (Space, Pools) {
     let space = drawn.memory.space();
     let pools = read_pools(&Unwatched, &space, vec![drawn.row], drawn.pool_size, drawn.alignment);
-    (space, pools.expect("nobody cancels it"))
+    (space, pools.expect("not cancelled"))
 }
 
 #[test]

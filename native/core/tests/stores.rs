@@ -49,7 +49,7 @@ fn graph_of(heaps: SharedHeaps, roots: &[Root]) -> Graph {
         closed: Vec::new(),
         closed_families: Vec::new(),
     };
-    draw_graph(&Unwatched, heaps, types(), &layout, Vec::new(), roots).expect("nobody cancels it")
+    draw_graph(&Unwatched, heaps, types(), &layout, Vec::new(), roots).expect("not cancelled")
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn twins_in_the_census() {
     let heaps = twins();
     let roots = vec![OwnedRange { number: 1, start: DATA, end: DATA + 8 }];
     let question = Question { roots, registers: Vec::new(), last: 2, watched: vec![START], unknown: 5 };
-    let census = take_census(&Unwatched, heaps.lend(), &types(), &question).expect("nobody cancels it");
+    let census = take_census(&Unwatched, heaps.lend(), &types(), &question).expect("not cancelled");
     let [store] = &census.stores[..] else { panic!("one store") };
     assert_eq!((store.name, store.used.count, store.used.bytes), ("runs", 2, 2 * STRIDE));
     assert_eq!((store.unclassified.count, store.unclassified.bytes), (1, STRIDE));
@@ -70,7 +70,7 @@ fn twins_in_the_census() {
 fn twins_among_instances() {
     let (kinds, without, order, top) = (HashMap::new(), HashSet::new(), Order::Address, None);
     let wanted = WantedInstances { kinds, without, order, top };
-    let (all, rows) = list_instances(&Unwatched, twins().lend(), &types(), &wanted).expect("nobody cancels it");
+    let (all, rows) = list_instances(&Unwatched, twins().lend(), &types(), &wanted).expect("not cancelled");
     assert_eq!((all.count, rows.len()), (0, 0));
 }
 
@@ -143,7 +143,7 @@ fn numbers_have_no_gap() {
             |heap: &Heap| Stretch { arena: 0, start: heap.start, end: heap.end, top: heap.top, fast: Vec::new() };
         let stretches: Vec<Stretch> = heaps.iter().map(stretch).collect();
         let space = Arc::new(memory.space());
-        let (chunks, _) = walk_chunks(&Unwatched, &space, stretches, &[], false, false).expect("nobody cancels it");
+        let (chunks, _) = walk_chunks(&Unwatched, &space, stretches, &[], false, false).expect("not cancelled");
         let first = Run { start: DATA, stride: 48, count: 100 };
         let bits: u64 = chance.word();
         let runs = Runs::new(vec![(first, vec![bits])]).expect("one run");

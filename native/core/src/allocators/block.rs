@@ -46,7 +46,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Whether the header of the block behind this one begins at `address`, with eight bytes that are this one's.
+    /// Whether the next block's header begins at `address`, with eight bytes that are this one's.
     #[inline]
     pub(crate) fn shares_header_at(&self, address: u64) -> bool {
         address + 8 == self.end && self.end + 8 == self.address + self.size

@@ -1,4 +1,4 @@
-//! Blocks in memory that nobody walks, because another allocator handed it out.
+//! Blocks in memory that is not walked, because another allocator handed it out.
 
 use crate::allocators::block::Cell;
 use crate::allocators::tally::Tally;

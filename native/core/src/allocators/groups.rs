@@ -1,4 +1,4 @@
-//! Groups of equal blocks that may be objects, whoever has them: pools, pages, runs.
+//! Groups of equal blocks that may be objects, in any allocator: pools, pages, runs.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::spread::spread;

@@ -12,7 +12,7 @@ pub struct Heaps<'a> {
     pub stores: &'a [Store],
 }
 
-/// All that hands out blocks of one target, for whoever keeps it.
+/// All allocators of blocks in one target, for its keeper.
 #[derive(Clone)]
 pub struct SharedHeaps {
     pub space: Arc<Space>,

@@ -6,7 +6,7 @@
 pub enum Part {
     /// Blocks that the program has.
     Used,
-    /// Blocks that nobody has.
+    /// Unused blocks.
     Free,
     /// Free blocks in a thread's cache.
     Cached,
@@ -20,7 +20,7 @@ pub enum Part {
     FreeRun,
     /// Address space that no block was ever in.
     Reserved,
-    /// Bytes of somebody else's in between.
+    /// Bytes of another owner in between.
     Foreign,
     /// What the walk could not read.
     Unexplained,

@@ -67,7 +67,7 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
     Ok(())
 }
 
-/// Every so many of what is offered, spread over all of it.
+/// One in a fixed number of what is offered, spread over all of it.
 #[derive(Default)]
 struct Sample {
     kept: Vec<u64>,

@@ -1,4 +1,4 @@
-//! All kinds of what hands out blocks, behind one face: numbers of blocks, where each is, which are used.
+//! All allocators of blocks under one interface: numbers of blocks, where each is, which are used.
 //!
 //! Whoever works on blocks, outside of this folder, knows places and numbers, and no kind. A kind is chosen once a job, a
 //! group or a question, never a block of a walk.
@@ -23,7 +23,7 @@ pub enum Store {
     Chunks(Arc<Chunks>),
     Mapped(Arc<Mapped>),
     Runs(Arc<Runs>),
-    /// Memory that nobody walks, by what objects' own fields say.
+    /// Memory that is not walked, by what objects' own fields say.
     Claimed(Arc<Claimed>),
 }
 
@@ -174,7 +174,7 @@ impl Store {
         }
     }
 
-    /// Whether its blocks may be types: those are large, and asked of whoever hands out large blocks.
+    /// Whether its blocks may be types: those are large, and come from the allocator of large blocks.
     pub(crate) fn may_hold_types(&self) -> bool {
         !matches!(self, Store::Pools(_) | Store::Mapped(_))
     }
@@ -221,7 +221,7 @@ impl Store {
     }
 }
 
-/// Shows the range that begins at `start`, all of which is one used block.
+/// Shows the range that begins at `start`, which is one used block.
 fn show_whole(ranges: &[(u64, u64)], start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
     let place = ranges.binary_search_by_key(&start, |range| range.0).ok()?;
     show(start, ranges[place].1, Part::Used);

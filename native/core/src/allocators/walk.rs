@@ -49,7 +49,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Things by their index, so many a job; `first`: the number of the first block of one.
+    /// Things by their index, a fixed number a job; `first`: the number of the first block of one.
     fn add(&mut self, store: u32, (count, each): (usize, usize), first: impl Fn(usize) -> u64) {
         let job = |from: usize| {
             let (first, to) = (Place { store, number: first(from) }, (from + each).min(count));
@@ -136,7 +136,7 @@ pub(crate) trait Visitor {
     #[inline(always)]
     fn plain_block(&mut self, _block: Block, _head: &[u8]) {}
 
-    /// All of a group has been shown. Its blocks are of `size` bytes and numbered from `first`, of which the bits count.
+    /// All of a group has been shown. Its blocks have `size` bytes and are numbered from `first`; only their bits count.
     #[inline(always)]
     fn group(&mut self, _first: Place, _size: u64, _used: &GroupBits, _objects: &GroupBits) {}
 }

@@ -15,7 +15,7 @@ pub(crate) struct Dominators {
     pub(crate) above: Vec<u32>,
     /// Bytes that each node retains.
     pub(crate) retained: Vec<u64>,
-    /// The nodes that are reached, each behind its dominator.
+    /// The reachable nodes, each after its dominator.
     pub(crate) order: Vec<u32>,
 }
 
@@ -70,7 +70,7 @@ impl Search {
         }
     }
 
-    /// By number, who leads there: `(starts, numbers)`. Tree edges are left out, which `parents` has.
+    /// Predecessors by number: `(starts, numbers)`, without the tree edges, which `parents` has.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let of_nodes = (1..).zip(&self.order[1..]).flat_map(|(number, node)| {
             edges.of(*node).iter().filter_map(move |edge| {
@@ -235,7 +235,7 @@ mod tests {
         *state >> 33
     }
 
-    /// What a node dominates is what nobody reaches without it.
+    /// A node dominates what cannot be reached without it.
     #[test]
     fn dominators_are_those_without_which_nothing_is_reached() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
@@ -258,7 +258,7 @@ mod tests {
                 let tree = Tree::grow(&edges, &phases, control)?;
                 Dominators::find(&edges, &tree, &roots, || sizes.clone(), control)
             });
-            let found = found.expect("nobody cancels it");
+            let found = found.expect("not cancelled");
             let all = reached(&plain, &roots, None);
             for node in 0..nodes as u32 {
                 let lost: BTreeSet<u32> = all.difference(&reached(&plain, &roots, Some(node))).copied().collect();

@@ -86,7 +86,7 @@ pub fn draw_graph(
     Ok(Graph::new(shared, layout, ids, edges, kinds, types, phases))
 }
 
-/// A bit for each block of the stores of which it takes a walk to know the used ones.
+/// A bit for each block of the stores whose used blocks only a walk can tell.
 fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     let numbers = |store: &Store| if store.is_told_by_walk() { store.block_numbers() } else { 0 };
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()

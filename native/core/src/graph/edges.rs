@@ -160,7 +160,7 @@ impl<'a> Drawer<'a> {
         let Some(found) = self.source.blocks.find(pointer) else { return };
         let inside = pointer.wrapping_sub(found.address);
         let begins = inside % 8 == 0 && inside < 1024 && self.starts >> (inside / 8) & 1 == 1;
-        // An allocator's own pointers are to headers, of which a part belongs to the block before.
+        // An allocator's own pointers are to headers, and part of a header belongs to the block before.
         if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
             return;
         }

@@ -21,7 +21,7 @@ pub(crate) struct Garbage {
     pub(crate) buffers: Vec<u32>,
 }
 
-/// `first_static`: the number behind the last block's. `count_of`: an object's reference count. `counted`: also objects
+/// `first_static`: the number after the last block's. `count_of`: an object's reference count. `counted`: also objects
 /// to which nothing leads must have all of their references accounted for, as for the collector.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn find(

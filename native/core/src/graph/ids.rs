@@ -28,7 +28,7 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    /// Nobody yet, of at most so many possible blocks.
+    /// Empty, for at most that many possible blocks.
     fn empty(first: u32, numbers: u64) -> Ranked {
         Ranked { words: Vec::with_capacity(numbers.div_ceil(64) as usize), first, count: 0 }
     }
@@ -104,7 +104,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// Bytes of the block with its header, 0 of what is none.
+    /// Bytes of the block with its header, 0 for a number without a block.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Node::Block { size, .. } => *size,
@@ -152,7 +152,7 @@ impl Ids {
         self.stores[place.store as usize].id(place.number)
     }
 
-    /// The number of the first used block that is at this place of its store or behind it.
+    /// The number of the first used block at or after this place of its store.
     pub(crate) fn id_from(&self, place: Place) -> u32 {
         self.stores[place.store as usize].id_from(place.number)
     }

@@ -95,7 +95,7 @@ impl<'a> Marker<'a> {
         }
         self.note(left, range(low, last, false), false);
         self.note(right, range(0, high, true), false);
-        // Those between them are full. A damaged link may lead back: each power of two of them one is kept to meet.
+        // Those between them are full. A damaged link may close a circle: at each power of two one is kept to be met again.
         let (mut at, mut met, mut next_kept) = (left, left, 2);
         for step in 1..MOST_DEQUE_BLOCKS {
             let Ok(next) = self.space.word(at.wrapping_add(block.right)) else { break };
@@ -145,7 +145,7 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// The marks of all blocks, by number; 0 for one that nobody claimed. What looks like an object but is a buffer claims
+/// The marks of all blocks, by number; 0 for an unclaimed one. What looks like an object but is a buffer claims
 /// nothing.
 pub(crate) fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Claimed>]) -> Vec<u32> {
     let marks = mark_all(blocks, layout, claimed, |_| true);

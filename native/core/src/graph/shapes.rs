@@ -37,7 +37,7 @@ pub struct FrameLayout {
     pub fields: Vec<u64>,
     pub code: u64,
     pub locals: u64,
-    /// How many locals and values on the stack there are: an int (negative while it runs) or the address behind them.
+    /// How many locals and values on the stack there are: an int (negative while it runs) or the address after them.
     pub top: u64,
     pub top_is_pointer: bool,
     /// Since 3.10 the count is that of the stack alone, which begins where this word points; 0: it is that of both.
@@ -74,7 +74,7 @@ pub struct GraphLayout {
     pub flag_managed_dict: u64,
     /// From an object with a managed dict to the word that points to it; 0: no such objects.
     pub managed_dict: i64,
-    /// Types whose objects carry the values of their attributes behind their fields; 0: none.
+    /// Types whose objects carry the values of their attributes after their fields; 0: none.
     pub flag_inline_values: u64,
     /// Types in C all of whose words that lead to objects are references.
     pub closed: Vec<String>,
@@ -82,7 +82,7 @@ pub struct GraphLayout {
     pub closed_families: Vec<String>,
 }
 
-/// What a buffer holds: no references; as many as its owner says; a dict's keys; values behind a prefix; values behind
+/// What a buffer holds: no references; as many as its owner says; a dict's keys; values after a prefix; values after
 /// a header; values alone; a set's table; a table of hash, key and value; a deque's items; the items of Python 2's deque. Any
 /// other number (the caller uses 10): whatever looks like references.
 pub(crate) const LEAF: u32 = 1;
@@ -96,10 +96,10 @@ pub(crate) const TABLE: u32 = 8;
 pub(crate) const DEQUE: u32 = 9;
 pub(crate) const ANYTHING: u32 = 10;
 pub(crate) const OLD_DEQUE: u32 = 11;
-/// Items behind their capacity.
+/// Items after their capacity.
 pub(crate) const COUNTED: u32 = 12;
 
-/// The contents of a block and a number that belongs to them, in one word; 0: nobody claimed the block.
+/// The contents of a block and a number that belongs to them, in one word; 0: the block is unclaimed.
 pub(crate) fn mark(contents: u32, number: u64) -> u32 {
     contents << 28 | number.min(MOST) as u32
 }
@@ -242,7 +242,7 @@ pub(crate) struct DequeBlock {
     pub(crate) right: u64,
 }
 
-/// Python 2's blocks have both links behind their items, the right one first; later ones have the left one before them.
+/// Python 2's blocks have both links after their items, the right one first; later ones have the left one before them.
 pub(crate) fn deque_block(contents: u32) -> DequeBlock {
     match contents {
         OLD_DEQUE => DequeBlock { room: 62, items: 0, right: 8 * 62 },

@@ -198,7 +198,7 @@ impl Graph {
         })
     }
 
-    /// A shortest chain from a root to the node, the node last; empty where nothing leads there.
+    /// A shortest chain from a root to the node, the node last; empty if it is unreachable.
     pub fn chain(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<u32>> {
         let id = self.check(id)?;
         Ok(self.tree(watcher)?.chain(id))

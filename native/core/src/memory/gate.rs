@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Closed before the target is let go: whoever reads a byte and finds the gate open afterwards has read it in time.
+/// Closed before the target is let go: a byte was read in time if the gate is found open afterwards.
 #[derive(Default)]
 pub struct Gate {
     closed: AtomicBool,

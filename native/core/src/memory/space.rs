@@ -339,7 +339,7 @@ fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing
 
 impl Space {
     /// The space of a live process. `files`: paths, by the indices in `mappings`. `shared`: other processes have some of
-    /// its private pages too. `gate`: of whoever holds the process; once it is closed nothing more is read.
+    /// its private pages too. `gate`: of the holder of the process; once it is closed nothing more is read.
     pub fn for_process(
         machine: Machine,
         pid: i32,

@@ -5,7 +5,7 @@ use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
 
 const JOB: u64 = 8 << 20;
-/// What is read at once unless somebody asks for more or less.
+/// Bytes read at once by default.
 pub const WINDOW: u64 = 256 << 10;
 
 /// Shows what is there of each window of the ranges; returns the sum of what `look` says of them.

@@ -9,7 +9,7 @@ use crate::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Of each buffer a key is taken so far apart; so many bytes of a hole hold one, if it is a copy.
+/// Distance between the keys taken from a buffer: a hole that holds a copy has one in that many bytes.
 const STEP: u64 = 16 << 10;
 const KEY: usize = 32;
 const LEAST_WORDS: usize = 3;

@@ -1,4 +1,4 @@
-//! What the first bytes of a block look like, where nobody knows what it is.
+//! What the first bytes of an unidentified block look like.
 
 use crate::bytes::{range_at, u64_at};
 use crate::error::Result;

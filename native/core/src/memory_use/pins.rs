@@ -1,8 +1,8 @@
 //! Which few blocks keep pages from going back: the pages that `malloc_trim()` could release only if they went.
 //!
-//! A page of a heap of malloc's goes when nobody holds a byte of it and no free block keeps its header and its links
-//! there, so a block is taken to hold the 48 bytes behind it too. Pages that are at most half held are what pins are
-//! looked for in: blocks that share one make a group, which also frees the fuller pages that nobody else touches.
+//! A page of a heap of malloc's goes when no block holds a byte of it and no free block keeps its header and its links
+//! there, so a block is taken to hold the 48 bytes after it too. Pages that are at most half held are what pins are
+//! looked for in: blocks that share one make a group, which also frees the fuller pages that no other block touches.
 //! Other allocators' memory goes by wholes, each with its last block.
 
 use crate::allocators::block::Held;
@@ -132,7 +132,7 @@ struct Grouping<'a> {
     /// Pages that the next holder may touch too, ascending: two at most.
     pages: Vec<Touched>,
     group: Option<Group>,
-    /// A fuller page that the group's last holder shares with the ones behind it, up to a number.
+    /// A fuller page that the group's last holder shares with the following ones, up to a number.
     shared: Option<(u64, u64)>,
     /// Fuller pages that only one holder touches, who is in no group yet.
     alone: Option<(u64, u64)>,
@@ -143,7 +143,7 @@ impl Grouping<'_> {
     fn feed(&mut self, holder: Holder) {
         let size = self.page;
         match self.pages.as_mut_slice() {
-            // Most stand in the same page as the one before, and what is behind them has its header there too.
+            // Most are in the same page as the one before, and what follows them has its header there too.
             [page] if size.number(holder.start) == page.page && holder.reached(size) == page.page => {
                 page.held += holder.end - holder.start;
                 page.last = holder;

@@ -2,7 +2,7 @@
 //!
 //! Each byte of a page, resident, swapped or not there, is its owner's. Beside that each whole page goes to one owner:
 //! where several touch it, to the one with the highest rank (a used block keeps the whole page), so that the pages of free
-//! memory are those that nobody holds.
+//! memory are those without an owner.
 
 use crate::allocators::part::PARTS;
 use crate::allocators::store::Store;

@@ -1,4 +1,4 @@
-//! A copy of the target that nobody runs: the kernel copies its page tables, and the target is let go.
+//! A copy of the target that never runs: the kernel copies its page tables, and the target is let go.
 //!
 //! All of it is done by a guardian, a process of our own that holds the target and the copy and does nothing else. It
 //! sits in a session of its own and hears no signals: however this process dies, the guardian puts the thread's
@@ -112,7 +112,7 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
 }
 
 fn end(child: i32) {
-    // SAFETY: two numbers; the copy is our tracee, so that its id is nobody else's.
+    // SAFETY: two numbers; the copy is our tracee, so its id cannot have been reused.
     unsafe { libc::kill(child, libc::SIGKILL) };
     while ptrace::wait(child, true) != Waited::Gone {}
 }
@@ -124,7 +124,7 @@ fn reap(tracer: &mut Tracer, inner: i64, identity: &Identity) -> Option<Duration
     while Instant::now() < deadline {
         let now = Identity::of(tracer.pid);
         if now.started != identity.started {
-            // It has ended: whoever collects orphans has collected the copy.
+            // It has ended: the collector of orphans has collected the copy.
             return Some(Duration::ZERO);
         }
         if now != *identity {
@@ -318,7 +318,7 @@ fn start_guardian(pid: i32, limit: Option<Duration>) -> Result<Line, io::Error> 
     Ok(Line { from: our_from, to: Some(our_to), guardian })
 }
 
-/// A copy of a process that nobody runs, and the guardian that holds it.
+/// A copy of a process that never runs, and the guardian that holds it.
 pub struct Frozen {
     line: Mutex<Option<Line>>,
     pid: i32,

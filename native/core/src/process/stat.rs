@@ -5,7 +5,7 @@ pub(crate) const STATE: usize = 3;
 pub(crate) const PARENT: usize = 4;
 pub(crate) const STARTED: usize = 22;
 
-/// The field with that number, from 3 on; None where there is none, as when the process is gone. The second field, a
+/// The field with that number, from 3 on; None if there is no such field, as when the process is gone. The second field, a
 /// name in parentheses, may hold anything.
 pub(crate) fn field(path: &str, number: usize) -> Option<String> {
     let stat = std::fs::read_to_string(path).ok()?;
@@ -13,7 +13,7 @@ pub(crate) fn field(path: &str, number: usize) -> Option<String> {
     fields.split_whitespace().nth(number - STATE).map(str::to_owned)
 }
 
-/// Whether the state that a `stat` file shows is that of somebody who runs no more; also where there is none.
+/// Whether the state in a `stat` file is that of a process that has ended; also true if there is no state.
 pub(crate) fn has_ended(path: &str) -> bool {
     field(path, STATE).is_none_or(|state| matches!(&*state, "X" | "x" | "Z"))
 }

@@ -263,8 +263,8 @@ impl Tracer {
         stood
     }
 
-    /// Only a thread that stands can be let go. Those that had not stopped yet stay ours: whoever lives on after
-    /// `release` has to call this until there is none. The kernel lets them go when this thread of ours ends.
+    /// Only a stopped thread can be let go. Those that had not stopped yet stay ours: a caller that lives on after
+    /// `release` has to call this until none is left. The kernel lets them go when this thread of ours ends.
     pub(crate) fn let_rest_go(&mut self) {
         for tid in self.running() {
             self.poll(tid);
@@ -346,7 +346,7 @@ fn registers(tid: i32) -> Option<Registers> {
 
 /// The system calls that the kernel ends with EINTR for a stop although it could start them again, by their numbers:
 /// read, write, readv, writev and their kin (sockets with a time limit), connect, accept, send and receive, semop,
-/// sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is none: its descriptor is gone by then.
+/// sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is not among them: its descriptor is gone by then.
 #[cfg(target_arch = "x86_64")]
 const STARTED_AGAIN: [u64; 26] =
     [0, 1, 17, 18, 19, 20, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 285, 288, 295, 296, 299, 307, 426, 441];

@@ -1,8 +1,8 @@
 //! Every used block gets its owner: an object of a type, a buffer that an object owns, a free-list entry, or unknown.
 //!
 //! One pass reads the blocks, or their heads, decides each block, and claims the buffers that
-//! its object points to. A block is claimed once, by whoever comes first; a claimed block is a buffer, whatever it
-//! looks like. What is left after it is claimed by whoever leads to it (reach.rs). The count of a block, in this order:
+//! its object points to. A block is claimed once, by the first to come; a claimed block is a buffer, whatever it
+//! looks like. What is left after that is claimed by what points to it (reach.rs). The count of a block, in this order:
 //! free; claimed; live object; object on a free list; unclassified.
 
 use crate::allocators::block::{Block, GroupBits, Place};
@@ -214,7 +214,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Whether it is a block of a PyArena, where a syntax tree lies, as of a main script while it runs: what is asked for
-    /// and used, the next block, and where its memory begins, right behind (CPython Python/pyarena.c).
+    /// and used, the next block, and where its memory begins, right after (CPython Python/pyarena.c).
     #[cold]
     fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
         let outer = self.types.layout.outer_hook(head);
@@ -352,7 +352,7 @@ pub struct Census {
     pub owners: Vec<(u64, u64, u64, u32)>,
     /// The blocks that each root leads to.
     pub roots: Vec<Tally>,
-    /// The largest blocks of which nothing is known, largest first: `(user address, size)`.
+    /// The largest unidentified blocks, largest first: `(user address, size)`.
     pub unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     pub contested: Vec<u64>,
@@ -379,7 +379,7 @@ pub struct Question {
     pub last: u32,
     /// Blocks whose owner is wanted, by user address.
     pub watched: Vec<u64>,
-    /// How many of the blocks that nobody leads to are listed at most.
+    /// At most this many unreached blocks are listed.
     pub unknown: usize,
 }
 
@@ -430,7 +430,7 @@ fn store_row((store, sorted): (&Store, &Sorted)) -> StoreRow {
 /// What a pass over all used blocks found out about its own claims: those that the next one must not make.
 #[derive(Default)]
 struct Refused {
-    /// Blocks that nobody may claim: they are free.
+    /// Blocks that cannot be claimed: they are free.
     free: Vec<Place>,
     /// Blocks that may claim nothing: they look like objects, but are claimed. Items of a list look like an object where
     /// a class follows what may be a count, as an address below 4 GiB may; what they point to is no buffer.

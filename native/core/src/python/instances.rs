@@ -14,7 +14,7 @@ use crate::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 
-/// While a list is cut to `top` rows, so many more may wait to be left out.
+/// While a list is cut to `top` rows, at most this many more wait to be left out.
 const SLACK: usize = 4 << 10;
 
 /// An object's address, its type's, the size of its block, and of the blocks that its fields own.

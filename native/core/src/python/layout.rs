@@ -67,7 +67,7 @@ pub struct TypeLayout {
     pub hook: u64,
     /// Bytes of PyGC_Head.
     pub gc_head: u64,
-    /// Flags of which any puts `pre_header` more bytes before the object.
+    /// Flags any of which puts `pre_header` more bytes before the object.
     pub flags_pre_header: u64,
     pub pre_header: u64,
     /// A bit of flags whose types may be smaller than tp_basicsize (compact str).
@@ -126,7 +126,7 @@ impl TypeLayout {
         self.ob_type != self.ob_refcnt + 8
     }
 
-    /// Whether what was asked for when the block was handed out begins at `pointer`: behind its hook, or behind malloc's too.
+    /// Whether what was asked for when the block was handed out begins at `pointer`: after its hook, or after malloc's too.
     pub(crate) fn begins_at(&self, block: u64, pointer: u64) -> bool {
         let inside = pointer.wrapping_sub(block);
         inside == self.hook || inside == 2 * self.hook

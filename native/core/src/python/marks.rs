@@ -55,13 +55,13 @@ impl<'a> Marks<'a> {
         &self.noted[place.store as usize]
     }
 
-    /// Gives a block to an owner; true for whoever was first.
+    /// Gives a block to an owner; true for the first.
     #[inline]
     pub(crate) fn claim(&self, place: Place) -> bool {
         self.of(place).claims.claim(place.number)
     }
 
-    /// Blocks that somebody claims although they are free: a field may still lead to what it has just given back.
+    /// Blocks that are claimed although they are free: a field may still point to what it has just given back.
     pub(crate) fn claimed_but_free(&self) -> Vec<Place> {
         let mut found = Vec::new();
         for (noted, store) in self.noted.iter().zip(0..) {

@@ -2,7 +2,7 @@
 //!
 //! From every place that is known (the fields of objects written in C, the state of modules, static data, stacks) the
 //! words are followed to used blocks that are neither objects nor claimed, and from those on, nearest first. What is
-//! reached belongs to whoever reached it first. Some words are believed last, because memory that was handed out is
+//! reached belongs to the first that reached it. Some words are believed last, because memory that was handed out is
 //! not cleared and old pointers stay in it: those in blocks that look like data rather than like structures, those at
 //! the very end of a block, then those that point into a block rather than to where something begins, and, after all
 //! others, of these the ones that are doubtful too or point to no word: a short text in what was a pointer. Where the heap

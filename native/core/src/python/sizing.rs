@@ -19,7 +19,7 @@ pub struct Sizing {
     pub str_state_shift: u32,
     pub sizeof_ascii: u64,
     pub sizeof_compact: u64,
-    /// Types whose objects carry the values of their attributes behind them; 0 if none do.
+    /// Types whose objects carry the values of their attributes after them; 0 if none do.
     pub flag_inline: u64,
 }
 

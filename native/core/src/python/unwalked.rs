@@ -1,8 +1,8 @@
-//! Memory that nobody walks: malloc is another allocator's. What Python has there is found by what its objects say.
+//! Memory that is not walked: malloc is another allocator's. What Python has there is found by what its objects say.
 //!
 //! From the blocks that are walked, and from static data and stacks, words lead to objects; an object's type and its own
 //! fields say how large it is, which buffers it has and how large those are, and their words lead on. What is found is a
-//! place: it lies in memory where blocks may be, is disjoint from all others, and whoever was first has it. A target may
+//! place: it lies in memory where blocks may be, is disjoint from all others, and belongs to the first that claims it. A target may
 //! say anything: a size that does not fit into its mapping is not believed.
 
 use crate::allocators::block::Block;
@@ -254,7 +254,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Takes [start, end) if nobody has any of it.
+    /// Takes [start, end) if no part of it is taken.
     fn take(&mut self, start: u64, end: u64) -> bool {
         let last = self.places.range(..end).next_back();
         if start >= end || last.is_some_and(|(_, before)| *before > start) {
@@ -264,7 +264,7 @@ impl Finder<'_> {
         true
     }
 
-    /// Takes them, and of chains all blocks up to one of which somebody has a part already: so a chain that leads back into
+    /// Takes them, and of chains all blocks up to one that is taken in part already: so a chain that runs back into
     /// itself or into another one ends, and all of them together have no more blocks than there is room for.
     fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancelled> {
         for buffer in buffers {

@@ -23,7 +23,7 @@ pub enum State {
     Fast = 3,
     Top = 4,
     Fence = 5,
-    /// Bytes between two stretches of the main arena that somebody else got from `sbrk`.
+    /// Bytes between two stretches of the main arena that another caller got from `sbrk`.
     Foreign = 6,
     Unexplained = 7,
 }
@@ -72,7 +72,7 @@ pub struct Region {
     pub(crate) damage: Vec<Damage>,
     /// The links of free chunks if the walk collected them, until the bins are followed.
     pub(crate) free_links: Mutex<Option<FreeLinks>>,
-    /// First and next block's number of each block of a megabyte or more, so that nobody searches its bits for its ends.
+    /// First and next block's number of each block of a megabyte or more, so that its bits are not searched for its ends.
     giants: OnceLock<Vec<(u64, u64)>>,
 }
 
@@ -353,7 +353,7 @@ pub(crate) struct Link {
     pub(crate) word: u64,
 }
 
-/// So much of a chunk's memory is kept: what precedes a Python object, and its fields that own buffers.
+/// This much of a chunk's memory is kept: what precedes a Python object, and its fields that own buffers.
 pub(crate) const HEAD_BYTES: usize = 112;
 
 #[derive(Clone, Copy)]

@@ -1,4 +1,4 @@
-//! The links of free chunks, collected by the walk where somebody wants to follow the bins.
+//! The links of free chunks, collected by the walk if the bins are to be followed.
 
 use crate::bytes::u64_at;
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// Sizes below are counted in a table, the rarer ones above by hash.
 const SMALL: u64 = 64 << 10;
-/// While a list is cut to `top` rows, so many more may wait to be left out.
+/// While a list is cut to `top` rows, at most this many more wait to be left out.
 const SLACK: usize = 4 << 10;
 /// used, free, tcache and fast: the states that a chunk of any size may have.
 const COUNTED: usize = 4;

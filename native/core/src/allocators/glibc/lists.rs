@@ -10,7 +10,7 @@ use std::collections::HashSet;
 const PAGE_BITS: u32 = 12;
 const BIN_BITS: u64 = 15;
 
-/// For each page of a stretch, the first of many ascending addresses that lies in it or behind it.
+/// For each page of a stretch, the first of many ascending addresses in it or after it.
 pub(crate) struct PageIndex {
     start: u64,
     first: Vec<u32>,

@@ -19,7 +19,7 @@ pub struct MmappedStyle {
 /// How far into its mapping such a header is looked for.
 const MOST_SHIFT: u64 = 4 << 20;
 
-/// The mmapped chunks in a range, which begins where a mapping of somebody else ends: `(base, chunk, bytes mapped)`.
+/// The mmapped chunks in a range, which begins where another owner's mapping ends: `(base, chunk, bytes mapped)`.
 pub fn find_mmapped(
     watcher: &dyn Watcher,
     space: &Space,
@@ -104,7 +104,7 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
 
 /// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing
 /// before it, and a walk from there ends at a double fencepost on a page's end, or at `top`. `(start, end)` of each.
-/// A range may begin with one inside a page; behind each one of them, `foreign` bytes are searched in steps of 16.
+/// A range may begin with one inside a page; after each one of them, `foreign` bytes are searched in steps of 16.
 pub fn find_extents(
     watcher: &dyn Watcher,
     space: &Space,
@@ -174,7 +174,7 @@ fn extent_at(window: &mut Window<'_>, start: u64, limit: u64, top: u64, page: u6
 }
 
 /// Places of an extent of exactly `size` bytes by its ends alone: page-aligned, a first chunk that has nothing before
-/// it, and a double fencepost or the end of `top` behind the last one.
+/// it, and a double fencepost or the end of `top` after the last one.
 pub fn find_fenced(
     watcher: &dyn Watcher,
     space: &Space,

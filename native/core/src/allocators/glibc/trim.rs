@@ -2,7 +2,7 @@
 //!
 //! glibc's `mtrim` first merges what waits in fast bins with its free neighbours (`malloc_consolidate`), then advises
 //! away the whole pages inside each chunk in bins, less the header at its start. What waits in thread caches looks used.
-//! A run that touches the top chunk and holds a fast chunk becomes part of the top, of which `mtrim` gives nothing back.
+//! A run that touches the top chunk and holds a fast chunk becomes part of the top, and `mtrim` gives nothing of the top back.
 
 use crate::allocators::glibc::chunks::{Chunks, Region};
 use crate::bytes::outside;

@@ -1,4 +1,4 @@
-//! A segment of mimalloc part by part, and what nobody holds of it.
+//! A segment of mimalloc part by part, and its unused bytes.
 
 use crate::allocators::mimalloc::page::{list_of, Page};
 use crate::allocators::mimalloc::segments::{Mimalloc, Segment, Span};
@@ -9,7 +9,7 @@ use crate::work::Watcher;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Bytes of a segment that nobody holds; the parts before and after them are `(address, size, what)`.
+/// Unused bytes of a segment; the parts before and after them are `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct MimallocHole {
     pub start: u64,
@@ -87,7 +87,7 @@ impl Mimalloc {
         found
     }
 
-    /// Maximal runs of bytes that nobody holds, of at least `minimum`.
+    /// Maximal runs of unused bytes, of at least `minimum`.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<MimallocHole>> {
         let mut holes = Vec::new();
         for segment in &self.segments {

@@ -215,7 +215,7 @@ impl Mimalloc {
                 next = space.word(at);
             }
             let fault = match (whole, next) {
-                (false, _) => Some(("used blocks of its pages", "a link to what is none")),
+                (false, _) => Some(("used blocks of its pages", "a link to something else")),
                 (_, Err(_)) => Some((READABLE, ABSENT)),
                 _ => None,
             };

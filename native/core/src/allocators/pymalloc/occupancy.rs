@@ -36,7 +36,7 @@ pub struct Spread {
     pub blocks_alone: u64,
 }
 
-/// The arenas that are filled to at most so many percent, and the used bytes in them.
+/// Arenas filled to at most a given percentage, and the used bytes in them.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
     pub percent: u64,

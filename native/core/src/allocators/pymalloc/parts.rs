@@ -1,4 +1,4 @@
-//! An arena part by part, and what nobody holds of it.
+//! An arena part by part, and its unused bytes.
 
 use crate::allocators::block::{GroupBits, MOST_IN_GROUP};
 use crate::allocators::part::Part;
@@ -9,7 +9,7 @@ use crate::work::Watcher;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Bytes of an arena that nobody holds; the blocks before and after them are `(address, size, what)`.
+/// Unused bytes of an arena; the blocks before and after them are `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolHole {
     pub start: u64,
@@ -37,7 +37,7 @@ impl Pools {
         self.find_in(space, pool, address)
     }
 
-    /// Maximal runs of bytes that nobody holds, of at least `minimum`: free pools together, free blocks of one pool
+    /// Maximal runs of unused bytes, of at least `minimum`: free pools together, free blocks of one pool
     /// together.
     pub fn holes(&self, watcher: &dyn Watcher, space: &Space, minimum: u64) -> Result<Vec<PoolHole>> {
         let mut holes = Vec::new();

@@ -14,7 +14,7 @@ use crate::work::{Control, Watcher};
 
 /// Containers of one type: where they say how many items they hold, how many they have room for, where their buffer
 /// begins and (or -1) where in it the first item is, all as offsets from the object; bytes of an item, and bytes that are
-/// needed behind the last one.
+/// needed after the last one.
 #[derive(Clone, Debug)]
 pub struct Growing {
     pub name: String,
@@ -125,7 +125,7 @@ impl Worker<'_> {
         if end > block.end || first < data || used > end {
             return None;
         }
-        // Since 3.15 the zero behind the last byte is not counted.
+        // Since 3.15 the zero after the last byte is not counted.
         let (behind, before) = (self.released((used + growing.behind).min(end), end), self.released(data, first));
         Some((behind.0 + before.0, behind.1 + before.1))
     }

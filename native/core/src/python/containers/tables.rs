@@ -22,7 +22,7 @@ pub struct Table {
     pub entries: Option<Entries>,
 }
 
-/// Tables with keys by which those are told that nobody can replace: the flags of a text's type, where its characters begin,
+/// What tells keys that cannot be replaced: the flags of a text's type, where its characters begin,
 /// and the first key of namespaces.
 #[derive(Clone, Debug)]
 pub struct Entries {
@@ -31,7 +31,7 @@ pub struct Entries {
     pub first_names: Vec<String>,
 }
 
-/// A copy has at most so many slots for each entry; fewer than an eighth are in use where it has a quarter.
+/// A copy has at most this many slots for each entry; fewer than an eighth are in use where it has a quarter.
 const SPARE: u64 = 2;
 const FEWEST: u64 = 8;
 const TIMES: u64 = 4;

@@ -85,7 +85,7 @@ fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
     }
 }
 
-/// Links between the first chunks of neighbouring sizes that do not lead back.
+/// Links between the first chunks of neighbouring sizes that do not point back.
 fn check_sizes_links(free: &FreeChunks, found: &mut Vec<Damage>) {
     const EXPECTED: &str = "the first chunk of another size, linked back";
     for link in &free.size_links {

@@ -1,11 +1,11 @@
 //! The quick way round the bins, for rings in which every link is as it must be.
 //!
-//! From chunk to chunk a ring leads anywhere in memory, and each step waits for the one before it. So all links are
+//! From chunk to chunk a ring jumps anywhere in memory, and each step waits for the one before it. So all links are
 //! looked up first, in the order of the chunks and on all cores, where no step waits for another; what is left to be
 //! followed are numbers. Those rings are cut into stretches at every chunk whose number is a multiple of `step`, and many
 //! stretches are followed at a time, so that the waits overlap; then the stretches of a ring are put together.
 //!
-//! Each link leads to a chunk that leads back, so that no two chunks lead to the same one: a stretch neither meets
+//! Each link points to a chunk that points back, so no two chunks point to the same one: a stretch neither meets
 //! another nor goes in a circle without coming to a cut.
 
 use super::bin::{bin_of, BINS, NO_BIN, UNSORTED};
@@ -55,7 +55,7 @@ impl Rings<'_> {
         Ok(self.put_into_bins(&numbers, &bins))
     }
 
-    /// The rings that have chunks; None if a head does not lead to a chunk that leads back.
+    /// The rings that have chunks; None if a head points to a chunk that does not point back.
     fn filled(&self, rings: &[Ring]) -> Option<Vec<Filled>> {
         let mut filled = Vec::new();
         for ring in rings {
@@ -73,8 +73,8 @@ impl Rings<'_> {
         Some(filled)
     }
 
-    /// Of each free chunk, by number, where `fd` leads: the number of a chunk that leads back, or HEAD and the number of
-    /// a bin. None if one leads anywhere else.
+    /// Of each free chunk, by number, where `fd` points: the number of a chunk that points back, or HEAD and the number of
+    /// a bin. None if one points anywhere else.
     fn look_up_links(&self, watcher: &dyn Watcher, heads: &[u64]) -> Result<Option<Vec<u32>>> {
         if self.free.len() >= HEAD as usize {
             return Ok(None);
@@ -103,7 +103,7 @@ impl Rings<'_> {
         })
     }
 
-    /// Where a chunk's `fd` leads: see `look_up_links`. `bins`: where its arena has its bins.
+    /// Where a chunk's `fd` points: see `look_up_links`. `bins`: where its arena has its bins.
     #[inline(always)]
     fn link(&self, region: &FreeOfRegion, bins: u64, number: usize, address: u64) -> Option<u32> {
         let fd = self.free.links(number).fd;

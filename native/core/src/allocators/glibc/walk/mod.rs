@@ -12,7 +12,7 @@
 //! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores: each part
 //! of one begins at the first address that looks like a chunk, and holds plain chunks only. Then one walk goes through
 //! the stretch and, where it meets a chunk that a part has too, takes over what the part found: from the same chunk two
-//! walks go the same way. Whatever a part began with too early, in the middle of somebody's data, is dropped.
+//! walks go the same way. Whatever a part began with too early, in the middle of a block's data, is dropped.
 
 mod parts;
 mod track;

@@ -1,4 +1,4 @@
-//! Parts of a stretch, walked by whoever is free, each from the first address in it that looks like a chunk.
+//! Parts of a stretch, walked by any free worker, each from the first address in it that looks like a chunk.
 
 use super::track::{take, Course, Header, Track, Words};
 use crate::allocators::glibc::chunks::{Head, Link};
@@ -12,7 +12,7 @@ use std::sync::Mutex;
 pub(super) const PART: u64 = 16 << 20;
 /// What is walked between two looks at whether the work goes on.
 pub(super) const STRIDE: u64 = 1 << 20;
-/// A part that meets no chunk for so long is in the middle of a large one.
+/// A part that meets no chunk for this many bytes is in the middle of a large one.
 const MOST_SEARCHED: u64 = 256 << 10;
 
 /// What the walk of one part found; its bits are in the stretch's.
@@ -28,7 +28,7 @@ pub(super) struct Part {
     pub(super) free: Option<FreeLinks>,
 }
 
-/// A part to be walked; whoever takes it takes its bits.
+/// A part to be walked; the worker that takes it takes its bits.
 pub(super) struct PartJob<'a> {
     pub(super) index: usize,
     pub(super) course: Course<'a>,

@@ -14,9 +14,9 @@ use std::sync::Mutex;
 
 const PREV_INUSE: u64 = 1;
 pub(super) const SIZE_BITS: u64 = 7;
-/// So many sound chunks in a row make an address a chunk.
+/// This many sound chunks in a row make an address a chunk.
 const SOUND_STEPS: u32 = 64;
-/// Beyond so many the heads are read again when they are asked for.
+/// Beyond this number the heads are read again when they are asked for.
 const MOST_HEADS: usize = 1 << 17;
 pub(super) const MOST_FAST_BINS: usize = 16;
 /// Of a free chunk, after its header: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
@@ -29,7 +29,7 @@ pub(super) fn take<T>(task: &Mutex<Option<T>>) -> Option<T> {
     task.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
 
-/// One header as read: where, its two words, and the first word behind it.
+/// One header as read: its address, its two words, and the first word after it.
 #[derive(Clone, Copy)]
 pub(super) struct Header {
     pub(super) address: u64,
@@ -94,7 +94,7 @@ pub(super) struct Track<'a> {
     pub(super) heads: Option<Vec<Head>>,
     /// None where they are not wanted.
     pub(super) free: Option<FreeLinks>,
-    /// The last chunk, of which the next header will tell whether it is in use, and its first bytes.
+    /// The last chunk: the next header will tell whether it is in use. And its first bytes.
     pub(super) previous: Option<Header>,
     pub(super) head: Head,
 }
@@ -132,7 +132,7 @@ impl<'a> Track<'a> {
         (address - self.base) / GRAIN
     }
 
-    /// Walks plain chunks from `at` until one starts at or behind `to`; returns where it stopped.
+    /// Walks plain chunks from `at` until one starts at or after `to`; returns where it stopped.
     pub(super) fn plain_chunks(&mut self, mut at: u64, to: u64) -> u64 {
         while at < to {
             at = self.stride(at, to);
@@ -232,7 +232,7 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Leaves the last chunk, of which no header tells whether it is in use: it is taken for used.
+    /// Leaves the last chunk; no header tells whether it is in use, and it is taken for used.
     pub(super) fn leave(&mut self) {
         if let Some(last) = self.previous.take() {
             check_flags(self.course, &mut self.free, &last);
@@ -282,8 +282,8 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Whether a walk from `start` takes sound chunks, goes beyond `at` and never stands there, and before `at` meets a
-    /// free chunk whose links lead back: what used to be chunks has none. `failed`: from where it is known not to, so
+    /// Whether a walk from `start` takes sound chunks, passes `at` without stopping there, and before `at` meets a
+    /// free chunk whose neighbours in the list link back: what used to be chunks has none. `failed`: from where it is known not to, so
     /// that no way is gone twice.
     pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
         let (mut stand, mut linked) = (start, false);

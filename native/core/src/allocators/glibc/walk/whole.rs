@@ -11,9 +11,9 @@ use crate::work::Control;
 use std::collections::HashSet;
 
 const MOST_DAMAGE: usize = 1000;
-/// So many chunks before the one where a walk ends may have the wrong size.
+/// At most this many chunks before the one where a walk ends may have the wrong size.
 const MOST_ASTRAY: u32 = 8;
-/// So much of a stretch is looked through for the chunks that wrong sizes had skipped: a hostile one has no end of them.
+/// At most this much of a stretch is searched for chunks that wrong sizes had skipped: a hostile one has no end of them.
 const MOST_SEARCHED: u64 = 1 << 30;
 
 /// The one walk of a stretch that knows everything: fences, the top chunk, damage.
@@ -194,7 +194,7 @@ impl Walk<'_> {
         header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && (at_end || self.fences > 0))
     }
 
-    /// Behind a double fence in the middle of the main arena lie the bytes of a foreign `sbrk`.
+    /// After a double fence in the middle of the main arena lie the bytes of a foreign `sbrk`.
     fn after_fence(&mut self, at: u64) -> Result<u64, Cancelled> {
         let end = self.track.course.stretch.end;
         let goes_on = |walk: &mut Self| walk.track.header(at).is_some_and(|next| next.size() == GRAIN);

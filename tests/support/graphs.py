@@ -14,8 +14,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from library import heap_of
-from programs import (
+
+from gdbheap.answers.why import Why, why
+from support.library import heap_of
+from support.programs import (
     ALL_RELEASES,
     FREE_THREADED,
     KINDS,
@@ -31,8 +33,6 @@ from programs import (
     plain_environment,
     running,
 )
-
-from gdbheap.answers.why import Why, why
 
 THOROUGH = bool(os.environ.get("GDBHEAP_THOROUGH"))
 MIMALLOC = [f"{release}-{mode}" for release in ("3.13", "3.14", "3.15") for mode in ("mimalloc", "mimalloc_debug")]

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import kernel
-from programs import Running, ask
 from reference import pymalloc
+
+from support import kernel
+from support.programs import Running, ask
 
 # CPython 3.11: the values of a managed dict begin where the word 32 bytes before the object points; the byte before
 # them says how far before that their block begins.

@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
-SOURCES = Path(__file__).resolve().parent / "programs"
+SOURCES = Path(__file__).resolve().parent.parent / "programs"
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
 PROCESS, GCORE, KERNEL_CORE = FORMS = ("process", "gcore", "kernel core")
 # x86-64: pause(2) is system call 34, read(2) of descriptor 0 is "0 0x0".

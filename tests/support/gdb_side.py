@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import GDBHEAP, PATIENCE
+
+from support.programs import GDBHEAP, PATIENCE
 
 GDB = shutil.which("gdb") or "gdb"
 needs_gdb = pytest.mark.skipif(shutil.which("gdb") is None, reason="no gdb")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PYTHON = Path(__file__).resolve().parent.parent / "build" / "packages" / "bin" / "python"
+PYTHON = Path(__file__).resolve().parent.parent.parent / "build" / "packages" / "bin" / "python"
 _ASK = "import importlib.util as u, sys; print(*(name for name in sys.argv[1:] if u.find_spec(name) is None))"
 
 

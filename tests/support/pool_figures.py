@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from programs import Running
 from reference import pymalloc
+
+from support.programs import Running
 
 CLASS_ROW = re.compile(r"^ *\d+ +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
 ARENAS = re.compile(r"^([\d,]+) arenas \* (\d+) bytes/arena", re.MULTILINE)

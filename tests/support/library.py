@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from programs import program_of
-
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.heap import Heap
 from gdbheap.target.core import Core
 from gdbheap.target.process import stopped
+from support.programs import program_of
 
 
 @contextlib.contextmanager
@@ -26,7 +25,8 @@ def heap_of(target: str) -> Iterator[Heap]:
 
 def blocks(chunks: _native.Chunks, addresses: Sequence[int]) -> list[tuple[int, int, str] | None]:
     """Return (header, size, state) of the chunk at each address, None outside of all arenas."""
-    return [found and (found.address, found.size, found.state) for found in chunks.find_many(addresses)]
+    found = chunks.find_many(addresses)
+    return [None if block is None else (block.address, block.size, block.state) for block in found]
 
 
 def chunks_at(heap: Heap, addresses: Sequence[int]) -> list[tuple[int, int, str | None]]:

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import kernel
 from elftools.elf.elffile import ELFFile
-from library import heap_of
 
 from gdbheap.answers.at import at
+from support import kernel
+from support.library import heap_of
 
 SAMPLE = 1000
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import programs
+from support import programs
 
 KINDS = ("epoll_wait", "recv", "sigtimedwait", "semtimedop", "semop", "read", "nanosleep", "poll")
 COUNTS = ("sent", "received", "children", "strange", "wrong", "checked", "early", "other")

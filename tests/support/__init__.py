@@ -1,0 +1,1 @@
+"""What tests share: programs to look at, what they say of themselves, and how gdbheap is asked."""
