@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -23,19 +24,20 @@ PAGE = 4096
 class Pages:
     """Every page is resident."""
 
-    def count(self, start: int, end: int) -> tuple[int, int]:
-        """Return (resident, swapped) bytes."""
-        return end - start, 0
+    def count(self, start: int, end: int) -> SimpleNamespace:
+        """Return the resident and swapped bytes."""
+        return SimpleNamespace(resident=end - start, swapped=0)
 
 
 class Looked:
-    """Stands for the evidence: all that settle() asks is what is resident, and what is worth a finding."""
+    """Stands for the evidence: settle() asks for resident bytes, the size of a page, and what is worth it."""
 
     def __init__(self, least: int) -> None:
         """``least``: the bytes that are worth a finding."""
         self.least = least
         self.heap = self
         self.target = self
+        self.machine = SimpleNamespace(page=PAGE)
         self.pages = Pages()
 
     def worth(self, size: int) -> bool:
