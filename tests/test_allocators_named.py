@@ -1,0 +1,106 @@
+"""No code outside an allocator's own folder names an allocator, but where the question is about that one.
+
+The sources are read, nothing is run; docstrings and comments may name what they like. What is allowed has a reason, and
+is still needed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+from test_imports import BINDING, CORE, modules
+
+NAMED = re.compile("glibc|pymalloc|mimalloc", re.IGNORECASE)
+OWN = ("allocators.", "layout.")
+MALLOC = "glibc's malloc is the one that is asked, tuned or called"
+TEXT = "the command's help names what it shows of each"
+OWN_RULE = "a rule about one allocator, with its advice"
+ALLOWED = {
+    "answers.arenas": MALLOC, "answers.chunks": MALLOC, "answers.fit": MALLOC, "answers.sizes": MALLOC,
+    "answers.trim": MALLOC, "answers.check_advice": MALLOC, "commands.calls.inferior_call": MALLOC,
+    "commands.calls.malloc_stats_call": MALLOC, "commands.calls.native_caller": MALLOC,
+    "answers.pools": "size classes of Python's allocators", "report.pools": "the same", "report.mimalloc": "the same",
+    "answers.findings.finding": "what the rules about one allocator share",
+    **dict.fromkeys((f"answers.findings.{name}" for name in (
+        "__init__", "growing_buffers", "huge_pages", "large_chunks", "main_top", "mappings", "pinned_pages",
+        "pymalloc_arenas", "settings", "settlement", "thread_tops", "thresholds",
+    )), OWN_RULE),
+    **dict.fromkeys((f"report.findings.{name}" for name in (
+        "__init__", "huge_pages", "pinned_pages", "pymalloc_arenas",
+    )), OWN_RULE),
+    "report.check": "pages and arenas, in the words of the allocator that was checked",
+    "report.check_advice": "where a setting comes from",
+    "python.interpreter": "the evidence by which it was found",
+    **dict.fromkeys((f"commands.{name}" for name in (
+        "check", "chunks", "heap", "heap_map", "owners", "pins", "pools", "pyobjects", "trim",
+    )), TEXT),
+}  # fmt: skip
+# Of the core: the enum of stores, and the few places that match on it.
+RUST = {"allocators/mod.rs", "allocators/groups.rs", "allocators/holders.rs", "allocators/sample.rs",
+        "allocators/store.rs", "allocators/walk.rs", "python/chunk_objects.rs"}  # fmt: skip
+RUST_OWN = ("allocators/glibc/", "allocators/pymalloc/", "allocators/mimalloc/")
+COMMENT = re.compile("//.*")
+
+
+def words_of(source: str) -> Iterator[str]:
+    """Yield the names and literal texts of Python's source, without docstrings."""
+    tree = ast.parse(source)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
+    docstrings = {id(node.value) for node in first if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+        yield from (value for field in ("id", "attr", "arg", "module", "name") if (value := getattr(node, field, None)))
+
+
+def names_one(module: str) -> bool:
+    """Tell whether the code of a module names an allocator."""
+    words = words_of(modules()[module].read_text(encoding="utf-8"))
+    return any(isinstance(word, str) and NAMED.search(word) for word in words)
+
+
+@pytest.mark.parametrize("module", sorted(name for name in modules() if not name.startswith(OWN)))
+def test_python_names_none(module: str) -> None:
+    """What is not allowed names none, and what is allowed names one."""
+    assert names_one(module) == (module in ALLOWED), ALLOWED.get(module)
+
+
+def test_the_core_names_none() -> None:
+    """Besides the allocators' folders only the places that choose between them."""
+    found = set()
+    for path in CORE.rglob("*.rs"):
+        place = str(path.relative_to(CORE))
+        code = COMMENT.sub("", path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0])
+        if NAMED.search(code) and not place.startswith(RUST_OWN):
+            found.add(place)
+    assert found == RUST
+
+
+def test_the_binding_is_of_the_same_parts() -> None:
+    """The allocators' files of the binding, those that make the list of stores, and the records that all share."""
+    named = {
+        path.name
+        for path in BINDING.glob("*.rs")
+        if NAMED.search(COMMENT.sub("", path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0]))
+    }
+    assert named <= {
+        "glibc.rs",
+        "pymalloc.rs",
+        "mimalloc.rs",
+        "heaps.rs",
+        "lib.rs",
+        "rows.rs",
+        "memory.rs",
+        "objects.rs",
+    }
+
+
+def test_a_name_is_found() -> None:
+    """A use, an import and a text count; a docstring does not."""
+    assert not [word for word in words_of('"""Of glibc."""\nX = 1') if NAMED.search(word)]
+    for source in ("X = glibc", "from a.pymalloc import b", "X = 'mimalloc'", "def f(glibc): pass"):
+        assert [word for word in words_of(source) if NAMED.search(word)], source
