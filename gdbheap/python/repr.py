@@ -454,7 +454,7 @@ class _Text:
             if name is not None and name in entries:
                 entries[name] = self._name_of_module(value)
         path = entries["__file__"]
-        return f"<module {entries['__name__']}{f' from {path}' if path.startswith(QUOTES) else ''}>"
+        return f"<module {entries['__name__']}{f' from {path}' if path.startswith((*QUOTES, CUT)) else ''}>"
 
     def _name_of_module(self, address: int) -> str:
         """Its name and its file are no contents, as long as they are nothing but strings."""
