@@ -458,7 +458,7 @@ class Glibc:
             self._report(place, "mmapped chunks", expected, f"{len(found)} of {sum(chunk.size for chunk in found)}")
 
     def _search_mapped(self, ranges: Ranges, moved: bool) -> list[_native.MappedRow]:
-        style = MmappedStyle(self.main.layout["fastbinsY"] is None, self.target.machine.page, moved)
+        style = MmappedStyle(self.main.layout["fastbinsY"] is None, moved)
         return _native.find_mmapped(self.target.space, ranges, style)
 
     def _missing(self, found: Sequence[_native.MappedRow | MappedChunk]) -> tuple[int, int]:
@@ -504,7 +504,6 @@ class MmappedStyle:
     """
 
     header_outside: bool
-    page: int
     moved: bool
 
 

@@ -68,10 +68,10 @@ class MainExtents:
         mappings = self._target.mappings
         candidates = joined([(m.start, m.end) for m in mappings if m.anonymous and m.private and m.writable])
         break_run = [(self._start, self._run_end(self._start))]
-        space, top, page = self._target.space, self._main.top, self._target.machine.page
-        of_break = _native.find_extents(space, subtract(break_run, self._reserves), top, page, FOREIGN)
+        space, top = self._target.space, self._main.top
+        of_break = _native.find_extents(space, subtract(break_run, self._reserves), top, FOREIGN)
         rest = subtract(candidates, sorted(self._reserves + break_run))
-        found = sorted(of_break + _native.find_extents(space, rest, top, page, 0))
+        found = sorted(of_break + _native.find_extents(space, rest, top, 0))
         missing = self._main.system_mem - self.misalignment - sum(end - start for start, end in found)
         if not missing:
             return found
@@ -109,7 +109,7 @@ class MainExtents:
         return None
 
     def _fenced(self, ranges: Ranges, size: int) -> Ranges:
-        return _native.find_fenced(self._target.space, ranges, size, self._main.top, self._target.machine.page)
+        return _native.find_fenced(self._target.space, ranges, size, self._main.top)
 
     def _topped(self, found: Ranges, missing: int) -> Ranges | None:
         """With the end of a top chunk whose size is damaged where the books have it."""

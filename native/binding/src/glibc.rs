@@ -14,7 +14,7 @@ records! {
     CacheList { first, entries, size }
     Stretch { arena, start, end, top, fast }
     Wanted { states, minimum, maximum, arena }
-    MmappedStyle { header_outside, page, moved }
+    MmappedStyle { header_outside, moved }
 }
 
 answers! {
@@ -272,29 +272,15 @@ pub fn find_mmapped(
 /// before it, and a walk from there ends at a double fencepost on a page's end, or at `top`. `(start, end)` of each.
 /// A range may begin with one inside a page; after each one of them, `foreign` bytes are searched in steps of 16.
 #[pyfunction]
-pub fn find_extents(
-    py: Python<'_>,
-    space: &Space,
-    ranges: Vec<Range>,
-    top: u64,
-    page: u64,
-    foreign: u64,
-) -> PyResult<Vec<Range>> {
-    watched(py, None, |watcher| glibc::find_extents(watcher, &space.0, &ranges, top, page, foreign))
+pub fn find_extents(py: Python<'_>, space: &Space, ranges: Vec<Range>, top: u64, foreign: u64) -> PyResult<Vec<Range>> {
+    watched(py, None, |watcher| glibc::find_extents(watcher, &space.0, &ranges, top, foreign))
 }
 
 /// Places of an extent of exactly `size` bytes by its ends alone: page-aligned, a first chunk that has nothing before
 /// it, and a double fencepost or the end of `top` after the last one.
 #[pyfunction]
-pub fn find_fenced(
-    py: Python<'_>,
-    space: &Space,
-    ranges: Vec<Range>,
-    size: u64,
-    top: u64,
-    page: u64,
-) -> PyResult<Vec<Range>> {
-    watched(py, None, |watcher| glibc::find_fenced(watcher, &space.0, &ranges, size, top, page))
+pub fn find_fenced(py: Python<'_>, space: &Space, ranges: Vec<Range>, size: u64, top: u64) -> PyResult<Vec<Range>> {
+    watched(py, None, |watcher| glibc::find_fenced(watcher, &space.0, &ranges, size, top))
 }
 
 /// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`.

@@ -17,7 +17,7 @@ pub(crate) fn half_at(bytes: &[u8], offset: usize) -> Option<u32> {
 /// cut off, that is `word_at`'s to say.
 #[inline]
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    bytes.get(offset..offset.wrapping_add(8)).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+    word_at(bytes, offset).unwrap_or(0)
 }
 
 /// The little-endian words one after the other; what is left of less than one is not among them.
@@ -28,7 +28,7 @@ pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
 /// The little-endian 32 bits at `offset`, as `u64_at`.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    bytes.get(offset..offset.wrapping_add(4)).map_or(0, |word| u32::from_le_bytes(word.try_into().unwrap_or_default()))
+    half_at(bytes, offset).unwrap_or(0)
 }
 
 /// The index of the range (of ascending, disjoint ones) that holds the address.

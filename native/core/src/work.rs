@@ -62,6 +62,11 @@ impl Control<'_> {
     }
 }
 
+/// Takes what one worker at most may have; None when it is taken.
+pub(crate) fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
+    room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+}
+
 fn threads_for(jobs: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
     cores.min(MOST_THREADS).min(jobs).max(1)

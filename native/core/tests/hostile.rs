@@ -112,16 +112,16 @@ fn places_of_anything() {
         let (space, ranges) = (memory.space(), [(START, START + size)]);
         find_list_heads(&space, START, START + size, 2);
         let (header_outside, moved) = (chance.one_in(2), chance.one_in(2));
-        let style = MmappedStyle { header_outside, page: 4096, moved };
+        let style = MmappedStyle { header_outside, moved };
         for (_, _, mapped) in find_mmapped(&Unwatched, &space, &ranges, style).expect("not cancelled") {
             assert!(mapped <= size);
         }
         let top = chance.hostile(START);
-        for (start, end) in find_extents(&Unwatched, &space, &ranges, top, 4096, 64).expect("not cancelled") {
+        for (start, end) in find_extents(&Unwatched, &space, &ranges, top, 64).expect("not cancelled") {
             assert!(START <= start && start < end && end <= START + size);
         }
         let wanted = 16 * chance.between(4, 600);
-        find_fenced(&Unwatched, &space, &ranges, wanted, top, 4096).expect("not cancelled");
+        find_fenced(&Unwatched, &space, &ranges, wanted, top).expect("not cancelled");
     }
 }
 

@@ -403,7 +403,7 @@ impl<'a> Drawer<'a> {
                 }
             });
         }
-        if let Some(header) = self.field(object, shape.inline_at).filter(|_| shape.inline_at > 0) {
+        if let Some(header) = (shape.inline_at > 0).then(|| self.field(object, shape.inline_at)).flatten() {
             // uint8_t capacity, size, embedded, valid
             if header >> 24 & 0xFF != 0 {
                 self.references(object, shape.inline_at + 8, (header & 0xFF).min(MOST_INLINE));

@@ -22,6 +22,11 @@ impl<'a> Window<'a> {
         Window { space, limit, start: 0, size: 0, step: SMALLEST, buffer: Vec::new() }
     }
 
+    /// The size of the target's pages.
+    pub(crate) fn page(&self) -> u64 {
+        self.space.machine.page.bytes()
+    }
+
     /// The bytes [address, address + size); `size` is small.
     #[inline]
     pub(crate) fn bytes(&mut self, address: u64, size: usize) -> Result<&[u8], Missing> {

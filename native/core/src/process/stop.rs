@@ -8,7 +8,7 @@ use crate::memory::gate::Gate;
 use crate::process::call::{self, Answer, Look, Plan, Style};
 use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};
 use crate::signals::SignalsHeld;
-use crate::work::Watcher;
+use crate::work::{take, Watcher};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
@@ -213,9 +213,8 @@ impl Stop {
     }
 
     fn end(&self) {
-        drop(self.jobs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
-        let thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        if let Some(thread) = thread {
+        drop(take(&self.jobs));
+        if let Some(thread) = take(&self.thread) {
             let _ = thread.join();
         }
     }

@@ -11,7 +11,6 @@ use crate::work::Watcher;
 #[derive(Clone, Copy)]
 pub struct MmappedStyle {
     pub header_outside: bool,
-    pub page: u64,
     /// Look also for headers whose mapping mremap moved away from the alignment that memalign gave it.
     pub moved: bool,
 }
@@ -44,10 +43,16 @@ fn mmapped_in(space: &Space, start: u64, end: u64, style: MmappedStyle) -> Vec<(
                 found.push((at, chunk, total));
                 at += total;
             }
-            None => at = space.next_backed(at + style.page).map_or(end, |next| next / style.page * style.page),
+            None => at = next_page(space, at, end),
         }
     }
     found
+}
+
+/// The next page after the one at `at` that has bytes; `end` without one.
+fn next_page(space: &Space, at: u64, end: u64) -> u64 {
+    let page = space.machine.page.bytes();
+    space.next_backed(at + page).map_or(end, |next| next / page * page)
 }
 
 fn mapped_total(words: (u64, u64), style: MmappedStyle) -> (u64, u64) {
@@ -75,7 +80,8 @@ fn mmapped_at(window: &mut Window<'_>, base: u64, end: u64, style: MmappedStyle)
         alignment = next;
     }
     let furthest = if style.moved { total.min(MOST_SHIFT).min(end - base) } else { 0 };
-    for start in (style.page..=furthest).step_by(style.page as usize) {
+    let page = window.page();
+    for start in (page..=furthest).step_by(page as usize) {
         let chunk = base + start - 16;
         if let Some(inner) = shifted_header(window, base, chunk, end, style) {
             return Some((chunk, inner));
@@ -98,7 +104,7 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
     let bytes = window.bytes(chunk, 16).ok()?;
     let words = (u64_at(bytes, 0), u64_at(bytes, 8));
     let (shift, total) = mapped_total(words, style);
-    let sound = words.1 & 7 == 2 && words.1 > 0x20 && total % style.page == 0 && total > shift;
+    let sound = words.1 & 7 == 2 && words.1 > 0x20 && total % window.page() == 0 && total > shift;
     sound.then_some((shift, total))
 }
 
@@ -110,36 +116,36 @@ pub fn find_extents(
     space: &Space,
     ranges: &[(u64, u64)],
     top: u64,
-    page: u64,
     foreign: u64,
 ) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for (start, end) in ranges.iter().copied() {
         watcher.check()?;
-        found.extend(extents_in(space, start, end, top, page.max(16), foreign));
+        found.extend(extents_in(space, start, end, top, foreign));
     }
     Ok(found)
 }
 
-fn extents_in(space: &Space, start: u64, end: u64, top: u64, page: u64, foreign: u64) -> Vec<(u64, u64)> {
+fn extents_in(space: &Space, start: u64, end: u64, top: u64, foreign: u64) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let mut window = Window::new(space, end);
     let (mut at, mut closely) = (start, start);
     while at < end {
-        match extent_at(&mut window, at, end, top, page) {
+        match extent_at(&mut window, at, end, top) {
             Some(stop) => {
                 found.push((at, stop));
                 at = stop.next_multiple_of(16);
                 closely = at.saturating_add(foreign);
             }
             None if at < closely => at += 16,
-            None => at = space.next_backed(at + page).map_or(end, |next| next / page * page),
+            None => at = next_page(space, at, end),
         }
     }
     found
 }
 
-fn extent_at(window: &mut Window<'_>, start: u64, limit: u64, top: u64, page: u64) -> Option<u64> {
+fn extent_at(window: &mut Window<'_>, start: u64, limit: u64, top: u64) -> Option<u64> {
+    let page = window.page();
     let header = |window: &mut Window<'_>, at: u64| -> Option<(u64, u64)> {
         let bytes = window.bytes(at, 16).ok()?;
         Some((u64_at(bytes, 0), u64_at(bytes, 8)))
@@ -181,26 +187,26 @@ pub fn find_fenced(
     ranges: &[(u64, u64)],
     size: u64,
     top: u64,
-    page: u64,
 ) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for (start, end) in ranges.iter().copied() {
         watcher.check()?;
-        found.extend(fenced_in(space, start.next_multiple_of(page.max(16)), end, size, top, page.max(16)));
+        found.extend(fenced_in(space, start, end, size, top));
     }
     Ok(found)
 }
 
-fn fenced_in(space: &Space, start: u64, end: u64, size: u64, top: u64, page: u64) -> Vec<(u64, u64)> {
+fn fenced_in(space: &Space, start: u64, end: u64, size: u64, top: u64) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let mut window = Window::new(space, end);
-    let mut at = start;
+    let page = window.page();
+    let mut at = start.next_multiple_of(page);
     while end.checked_sub(at).is_some_and(|rest| rest >= size.max(page)) {
         let begins = window.bytes(at, 16).is_ok_and(|first| u64_at(first, 0) == 0 && first[8] & 7 == 1);
         if begins && ends_extent(space, at, at + size, top) {
             found.push((at, at + size));
         }
-        at = space.next_backed(at + page).map_or(end, |next| next / page * page);
+        at = next_page(space, at, end);
     }
     found
 }

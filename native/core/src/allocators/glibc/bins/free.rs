@@ -7,7 +7,7 @@ use crate::allocators::glibc::free_links::{FreeLinks, SizeLink};
 use crate::allocators::glibc::walk::walk_stretches;
 use crate::error::Result;
 use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use crate::work::{take, Control, Watcher};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Mutex;
@@ -128,7 +128,7 @@ pub(super) struct Share<'a, T> {
 impl<'a, T> Share<'a, T> {
     /// The room for the slice's free chunks; None when it was taken before.
     pub(super) fn take(&self) -> Option<&'a mut [T]> {
-        self.room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+        take(&self.room)
     }
 }
 
@@ -229,8 +229,7 @@ impl FreeChunks {
 
 /// The links of each region's free chunks.
 fn collected(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<Vec<FreeLinks>> {
-    let take = |region: &Region| region.free_links.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-    let kept: Option<Vec<FreeLinks>> = chunks.regions.iter().map(take).collect();
+    let kept: Option<Vec<FreeLinks>> = chunks.regions.iter().map(|region| take(&region.free_links)).collect();
     if let Some(kept) = kept {
         return Ok(kept);
     }
@@ -239,7 +238,7 @@ fn collected(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<Ve
     let mut again = again.iter().peekable();
     let found = |region: &Region| {
         let walked = again.next_if(|walked| walked.stretch.start == region.stretch.start);
-        walked.and_then(take).unwrap_or_default()
+        walked.and_then(|walked| take(&walked.free_links)).unwrap_or_default()
     };
     Ok(chunks.regions.iter().map(found).collect())
 }

@@ -24,12 +24,12 @@ use crate::allocators::glibc::free_links::FreeLinks;
 use crate::bits::Bits;
 use crate::error::{Cancelled, Result};
 use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use crate::work::{take, Control, Watcher};
 
 use parts::{Part, PartJob, PART};
 use std::sync::atomic::AtomicUsize;
 use std::sync::Mutex;
-use track::{take, Course, Track, Words, MOST_FAST_BINS};
+use track::{Course, Track, Words, MOST_FAST_BINS};
 use whole::Walk;
 
 const WORDS_IN_PART: usize = (PART / GRAIN / 64) as usize;

@@ -1,11 +1,11 @@
 //! Parts of a stretch, walked by any free worker, each from the first address in it that looks like a chunk.
 
-use super::track::{take, Course, Header, Track, Words};
+use super::track::{Course, Header, Track, Words};
 use crate::allocators::glibc::chunks::{Head, Link};
 use crate::allocators::glibc::free_links::FreeLinks;
 use crate::error::Cancelled;
 use crate::memory::space::Space;
-use crate::work::Control;
+use crate::work::{take, Control};
 use std::sync::Mutex;
 
 /// What one part covers; a multiple of what a word of bits does.

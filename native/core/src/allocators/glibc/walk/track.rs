@@ -10,7 +10,6 @@ use crate::memory::window::Window;
 use crate::work::Control;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
 
 const PREV_INUSE: u64 = 1;
 pub(super) const SIZE_BITS: u64 = 7;
@@ -24,10 +23,6 @@ const LINK_BYTES: usize = 32;
 
 /// The bits of starts and of free chunks.
 pub(super) type Words<'a> = (&'a mut [u64], &'a mut [u64]);
-
-pub(super) fn take<T>(task: &Mutex<Option<T>>) -> Option<T> {
-    task.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
-}
 
 /// One header as read: its address, its two words, and the first word after it.
 #[derive(Clone, Copy)]
