@@ -5,11 +5,14 @@ And what a library's own allocator put a header before, such as SQLite's, is rea
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 from strays import COUNTS, KINDS, ONE, grown, hung, measured, named
+from support.graphs import started
+from support.library import heap_of
 from support.programs import RELEASES, ask, interpreter_of_release, since
 
 MOST_FALSE = 0.001
@@ -41,3 +44,17 @@ def test_database_in_memory(release: str, rng: random.Random, tmp_path: Path) ->
     assert own_later - own >= (1 - MOST_FALSE) * size
     assert stray_later - stray <= MOST_FALSE * size, (stray_later, stray, size)
     assert any(row["type"] == "sqlite3.Connection" and row["retained"] >= (1 - MOST_FALSE) * size for row in rows), rows
+
+
+@pytest.mark.parametrize("release", [release for release in since("3.7") if release in RELEASES and release != "3.15"])
+def test_end_of_a_block_of_a_module_state(release: str, tmp_path: Path) -> None:
+    """A module says how large its state is; what lies after that in the block is left over, and leads nowhere."""
+    with started(release, tmp_path, "state_slack", tmp_path / "truth") as target, heap_of(str(target.pid)) as heap:
+        truth = json.loads((tmp_path / "truth").read_text())
+        graph = heap.references.graph
+        victim = graph.find(truth["victim"])
+        assert victim is not None and truth["states"]
+        for state in truth["states"]:
+            found = graph.find(state)
+            assert found is not None
+            assert victim not in [edge.target for edge in graph.edges(found)], hex(state)

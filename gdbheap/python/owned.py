@@ -50,7 +50,8 @@ TP_DOC = 176
 # What leads on from a claimed block; see native/core/src/python/layout.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
 # What references a claimed block holds; see native/core/src/graph/shapes.rs.
-LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED = range(1, 13)
+(LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED,
+ MODULE_STATE) = range(1, 14)  # fmt: skip
 
 # What says how large a claimed block is; see native/core/src/python/unwalked.rs.
 (UNKNOWN_SIZE, COUNT, OF_KEYS, TEXT, OF_ITEMS, STRIDES, VARIABLE, OF_SPLIT, OF_HEADED, STATE, CHARACTERS,
@@ -146,7 +147,7 @@ def families(release: Release) -> list[Family]:
         Family(FLAG_UNICODE, [], _str_claims(release)),
         Family(0, ["set", "frozenset"], _set_claims(release)),
         Family(FLAG_TYPE, [], _type_claims(release)),
-        Family(0, ["module"], _optional(release, "md_state", "state", ALL, ANYTHING, Extent(STATE))),
+        Family(0, ["module"], _optional(release, "md_state", "state", ALL, MODULE_STATE, Extent(STATE))),
         Family(0, ["array.array"], [_claim(at(24), "items", extent=Extent(OF_ITEMS, at(32), at(40), ITEM_SIZE))]),
         Family(0, ["collections.deque"], _deque_claims(release)),
         Family(0, ["collections.OrderedDict"], _ordered_claims(release)),

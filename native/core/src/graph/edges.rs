@@ -250,8 +250,12 @@ impl<'a> Drawer<'a> {
 
     /// Whatever a block of unknown contents leads to.
     fn anything(&mut self, bytes: Bytes<'_>) {
-        let doubtful = bytes.size().saturating_sub(SLACK);
-        self.pieces(bytes, 0, u64::MAX, &mut |drawer, at, piece| {
+        self.words(bytes, u64::MAX, bytes.size().saturating_sub(SLACK));
+    }
+
+    /// Words that may be references up to `to`, those from `doubtful` on left over from before.
+    fn words(&mut self, bytes: Bytes<'_>, to: u64, doubtful: u64) {
+        self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
                 let strength = if at + index as u64 * 8 >= doubtful { DOUBTFUL } else { LIKELY };
                 drawer.word(u64_at(word, 0), strength);
@@ -285,6 +289,7 @@ impl<'a> Drawer<'a> {
                     self.reference_at(bytes, block.right, EXACT);
                 }
             }
+            shapes::STATE => self.words(bytes, number, u64::MAX),
             _ => self.anything(bytes),
         }
     }

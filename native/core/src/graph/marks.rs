@@ -70,6 +70,7 @@ impl<'a> Marker<'a> {
             shapes::SPLIT => field(claim.count_at).map(|keys| self.capacity(keys)),
             // The mask of a hash table.
             shapes::SET | shapes::TABLE => field(claim.count_at).map(|mask| mask.saturating_add(1)),
+            shapes::STATE => self.types.layout.state_bytes(self.space, address.wrapping_add(pre)),
             _ if claim.count_at >= 0 => field(claim.count_at),
             _ => Some(0),
         };

@@ -261,12 +261,10 @@ impl<'a> Worker<'a> {
 
     /// Where what may hold pointers ends in a buffer whose block ends at `end`: a module's state may be smaller.
     fn end_of(&self, wanted: &Wanted, end: u64) -> u64 {
-        let path = &self.types.layout.state_size;
-        if wanted.follow != ALL || path.is_empty() {
+        if wanted.follow != ALL {
             return end;
         }
-        let step = |at: u64, offset: &u64| self.heaps.space.word(at.wrapping_add(*offset)).ok();
-        let size = path.iter().try_fold(wanted.owner, step);
+        let size = self.types.layout.state_bytes(self.heaps.space, wanted.owner);
         size.and_then(|size| wanted.pointer.checked_add(size)).map_or(end, |own| own.min(end))
     }
 

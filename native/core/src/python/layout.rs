@@ -1,6 +1,7 @@
 //! What is known of one interpreter's objects: where a type says what, what precedes an object, which fields own blocks.
 
 use crate::bytes::u64_at;
+use crate::memory::space::Space;
 
 /// What says how large a buffer is: `rule`, and what that needs.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +112,13 @@ impl TypeLayout {
     /// Bytes of an object that hold its count and its type, and in some builds more.
     pub(crate) fn head(&self) -> u64 {
         self.ob_type + 8
+    }
+
+    /// How large a module's state is: the block is larger, and what its last user left there leads anywhere. None where
+    /// the release has no such field, or it cannot be read.
+    pub(crate) fn state_bytes(&self, space: &Space, module: u64) -> Option<u64> {
+        let step = |at: u64, offset: &u64| space.word(at.wrapping_add(*offset)).ok();
+        (!self.state_size.is_empty()).then(|| self.state_size.iter().try_fold(module, step)).flatten()
     }
 
     /// Whether objects begin with their count and their type, and nothing else.

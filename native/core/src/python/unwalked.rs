@@ -173,10 +173,7 @@ impl Look<'_> {
                 let (capacity, embedded) = own(8).first_chunk::<4>().map(|head| (u64::from(head[0]), head[2]))?;
                 (embedded == 0).then(|| 8 + capacity * 8 + capacity.next_multiple_of(8))
             }
-            STATE => {
-                let path = &self.layout.state_size;
-                path.iter().try_fold(object, |at, offset| self.space.word(at.wrapping_add(*offset)).ok())
-            }
+            STATE => self.layout.state_bytes(self.space, object),
             CHARACTERS => {
                 let state = self.half(object.wrapping_add(unit))? >> (more & 31);
                 self.word(object, at)?.checked_add(1)?.checked_mul(u64::from(state & 7))
