@@ -63,9 +63,7 @@ def hung(python: str, kind: str, number: int, size: int, seed: int, folder: Path
     """Yield the program before it hangs its tree."""
     mode = KINDS[kind][2]
     command = [python, str(SOURCES / "stray.py"), kind, str(number), str(size), str(seed)]
-    # What is left on the stack, and where blocks lie, depends on the environment's size: the same for all who run this.
-    bare = ["env", "-i", "PATH=/usr/bin:/bin", *([f"PYTHONMALLOC={mode}"] if mode else [])]
-    with running([*bare, *command], folder) as target:
+    with running(command, folder, {"PYTHONMALLOC": mode} if mode else {}) as target:
         yield target
 
 
