@@ -3,6 +3,7 @@ itself."""
 
 from __future__ import annotations
 
+import bisect
 import random
 import struct
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from support import kernel
-from support.closures import SAMPLE, check_counts, check_objects, reached_in_heaps, some
+from support.closures import SAMPLE, check_counts, check_objects, closure, reached_in_heaps, some
 from support.populations import census, check_new_objects
 from support.programs import FREE_THREADED, KERNEL_CORE, ask, release_program, running, stripped_library
 from support.programs import interpreter_of_release as interpreter_of
@@ -128,3 +129,31 @@ def test_books(release: str, environment: dict[str, str], rng: random.Random, tm
     rest = [answer[key]["bytes"] for key in ("free_lists", "interpreter", "unclassified", "other_chunks")]
     assert total + sum(rest) + sum(root["bytes"] for root in answer["roots"]) == answer["used"]["bytes"]
     assert answer["unclassified"]["bytes"] <= answer["used"]["bytes"] // 1000
+
+
+@every_build
+def test_holes_hold_nothing(release: str, environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
+    """No hole has an object in it, each has the resident bytes that the kernel counts, and together they are no more
+    than the free bytes of the ledger; a core has the same holes."""
+    program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
+    with running(program, tmp_path, environment) as target:
+        answer, ledger = ask("holes", str(target.pid), "--min=1", "--top=100000"), ask("", str(target.pid))["ledger"]
+        holes = sorted((row for row in answer["holes"] if row["allocator"] == "mimalloc"), key=lambda row: row["address"])
+        resident = [present(target.pid, row["address"], row["size"]) for row in holes]
+        objects = sorted(closure(tmp_path / "truth"))
+        in_core = ask("holes", target.as_form(KERNEL_CORE), "--min=1", "--top=100000")["holes"]
+    lines = {line["id"]: line for line in ledger}
+    assert len(holes) > 100 and [row["resident"] for row in holes] == resident
+    assert sum(row["size"] for row in holes) <= lines["mimalloc.free"]["virtual"]
+    for row in holes:
+        place = bisect.bisect_left(objects, row["address"])
+        assert place == len(objects) or objects[place] >= row["address"] + row["size"], row
+    assert {(row["address"], row["size"]) for row in in_core if row["allocator"] == "mimalloc"} == {
+        (row["address"], row["size"]) for row in holes
+    }
+
+
+def present(pid: int, start: int, size: int) -> int:
+    """Return the bytes of the pages of its own that a process has wholly in [start, start + size): zero pages are none."""
+    first, end = -(-start // kernel.PAGE) * kernel.PAGE, (start + size) // kernel.PAGE * kernel.PAGE
+    return kernel.PAGE * sum(page.is_there for page in kernel.pages(pid, first, max(first, end)))

@@ -14,6 +14,7 @@ import pytest
 from support import kernel
 from support.programs import (
     FORMS,
+    FREE_THREADED,
     GCORE,
     PROCESS,
     Running,
@@ -114,11 +115,12 @@ def test_used_bytes_are_the_programs_own(rng: random.Random, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("form", [PROCESS, GCORE])
-def test_mimalloc_is_drawn(form: str, rng: random.Random, tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", ["3.13", *FREE_THREADED])
+def test_mimalloc_is_drawn(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
     """CPython's mimalloc: its segments are groups, whose cells hold all of its lines but what is reserved beside them,
     and what is in use is drawn so."""
-    program = release_program("3.13", "blocks", rng.getrandbits(30), 60_000, 0, tmp_path / "told")
-    with running(program, tmp_path, {"PYTHONMALLOC": "mimalloc"}) as running_target:
+    program = release_program(release, "blocks", rng.getrandbits(30), 60_000, 0, tmp_path / "told")
+    with running(program, tmp_path, {} if release in FREE_THREADED else {"PYTHONMALLOC": "mimalloc"}) as running_target:
         target = running_target.as_form(form)
         ledger, answer = ask("", target, "--detail")["ledger"], ask("map", target)
         text = gdbheap("map", target).stdout

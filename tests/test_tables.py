@@ -29,10 +29,10 @@ NAMES = {"names"}
 OFFSETS = set(
     """
     _ht_tpname bytearray_alloc bytearray_bytes bytearray_data bytearray_start bytes_data cf_frame co_cellvars co_code
-    co_filename co_firstlineno co_freevars co_linetable co_lnotab co_localsplusnames co_name co_nlocalsplus co_unique_id
+    co_copies co_filename co_firstlineno co_freevars co_linetable co_lnotab co_localsplusnames co_name co_nlocalsplus co_unique_id
     co_varnames deque_items deque_left deque_left_index deque_length deque_right_link descr_method dict_small dk_indices
     dk_kind dk_log2_index_bytes dk_log2_size dk_nentries dk_size exc_cause exc_context exc_message exc_notes
-    exc_traceback f_back f_code f_instruction f_lasti f_locals f_owner f_previous f_stack f_top frame_data
+    exc_traceback f_back f_code f_code_copy f_instruction f_lasti f_locals f_owner f_previous f_stack f_top frame_data
     func_annotations func_builtins func_closure func_code func_defaults func_dict func_doc func_globals func_kwdefaults
     func_module func_name func_qualname gc_head gi_frame_state gi_iframe gi_running ht_cached_keys ht_name ht_qualname
     interp_tstates lv_tag ma_keys ma_mask ma_table ma_used ma_values md_def md_state md_state_size ob_digit ob_item
@@ -100,17 +100,18 @@ def test_the_rest_of_cpython() -> None:
 def test_published_tables() -> None:
     """Each release's groups have words with one name each; what is taken from them is there, and a key of releases."""
     found = table("debug_offsets")
-    assert set(found) == {"source", "fields", "sizes", "fixed", "releases"}
+    assert set(found) == {"source", "fields", "free_threaded_fields", "sizes", "fixed", "releases"}
     assert set(found["releases"]) <= set(table("cpython")["releases"])
     for groups in found["releases"].values():
         assert all(names and len(set(names)) == len(names) for names in groups.values())
         assert "ob_type" in groups["pyobject"] and all("size" in groups[one] for one in groups if "object" in one)
     known = {(group, name) for groups in found["releases"].values() for group in groups for name in groups[group]}
-    taken = [tuple(place[:2]) for place in chain(found["fields"].values(), found["sizes"].values())]
+    fields = {**found["fields"], **found["free_threaded_fields"]}
+    taken = [tuple(place[:2]) for place in chain(fields.values(), found["sizes"].values())]
     assert set(taken) <= known and len(set(taken)) == len(taken)
     assert {(group, name) for group in found["fixed"] for name in found["fixed"][group]} <= known
-    assert set(found["fields"]) | set(found["sizes"]) <= OFFSETS
-    assert all(width in (1, 2, 4, 8) for _group, _name, width in found["fields"].values())
+    assert set(fields) | set(found["sizes"]) <= OFFSETS and len(fields) > len(found["fields"])
+    assert all(width in (1, 2, 4, 8) for _group, _name, width in fields.values())
 
 
 MALLOC = {

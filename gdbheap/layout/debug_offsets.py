@@ -104,7 +104,7 @@ def read_debug_offsets(space: Space, address: int) -> DebugOffsets:
         raise ValueError(f"its flag for free-threaded builds is {flag:#x}")
     _check_sizes(words)
     _check_fixed(words, LARGER_HEAD if flag else 0)
-    return DebugOffsets(address, version, bool(flag), {**_offsets(words), **_sizes(words)})
+    return DebugOffsets(address, version, bool(flag), {**_offsets(words, bool(flag)), **_sizes(words)})
 
 
 def _layout(version: int) -> dict[str, list[str]]:
@@ -140,11 +140,13 @@ def _check_fixed(words: Groups, added: int) -> None:
                 raise ValueError(f"it has {group}.{name} at {found:#x} and not at {offset + added:#x}")
 
 
-def _offsets(words: Groups) -> dict[str, int]:
+def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:
     """Each field's offset. Raises ValueError for one that lies outside of its struct, in its head, or on another."""
     found: dict[str, int] = {}
     taken: set[tuple[str, int]] = set()
-    for name, (group, field, width) in table("debug_offsets")["fields"].items():
+    tables = table("debug_offsets")
+    fields = {**tables["fields"], **(tables["free_threaded_fields"] if free_threaded else {})}
+    for name, (group, field, width) in fields.items():
         offset = words.get(group, {}).get(field)
         if offset is None:
             continue

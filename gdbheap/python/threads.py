@@ -334,10 +334,21 @@ class Threads:
                 (last,) = struct.unpack("<i", space.read(address + release["f_lasti"], 4))
                 offset = last * release["f_lasti_unit"]
             else:
-                offset = space.word(address + where) - code.address - release["co_code"]
+                offset = space.word(address + where) - self._first_instruction(address, code)
             return line_of(release, code.table, code.first_line, offset)
         except (Fault, IndexError, OverflowError):
             return None
+
+    def _first_instruction(self, address: int, code: _Code) -> int:
+        """Where the instructions begin that the frame at ``address`` runs: since 3.14 each thread of a free-threaded build
+        has its own copy of them, of which the frame has the number (_PyCodeArray: size, then a pointer for each copy).
+        Raises Fault."""
+        release, space = self._release, self._space
+        number = release.get("f_code_copy")
+        if number is None:
+            return code.address + release["co_code"]
+        copies, word = space.word(code.address + release["co_copies"]), space.machine.word
+        return space.word(copies + word * (1 + space.u32(address + number)))
 
     def code(self, address: int) -> _Code | None:
         """The code object at ``address``, None when there is none."""
