@@ -254,6 +254,11 @@ class Allocator(ABC):
     def used_sizes(self) -> list[tuple[int, int]]:
         """(size, how many are in use) of its blocks."""
 
+    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
+        """(the program's pointer, size as in ``used_sizes``) of the ``most`` largest blocks in use of at least ``least``
+        bytes, largest first."""
+        return []
+
     @abstractmethod
     def give(self, blocks: WalkedBlocks) -> None:
         """Adds its own to what the native half is told."""

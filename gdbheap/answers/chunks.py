@@ -10,7 +10,7 @@ from typing import NamedTuple, Union
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED
-from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.allocator import GlibcAllocator, Wanted
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.describing import describe_blocks
 from gdbheap.errors import UsageError
@@ -58,16 +58,6 @@ class Selection:
         """The selection as the native walk takes it."""
         states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
         return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, self.arena)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the native listing is told; see native/core/src/allocators/glibc/listing.rs."""
-
-    states: int
-    minimum: int
-    maximum: int
-    arena: int | None
 
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make

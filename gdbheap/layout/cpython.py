@@ -7,6 +7,7 @@ recognised before anything is known of the version.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -59,6 +60,8 @@ HEADS = (0, 16)
 LARGER_HEAD = "PyType_Type is its own type 16 bytes further in"
 # Since this release Py_TRACE_REFS adds nothing to an object.
 HEADS_ARE_PLAIN = (3, 13)
+# PyObject of free-threaded builds, all releases: the two counts, and the bits of the second one that are none of it.
+OB_REF_LOCAL, OB_REF_SHARED, SHARED_COUNT_SHIFT = 12, 16, 2
 # sizeof(PyHeapTypeObject) in all releases and builds, with room for more; sizeof(PyMemberDef).
 CLASS_SIZES = (800, 1200)
 MEMBER_SIZE = 40
@@ -86,6 +89,16 @@ class Release:
     def ob_refcnt(self) -> int:
         """Where an object's count is, unless it has two (free-threaded builds)."""
         return self.added if self.traced else 0
+
+    def reference_count(self, space: Space, address: int) -> int:
+        """How many references an object has, as its head says; of an immortal one any large number. Raises Fault.
+
+        Free-threaded builds count those of the thread that made it and those of others apart (PEP 703: the low bits of
+        ob_ref_shared are flags)."""
+        if not self.is_free_threaded:
+            return space.u32(address + self.ob_refcnt)
+        (shared,) = struct.unpack("<q", space.read(address + OB_REF_SHARED, 8))
+        return space.u32(address + OB_REF_LOCAL) + (int(shared) >> SHARED_COUNT_SHIFT)
 
     @property
     def names(self) -> dict[str, str]:

@@ -234,7 +234,7 @@ class Interpreter:
 
 KINDS = ("unstripped", "stripped")
 EXTRA = "GDBHEAP_PYTHONS"
-FREE_THREADED = ("3.13t", "3.14t")
+FREE_THREADED = ("3.13t", "3.14t", "3.15t")
 # The release that every test tries, also those that try one only.
 ONLY = os.environ.get("GDBHEAP_RELEASE", "")
 RELEASE = ONLY or "3.11"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gdbheap import _native
@@ -56,6 +57,17 @@ WHY_KEPT = (
 OF_OTHERS = {"foreign": "other.break", "unexplained": "unexplained"}
 UNEXPLAINED = _native.STATES.index("unexplained")
 USED = _native.STATES.index("used")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which chunks are listed: a bit for each of ``_native.STATES``, bytes with the header, the arena or all of them; see
+    native/core/src/allocators/glibc/listing.rs."""
+
+    states: int
+    minimum: int = 0
+    maximum: int = sys.maxsize
+    arena: int | None = None
 
 
 class GlibcAllocator(Allocator):
@@ -213,6 +225,13 @@ class GlibcAllocator(Allocator):
     def used_sizes(self) -> list[tuple[int, int]]:
         """With the header; mmapped chunks among them."""
         return self.used_chunks + [(chunk.end - chunk.chunk, 1) for chunk in self.mapped if not chunk.cached]
+
+    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
+        """Of the arenas' chunks and the mmapped ones."""
+        rows = _native.list_chunks(self.chunks, Wanted(1 << USED, least), "size", most).rows
+        found = [(row.address + HEADER, row.size) for row in rows]
+        found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in self.mapped if not chunk.cached]
+        return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:most]
 
     def give(self, blocks: WalkedBlocks) -> None:
         """The chunks of the arenas, and the mmapped ones in use."""

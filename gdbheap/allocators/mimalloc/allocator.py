@@ -118,6 +118,10 @@ class MimallocAllocator(StoreAllocator):
             return "reserve of mimalloc"
         return "overhead of mimalloc" if holds(self.ranges(), address) else None
 
+    def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
+        """Of the pages whose blocks are as large."""
+        return [(row.address, row.size) for row in self.store.largest_used(least, most)]
+
     def give(self, blocks: WalkedBlocks) -> None:
         """The pages of the segments."""
         blocks.own["pages"], blocks.replacing = self.store, True

@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, Union
 
-from gdbheap import _native
 from gdbheap.allocators.allocator import LedgerLine, State
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
-from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.allocators.glibc.trim import Trim
-from gdbheap.answers.chunks import Selection
 from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.answers.partition import Sums, ledger_lines, total
 from gdbheap.errors import GdbheapError
@@ -183,13 +181,9 @@ class Evidence:
             return None
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
-        """(address, size with the header) of the ``most`` largest used blocks of malloc, of ``least`` bytes or more."""
-        glibc = self.heap.allocator(GlibcAllocator)
-        wanted = Selection(states=("used",), minimum=least).wanted
-        rows = _native.list_chunks(glibc.chunks, wanted, "size", most).rows
-        found = [(row.address + HEADER, row.size) for row in rows]
-        found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in glibc.mapped if not chunk.cached]
-        return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:most]
+        """(address, size) of the ``most`` largest blocks in use, of ``least`` bytes or more, whoever handed them out."""
+        found = chain.from_iterable(allocator.largest_used(least, most) for allocator in self.heap.allocators)
+        return sorted(found, key=lambda row: -row[1])[:most]
 
     @cached_property
     def large_holes(self) -> list[tuple[int, int]]:

@@ -80,7 +80,7 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
     target = evidence.heap.target
     if target.pages is None:
         return []
-    buffers = evidence.largest_blocks(DEFAULT_THRESHOLD, MAX_BUFFERS)
+    buffers = evidence.heap.allocator(GlibcAllocator).largest_used(DEFAULT_THRESHOLD, MAX_BUFFERS)
     places = [(address, address + size - HEADER) for address, size in buffers]
     found: list[Copy] = []
     for copied in _native.find_copies(target.space, target.pages, places, holes):

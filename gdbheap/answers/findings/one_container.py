@@ -70,7 +70,7 @@ class Container:
 
 def find(evidence: Evidence) -> list[Finding]:
     """The container that keeps the most."""
-    if evidence.objects is None or evidence.objects.release.is_free_threaded:
+    if evidence.objects is None:
         return []
     kinds = {row.address: row for row in evidence.estimates if row.count >= MIN_OBJECTS // 2}
     buffers = evidence.largest_blocks(MIN_OBJECTS * evidence.heap.target.machine.word, MAX_BUFFERS)
@@ -128,11 +128,10 @@ def _words(objects: Objects, address: int, size: int) -> Iterator[int]:
 
 def _are_own(objects: Objects, words: list[int]) -> bool:
     """Whether nearly all are different objects that have no other reference."""
-    space, place = objects.target.space, objects.release.ob_refcnt
     own = 0
     for word in set(words):
         with suppress(Fault):
-            own += space.u32(word + place) == 1
+            own += objects.release.reference_count(objects.target.space, word) == 1
     return own >= MIN_SHARE_OF_ONLY_REFERENCES * len(words)
 
 

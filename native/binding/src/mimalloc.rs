@@ -107,6 +107,11 @@ impl Mimalloc {
         self.0.used_in_page(address).into_iter().map(used).collect()
     }
 
+    /// The `most` largest used blocks of at least `least` bytes, largest first.
+    fn largest_used(&self, least: u64, most: usize) -> Vec<Member> {
+        self.0.largest_used(least, most).into_iter().map(used).collect()
+    }
+
     /// Damage met in segments.
     #[getter]
     fn damage(&self) -> Vec<Damage> {

@@ -3,6 +3,7 @@
 use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER};
 use crate::allocators::groups::spread_by_size;
 use crate::allocators::heaps::Heaps;
+use crate::allocators::spread::mixed;
 use crate::allocators::store::Store;
 use crate::error::Result;
 use crate::memory::space::Space;
@@ -59,7 +60,7 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
         let (size, weight) = (units as u64 * CHUNK_HEADER, sample.weight());
         // A chunk's last eight bytes are the next one's prev_size.
         let block = &mut bytes[..size as usize - 8];
-        for chunk in &sample.kept {
+        for (chunk, _) in &sample.kept {
             let got = space.fill(chunk + CHUNK_HEADER, block);
             visit(Block { bytes: &block[..got], size, weight });
         }
@@ -67,27 +68,24 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
     Ok(())
 }
 
-/// One in a fixed number of what is offered, spread over all of it.
+/// One in a power of two of what is offered, spread over all of it, but not evenly.
 #[derive(Default)]
 struct Sample {
-    kept: Vec<u64>,
+    kept: Vec<(u64, u64)>,
     offered: usize,
     thinned: u32,
 }
 
 impl Sample {
     fn offer(&mut self, chunk: u64) {
-        if self.offered % (1 << self.thinned) == 0 {
-            self.kept.push(chunk);
+        let lot = mixed(self.offered as u64 + 1);
+        if lot % (1 << self.thinned) == 0 {
+            self.kept.push((chunk, lot));
         }
         self.offered += 1;
         if self.kept.len() >= 2 * CHUNKS_OF_A_SIZE {
-            let mut place = 0;
-            self.kept.retain(|_| {
-                place += 1;
-                place % 2 == 1
-            });
             self.thinned += 1;
+            self.kept.retain(|(_, lot)| lot % (1 << self.thinned) == 0);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::bytes::{half_at, word_at};
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MOST_DAMAGE: usize = 1000;
@@ -374,5 +375,15 @@ impl Mimalloc {
     pub fn used_in_page(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(page) = self.page_at(address).map(|index| &self.pages[index]) else { return Vec::new() };
         self.used_of(page).map(|number| (page.block(number), page.size)).collect()
+    }
+
+    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
+        let large = self.pages.iter().filter(|page| page.size >= least);
+        let of_page = |page| self.used_of(page).map(|number| (page.block(number), page.size));
+        let mut found: Vec<(u64, u64)> = large.flat_map(of_page).collect();
+        found.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
+        found.truncate(most);
+        found
     }
 }
