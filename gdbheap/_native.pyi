@@ -312,7 +312,7 @@ class Register(Protocol):
     @property
     def value(self) -> int: ...
 
-class Question(Protocol):
+class CensusRequest(Protocol):
     @property
     def roots(self) -> Sequence[OwnedRange]: ...
     @property
@@ -1256,7 +1256,9 @@ def find_claimed(
     roots: Sequence[Sequence[Range]],
     progress: Report | None = None,
 ) -> Claimed: ...
-def take_census(heaps: Heaps, layout: TypeLayout, question: Question, progress: Report | None = None) -> Census: ...
+def take_census(
+    heaps: Heaps, layout: TypeLayout, question: CensusRequest, progress: Report | None = None
+) -> Census: ...
 def objects_in(heaps: Heaps, layout: TypeLayout, blocks: Sequence[Spot]) -> list[ObjectAt | None]: ...
 def list_objects(
     heaps: Heaps, layout: TypeLayout, kinds: set[int], wanted: Wanted, progress: Report | None = None

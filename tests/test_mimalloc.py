@@ -141,7 +141,8 @@ def test_holes_hold_nothing(release: str, environment: dict[str, str], rng: rand
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
         answer, ledger = ask("holes", str(target.pid), "--min=1", "--top=100000"), ask("", str(target.pid))["ledger"]
-        holes = sorted((row for row in answer["holes"] if row["allocator"] == "mimalloc"), key=lambda row: row["address"])
+        own = [row for row in answer["holes"] if row["allocator"] == "mimalloc"]
+        holes = sorted(own, key=lambda row: int(row["address"]))
         resident = [present(target.pid, row["address"], row["size"]) for row in holes]
         objects = sorted(closure(tmp_path / "truth"))
         in_core = ask("holes", target.as_form(KERNEL_CORE), "--min=1", "--top=100000")["holes"]
@@ -157,6 +158,6 @@ def test_holes_hold_nothing(release: str, environment: dict[str, str], rng: rand
 
 
 def present(pid: int, start: int, size: int) -> int:
-    """Return the bytes of the pages of its own that a process has wholly in [start, start + size): zero pages are none."""
+    """Return the bytes of a process's pages that lie wholly in [start, start + size), but for zero pages."""
     first, end = -(-start // kernel.PAGE) * kernel.PAGE, (start + size) // kernel.PAGE * kernel.PAGE
     return kernel.PAGE * sum(page.is_there for page in kernel.pages(pid, first, max(first, end)))

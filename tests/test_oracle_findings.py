@@ -69,8 +69,8 @@ def in_use(target: Running) -> int:
 
 
 def used(target: Running) -> int:
-    """Return the bytes of mimalloc's blocks in use: the interpreter counts the blocks alone (tests/test_mimalloc.py), and
-    the pages go back when they will."""
+    """Return the bytes of mimalloc's blocks in use: the interpreter counts the blocks alone (tests/test_mimalloc.py),
+    and the pages go back when they will."""
     return sum(row["size"] * row["used"] for row in ask("pools", str(target.pid))["classes"])
 
 

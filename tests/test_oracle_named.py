@@ -30,11 +30,11 @@ from support.programs import (
     running,
 )
 
-LEAST_NAMED = 0.97
-MOST_UNCLASSIFIED = 0.005
+MIN_NAMED = 0.97
+MAX_UNCLASSIFIED = 0.005
 STOPS, MANY_STOPS = 2, 20
 # What of a library's structures a type's objects may share with others or leave to a cache.
-LEAST_TRUE = 0.9
+MIN_TRUE = 0.9
 FULL = 1_000_000
 
 
@@ -42,8 +42,8 @@ FULL = 1_000_000
 def test_nearly_all_is_named(workload: Workload, rng: random.Random, tmp_path: Path) -> None:
     """At each stop; the parts add up to the used bytes."""
     for stop in measured(workload, STOPS, rng, tmp_path):
-        assert stop.named >= LEAST_NAMED, stop
-        assert stop.unclassified <= MOST_UNCLASSIFIED * stop.blocks, stop
+        assert stop.named >= MIN_NAMED, stop
+        assert stop.unclassified <= MAX_UNCLASSIFIED * stop.blocks, stop
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,7 +52,7 @@ def test_tables_in_the_middle_of_resizing(kind: str, rng: random.Random, tmp_pat
     command = [interpreter_of(kind), str(SOURCES / "resizing.py"), str(rng.getrandbits(32))]
     workload = Workload("resizing", lambda rng: command)
     for stop in measured(workload, MANY_STOPS, rng, tmp_path):
-        assert stop.named >= LEAST_NAMED, stop
+        assert stop.named >= MIN_NAMED, stop
 
 
 # Kind of borrowed.py, what it needs, and the types whose objects lead to its structures.
@@ -89,8 +89,8 @@ def test_what_is_reached_goes_with_its_objects(kind: str, rng: random.Random, tm
         target.go_on()
         used_later, named_later, roots_later = held(str(target.pid), patterns)
     gone, said = used - used_later, named - named_later
-    assert said > 0 and gone >= LEAST_TRUE * said, (command, gone, said, roots, roots_later)
-    assert said >= LEAST_TRUE * gone, (command, gone, said, roots, roots_later)
+    assert said > 0 and gone >= MIN_TRUE * said, (command, gone, said, roots, roots_later)
+    assert said >= MIN_TRUE * gone, (command, gone, said, roots, roots_later)
 
 
 @pytest.mark.parametrize("release", RELEASES)

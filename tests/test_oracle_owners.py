@@ -13,8 +13,8 @@ from support.library import heap_of
 from support.programs import FORMS, KINDS, SOURCES, ask, gdbheap, interpreter_of, running
 
 NUMPY = "with numpy"
-LEAST_NAMED = 0.97
-MOST_UNCLASSIFIED = 0.005
+MIN_NAMED = 0.97
+MAX_UNCLASSIFIED = 0.005
 
 
 def interpreter(kind: str) -> str:
@@ -88,8 +88,8 @@ def test_little_is_left_over(kind: str, form: str, rng: random.Random, tmp_path:
         assert gdbheap("check", text).returncode == 0
     assert balance(answer) == 0
     unknown = answer["unclassified"]["bytes"] + answer["other_chunks"]["bytes"]
-    assert unknown <= (1 - LEAST_NAMED) * answer["used"]["bytes"]
-    assert answer["unclassified"]["count"] <= MOST_UNCLASSIFIED * sum(row["used"] for row in pools["classes"])
+    assert unknown <= (1 - MIN_NAMED) * answer["used"]["bytes"]
+    assert answer["unclassified"]["count"] <= MAX_UNCLASSIFIED * sum(row["used"] for row in pools["classes"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

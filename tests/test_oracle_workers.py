@@ -31,7 +31,8 @@ def test_what_threads_made(build: str, rng: random.Random, tmp_path: Path) -> No
         found, lost = looked(str(target.pid), truth["links"] + truth["held"])
         for address in truth["held"]:
             edges = [step.edge for step in found[address].chain]
-            assert any("local variable mine" in edge and f"in wait() at workers.py:{WAITS}" in edge for edge in edges), edges
+            place = f"in wait() at workers.py:{WAITS}"
+            assert any("local variable mine" in edge and place in edge for edge in edges), edges
         assert lost - before == set(truth["planted"])
         check_chains(target, {"links": truth["links"]}, found, tmp_path)
         few = rng.sample(truth["links"], FEW) + truth["held"]

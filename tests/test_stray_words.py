@@ -15,7 +15,7 @@ from support.graphs import started
 from support.library import heap_of
 from support.programs import RELEASES, ask, interpreter_of_release, since
 
-MOST_FALSE = 0.001
+MAX_FALSE = 0.001
 STARTS = 2
 SIZE, SMALL = 16 << 20, 4 << 20
 
@@ -26,7 +26,7 @@ def test_numbers_do_not_own(kind: str, number: int, rng: random.Random, tmp_path
     """A tree of C's belongs to the one object that holds it, wherever its blocks lie."""
     for _ in range(STARTS if number == COUNTS else 1):
         shares = measured(kind, number, SIZE, rng.getrandbits(32), tmp_path)
-        assert shares.false < MOST_FALSE, shares
+        assert shares.false < MAX_FALSE, shares
 
 
 @pytest.mark.parametrize("release", [release for release in since("3.7") if release in RELEASES])
@@ -41,9 +41,9 @@ def test_database_in_memory(release: str, rng: random.Random, tmp_path: Path) ->
         own_later, _others = named(target, "sqlite3.")
         stray_later = ask("unreachable", str(target.pid))["by_stray"]["bytes"]
         rows = ask("retained", str(target.pid), "--top=10")["rows"]
-    assert own_later - own >= (1 - MOST_FALSE) * size
-    assert stray_later - stray <= MOST_FALSE * size, (stray_later, stray, size)
-    assert any(row["type"] == "sqlite3.Connection" and row["retained"] >= (1 - MOST_FALSE) * size for row in rows), rows
+    assert own_later - own >= (1 - MAX_FALSE) * size
+    assert stray_later - stray <= MAX_FALSE * size, (stray_later, stray, size)
+    assert any(row["type"] == "sqlite3.Connection" and row["retained"] >= (1 - MAX_FALSE) * size for row in rows), rows
 
 
 @pytest.mark.parametrize("release", [release for release in since("3.7") if release in RELEASES and release != "3.15"])

@@ -255,8 +255,8 @@ class Allocator(ABC):
         """(size, how many are in use) of its blocks."""
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """(the program's pointer, size as in ``used_sizes``) of the ``most`` largest blocks in use of at least ``least``
-        bytes, largest first."""
+        """(the program's pointer, size as in ``used_sizes``) of its ``most`` largest blocks in use, from ``least``
+        bytes on, largest first."""
         return []
 
     @abstractmethod

@@ -7,7 +7,6 @@ recognised before anything is known of the version.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -97,8 +96,9 @@ class Release:
         ob_ref_shared are flags)."""
         if not self.is_free_threaded:
             return space.u32(address + self.ob_refcnt)
-        (shared,) = struct.unpack("<q", space.read(address + OB_REF_SHARED, 8))
-        return space.u32(address + OB_REF_LOCAL) + (int(shared) >> SHARED_COUNT_SHIFT)
+        # The second one may be below zero.
+        shared = space.word(address + OB_REF_SHARED) >> SHARED_COUNT_SHIFT
+        return (space.u32(address + OB_REF_LOCAL) + shared) % (1 << 8 * space.machine.word - SHARED_COUNT_SHIFT)
 
     @property
     def names(self) -> dict[str, str]:

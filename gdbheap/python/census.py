@@ -27,7 +27,7 @@ from gdbheap.target.target import Target
 SAMPLED_POOLS = 16
 ESTIMATE_POOLS = 64
 TYPES_IN_POOLS = 2
-LEAST_VOTES = 20
+MIN_VOTES = 20
 PRE_HEADER = 16
 GC_HEADS = (16, 24, 32)
 NO_GC_HEAD = (0,)
@@ -96,7 +96,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Question:
+class CensusRequest:
     """What a census is told beside the heaps; see native/core/src/python/census.rs."""
 
     roots: list[OwnedRange]
@@ -191,7 +191,7 @@ class Objects:
         heads = GC_HEADS if known is None else (known,)
         counts = {head: len(self._find_claimed(replace(layout, gc_head=head))) for head in heads}
         head = max(counts, key=lambda head: counts[head])
-        if counts[head] < LEAST_VOTES:
+        if counts[head] < MIN_VOTES:
             raise Unsupported(
                 f"the objects of Python {self.release.text} lie in memory that is not walked, and nothing points there"
             )
@@ -261,7 +261,7 @@ class Objects:
         """Objects with a managed dictionary must occur where the release's table puts them."""
         flags = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT
         ballots = _ballots(votes, flags)
-        if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < LEAST_VOTES:
+        if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < MIN_VOTES:
             return
         if not ballots.get(head + PRE_HEADER):
             raise Unsupported(f"no object with a managed dictionary stands {head + PRE_HEADER} bytes into its block")
@@ -270,7 +270,7 @@ class Objects:
     def census(self, watched: Sequence[int] = (), progress: Progress | None = None, unknown: int = 0) -> _native.Census:
         """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
         ``unknown`` largest blocks that nobody leads to are listed."""
-        question = Question(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
+        question = CensusRequest(self.roots.ranges, self.roots.registers, self.roots.last, list(watched), unknown)
         census = _native.take_census(self.heaps, self.layout, question, progress)
         self._owners.update(dict.fromkeys(watched))
         self._owners.update((found.block, self._owner(found)) for found in census.owners)
@@ -386,4 +386,4 @@ def _winner(votes: Sequence[_native.DistanceVotes], flags: int, distances: tuple
     """
     ballots = {distance: count for distance, count in _ballots(votes, flags).items() if distance in distances}
     best = max(ballots, key=lambda distance: ballots[distance], default=0)
-    return best if ballots.get(best, 0) >= LEAST_VOTES else None
+    return best if ballots.get(best, 0) >= MIN_VOTES else None

@@ -9,7 +9,7 @@ from gdbheap.target.machine import Machine
 
 # Read at a time: a part of a page on every machine.
 STEP = 4 << 10
-MOST_PAGES = 1 << 14
+MAX_PAGES = 1 << 14
 
 
 class Memory(Protocol):
@@ -46,7 +46,7 @@ class Pages:
     def _page(self, number: int) -> bytes:
         page = self._pages.get(number)
         if page is None:
-            if len(self._pages) >= MOST_PAGES:
+            if len(self._pages) >= MAX_PAGES:
                 self._pages.clear()
             page = self._pages[number] = self._space.read_available(number * STEP, STEP)
         return page

@@ -15,7 +15,7 @@ from gdbheap.python.threads import Frame, Threads
 # In which order roots are followed; see native/core/src/graph/tree.rs.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_STACKS, NOT_REACHED = range(6)
 EXACT, LIKELY, DOUBTFUL, STRAY = range(4)
-MOST_KNOWN = 1 << 16
+MAX_KNOWN = 1 << 16
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 
@@ -76,7 +76,7 @@ class References:
 
     def nodes(self, numbers: Sequence[int]) -> list[Node]:
         """The blocks with these numbers, in their order."""
-        if len(self._known) > MOST_KNOWN:
+        if len(self._known) > MAX_KNOWN:
             self._known.clear()
         known = self._known
         missing = [number for number in numbers if number not in known]

@@ -14,7 +14,7 @@ from gdbheap.target.target import Target
 INTERPRETER = "the interpreter"
 THREADS = "threads"
 # On one side of the thread pointer lies static thread-local data, at most this much; on the other struct pthread.
-MOST_TLS, DESCRIPTOR = 16 << 10, 4 << 10
+MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 
 
 class Register(NamedTuple):
@@ -41,7 +41,7 @@ class Roots:
             self._add(target, name, subtract(loaded.writable_ranges(), _linked(target, loaded, heaps)))
         live = joined(sorted(live + loose))
         self._add(target, THREADS, live)
-        self._add(target, THREADS, _thread_data(target, MOST_TLS))
+        self._add(target, THREADS, _thread_data(target, MAX_TLS))
         self.last = self.names.index(THREADS)
         self.thread_data = _thread_data(target, _tls_size(target))
         self.stacks = _aligned(target, subtract(sorted(live), sorted(self.thread_data)))
@@ -64,7 +64,7 @@ def _linked(target: Target, loaded: LoadedObject, heaps: Ranges) -> Ranges:
 def _tls_size(target: Target) -> int:
     """Static thread-local data of all loaded objects, each rounded up."""
     parts = [part for loaded in target.objects for part in loaded.segments if part.type == PT_TLS]
-    return min(sum(part.memory_size + part.align for part in parts), MOST_TLS)
+    return min(sum(part.memory_size + part.align for part in parts), MAX_TLS)
 
 
 def _thread_data(target: Target, size: int) -> Ranges:

@@ -21,7 +21,7 @@ PLACES, INDICES, ENTRIES = 32, 16, 4
 SPARSE_DIVISOR = 4
 # Headers, and rounding to pages, come to less.
 MAX_TABLE_SURPLUS = 4352
-MOST_LOG2 = 40
+MAX_LOG2 = 40
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
 def _slots(space: Memory, head: TableHead, address: int) -> int:
     if head.slots_at >= 0:
         return space.word(address + head.slots_at)
-    return 1 << min(space.read(address + head.log2_at, 1)[0], MOST_LOG2)
+    return 1 << min(space.read(address + head.log2_at, 1)[0], MAX_LOG2)
 
 
 def _has_few_indices(space: Memory, start: int, slots: int) -> bool:

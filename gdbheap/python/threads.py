@@ -31,12 +31,12 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.machine import LOWEST_ADDRESS
 from gdbheap.target.target import Target, Thread
 
-MOST_THREADS = 1 << 14
-MOST_FRAMES = 1 << 16
-MOST_LOCALS = 4 << 10
+MAX_THREADS = 1 << 14
+MAX_FRAMES = 1 << 16
+MAX_LOCALS = 4 << 10
 LONGEST_NAME = 200
 # The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
-MOST_MODULES = 1 << 14
+MAX_MODULES = 1 << 14
 # sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; links of Py_TRACE_REFS come to that.
 LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
@@ -116,11 +116,7 @@ class Threads:
                 continue
             for behind in (1, 2):
                 ids = [heads[one][place + behind] for one in chain]
-                if (
-                    ids[-1] == 0
-                    and all(first > second for first, second in zip(ids, ids[1:]))
-                    and ids[0] < MOST_THREADS
-                ):
+                if ids[-1] == 0 and all(first > second for first, second in zip(ids, ids[1:])) and ids[0] < MAX_THREADS:
                     return dict(zip(chain, ids))
             return {one: number for number, one in enumerate(reversed(chain))}
         return {one: number for number, one in enumerate(self.interpreters)}
@@ -147,7 +143,7 @@ class Threads:
         (place,) = places
         modules = {self._space.word(one + place) for one in found}
         open_ = [words, *map(self._links, found)]
-        while open_ and len(found) < MOST_THREADS:
+        while open_ and len(found) < MAX_THREADS:
             # No two have the same modules.
             more = [word for word in sorted(open_.pop(0) - found) if self._has_modules(word, place, modules)]
             found.update(more)
@@ -185,7 +181,7 @@ class Threads:
     def _list(self, state: int, interpreter: int) -> Iterator[int]:
         """The thread states of an interpreter. Raises Fault."""
         seen: set[int] = set()
-        while state and state not in seen and len(seen) < MOST_THREADS:
+        while state and state not in seen and len(seen) < MAX_THREADS:
             if self._space.word(state + self._release["ts_interp"]) != interpreter:
                 return
             seen.add(state)
@@ -216,7 +212,7 @@ class Threads:
             if not self._is_dict(address):
                 return False
             names = set()
-            for key, value in islice(dict_items(self._space, self._release, address), MOST_MODULES):
+            for key, value in islice(dict_items(self._space, self._release, address), MAX_MODULES):
                 name = read_name(self._space, self._release, key, LONGEST_NAME)
                 if name in ("sys", "builtins", "__builtin__") and self._is_module(value):
                     names.add(name)
@@ -277,7 +273,7 @@ class Threads:
             is_object = release.get("f_previous") is None
             previous = release["f_back" if is_object else "f_previous"]
             seen: set[int] = set()
-            while at and at not in seen and len(seen) < MOST_FRAMES:
+            while at and at not in seen and len(seen) < MAX_FRAMES:
                 seen.add(at)
                 frame = self.read(at, is_object)
                 if frame is not None:
@@ -324,7 +320,7 @@ class Threads:
         else:
             (top,) = struct.unpack("<i", space.read(at, 4))
             found = top if release.get("f_stack") else top - count
-        return found if 0 <= found < MOST_LOCALS else 0
+        return found if 0 <= found < MAX_LOCALS else 0
 
     def _line(self, address: int, code: _Code) -> int | None:
         release, space = self._release, self._space
@@ -340,9 +336,9 @@ class Threads:
             return None
 
     def _first_instruction(self, address: int, code: _Code) -> int:
-        """Where the instructions begin that the frame at ``address`` runs: since 3.14 each thread of a free-threaded build
-        has its own copy of them, of which the frame has the number (_PyCodeArray: size, then a pointer for each copy).
-        Raises Fault."""
+        """Where the instructions begin that the frame at ``address`` runs. Since 3.14 each thread of a free-threaded
+        build has its own copy of them, of which the frame has the number (_PyCodeArray: size, then a pointer for each
+        copy). Raises Fault."""
         release, space = self._release, self._space
         number = release.get("f_code_copy")
         if number is None:
@@ -381,7 +377,7 @@ class Threads:
         space = self._space
         if not self._flags(address) & FLAG_TUPLE:
             return []
-        count = min(space.word(address + self._release.at(OB_SIZE)), MOST_LOCALS)
+        count = min(space.word(address + self._release.at(OB_SIZE)), MAX_LOCALS)
         raw = space.read(address + self._release["tuple_items"], space.machine.word * count)
         return [read_name(space, self._release, name, LONGEST_NAME) or "?" for name in space.machine.words_of(raw)]
 

@@ -18,7 +18,7 @@ COLUMNS = (
     Column("address"), Column("would free"), SHARE, Column("blocks"), Column("size"), Column("allocator", True),
     Column("what", True),
 )  # fmt: skip
-PATH, MOST_FROM = Column("path", True), Column("most are", True)
+PATH, MAX_FROM = Column("path", True), Column("most are", True)
 KIND_COLUMNS = (
     Column("what", True), Column("allocator", True), Column("blocks"), Column("size"), Column("groups"),
     Column("alone in"), Column("would free"), SHARE,
@@ -66,7 +66,7 @@ def _kinds(kinds: list[Kind], paths: bool, style: Style) -> str:
         ]
         for row in kinds[:KINDS]
     ]  # fmt: skip
-    return table((*KIND_COLUMNS, *[MOST_FROM] * paths), rows, style) if rows else ""
+    return table((*KIND_COLUMNS, *[MAX_FROM] * paths), rows, style) if rows else ""
 
 
 def _sentence(row: Sums, answer: Pins, style: Style) -> str:

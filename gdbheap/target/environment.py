@@ -11,8 +11,8 @@ from gdbheap.target.target import AT_RANDOM, Target
 
 AT_EXECFN = 31
 # The most pointers that are looked at, and the most bytes of texts (a quarter of the stack's limit is the kernel's).
-MOST_ENTRIES = 4 << 10
-MOST_TEXT = 2 << 20
+MAX_ENTRIES = 4 << 10
+MAX_TEXT = 2 << 20
 
 
 def initial_environment(target: Target) -> dict[str, str] | None:
@@ -25,7 +25,7 @@ def initial_environment(target: Target) -> dict[str, str] | None:
     last, count = place
     end = target.auxv.get(AT_EXECFN, 0)
     end = end if last < end < stack.end else stack.end
-    texts = target.space.read_available(last, min(end - last, MOST_TEXT)).split(b"\0")
+    texts = target.space.read_available(last, min(end - last, MAX_TEXT)).split(b"\0")
     found: dict[str, str] = {}
     for text in texts[1:]:
         name, equals, value = text.decode("utf-8", "replace").partition("=")
@@ -41,7 +41,7 @@ def _last_argument(target: Target) -> tuple[int, int] | None:
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
         return None
-    start = max(stack.start, (place & ~15) - target.machine.word * MOST_ENTRIES)
+    start = max(stack.start, (place & ~15) - target.machine.word * MAX_ENTRIES)
     raw = target.space.read_available(start, place - start)
     words = target.machine.words_of(raw)
     vector = _vector(target, words, place)

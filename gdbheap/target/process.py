@@ -33,8 +33,8 @@ UNCOLLECTED = (
     "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
 )
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
-MOST_PAGEMAP = 4 << 30
-MOST_SHARING = 1 << 30
+MAX_PAGEMAP = 4 << 30
+MAX_SHARING = 1 << 30
 DELETED = " (deleted)"
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 UNREADABLE = ("[vvar", "[vsyscall]")
@@ -256,7 +256,7 @@ class Process(Target):
 
     def _touched(self, ranges: Ranges) -> Ranges:
         """``ranges`` without reserved memory that nobody touched, if there is much: a terabyte has 2 GiB of entries."""
-        if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MOST_PAGEMAP:
+        if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MAX_PAGEMAP:
             return ranges
         self._read_smaps()
         return subtract(ranges, [(mapping.start, mapping.end) for mapping in self.mappings if mapping.untouched])
@@ -306,11 +306,11 @@ class Process(Target):
         return thread_of(found, known)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """By ``pagemap``; of a long range the first MOST_SHARING bytes. None beside a copy, which shares them all."""
+        """By ``pagemap``; of a long range the first MAX_SHARING bytes. None beside a copy, which shares them all."""
         if self._has_copy:
             return None
         page = self.machine.page
-        first, last = -(-start // page), min(end, start + MOST_SHARING) // page
+        first, last = -(-start // page), min(end, start + MAX_SHARING) // page
         try:
             entries = procfs.pagemap(self._folder.path("pagemap"), first, max(last - first, 0))
         except OSError:

@@ -98,7 +98,7 @@ WITHOUT_PYMALLOC = MODE.startswith("malloc") or (MODE == "debug" and (3, 6) <= s
 HOOKS = 0 if "debug" not in MODE else 24 if sys.version_info >= (3, 8) else 32
 FREE_THREADED = "t" in getattr(sys, "abiflags", "")
 MIMALLOC = FREE_THREADED or MODE.startswith("mimalloc")
-PAGE, LEAST_MAPPED = 4096, 128 << 10
+PAGE, MIN_MAPPED = 4096, 128 << 10
 SIZES = (0, 1, 3, 7, 8, 20, 60, 64, 100, 400, 500, 513, 900, 3000, 20000)
 
 
@@ -174,7 +174,7 @@ def spare(size, of_malloc=False):
     """Return how many bytes more than ``allocated`` the block of such a request may have."""
     if not is_chunk(size, of_malloc):
         return 0
-    return 16 if size + 2 * HOOKS < LEAST_MAPPED else PAGE
+    return 16 if size + 2 * HOOKS < MIN_MAPPED else PAGE
 
 
 def block_of_mimalloc(size):

@@ -61,8 +61,8 @@ USED = _native.STATES.index("used")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which chunks are listed: a bit for each of ``_native.STATES``, bytes with the header, the arena or all of them; see
-    native/core/src/allocators/glibc/listing.rs."""
+    """Which chunks are listed: a bit for each of ``_native.STATES``, bytes with the header, the arena or all of them
+    (native/core/src/allocators/glibc/listing.rs)."""
 
     states: int
     minimum: int = 0

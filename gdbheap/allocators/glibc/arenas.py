@@ -32,7 +32,7 @@ from gdbheap.target.target import Damage, Target
 
 HEAP_MAX = 64 << 20
 HUGE_HEAP_PAGES = 4
-MOST_HEAPS = 65536
+MAX_HEAPS = 65536
 HEADER = 16
 TOP = _native.STATES.index("top")
 SMALLEST_CHUNK = 32
@@ -246,7 +246,7 @@ class Glibc:
             return [self._stretch_of_heap(index, state, *pair, pair[0] == first) for pair in ends]
         stretches: list[Stretch] = []
         seen: set[int] = set()
-        while heap and heap not in seen and len(seen) < MOST_HEAPS:
+        while heap and heap not in seen and len(seen) < MAX_HEAPS:
             seen.add(heap)
             try:
                 owner, previous, size = (self.target.space.word(heap + offset) for offset in (0, 8, 16))

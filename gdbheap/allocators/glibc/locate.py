@@ -28,24 +28,24 @@ from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Damage, Target, Thread
 
 BINS = 127
-LEAST_SCORE = 10
+MIN_SCORE = 10
 # Nobody sets a threshold below.
-LEAST_THRESHOLD = 4 << 10
-MOST_DATA = 64 << 20
-MOST_BROKEN_ENDS = 4
-MOST_ARENAS = 65536
+MIN_THRESHOLD = 4 << 10
+MAX_DATA = 64 << 20
+MAX_BROKEN_ENDS = 4
+MAX_ARENAS = 65536
 MP_DISTANCE = 8192
 TLS_BYTES = 4 << 10
 DEFAULT_TOP_PAD = 131072
 DEFAULT_MMAPS_MAX = 65536
 DEFAULT_ARENA_TEST = 8
 SMALL_TCACHE_BINS = 64
-MOST_TCACHE_BINS = 76
-MOST_TCACHE_COUNT = 65535
+MAX_TCACHE_BINS = 76
+MAX_TCACHE_COUNT = 65535
 # The threads that may, at once, have counted an mmapped chunk and not its bytes yet.
-MOST_TORN = 8
+MAX_TORN = 8
 # Of a cache's lists one in this many may be damaged; with more it is not a cache.
-MOST_DAMAGED = 4
+MAX_DAMAGED = 4
 FAST_BINS = 10
 LARGEST_LOCK, LARGEST_FLAGS = 2, 7
 # Of struct heap_info: up to 2.34 and later.
@@ -131,7 +131,7 @@ def ring(target: Target, address: int, layout: dict[str, Any]) -> tuple[list[Mal
     states: list[MallocState] = []
     seen: set[int] = set()
     at = address
-    while at not in seen and len(seen) < MOST_ARENAS:
+    while at not in seen and len(seen) < MAX_ARENAS:
         seen.add(at)
         try:
             states.append(read_state(target, at, layout))
@@ -175,13 +175,13 @@ def _find_unused(target: Target, loaded: LoadedObject) -> MallocState | None:
     for layout in variants("glibc", "malloc_state"):
         layouts.setdefault(layout["next"], []).append(layout)
     for start, end in loaded.writable_ranges():
-        raw = target.space.read_available(start, min(end - start, MOST_DATA))
+        raw = target.space.read_available(start, min(end - start, MAX_DATA))
         for index, pointer in enumerate(target.machine.words_of(raw)):
             distance = start + target.machine.word * index - pointer
             for layout in layouts.get(distance, ()):
                 if _is_unused(target.machine, raw, pointer - start, layout):
                     state = read_state(target, pointer, layout)
-                    if any(_score(target, par, state) >= LEAST_SCORE for par in _par_candidates(target, state, loaded)):
+                    if any(_score(target, par, state) >= MIN_SCORE for par in _par_candidates(target, state, loaded)):
                         return state
     return None
 
@@ -206,10 +206,10 @@ def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
 def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
     """Where an arena's bins may begin, and in whose data."""
     # The first bins may be damaged, and other list heads may precede them.
-    shifts = sorted(range(-MOST_BROKEN_ENDS, MOST_BROKEN_ENDS + 1), key=abs)
+    shifts = sorted(range(-MAX_BROKEN_ENDS, MAX_BROKEN_ENDS + 1), key=abs)
     for loaded in libc_first(target):
         for start, end in loaded.writable_ranges():
-            for run in _native.find_list_heads(target.space, start, end, BINS - MOST_BROKEN_ENDS):
+            for run in _native.find_list_heads(target.space, start, end, BINS - MAX_BROKEN_ENDS):
                 yield from ((loaded, run.address + 16 * shift) for shift in shifts)
 
 
@@ -261,7 +261,7 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
     """``mp_``: the best scoring place near ``main_arena``. Raises Unsupported."""
     candidates = ((_score(target, par, main), par) for par in _par_candidates(target, main, loaded))
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
-    if best is None or score < LEAST_SCORE:
+    if best is None or score < MIN_SCORE:
         raise Unsupported("glibc's mp_ was not found near main_arena: no place fits any known struct malloc_par")
     facts.add(
         "mp_", best.address, f"its fields bound each other ({score} points)", confirm(loaded, "mp_", best.address)
@@ -286,7 +286,7 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
 
 def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: dict[str, Any]) -> MallocPar | None:
     n_mmaps, n_max, max_n, no_dynamic = machine.structure("iiii").unpack_from(raw, offset + layout["n_mmaps"])
-    if not 0 <= n_mmaps <= max_n + MOST_TORN or n_max < 0:
+    if not 0 <= n_mmaps <= max_n + MAX_TORN or n_max < 0:
         return None
 
     unpack = machine.structure("P").unpack_from
@@ -297,7 +297,7 @@ def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: 
     mapped, most_mapped = word(layout["mmapped_mem"]), word(layout["mmapped_mem"] + 8)
     page, whole = machine.page, layout["mmapped_unit"] is None
     least, unit = n_mmaps * page, page if whole else layout["mmapped_unit"]
-    if mapped % unit or mapped < least - MOST_TORN * page or word(layout["tcache_count"]) > MOST_TCACHE_COUNT:
+    if mapped % unit or mapped < least - MAX_TORN * page or word(layout["tcache_count"]) > MAX_TCACHE_COUNT:
         return None
     torn = mapped > most_mapped or n_mmaps > max_n or (max_n == 0) != (most_mapped == 0) or mapped < least
     torn |= n_mmaps == 0 and mapped > 0 and whole
@@ -312,16 +312,16 @@ def _score(target: Target, par: MallocPar, main: MallocState) -> int:
     """How much speaks for a place: the program's break first, then defaults that tunables rarely all change."""
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
-    points += 2 if LEAST_THRESHOLD <= par.mmap_threshold <= 1 << 30 else 0
+    points += 2 if MIN_THRESHOLD <= par.mmap_threshold <= 1 << 30 else 0
     # A size and no address, or all ones: never.
     never = target.machine.address_end - 1
-    points += 2 if LEAST_THRESHOLD <= par.trim_threshold < 1 << 40 or par.trim_threshold == never else 0
+    points += 2 if MIN_THRESHOLD <= par.trim_threshold < 1 << 40 or par.trim_threshold == never else 0
     points += 3 if par.arena_test == DEFAULT_ARENA_TEST else 0
     points += 1 if par.arena_max < 1 << 20 else -4
     has_cache = par.layout["tcache_count"] is not None
     points += 2 if has_cache and par.tcache_count in (7, 16) else 0
     points += 2 if has_cache and par.tcache_bins == SMALL_TCACHE_BINS else 0
-    points -= 4 if has_cache and not 0 < par.tcache_bins <= MOST_TCACHE_BINS else 0
+    points -= 4 if has_cache and not 0 < par.tcache_bins <= MAX_TCACHE_BINS else 0
     points += 3 if par.n_mmaps_max == DEFAULT_MMAPS_MAX else 0
     points -= 2 if par.n_mmaps_max < par.n_mmaps else 0
     return points
@@ -429,7 +429,7 @@ def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str
                 f"{entry:#x} and a count of {count}",
             )
             (torn if half else faults).append(found)
-    if len(faults + torn) > number // MOST_DAMAGED:
+    if len(faults + torn) > number // MAX_DAMAGED:
         return None
     return Tcache(thread.tid, address, lists, faults + torn if faults or len(torn) > 1 else [])
 

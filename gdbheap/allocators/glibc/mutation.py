@@ -27,7 +27,7 @@ MAX_DISTANCE = 64 << 10
 # What malloc calls has small frames; what runs between a failure inside malloc and the signal has large ones.
 STACK_WORDS, STACK_WORDS_OF_FAILED = 64, 1024
 WITHOUT_LOCK = ("list of a thread cache", "link of a fast bin")
-MOST_EXCUSED = 16
+MAX_EXCUSED = 16
 
 
 class Changes:
@@ -48,7 +48,7 @@ class Changes:
         """For each place whether it may be a change half done. ``arena_of`` tells the arena of a chunk's address."""
         found = [self.excuses and self._explains(place, arena_of(place.address)) for place in damage]
         # Each thread leaves only a few words as they must not stay.
-        most = MOST_EXCUSED * max(len(self.inside), len(self._locked))
+        most = MAX_EXCUSED * max(len(self.inside), len(self._locked))
         return found if sum(found) <= most else [False] * len(found)
 
     def _explains(self, damage: Damage, arena: int | None) -> bool:

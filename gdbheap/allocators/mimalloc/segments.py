@@ -30,7 +30,7 @@ ARENA_START = 32
 # mi_memid_t, with which a segment begins: {size_t block_index; int id; bool is_exclusive @12; …; int memkind @20}.
 MEMID = "Pi8xi"
 IN_ARENA = 6
-MOST_BLOCKS = 1 << 20
+MAX_BLOCKS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Mimalloc:
         """Where the arena begins that a segment says it was cut from."""
         layout = self.target.machine.structure(MEMID)
         block, _number, kind = layout.unpack(self.target.space.read(segment.start, layout.size))
-        return segment.start - int(block) * SEGMENT if kind == IN_ARENA and block <= MOST_BLOCKS else None
+        return segment.start - int(block) * SEGMENT if kind == IN_ARENA and block <= MAX_BLOCKS else None
 
     def _arena_structs(self, starts: set[int]) -> Iterator[tuple[int, int]]:
         """(start of the arena, address of its ``mi_arena_t``): static data has pointers to them, and each its page."""
@@ -128,7 +128,7 @@ class Mimalloc:
         """Where the arena ends whose ``mi_arena_t`` is at ``place``; 0 if that is none. Raises Fault."""
         layout = self.target.machine.structure("PPP")
         start, blocks, fields = layout.unpack(self.target.space.read(place + ARENA_START, layout.size))
-        fits = 0 < blocks <= MOST_BLOCKS and fields == -(-blocks // 64)
+        fits = 0 < blocks <= MAX_BLOCKS and fields == -(-blocks // 64)
         return start + blocks * SEGMENT if fits else 0
 
     @property

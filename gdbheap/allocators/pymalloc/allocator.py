@@ -25,7 +25,7 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Damage
 
-MOST_DAMAGE = 1000
+MAX_DAMAGE = 1000
 
 
 class PymallocAllocator(StoreAllocator):
@@ -123,6 +123,6 @@ class PymallocAllocator(StoreAllocator):
     def check(self) -> Looked:
         """Every pool: its header, its free blocks, its place on the lists."""
         known = {damage.address for damage in self.damage}
-        rows = self.store.verify(self.target.space, MOST_DAMAGE)
+        rows = self.store.verify(self.target.space, MAX_DAMAGE)
         self.damage.extend(Damage.of(row) for row in rows if row.address not in known)
         return Looked({"pools": self.store.pool_count})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.allocators.carriers import carriers, need_python, python_first
 from gdbheap.allocators.glibc.locate import confirm
-from gdbheap.allocators.pymalloc.usedpools import LEAST_CLASSES, MOST_CLASSES, ListHeads, PoolState
+from gdbheap.allocators.pymalloc.usedpools import MAX_CLASSES, MIN_CLASSES, ListHeads, PoolState
 from gdbheap.errors import GdbheapError, Unsupported
 from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
@@ -23,7 +23,7 @@ from gdbheap.target.target import Damage, Target
 # Of an allocator that holds nothing: any will do.
 NO_POOL_SIZE = 4 << 10
 # The places that pools point to and that are looked at, those first to which most do.
-MOST_INTERPRETERS = 4 << 10
+MAX_INTERPRETERS = 4 << 10
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Pymalloc:
 
     def _list_heads(self, loaded: LoadedObject) -> Iterator[tuple[ListHeads, int]]:
         for start, end in loaded.writable_ranges():
-            for run in _native.find_list_heads(self.target.space, start, end, LEAST_CLASSES):
-                classes = MOST_CLASSES if run.pairs >= MOST_CLASSES else LEAST_CLASSES
+            for run in _native.find_list_heads(self.target.space, start, end, MIN_CLASSES):
+                classes = MAX_CLASSES if run.pairs >= MAX_CLASSES else MIN_CLASSES
                 yield ListHeads(run.address, classes, loaded), run.pairs
 
     def _is_empty(self, heads: ListHeads) -> bool:
@@ -120,7 +120,7 @@ class Pymalloc:
         ]
         ranges = outside(subtract(candidates, sorted(own)))
         found = _native.find_list_ends(self.target.space, ranges, main.pool_size, main.heads.alignment)
-        likely = sorted(found, key=lambda address: (-found[address], address))[:MOST_INTERPRETERS]
+        likely = sorted(found, key=lambda address: (-found[address], address))[:MAX_INTERPRETERS]
         heads = (ListHeads(address, main.heads.classes, main.heads.module) for address in sorted(likely))
         return [other for other in heads if other.address != main.heads.address and other.has_pools(self.target)]
 

@@ -13,14 +13,14 @@ from gdbheap.layout.facts import Facts
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Target
 
-LEAST_CLASSES = 32
-MOST_CLASSES = 64
+MIN_CLASSES = 32
+MAX_CLASSES = 64
 POOL_SIZES = (4 << 10, 16 << 10)
 LARGEST_ARENA = 2 << 20
 # struct arena_object {uintptr_t address; block *pool_address; uint nfreepools, ntotalpools; three pointers}.
 ARENA_OBJECT = "PPIIPPP"
-MOST_ARENAS = 1 << 22
-MOST_ARENA_POOLS = 512
+MAX_ARENAS = 1 << 22
+MAX_ARENA_POOLS = 512
 SLOTS_AT_ONCE = 4 << 10
 SAMPLES = 64
 # Since 3.12 struct _obmalloc_state holds usedpools, and after it the pointer to the table.
@@ -151,7 +151,7 @@ class PoolState:
                 count = self.target.space.u32(self.table_pointer + offset)
             except Fault:
                 continue
-            if 0 < count <= MOST_ARENAS and self._fits(count):
+            if 0 < count <= MAX_ARENAS and self._fits(count):
                 self._facts.add(
                     "maxarenas",
                     count,
@@ -169,7 +169,7 @@ class PoolState:
             return False
         return count == self._plausible_count(count) and not any(self._slots(count, self._plausible_count()))
 
-    def _plausible_count(self, most: int = MOST_ARENAS) -> int:
+    def _plausible_count(self, most: int = MAX_ARENAS) -> int:
         """How many slots in a row look like arenas; one too many does no harm: an empty slot has no address."""
         count = 0
         for address in self._slots(0, most):
@@ -203,6 +203,6 @@ def _is_slot(slot: tuple[int, ...]) -> bool:
         return True
     return (
         address % POOL_SIZES[0] == 0
-        and free <= total <= MOST_ARENA_POOLS
+        and free <= total <= MAX_ARENA_POOLS
         and address <= pool_address <= address + LARGEST_ARENA
     )

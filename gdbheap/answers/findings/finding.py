@@ -181,7 +181,7 @@ class Evidence:
             return None
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
-        """(address, size) of the ``most`` largest blocks in use, of ``least`` bytes or more, whoever handed them out."""
+        """(address, size) of the ``most`` largest blocks in use of ``least`` bytes or more, whoever handed them out."""
         found = chain.from_iterable(allocator.largest_used(least, most) for allocator in self.heap.allocators)
         return sorted(found, key=lambda row: -row[1])[:most]
 

@@ -10,7 +10,8 @@ use crate::watch::{raised, watched, Report};
 use gdbheap_core::allocators::{self, glibc::Wanted};
 use gdbheap_core::python::containers::{self, Entries, Growing, Table, WantedSlack};
 use gdbheap_core::python::{
-    self, Claim, Extent, Family, Measures, Question, Register, Sizing, Slab, TableHead, TypeLayout, WantedInstances,
+    self, CensusRequest, Claim, Extent, Family, Measures, Register, Sizing, Slab, TableHead, TypeLayout,
+    WantedInstances,
 };
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +28,7 @@ records! {
         state_size, slab, families, tp_dealloc, class_dealloc, closed, reached_role, names, data, unwalked,
     }
     Register { stack_pointer, value }
-    Question { roots, registers, last, watched, unknown }
+    CensusRequest { roots, registers, last, watched, unknown }
     Sizing {
         ob_size, tagged, flag_int, flag_str, str_length, str_state, str_state_shift, sizeof_ascii, sizeof_compact,
         flag_inline,
@@ -148,7 +149,7 @@ pub fn take_census(
     py: Python<'_>,
     heaps: &Heaps,
     layout: Given<TypeLayout>,
-    question: Given<Question>,
+    question: Given<CensusRequest>,
     progress: Option<Report>,
 ) -> PyResult<Census> {
     let heaps = heaps.0.lend();

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 const WAKE: Duration = Duration::from_millis(50);
-const MOST_THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// How far some work is, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
 
 fn threads_for(jobs: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
-    cores.min(MOST_THREADS).min(jobs).max(1)
+    cores.min(MAX_THREADS).min(jobs).max(1)
 }
 
 /// Work that is about to be done, and who watches it.

@@ -9,7 +9,7 @@ use gdbheap_core::allocators::mimalloc::{find_segments, read_mimalloc, MimallocL
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
 use gdbheap_core::memory::OwnedRange;
-use gdbheap_core::python::{take_census, Question, TypeLayout};
+use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
 use std::sync::Arc;
 use support::{Chance, Heap, Memory, Unwatched};
 
@@ -58,7 +58,7 @@ fn walk(chance: &mut Chance, memory: &Memory, start: u64, end: u64, top: u64) {
     let stores = [Store::Chunks(Arc::new(chunks))];
     let heaps = Heaps { space: &space, stores: &stores };
     let roots = vec![OwnedRange { number: 0, start, end }];
-    let question = Question { roots, registers: Vec::new(), last: 1, watched: Vec::new(), unknown: 5 };
+    let question = CensusRequest { roots, registers: Vec::new(), last: 1, watched: Vec::new(), unknown: 5 };
     take_census(&Unwatched, heaps, &layout, &question).expect("not cancelled");
 }
 

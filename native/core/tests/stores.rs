@@ -7,7 +7,7 @@ use gdbheap_core::allocators::{Part, Run, Runs, SharedHeaps, Store, PARTS};
 use gdbheap_core::graph::{draw_graph, Graph, GraphLayout, Root};
 use gdbheap_core::memory::OwnedRange;
 use gdbheap_core::memory_use::{pins, Kept, Sweep};
-use gdbheap_core::python::{list_instances, take_census, Order, Question, TypeLayout, WantedInstances};
+use gdbheap_core::python::{list_instances, take_census, CensusRequest, Order, TypeLayout, WantedInstances};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use support::{machine, Chance, Heap, Memory, Unwatched, PAGE};
@@ -56,7 +56,7 @@ fn graph_of(heaps: SharedHeaps, roots: &[Root]) -> Graph {
 fn twins_in_the_census() {
     let heaps = twins();
     let roots = vec![OwnedRange { number: 1, start: DATA, end: DATA + 8 }];
-    let question = Question { roots, registers: Vec::new(), last: 2, watched: vec![START], unknown: 5 };
+    let question = CensusRequest { roots, registers: Vec::new(), last: 2, watched: vec![START], unknown: 5 };
     let census = take_census(&Unwatched, heaps.lend(), &types(), &question).expect("not cancelled");
     let [store] = &census.stores[..] else { panic!("one store") };
     assert_eq!((store.name, store.used.count, store.used.bytes), ("runs", 2, 2 * STRIDE));

@@ -65,7 +65,7 @@ pub(crate) struct Held {
 }
 
 /// Some of the blocks of a group (a pool), by their places in it.
-pub(crate) type GroupBits = [u64; MOST_IN_GROUP / 64];
+pub(crate) type GroupBits = [u64; MAX_IN_GROUP / 64];
 
 /// Of a 16 KiB pool in 16-byte blocks, and of a 4 KiB pool in 8-byte ones.
-pub(crate) const MOST_IN_GROUP: usize = 1024;
+pub(crate) const MAX_IN_GROUP: usize = 1024;

@@ -55,7 +55,7 @@ impl<'a> Heaps<'a> {
     }
 
     /// Shows the stretches [start, end) where a type may lie.
-    pub(crate) fn show_homes(&self, show: impl FnMut(u64, u64)) {
+    pub(crate) fn show_type_ranges(&self, show: impl FnMut(u64, u64)) {
         self.show_stretches(self.stores.iter().filter(|store| store.may_hold_types()), show);
     }
 

@@ -40,7 +40,7 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
         }
         let (first, mut last, mut broken) = (pair, pair, 0);
         pair += 1;
-        while pair < pairs && pair - last <= MOST_BROKEN_TOGETHER && broken <= MOST_BROKEN {
+        while pair < pairs && pair - last <= MAX_BROKEN_TOGETHER && broken <= MAX_BROKEN {
             match is_head(pair) {
                 true => last = pair,
                 false => broken += 1,
@@ -55,5 +55,5 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
 }
 
 /// Lists of a run that may be broken: by damage, or one half linked in a process that was stopped inside malloc.
-const MOST_BROKEN: usize = 24;
-const MOST_BROKEN_TOGETHER: usize = 4;
+const MAX_BROKEN: usize = 24;
+const MAX_BROKEN_TOGETHER: usize = 4;

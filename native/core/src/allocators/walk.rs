@@ -1,6 +1,6 @@
 //! The one walk over the used blocks of all stores, on all cores.
 
-use crate::allocators::block::{Block, Cell, GroupBits, Place, MOST_IN_GROUP};
+use crate::allocators::block::{Block, Cell, GroupBits, Place, MAX_IN_GROUP};
 use crate::allocators::claimed::Claimed;
 use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER, STATES};
 use crate::allocators::glibc::listing::{Listed, Wanted};
@@ -303,7 +303,7 @@ impl<'a> Walk<'a> {
 fn show_pool(pools: &Pools, first: Place, pool: &Pool, bytes: &[u8], visitor: &mut impl Visitor) {
     let size = pool.block_size(pools.alignment);
     let used = pools.used_blocks(pool, bytes);
-    let mut objects: GroupBits = [0; MOST_IN_GROUP / 64];
+    let mut objects: GroupBits = [0; MAX_IN_GROUP / 64];
     for (word, objects) in objects.iter_mut().enumerate() {
         let mut left = used[word];
         while left != 0 {

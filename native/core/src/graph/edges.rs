@@ -40,7 +40,7 @@ pub(crate) fn is_object(kind: u32) -> bool {
 const WINDOW: u64 = 48 << 12;
 /// A block is up to so much larger than what was asked for.
 const SLACK: u64 = 16;
-const MOST_INLINE: u64 = 256;
+const MAX_INLINE: u64 = 256;
 
 /// Types by the numbers that all workers know.
 #[derive(Default)]
@@ -411,7 +411,7 @@ impl<'a> Drawer<'a> {
         if let Some(header) = (shape.inline_at > 0).then(|| self.field(object, shape.inline_at)).flatten() {
             // uint8_t capacity, size, embedded, valid
             if header >> 24 & 0xFF != 0 {
-                self.references(object, shape.inline_at + 8, (header & 0xFF).min(MOST_INLINE));
+                self.references(object, shape.inline_at + 8, (header & 0xFF).min(MAX_INLINE));
             }
         }
         if shape.dict_before_end > 0 {

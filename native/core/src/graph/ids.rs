@@ -10,7 +10,7 @@ use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
 
 /// Numbers below this; the two bits above them say how much an edge is to be believed.
-pub(crate) const MOST_NODES: u64 = 1 << 30;
+pub(crate) const MAX_NODES: u64 = 1 << 30;
 
 /// 64 possible blocks: which of them are used, and how many used ones come before them.
 #[derive(Clone, Copy, Default)]
@@ -131,7 +131,7 @@ impl Ids {
             next += u64::from(ranked.count);
             ids.stores.push(ranked);
         }
-        if next + (ids.statics.len() + roots) as u64 >= MOST_NODES {
+        if next + (ids.statics.len() + roots) as u64 >= MAX_NODES {
             return None;
         }
         ids.first_static = next as u32;

@@ -14,7 +14,7 @@ use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::types::Types;
 use std::collections::HashSet;
 
-const MOST_DEQUE_BLOCKS: usize = 1 << 24;
+const MAX_DEQUE_BLOCKS: usize = 1 << 24;
 
 /// A buffer, by a pointer to it, and what it holds.
 #[derive(Clone, Copy)]
@@ -98,7 +98,7 @@ impl<'a> Marker<'a> {
         self.note(right, range(0, high, true), false);
         // Those between them are full. A damaged link may close a circle: at each power of two one is kept to be met again.
         let (mut at, mut met, mut next_kept) = (left, left, 2);
-        for step in 1..MOST_DEQUE_BLOCKS {
+        for step in 1..MAX_DEQUE_BLOCKS {
             let Ok(next) = self.space.word(at.wrapping_add(block.right)) else { break };
             at = next;
             if at == 0 || at == right || at == left || at == met {

@@ -97,7 +97,7 @@ enum State {
 
 const SEEN: u32 = 4;
 const BITS: u32 = 3;
-const MOST_RUNS: u32 = u32::MAX >> BITS;
+const MAX_RUNS: u32 = u32::MAX >> BITS;
 
 pub(crate) struct Together<'a> {
     edges: &'a Edges,
@@ -141,7 +141,7 @@ impl<'a> Together<'a> {
         certain: u64,
         control: &Control,
     ) -> Result<u64, Cancelled> {
-        if self.run + 1 == MOST_RUNS {
+        if self.run + 1 == MAX_RUNS {
             self.marks.fill(0);
             self.run = 0;
         }

@@ -8,7 +8,7 @@ use crate::work::Watcher;
 use std::collections::HashMap;
 
 /// More than any module's data: what is scanned at once.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A range of memory by the number of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) struct Words {
 impl Words {
     pub(crate) fn read(space: &Space, start: u64, end: u64) -> Words {
         let start = start.next_multiple_of(8);
-        let mut bytes = vec![0; end.saturating_sub(start).min(MOST_BYTES) as usize];
+        let mut bytes = vec![0; end.saturating_sub(start).min(MAX_BYTES) as usize];
         let (mut at, mut absent) = (0, Vec::new());
         while at < bytes.len() {
             at += space.fill(start + at as u64, &mut bytes[at..]);

@@ -12,17 +12,17 @@ use std::collections::HashMap;
 /// Distance between the keys taken from a buffer: a hole that holds a copy has one in that many bytes.
 const STEP: u64 = 16 << 10;
 const KEY: usize = 32;
-const LEAST_WORDS: usize = 3;
+const MIN_WORDS: usize = 3;
 /// Addresses that malloc returns are multiples of it, and so is how far a copy is from what it was made of.
 const ALIGNMENT: usize = 16;
 /// Keys of all buffers, windows of holes and candidates that are looked at.
-const MOST_KEYS: usize = 1 << 16;
-const MOST_WINDOWS: u64 = 1 << 12;
-const MOST_CANDIDATES: usize = 1 << 10;
+const MAX_KEYS: usize = 1 << 16;
+const MAX_WINDOWS: u64 = 1 << 12;
+const MAX_CANDIDATES: usize = 1 << 10;
 const FILTER_BITS: u32 = 20;
 /// Places at which a candidate is compared with its buffer, and how many must agree and speak.
 const PLACES: u64 = 64;
-const LEAST_PLACES: usize = 4;
+const MIN_PLACES: usize = 4;
 
 type Key = [u64; KEY / 8];
 
@@ -30,7 +30,7 @@ type Key = [u64; KEY / 8];
 fn key_of(bytes: &[u8]) -> Option<Key> {
     let key: Key = std::array::from_fn(|index| u64_at(bytes, index * 8));
     let different = (0..key.len()).filter(|index| !key[..*index].contains(&key[*index])).count();
-    (different >= LEAST_WORDS).then_some(key)
+    (different >= MIN_WORDS).then_some(key)
 }
 
 fn filter_place(key: &Key) -> u64 {
@@ -100,7 +100,7 @@ impl Source<'_> {
                 break;
             }
         }
-        if agreed < LEAST_PLACES {
+        if agreed < MIN_PLACES {
             return None;
         }
         let Some(bad) = differs.first() else { return Some((hole.0.max(base), limit)) };
@@ -125,7 +125,7 @@ struct Keys {
 impl Keys {
     /// Those of the first `length` bytes of each buffer.
     fn of(source: Source<'_>, buffers: &[(u64, u64)], length: u64) -> Keys {
-        let most = MOST_KEYS / buffers.len().max(1);
+        let most = MAX_KEYS / buffers.len().max(1);
         let own = |(number, (start, end)): (usize, &(u64, u64))| {
             let (start, size) = (*start, end.saturating_sub(*start).min(length));
             (STEP / 2..size).step_by(STEP as usize).take(most).map(move |offset| (number, offset, start + offset))
@@ -178,7 +178,7 @@ pub fn find_copies(
     let sizes = || holes.iter().map(|(start, end)| end.saturating_sub(*start));
     // What was handed out again at the beginning of a copy is at most as long as what is left of it.
     let keys = Keys::of(source, buffers, sizes().max().unwrap_or(0).saturating_mul(2));
-    let stride = sizes().sum::<u64>().div_ceil(MOST_WINDOWS).next_multiple_of(STEP).max(STEP);
+    let stride = sizes().sum::<u64>().div_ceil(MAX_WINDOWS).next_multiple_of(STEP).max(STEP);
     let window = STEP + (KEY - ALIGNMENT) as u64;
     let own = |(number, (start, end)): (usize, &(u64, u64))| {
         let (start, end) = (*start, *end);
@@ -208,7 +208,7 @@ pub fn find_copies(
     let mut candidates: Vec<(Reverse<usize>, Candidate)> =
         seen.into_iter().map(|(candidate, count)| (Reverse(count), candidate)).collect();
     candidates.sort_unstable();
-    candidates.truncate(MOST_CANDIDATES);
+    candidates.truncate(MAX_CANDIDATES);
     let extent = |(_, (hole, buffer, base)): (_, Candidate)| {
         let (start, end) = source.extent(holes[hole], buffers[buffer], base)?;
         Some(Copied { buffer, base, start, end })

@@ -1,14 +1,14 @@
 //! What address space is used for: page by page, block by block, hole by hole.
 #![forbid(unsafe_code)]
 
+pub(crate) mod content_kind;
 pub(crate) mod contents;
 pub(crate) mod copies;
-pub(crate) mod looks;
 pub(crate) mod pins;
 pub(crate) mod sweep;
 
+pub use content_kind::look_at;
 pub use contents::{read_once, zero_pages, WINDOW};
 pub use copies::{find_copies, Copied};
-pub use looks::look_at;
 pub use pins::{pins, Kept, Pins, Totals};
 pub use sweep::{Row, Sum, Sweep};

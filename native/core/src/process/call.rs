@@ -145,7 +145,7 @@ mod machine {
     const RED_ZONE: u64 = 128;
     /// Trap, direction and alignment check.
     const BAD_FLAGS: u64 = 1 << 8 | 1 << 10 | 1 << 18;
-    const MOST_VECTOR: usize = 64 << 10;
+    const MAX_VECTOR: usize = 64 << 10;
     const SYS_WRITE: u64 = 1;
     const SYS_RT_SIGRETURN: u64 = 15;
     const SYS_WRITEV: u64 = 20;
@@ -164,7 +164,7 @@ mod machine {
     const RESTART_BLOCK: i64 = -516;
     /// Signals that an instruction raises: blocked, they would make the kernel reset their handler.
     const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
-    const MOST_TEXT: usize = 4 << 20;
+    const MAX_TEXT: usize = 4 << 20;
     const TRAP_HWBKPT: i32 = 4;
     /// `si_code` of a signal that tkill(2) sent.
     const SI_TKILL: i32 = -6;
@@ -212,7 +212,7 @@ mod machine {
     /// Whether, and by which state, a call may be made in a stopped thread.
     pub fn look(tid: i32) -> Result<Look, Error> {
         let registers = registers::read(tid)?;
-        let vector_size = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?.len();
+        let vector_size = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MAX_VECTOR)?.len();
         let shadow_stack = ptrace::register_set(tid, ptrace::NT_X86_SHSTK, 8).is_ok();
         let dispatched = ptrace::is_dispatched(tid);
         let entering = ptrace::configuration::<11>(tid, GET_SYSCALL_INFO, 88).is_some_and(|info| info[0] & 0xff == 1);
@@ -267,7 +267,7 @@ mod machine {
     impl<'a> Call<'a> {
         fn new(tid: i32, style: Style, plan: &'a Plan) -> Result<Call<'a>, Error> {
             let registers = registers::read(tid)?;
-            let vector = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)?;
+            let vector = ptrace::register_set(tid, ptrace::NT_X86_XSTATE, MAX_VECTOR)?;
             let mask = ptrace::signal_mask(tid)?;
             if vector.len() < SMALLEST_VECTOR {
                 return Err(Error::from_raw_os_error(libc::ENODATA));
@@ -448,7 +448,7 @@ mod machine {
             }
             let mut total = 0u64;
             for (address, size) in pieces {
-                let room = MOST_TEXT.saturating_sub(self.text.len()) as u64;
+                let room = MAX_TEXT.saturating_sub(self.text.len()) as u64;
                 let mut bytes = vec![0u8; size.min(room) as usize];
                 self.memory.read_exact_at(&mut bytes, address)?;
                 self.text.extend(bytes);
@@ -560,7 +560,7 @@ mod machine {
             }
             ptrace::set_signal_mask(self.tid, self.saved.mask)?;
             ptrace::set_register_set(self.tid, ptrace::NT_X86_XSTATE, &self.saved.vector)?;
-            if ptrace::register_set(self.tid, ptrace::NT_X86_XSTATE, MOST_VECTOR)? != self.saved.vector {
+            if ptrace::register_set(self.tid, ptrace::NT_X86_XSTATE, MAX_VECTOR)? != self.saved.vector {
                 // Once more; the frame still holds it, should it not work.
                 ptrace::set_register_set(self.tid, ptrace::NT_X86_XSTATE, &self.saved.vector)?;
             }

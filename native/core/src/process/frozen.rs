@@ -42,7 +42,7 @@ const TOO_SLOW: u64 = REASON;
 const NO_CALLER: u64 = REASON + 1;
 const NO_VDSO: u64 = REASON + 2;
 const CUT_SHORT: u64 = REASON + 3;
-const MOST_THREADS: u64 = 1 << 20;
+const MAX_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
 /// How often threads are looked at that had not stopped when the target was let go, in milliseconds.
 const LEFTOVERS: i32 = 5;
@@ -356,7 +356,7 @@ impl Frozen {
             return Err(refusal(code));
         }
         let [copy, mended, count] = line.words(watcher, 3)?[..] else { unreachable!("three words were asked for") };
-        let words = line.words(watcher, WORDS * count.min(MOST_THREADS) as usize)?;
+        let words = line.words(watcher, WORDS * count.min(MAX_THREADS) as usize)?;
         let rows = words.chunks(WORDS).map(<[u64]>::to_vec).collect();
         let (line, state) = (Mutex::new(Some(line)), Mutex::new(State::default()));
         Ok(Frozen { line, pid: copy as i32, mended, rows, state })

@@ -15,7 +15,7 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const VDSO_LIMIT: usize = 64 << 10;
 /// Stops of one call: entry, the new process, exit, and the one that ends it.
-const MOST_STOPS: usize = 6;
+const MAX_STOPS: usize = 6;
 
 /// What a call gave: what it returned, and of clone the new process as we see it.
 pub(crate) struct Made {
@@ -108,7 +108,7 @@ impl Injection {
     /// From the entry to the exit; None where it goes otherwise.
     fn follow(&mut self) -> Option<()> {
         let mut entered = false;
-        for _ in 0..MOST_STOPS {
+        for _ in 0..MAX_STOPS {
             match self.wait()? {
                 (SYSCALL_STOP, 0) if entered => {
                     self.answer = Some(registers::read(self.tid).ok()?[RAX] as i64);
@@ -141,7 +141,7 @@ impl Injection {
             registers[ORIG_RAX] = NO_CALL;
             registers::write(self.tid, &registers).ok()?;
         }
-        for _ in 0..MOST_STOPS {
+        for _ in 0..MAX_STOPS {
             // Whatever other stop comes first takes an interrupt back.
             ptrace::interrupt(self.tid).ok()?;
             ptrace::go_on(self.tid, 0).ok()?;

@@ -16,9 +16,9 @@ pub const REGISTERS: usize = 17;
 const RSP: usize = 7;
 /// The return address.
 const RA: u16 = 16;
-const MOST_FRAMES: usize = 20_000;
-const MOST_TABLE: u64 = 256 << 20;
-const MOST_STEPS: u32 = 1000;
+const MAX_FRAMES: usize = 20_000;
+const MAX_TABLE: u64 = 256 << 20;
+const MAX_STEPS: u32 = 1000;
 const PIECE: usize = 1 << 16;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -80,7 +80,7 @@ fn unwind(space: &Space, modules: &mut [Loaded], values: Values) -> (Vec<u64>, S
     let mut counters = Vec::new();
     let mut context = UnwindContext::new();
     let mut frame = Frame { values, exact: true, after_signal: false };
-    while counters.len() < MOST_FRAMES {
+    while counters.len() < MAX_FRAMES {
         counters.push(frame.values[RA as usize]);
         match step(space, modules, &frame, &mut context) {
             Ok(Step::Outermost) => return (counters, String::new()),
@@ -110,7 +110,7 @@ impl Loaded {
     fn load(&mut self, space: &Space) -> Result<&[u8], String> {
         if self.bytes.is_none() {
             let (start, end) = (self.module.table_start, self.module.table_end);
-            if start == 0 || end <= start || end - start > MOST_TABLE {
+            if start == 0 || end <= start || end - start > MAX_TABLE {
                 return Err("an object has no unwind table".to_string());
             }
             let mut bytes = vec![0u8; (end - start) as usize];
@@ -202,7 +202,7 @@ impl Machine<'_> {
 
     fn evaluate(&self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Result<u64, gimli::Error> {
         let mut evaluation = expression.get(self.section)?.evaluation(self.encoding);
-        evaluation.set_max_iterations(MOST_STEPS);
+        evaluation.set_max_iterations(MAX_STEPS);
         if let Some(value) = initial {
             evaluation.set_initial_value(value);
         }

@@ -18,7 +18,7 @@ use crate::memory::words::OwnedRange;
 use crate::python::claims::claimed_pointer;
 use crate::python::layout::{TypeLayout, ALL, CLAIM, NOTHING};
 use crate::python::marks::Marks;
-use crate::python::reach::{Lead, Owner, Reach};
+use crate::python::reach::{Owner, PointerRange, Reach};
 use crate::python::types::{Kind, Types};
 use crate::work::{Control, Watcher};
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// So much of a block is looked at.
 const HEAD: usize = HEAD_BYTES;
 /// So many different things a buffer can be to its owner.
-const MOST_ROLES: usize = 32;
+const MAX_ROLES: usize = 32;
 
 /// Objects of one type, and the buffers that they own.
 #[derive(Clone, Copy, Default)]
@@ -35,7 +35,7 @@ struct Counted {
     live: Tally,
     idle: Tally,
     /// By what they are to the object.
-    buffers: [Tally; MOST_ROLES],
+    buffers: [Tally; MAX_ROLES],
 }
 
 impl Counted {
@@ -61,7 +61,7 @@ struct Worker<'a> {
     /// Objects that may hold pointers to structures of C: (block, number of the type).
     open: Vec<(u64, u32)>,
     /// Buffers that may.
-    followed: Vec<Lead>,
+    followed: Vec<PointerRange>,
     /// Blocks of syntax trees.
     syntax: Vec<u64>,
     settling: Duration,
@@ -191,7 +191,7 @@ impl<'a> Worker<'a> {
     #[inline(always)]
     fn take_block(&mut self, address: u64, size: u64, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, size) else {
-            if size > LEAST_SYNTAX && self.is_syntax(address, size, head) {
+            if size > MIN_SYNTAX && self.is_syntax(address, size, head) {
                 self.syntax.push(address);
             }
             return false;
@@ -220,7 +220,7 @@ impl<'a> Worker<'a> {
         let outer = self.types.layout.outer_hook(head);
         let word = |at: usize| u64_at(head, outer + at);
         let (room, taken, memory) = (word(0), word(8), word(24));
-        memory == address + outer as u64 + 32 && (LEAST_SYNTAX..size).contains(&room) && taken <= room
+        memory == address + outer as u64 + 32 && (MIN_SYNTAX..size).contains(&room) && taken <= room
     }
 
     /// Notes what the object claims; a debug hook may stand before the object's own.
@@ -242,7 +242,7 @@ impl<'a> Worker<'a> {
             if claim.follow == CLAIM {
                 let (holder, field) = (address + kind.pre, address + claim.at as u64);
                 let owner = Owner::Type(number as u32);
-                self.followed.push(Lead::from_block(field, field + 8, owner, holder, (NOTHING, claim.role)));
+                self.followed.push(PointerRange::from_block(field, field + 8, owner, holder, (NOTHING, claim.role)));
             } else if pointer.wrapping_sub(address) >= size {
                 self.wanted.push(Wanted {
                     pointer,
@@ -284,8 +284,8 @@ impl<'a> Worker<'a> {
             if wanted.follow != NOTHING && wanted.last != block.address {
                 let (owner, end) = (Owner::Type(wanted.number), self.end_of(wanted, block.end));
                 let role = if wanted.follow == ALL { self.types.layout.reached_role } else { wanted.role };
-                let lead = Lead::from_block(block.address, end, owner, wanted.owner, (wanted.follow, role));
-                self.followed.push(Lead { last: wanted.last, ..lead });
+                let lead = PointerRange::from_block(block.address, end, owner, wanted.owner, (wanted.follow, role));
+                self.followed.push(PointerRange { last: wanted.last, ..lead });
             }
             self.tallies.of(block.place).claimed.add(block.size);
             if !self.watched.is_empty() && self.watched.contains_key(&block.address) {
@@ -310,7 +310,7 @@ struct Wanted {
 
 const CLAIMS_AT_ONCE: usize = 512;
 /// CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE.
-const LEAST_SYNTAX: u64 = 8192;
+const MIN_SYNTAX: u64 = 8192;
 
 /// What objects of a type own, of one role.
 #[derive(Clone, Copy, Debug)]
@@ -368,7 +368,7 @@ pub struct Register {
 }
 
 /// What a census is told beside the heaps.
-pub struct Question {
+pub struct CensusRequest {
     /// Ranges of memory outside of the heaps that hold pointers into them; those of the interpreter have number 0.
     pub roots: Vec<OwnedRange>,
     /// Registers of the threads, which are followed before their stacks.
@@ -386,14 +386,14 @@ pub fn take_census(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
     layout: &TypeLayout,
-    question: &Question,
+    question: &CensusRequest,
 ) -> Result<Census> {
     let watched = question.watched.iter().map(|address| (*address, ())).collect();
     let mut refused = Refused::default();
     let (marks, mut sums) = loop {
         let (marks, sums) = classify(watcher, heaps, &refused, &watched, layout, question)?;
         let next = Refused { passes: refused.passes + 1, ..Refused::after(&marks, &heaps, layout) };
-        if next.passes == MOST_PASSES || next.free == refused.free && next.claimants == refused.claimants {
+        if next.passes == MAX_PASSES || next.free == refused.free && next.claimants == refused.claimants {
             break (marks, sums);
         }
         refused = next;
@@ -438,7 +438,7 @@ struct Refused {
 
 /// A claim that is refused may have been made on something that claims as well, and has that right now: a few passes
 /// settle it. Without such claims, which is nearly always, there is one.
-const MOST_PASSES: u32 = 4;
+const MAX_PASSES: u32 = 4;
 
 impl Refused {
     fn after(marks: &Marks<'_>, heaps: &Heaps<'_>, layout: &TypeLayout) -> Refused {
@@ -471,7 +471,7 @@ fn classify<'a>(
     refused: &Refused,
     watched: &ByAddress<()>,
     layout: &TypeLayout,
-    question: &Question,
+    question: &CensusRequest,
 ) -> Result<(Marks<'a>, Sums)> {
     let marks = Marks::new(heaps).ok_or(Error::Memory("not enough memory for a bit for each block"))?;
     refused.free.iter().for_each(|place| _ = marks.claim(*place));
@@ -505,8 +505,8 @@ struct Sums {
     owners: Vec<(u64, u64, u64, u32)>,
     roots: Vec<Tally>,
     /// Of objects, and of buffers that objects claimed.
-    objects: Vec<Lead>,
-    buffers: Vec<Lead>,
+    objects: Vec<PointerRange>,
+    buffers: Vec<PointerRange>,
     /// Blocks of syntax trees.
     syntax: Vec<u64>,
     /// The mean of the workers.
@@ -549,7 +549,7 @@ impl Sums {
             let number = numbers[*number as usize];
             let (pre, extent) = (types[number as usize].pre, types[number as usize].extent);
             let holder = block + pre;
-            Lead::from_block(
+            PointerRange::from_block(
                 holder + object_head,
                 holder.saturating_add(extent),
                 Owner::Type(number),
@@ -577,19 +577,20 @@ impl Sums {
         heaps: &Heaps<'_>,
         marks: &Marks<'_>,
         watched: &ByAddress<()>,
-        question: &Question,
+        question: &CensusRequest,
         layout: &TypeLayout,
     ) {
         let roots = &question.roots;
         // A type may say anything of its instances' size.
-        let inside = |lead: Lead| match heaps.block_at(lead.holder)? {
+        let inside = |lead: PointerRange| match heaps.block_at(lead.holder)? {
             block if marks.is_claimed(block.place) => None,
-            block => Some(Lead { end: lead.end.min(block.end), ..lead }),
+            block => Some(PointerRange { end: lead.end.min(block.end), ..lead }),
         };
         let objects = std::mem::take(&mut self.objects).into_iter().filter_map(inside);
         let (chains, states): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.buffers).into_iter().partition(|lead| lead.follow != ALL);
-        let lead = |root: &OwnedRange| Lead::from_block(root.start, root.end, Owner::Root(root.number), 0, (ALL, 0));
+        let lead =
+            |root: &OwnedRange| PointerRange::from_block(root.start, root.end, Owner::Root(root.number), 0, (ALL, 0));
         let of = |wanted: &dyn Fn(u32) -> bool| {
             roots.iter().filter(|root| wanted(root.number)).map(lead).collect::<Vec<_>>()
         };

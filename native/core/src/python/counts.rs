@@ -23,7 +23,7 @@ pub(crate) fn shared_count(words: &[u8], user_end: u64) -> Option<bool> {
     let is_count = |count: i64| count.unsigned_abs() < LARGEST_COUNT;
     // Deferred counting adds PY_SSIZE_T_MAX / 8, since 3.14.
     let plausible = is_count(others) || is_count(others - i64::MAX / 8);
-    let fits = thread < user_end && words.get(10).is_some_and(|mutex| *mutex <= MOST_MUTEX) && plausible;
+    let fits = thread < user_end && words.get(10).is_some_and(|mutex| *mutex <= MAX_MUTEX) && plausible;
     let alive = local == LOCAL_IMMORTAL || i64::from(local) + others > 0 || shared & QUEUED_FLAGS == QUEUED;
     fits.then_some(alive)
 }
@@ -31,7 +31,7 @@ pub(crate) fn shared_count(words: &[u8], user_end: u64) -> Option<bool> {
 const SHARED_FLAGS: i64 = 2;
 const QUEUED_FLAGS: i64 = 3;
 const QUEUED: i64 = 2;
-const MOST_MUTEX: u8 = 3;
+const MAX_MUTEX: u8 = 3;
 const LOCAL_IMMORTAL: u32 = u32::MAX;
 const GC_DEFERRED: u8 = 1 << 6;
 
@@ -42,10 +42,10 @@ pub(crate) const SMALL_COUNT: u64 = 1 << 20;
 pub(crate) const LARGEST_COUNT: u64 = 1 << 32;
 /// Include/refcount.h since 3.14: ob_refcnt (u32), ob_overflow (u16), ob_flags (u16); a count from here on is immortal.
 const IMMORTAL: u32 = 1 << 31;
-const MOST_FLAGS: u64 = 1 << 4;
+const MAX_FLAGS: u64 = 1 << 4;
 
 /// Whether a word is the count of an immortal object with flags.
 pub(crate) fn is_immortal(word: u64) -> bool {
     let (overflow, flags) = (word >> 32 & 0xFFFF, word >> 48);
-    word as u32 >= IMMORTAL && overflow == 0 && (1..MOST_FLAGS).contains(&flags)
+    word as u32 >= IMMORTAL && overflow == 0 && (1..MAX_FLAGS).contains(&flags)
 }

@@ -2,7 +2,7 @@
 
 use crate::bytes::word_at;
 
-pub(crate) const MOST_SLOTS: u64 = 1 << 40;
+pub(crate) const MAX_SLOTS: u64 = 1 << 40;
 
 /// What a table says of itself: where (or -1) its slots are, or their logarithm; where indices of entries begin, and (or -1)
 /// its kind, which is 0 where entries hold a hash.
@@ -47,7 +47,7 @@ impl TableHead {
 }
 
 fn is_possible(slots: &u64) -> bool {
-    slots.is_power_of_two() && *slots <= MOST_SLOTS
+    slots.is_power_of_two() && *slots <= MAX_SLOTS
 }
 
 /// dictobject.c: USABLE_FRACTION.

@@ -18,7 +18,7 @@ use crate::python::strays::{self, Sign, LOW, ROUND};
 use crate::python::types::Types;
 
 /// So much of a block that was reached is followed.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 const WINDOW: usize = 64 << 10;
 /// A block is up to so much larger than what was asked for.
 const SLACK: u64 = 16;
@@ -44,7 +44,7 @@ pub(crate) enum Owner {
 
 /// Bytes whose words are followed: [start, end) of `holder`, the object's address (0 for a root: the word's own).
 #[derive(Clone, Copy)]
-pub(crate) struct Lead {
+pub(crate) struct PointerRange {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) owner: Owner,
@@ -59,15 +59,24 @@ pub(crate) struct Lead {
     pub(crate) doubtful: u64,
 }
 
-impl Lead {
-    pub(crate) fn from_block(start: u64, end: u64, owner: Owner, holder: u64, follow: (i32, u8)) -> Lead {
+impl PointerRange {
+    pub(crate) fn from_block(start: u64, end: u64, owner: Owner, holder: u64, follow: (i32, u8)) -> PointerRange {
         let (follow, role) = follow;
         match u64::try_from(follow) {
             Ok(offset) => {
                 let link = start + offset;
-                Lead { start: link, end: end.min(link + 8), owner, holder, follow, role, last: 0, doubtful: u64::MAX }
+                PointerRange {
+                    start: link,
+                    end: end.min(link + 8),
+                    owner,
+                    holder,
+                    follow,
+                    role,
+                    last: 0,
+                    doubtful: u64::MAX,
+                }
             }
-            Err(_) => Lead { start, end, owner, holder, follow, role, last: 0, doubtful: u64::MAX },
+            Err(_) => PointerRange { start, end, owner, holder, follow, role, last: 0, doubtful: u64::MAX },
         }
     }
 
@@ -82,12 +91,12 @@ impl Lead {
     }
 
     /// The same with the types of objects numbered anew.
-    pub(crate) fn renumbered(&self, numbers: &[u32]) -> Lead {
+    pub(crate) fn renumbered(&self, numbers: &[u32]) -> PointerRange {
         let owner = match self.owner {
             Owner::Type(number) => Owner::Type(numbers[number as usize]),
             root => root,
         };
-        Lead { owner, ..*self }
+        PointerRange { owner, ..*self }
     }
 }
 
@@ -108,7 +117,7 @@ pub(crate) struct Reach<'a> {
     bounds: (u64, u64),
     types: Types<'a>,
     bytes: Vec<u8>,
-    next: Vec<Lead>,
+    next: Vec<PointerRange>,
     /// What words lead to that are believed later.
     later: [Vec<Reached>; ORDERS],
     pub(crate) reached: Vec<Reached>,
@@ -129,16 +138,16 @@ impl<'a> Reach<'a> {
     }
 
     /// Follows `leads` in their order, then what they led to, until nothing new is found.
-    pub(crate) fn run(&mut self, leads: Vec<Lead>) {
+    pub(crate) fn run(&mut self, leads: Vec<PointerRange>) {
         self.run_until(leads, ORDERS);
     }
 
     /// The same without what leads into a block, which waits for the next `run`.
-    pub(crate) fn run_to_starts(&mut self, leads: Vec<Lead>) {
+    pub(crate) fn run_to_starts(&mut self, leads: Vec<PointerRange>) {
         self.run_until(leads, INNER);
     }
 
-    fn run_until(&mut self, leads: Vec<Lead>, orders: usize) {
+    fn run_until(&mut self, leads: Vec<PointerRange>, orders: usize) {
         let mut level = leads;
         loop {
             level.iter().for_each(|lead| self.follow(lead));
@@ -155,12 +164,12 @@ impl<'a> Reach<'a> {
         }
     }
 
-    fn believe(&mut self, later: Vec<Reached>) -> Vec<Lead> {
+    fn believe(&mut self, later: Vec<Reached>) -> Vec<PointerRange> {
         later.into_iter().for_each(|reached| self.take(reached));
         std::mem::take(&mut self.next)
     }
 
-    fn follow(&mut self, lead: &Lead) {
+    fn follow(&mut self, lead: &PointerRange) {
         let mut bytes = std::mem::take(&mut self.bytes);
         let space = self.heaps.space;
         space.show(lead.start, lead.end, &mut bytes, |at, bytes| {
@@ -179,7 +188,7 @@ impl<'a> Reach<'a> {
     /// Follows what a register of a thread of the root `number` holds, whose stack pointer is `at`.
     pub(crate) fn point_from_register(&mut self, value: u64, at: u64, number: u32) {
         if value >= self.bounds.0 && value < self.bounds.1 {
-            let lead = Lead::from_block(at, at, Owner::Root(number), at, (ALL, 0));
+            let lead = PointerRange::from_block(at, at, Owner::Root(number), at, (ALL, 0));
             self.point(value, &lead, at, false);
         }
     }
@@ -192,7 +201,7 @@ impl<'a> Reach<'a> {
         }
     }
 
-    fn point(&mut self, pointer: u64, lead: &Lead, at: u64, doubtful: bool) {
+    fn point(&mut self, pointer: u64, lead: &PointerRange, at: u64, doubtful: bool) {
         let Some(block) = self.heaps.block_at(pointer) else { return };
         // An allocator's own pointers, also those that it left in what it handed out again, are to headers.
         if block.shares_header_at(pointer) || !self.marks.is_unknown(block.place) {
@@ -205,7 +214,7 @@ impl<'a> Reach<'a> {
             return;
         }
         let holder = if lead.is_outside() { at } else { lead.holder };
-        let Lead { owner, role, follow, last, .. } = *lead;
+        let PointerRange { owner, role, follow, last, .. } = *lead;
         let reached = Reached { block, owner, holder, role, follow, last };
         if lead.is_outside() && pointer < LOW {
             let sign = strays::sign(&mut self.types, &self.heaps, at, pointer, begins);
@@ -237,7 +246,7 @@ impl<'a> Reach<'a> {
         }
         let Reached { block: Block { address, end, .. }, owner, holder, role, follow, last } = reached;
         self.reached.push(reached);
-        let mut lead = Lead::from_block(address, end.min(address + MOST_BYTES), owner, holder, (follow, role));
+        let mut lead = PointerRange::from_block(address, end.min(address + MAX_BYTES), owner, holder, (follow, role));
         lead.last = last;
         if follow == ALL {
             lead.doubtful = end - SLACK;

@@ -19,7 +19,7 @@ pub(crate) struct Filled {
 
 /// What debug hooks add to a request, where there are such blocks.
 const HOOKS: u64 = 32;
-const MOST_PLACES: u64 = 64;
+const MAX_PLACES: u64 = 64;
 /// Chunks are multiples of it.
 const UNIT: u64 = 16;
 
@@ -42,7 +42,7 @@ impl Types<'_> {
             return None;
         }
         let (header, item) = (slab.header as usize, slab.item as usize);
-        let places = (slab.block.checked_sub(slab.header)? / slab.item).min(MOST_PLACES);
+        let places = (slab.block.checked_sub(slab.header)? / slab.item).min(MAX_PLACES);
         let mut bytes = vec![0; slab.block as usize];
         if self.space.fill(address + hook, &mut bytes) < bytes.len() || !self.is_link(u64_at(&bytes, 0)) {
             return None;
@@ -90,7 +90,7 @@ impl Types<'_> {
     }
 
     fn is_link(&self, word: u64) -> bool {
-        word == 0 || (word % 8 == 0 && self.is_home(word))
+        word == 0 || (word % 8 == 0 && self.may_hold_types(word))
     }
 }
 

@@ -17,13 +17,15 @@ pub(crate) const ROUND: u64 = 4 << 10;
 const WORD: u64 = 8;
 /// Words looked at on each side.
 const NEIGHBOURS: usize = 4;
+/// Among so many of them, a round number is taken for a pointer too.
+const MANY_POINTERS: usize = 3;
 /// Smaller numbers say nothing of their place.
 const SMALL: u64 = 1 << 16;
 const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
 /// The largest header that a program puts before what it asked malloc for.
-const MOST_HEADER: u64 = 8;
+const MAX_HEADER: u64 = 8;
 /// A chunk is up to this much larger than what was asked for.
-const MOST_SLACK: u64 = 24;
+const MAX_SLACK: u64 = 24;
 /// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
 const PLAIN_WORDS: u64 = 3;
 
@@ -41,6 +43,8 @@ pub(crate) enum Sign {
 /// What lies beside a word.
 #[derive(PartialEq, Eq)]
 enum Beside {
+    /// At least MANY_POINTERS, and no number.
+    PointersOnly,
     Pointers,
     Numbers,
     Neither,
@@ -53,14 +57,14 @@ pub(crate) fn begins_inside(space: &Space, block: &Block, pointer: u64) -> bool 
         return false;
     }
     let (block, room) = (block.address, block.end.saturating_sub(block.address));
-    if pointer == block + MOST_HEADER {
-        let least = room.saturating_sub(MOST_HEADER + MOST_SLACK).max(1);
-        let fits = |asked: u64| (least..=room.saturating_sub(MOST_HEADER)).contains(&asked);
+    if pointer == block + MAX_HEADER {
+        let least = room.saturating_sub(MAX_HEADER + MAX_SLACK).max(1);
+        let fits = |asked: u64| (least..=room.saturating_sub(MAX_HEADER)).contains(&asked);
         if space.word(block).is_ok_and(fits) {
             return true;
         }
     }
-    pointer > block && space.word(pointer).is_ok_and(|word| word == block || word == block + MOST_HEADER)
+    pointer > block && space.word(pointer).is_ok_and(|word| word == block || word == block + MAX_HEADER)
 }
 
 /// What the word `pointer` at `address`, in static data or on a stack, says of the block that it leads into; `begins`:
@@ -73,10 +77,12 @@ pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, point
         return Sign::Nothing;
     }
     match (beside(heaps, address), begins) {
+        (Beside::PointersOnly, true) => Sign::Reference,
         (Beside::Pointers, true) if pointer % ROUND != 0 => Sign::Reference,
         (Beside::Pointers | Beside::Neither, true) => Sign::Late,
         (Beside::Numbers, true) => Sign::Stray,
-        (Beside::Pointers | Beside::Neither, false) if pointer % WORD == 0 => Sign::Stray,
+        (Beside::Numbers, false) => Sign::Nothing,
+        (_, false) if pointer % WORD == 0 => Sign::Stray,
         (_, false) => Sign::Nothing,
     }
 }
@@ -115,6 +121,7 @@ fn beside(heaps: &Heaps<'_>, address: u64) -> Beside {
     }
     match (pointers, numbers) {
         (0, 0) => Beside::Neither,
+        (MANY_POINTERS.., 0) => Beside::PointersOnly,
         _ if pointers >= numbers => Beside::Pointers,
         _ => Beside::Numbers,
     }

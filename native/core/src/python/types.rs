@@ -40,7 +40,7 @@ pub(crate) struct Types<'a> {
     pub(crate) kinds: Vec<Kind>,
     memo: Box<[Memo; MEMO]>,
     /// A set of the MiB in which types may lie, by the low bits of their number: says no quickly to nearly all pointers.
-    homes: Vec<u64>,
+    type_pages: Vec<u64>,
     /// Distances from a block's start to an object that occur.
     pub(crate) distances: Vec<usize>,
 }
@@ -56,8 +56,8 @@ struct Memo {
 
 const NO_TYPE: u32 = u32::MAX;
 const MEMO: usize = 1024;
-const HOME_BITS: u64 = 1 << 14;
-const MOST_BASES: usize = 64;
+const TYPE_PAGE_BITS: u64 = 1 << 14;
+const MAX_BASES: usize = 64;
 const LARGEST_BASIC_SIZE: u64 = 1 << 20;
 
 impl<'a> Types<'a> {
@@ -73,27 +73,27 @@ impl<'a> Types<'a> {
             metatypes: ByAddress::default(),
             kinds: Vec::new(),
             memo: Box::new([Memo { address: 0, number: NO_TYPE, pre: usize::MAX, least: u64::MAX }; MEMO]),
-            homes: vec![0; (HOME_BITS / 64) as usize],
+            type_pages: vec![0; (TYPE_PAGE_BITS / 64) as usize],
             distances: extras.iter().flat_map(distance).collect(),
         };
         types.distances.sort_unstable();
         types.distances.dedup();
-        layout.data.iter().for_each(|(start, end)| types.add_home(*start, *end));
-        heaps.show_homes(|start, end| types.add_home(start, end));
-        layout.unwalked.iter().for_each(|(start, end)| types.add_home(*start, *end));
+        layout.data.iter().for_each(|(start, end)| types.add_type_pages(*start, *end));
+        heaps.show_type_ranges(|start, end| types.add_type_pages(start, end));
+        layout.unwalked.iter().for_each(|(start, end)| types.add_type_pages(*start, *end));
         types
     }
 
-    fn add_home(&mut self, start: u64, end: u64) {
-        for mib in (start >> 20..=end >> 20).take(HOME_BITS as usize) {
-            self.homes[(mib % HOME_BITS / 64) as usize] |= 1 << (mib % 64);
+    fn add_type_pages(&mut self, start: u64, end: u64) {
+        for mib in (start >> 20..=end >> 20).take(TYPE_PAGE_BITS as usize) {
+            self.type_pages[(mib % TYPE_PAGE_BITS / 64) as usize] |= 1 << (mib % 64);
         }
     }
 
     #[inline]
-    pub(crate) fn is_home(&self, address: u64) -> bool {
+    pub(crate) fn may_hold_types(&self, address: u64) -> bool {
         let mib = address >> 20;
-        self.homes[(mib % HOME_BITS / 64) as usize] >> (mib % 64) & 1 == 1
+        self.type_pages[(mib % TYPE_PAGE_BITS / 64) as usize] >> (mib % 64) & 1 == 1
     }
 
     /// The number of the type at `address`, if it is one.
@@ -102,7 +102,7 @@ impl<'a> Types<'a> {
         if memo.address == address {
             return Some(memo.number).filter(|number| *number != NO_TYPE);
         }
-        if address < LOWEST || address % 8 != 0 || !self.is_home(address) {
+        if address < LOWEST || address % 8 != 0 || !self.may_hold_types(address) {
             return None;
         }
         let answer = match self.known.get(&address) {
@@ -177,7 +177,7 @@ impl<'a> Types<'a> {
     fn extent(&self, address: u64) -> u64 {
         let layout = self.layout;
         let mut at = address;
-        for _ in 0..MOST_BASES {
+        for _ in 0..MAX_BASES {
             match self.field(at, layout.tp_dealloc) {
                 Some(dealloc) if dealloc == layout.class_dealloc => match self.field(at, layout.tp_base) {
                     Some(base) => at = base,
@@ -200,7 +200,7 @@ impl<'a> Types<'a> {
 
     /// Whether a type of types lies at `address`.
     pub(crate) fn is_metatype_at(&mut self, address: u64) -> bool {
-        self.is_home(address) && self.is_metatype(address, 0)
+        self.may_hold_types(address) && self.is_metatype(address, 0)
     }
 
     /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.
@@ -238,7 +238,7 @@ impl<'a> Types<'a> {
     pub(crate) fn bases(&self, address: u64) -> Vec<(u64, Vec<u8>)> {
         let mut found = Vec::new();
         let mut at = address;
-        while at != 0 && found.len() < MOST_BASES {
+        while at != 0 && found.len() < MAX_BASES {
             found.push((at, self.name_of(at)));
             let Some(base) = self.field(at, self.layout.tp_base) else { break };
             at = base;
@@ -267,7 +267,7 @@ impl<'a> Types<'a> {
                 if memo.pre == distance {
                     break;
                 }
-            } else if self.is_home(address) {
+            } else if self.may_hold_types(address) {
                 break;
             }
         }

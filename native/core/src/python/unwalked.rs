@@ -48,8 +48,8 @@ const PREFIXED: u8 = 11;
 /// This much of an object is read to tell its size.
 const HEAD: usize = 4 << 10;
 /// dictobject.c: SHARED_KEYS_MAX_SIZE is 30; sizes are kept in bytes.
-const MOST_VALUES: u64 = 254;
-const MOST_DIMENSIONS: u32 = 64;
+const MAX_VALUES: u64 = 254;
+const MAX_DIMENSIONS: u32 = 64;
 const LONGEST_TEXT: usize = 1 << 20;
 const WINDOW: usize = 64 << 10;
 const TAGS: u64 = 7;
@@ -154,7 +154,7 @@ impl Look<'_> {
                 self.word(object, at)?.checked_mul(size.into())
             }
             STRIDES => {
-                let count = self.half(object.wrapping_add_signed(at)).filter(|count| *count <= MOST_DIMENSIONS)?;
+                let count = self.half(object.wrapping_add_signed(at)).filter(|count| *count <= MAX_DIMENSIONS)?;
                 let (sizes, strides) = (self.word(object, unit as i64)?, self.word(object, more as i64)?);
                 let span = |place: u32| {
                     let of = |base: u64| self.space.word(base.wrapping_add(8 * u64::from(place))).ok();
@@ -181,7 +181,7 @@ impl Look<'_> {
             PREFIXED => {
                 let keys = self.word(kind.address, unit as i64)?;
                 let (entries, room) = (self.word(keys, more as i64)?, self.word(keys, more as i64 - 8)?);
-                entries.checked_add(room).filter(|count| *count <= MOST_VALUES).map(|count| count * 8)
+                entries.checked_add(room).filter(|count| *count <= MAX_VALUES).map(|count| count * 8)
             }
             _ => None,
         }
@@ -234,7 +234,7 @@ impl Visitor for Gatherer<'_> {
 }
 
 /// What is still to be looked at: [start, end), and of an object its type's number.
-struct Lead {
+struct PointerRange {
     start: u64,
     end: u64,
     object: Option<u32>,
@@ -246,7 +246,7 @@ struct Finder<'a> {
     measures: HashMap<u32, Option<Measure>>,
     seen: Addresses,
     places: BTreeMap<u64, u64>,
-    next: Vec<Lead>,
+    next: Vec<PointerRange>,
     bytes: Vec<u8>,
 }
 
@@ -268,7 +268,7 @@ impl Finder<'_> {
             let mut next = Some(*buffer);
             while let Some(buffer) = next.filter(|buffer| self.take(buffer.start, buffer.end)) {
                 if buffer.follow {
-                    self.next.push(Lead { start: buffer.start, end: buffer.end, object: None });
+                    self.next.push(PointerRange { start: buffer.start, end: buffer.end, object: None });
                 }
                 control.advance(0)?;
                 next = self.look.after(&buffer);
@@ -302,13 +302,13 @@ impl Finder<'_> {
         let fits = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= high);
         let size = asked.filter(fits).unwrap_or(kind.least).max(kind.least);
         if fits(&size) && self.take(start, start + size) {
-            self.next.push(Lead { start, end: start + size, object: Some(number) });
+            self.next.push(PointerRange { start, end: start + size, object: Some(number) });
         }
         Some(())
     }
 
-    fn follow(&mut self, lead: Lead, control: &Control) -> Result<(), Cancelled> {
-        let Lead { start, end, object } = lead;
+    fn follow(&mut self, lead: PointerRange, control: &Control) -> Result<(), Cancelled> {
+        let PointerRange { start, end, object } = lead;
         if let Some(number) = object {
             let kind = self.types.kinds[number as usize].clone();
             let mut head = [0; HEAD];

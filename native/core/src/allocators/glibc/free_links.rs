@@ -6,8 +6,8 @@ const IS_MMAPPED: u64 = 2;
 /// A bit of a chunk's size: it lies in a thread's arena.
 pub(crate) const NON_MAIN_ARENA: u64 = 4;
 /// Chunks of this size and above are sorted into large bins.
-const LEAST_LARGE: u64 = 0x400;
-const MOST_WRONG: usize = 1000;
+const MIN_LARGE: u64 = 0x400;
+const MAX_WRONG: usize = 1000;
 
 /// A free chunk with its links.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl FreeLinks {
     #[inline]
     pub(crate) fn add(&mut self, address: u64, size: u64, bytes: &[u8]) {
         let word = |at| u64_at(bytes, at);
-        if size >= LEAST_LARGE && word(16) != 0 {
+        if size >= MIN_LARGE && word(16) != 0 {
             self.sizes.push(SizeLink { address, fd: word(16), bk: word(24) });
         }
         let chunk = FreeChunk { address, size, fd: word(0), bk: word(8) };
@@ -62,7 +62,7 @@ impl FreeLinks {
     #[inline]
     pub(crate) fn check_flags(&mut self, address: u64, size_word: u64, expected: u64) {
         let found = size_word & (IS_MMAPPED | NON_MAIN_ARENA);
-        if found != expected && self.flags.len() < MOST_WRONG {
+        if found != expected && self.flags.len() < MAX_WRONG {
             self.flags.push(WrongFlags { address, expected, found });
         }
     }

@@ -16,7 +16,7 @@ pub struct MmappedStyle {
 }
 
 /// How far into its mapping such a header is looked for.
-const MOST_SHIFT: u64 = 4 << 20;
+const MAX_SHIFT: u64 = 4 << 20;
 
 /// The mmapped chunks in a range, which begins where another owner's mapping ends: `(base, chunk, bytes mapped)`.
 pub fn find_mmapped(
@@ -79,7 +79,7 @@ fn mmapped_at(window: &mut Window<'_>, base: u64, end: u64, style: MmappedStyle)
         let Some(next) = alignment.checked_mul(2) else { break };
         alignment = next;
     }
-    let furthest = if style.moved { total.min(MOST_SHIFT).min(end - base) } else { 0 };
+    let furthest = if style.moved { total.min(MAX_SHIFT).min(end - base) } else { 0 };
     let page = window.page();
     for start in (page..=furthest).step_by(page as usize) {
         let chunk = base + start - 16;

@@ -15,7 +15,7 @@ pub(crate) const SLICE: u64 = 64 << 10;
 /// Entries of a segment, one for each slice; a larger segment has no more.
 pub(crate) const ENTRIES: u64 = 512;
 pub(crate) const LARGEST_HEAD: usize = 288;
-pub(crate) const MOST_SEGMENT_SLICES: u64 = 1 << 26;
+pub(crate) const MAX_SEGMENT_SLICES: u64 = 1 << 26;
 const HUGE_BLOCK: u64 = 1 << 31;
 
 /// Which form the structures have.

@@ -1,14 +1,12 @@
 //! Finding mimalloc's segments by the shape of their headers.
 
-use crate::allocators::mimalloc::layout::{
-    Head, Release, ALIGNMENT, ENTRIES, LARGEST_HEAD, MOST_SEGMENT_SLICES, SLICE,
-};
+use crate::allocators::mimalloc::layout::{Head, Release, ALIGNMENT, ENTRIES, LARGEST_HEAD, MAX_SEGMENT_SLICES, SLICE};
 use crate::bytes::{u32_at, u64_at};
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
 
-const MOST_INFO_SLICES: u64 = 8;
+const MAX_INFO_SLICES: u64 = 8;
 
 /// A segment's header, as far as it is the same in all builds.
 struct Header {
@@ -28,8 +26,8 @@ impl Header {
         let (slices, info, kind, entries) =
             (word(head.counts), word(head.counts + 8), u32_at(&bytes, head.counts + 16), word(head.counts + 24));
         let fits = kind <= 1
-            && (1..=MOST_INFO_SLICES).contains(&info)
-            && (info + 1..=MOST_SEGMENT_SLICES).contains(&slices)
+            && (1..=MAX_INFO_SLICES).contains(&info)
+            && (info + 1..=MAX_SEGMENT_SLICES).contains(&slices)
             && entries == slices.min(ENTRIES)
             && (kind == 1 || slices == ENTRIES)
             && u64::from(u32_at(&bytes, head.table as usize)) == info

@@ -10,7 +10,7 @@ use crate::bytes::u64_at;
 use crate::memory::space::Space;
 
 /// A list is followed in a copy of the page if that is worth it: blocks of at most this size.
-const MOST_BULK: u64 = 1024;
+const MAX_BULK: u64 = 1024;
 
 /// A page: blocks of one size in a span of slices.
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ impl Page {
         let mut used = vec![u64::MAX; self.capacity.div_ceil(64) as usize];
         bits::clear_range(&mut used, self.capacity, self.capacity.next_multiple_of(64));
         let mut bytes = Vec::new();
-        if self.size <= MOST_BULK && self.lists.iter().any(|list| *list != 0) {
+        if self.size <= MAX_BULK && self.lists.iter().any(|list| *list != 0) {
             bytes.resize((self.capacity * self.size) as usize, 0);
             let got = space.fill(self.blocks, &mut bytes);
             bytes.truncate(got);

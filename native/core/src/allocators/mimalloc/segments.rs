@@ -2,7 +2,7 @@
 
 use crate::allocators::block::Cell;
 use crate::allocators::damage::{Damage, ABSENT, READABLE};
-use crate::allocators::mimalloc::layout::{parse_page, Head, MimallocLayout, ENTRIES, MOST_SEGMENT_SLICES, SLICE};
+use crate::allocators::mimalloc::layout::{parse_page, Head, MimallocLayout, ENTRIES, MAX_SEGMENT_SLICES, SLICE};
 use crate::allocators::mimalloc::page::{Miscounted, Page};
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
@@ -13,8 +13,8 @@ use crate::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-const MOST_DAMAGE: usize = 1000;
-const MOST_WAITING: usize = 1 << 16;
+const MAX_DAMAGE: usize = 1000;
+const MAX_WAITING: usize = 1 << 16;
 const OBJECT_AT: u64 = 80;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -68,7 +68,7 @@ impl Counts {
     fn of(bytes: &[u8], head: &Head) -> Option<Counts> {
         let word = |at: usize| word_at(bytes, at);
         Some(Counts {
-            slices: word(head.counts)?.min(MOST_SEGMENT_SLICES),
+            slices: word(head.counts)?.min(MAX_SEGMENT_SLICES),
             entries: word(head.counts + 24)?.min(ENTRIES),
             thread: word(head.counts + 32)?,
             used: word(head.used)?,
@@ -187,8 +187,8 @@ pub fn read_mimalloc(
         damage.extend(damaged);
         miscounted.extend(off);
     }
-    damage.truncate(MOST_DAMAGE);
-    miscounted.truncate(MOST_DAMAGE);
+    damage.truncate(MAX_DAMAGE);
+    miscounted.truncate(MAX_DAMAGE);
     let numbers = words.len() as u64 * 64;
     let mut found =
         Mimalloc { segments, pages, used: Bits::of(words), numbers, tagged: layout.tagged, damage, miscounted };
@@ -204,7 +204,7 @@ impl Mimalloc {
         for heap in heaps {
             let list = heap.wrapping_add(layout.delayed);
             let (mut next, mut whole) = (space.word(list), true);
-            for _ in 0..MOST_WAITING {
+            for _ in 0..MAX_WAITING {
                 let Ok(at) = next else { break };
                 if self.segment_at(at).is_none() {
                     break;

@@ -1,6 +1,6 @@
 //! An arena part by part, and its unused bytes.
 
-use crate::allocators::block::{GroupBits, MOST_IN_GROUP};
+use crate::allocators::block::{GroupBits, MAX_IN_GROUP};
 use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::{Arena, Pool, Pools, HEADER};
 use crate::error::Result;
@@ -61,7 +61,7 @@ impl Pools {
             return Some((start, pool.address + self.pool_size - start, "padding"));
         }
         let mut bytes = vec![0; self.pool_size as usize];
-        let mut free = [0; MOST_IN_GROUP / 64];
+        let mut free = [0; MAX_IN_GROUP / 64];
         space.fill(pool.address, &mut bytes);
         self.free_blocks(pool, &bytes, &mut free);
         let is_free = number >= u64::from(pool.carved(self.alignment)) || is_set(&free, number as u32);
@@ -98,7 +98,7 @@ impl Pools {
         let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
         let blocks = pool.address + HEADER;
         visit(pool.address, blocks, Part::Header);
-        let mut free = [0; MOST_IN_GROUP / 64];
+        let mut free = [0; MAX_IN_GROUP / 64];
         if pool.used < carved {
             space.fill(pool.address, bytes);
             self.free_blocks(pool, bytes, &mut free);

@@ -4,7 +4,7 @@
 //! `u32 ref.count@0, block *freeblock@8, nextpool@16, prevpool@24, u32 arenaindex@32, u32 szidx@36, u32 nextoffset@40,
 //! u32 maxnextoffset@44`. Blocks follow at +48; those from `nextoffset` on were never handed out.
 
-use crate::allocators::block::{Cell, GroupBits, MOST_IN_GROUP};
+use crate::allocators::block::{Cell, GroupBits, MAX_IN_GROUP};
 use crate::allocators::damage::Damage;
 use crate::allocators::tally::Tally;
 use crate::bits;
@@ -14,8 +14,8 @@ use crate::memory::space::Space;
 use crate::work::{Control, Watcher};
 
 pub(crate) const HEADER: u64 = 48;
-const MOST_POOLS_IN_ARENA: u64 = 1024;
-const MOST_DAMAGE: usize = 1000;
+const MAX_POOLS_IN_ARENA: u64 = 1024;
+const MAX_DAMAGE: usize = 1000;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pool {
@@ -70,7 +70,7 @@ struct Brief {
 
 const MIB: u64 = 1 << 20;
 /// Arenas further apart than this are searched for, not looked up.
-const MOST_MIB: u64 = 1 << 22;
+const MAX_MIB: u64 = 1 << 22;
 
 impl Pool {
     pub(crate) fn block_size(&self, alignment: u64) -> u64 {
@@ -142,7 +142,7 @@ impl Pools {
         self.words = first;
         let (Some(first), Some(last)) = (self.arenas.first(), self.arenas.last()) else { return };
         let (base, granules) = (first.address, (last.end - first.address).div_ceil(MIB));
-        if granules <= MOST_MIB {
+        if granules <= MAX_MIB {
             let place = |granule| self.arenas.partition_point(|arena| arena.end <= base + granule * MIB) as u32;
             self.by_mib = (0..granules).map(place).collect();
         }
@@ -190,7 +190,7 @@ impl Pools {
         let got = space.fill(pool.address, bytes);
         bytes[got..].fill(0);
         let (size, used) = (pool.block_size(self.alignment), self.used_blocks(pool, bytes));
-        for number in (0..MOST_IN_GROUP as u64).filter(|number| bits::get(&used, *number)) {
+        for number in (0..MAX_IN_GROUP as u64).filter(|number| bits::get(&used, *number)) {
             let start = HEADER + number * size;
             show(pool.address + start, &bytes[start as usize..][..size as usize]);
         }
@@ -220,7 +220,7 @@ impl Pools {
     #[inline]
     pub(crate) fn used_blocks(&self, pool: &Pool, bytes: &[u8]) -> GroupBits {
         let carved = pool.carved(self.alignment);
-        let mut bits: GroupBits = [0; MOST_IN_GROUP / 64];
+        let mut bits: GroupBits = [0; MAX_IN_GROUP / 64];
         if pool.used < carved {
             self.free_blocks(pool, bytes, &mut bits);
         }
@@ -237,7 +237,7 @@ impl Pools {
     /// Marks the free blocks of a pool whose bytes are `bytes`; those that were never handed out are not among them.
     /// False if the chain leaves the pool or its count is off.
     pub(crate) fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut GroupBits) -> bool {
-        *free = [0; MOST_IN_GROUP / 64];
+        *free = [0; MAX_IN_GROUP / 64];
         let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
         let mut at = pool.freeblock;
         let mut count = 0;
@@ -312,7 +312,7 @@ pub fn read_pools(
     alignment: u64,
 ) -> Result<Pools> {
     let is_possible = pool_size.is_power_of_two() && matches!(alignment, 8 | 16) && pool_size > HEADER;
-    if !is_possible || (pool_size - HEADER) / alignment > MOST_IN_GROUP as u64 {
+    if !is_possible || (pool_size - HEADER) / alignment > MAX_IN_GROUP as u64 {
         return Err(Error::invalid("there are no such pools"));
     }
     arenas.sort_by_key(|arena| arena.address);
@@ -361,7 +361,7 @@ impl Pools {
         for ArenaRow { number, index, address, carved, size } in arenas {
             let end = address.saturating_add(*size);
             let overlaps = self.arenas.last().is_some_and(|last| last.end > *address);
-            if overlaps || *size > MOST_POOLS_IN_ARENA * self.pool_size {
+            if overlaps || *size > MAX_POOLS_IN_ARENA * self.pool_size {
                 self.report_overlap(*address);
                 continue;
             }
@@ -406,7 +406,7 @@ impl Pools {
     }
 
     fn report(&mut self, address: u64, what: &'static str, expected: String, found: String) {
-        if self.damage.len() < MOST_DAMAGE {
+        if self.damage.len() < MAX_DAMAGE {
             self.damage.push(Damage { address, what, expected, found });
         }
     }
@@ -454,7 +454,7 @@ impl Pools {
                 continue;
             }
             let got = space.fill(pool.address, &mut bytes);
-            let mut free = [0; MOST_IN_GROUP / 64];
+            let mut free = [0; MAX_IN_GROUP / 64];
             if got < bytes.len() || !self.free_blocks(pool, &bytes, &mut free) {
                 let chained: u32 = free.iter().map(|word| word.count_ones()).sum();
                 let expected = format!("{} blocks", carved.saturating_sub(pool.used));

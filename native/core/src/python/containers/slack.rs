@@ -62,7 +62,7 @@ impl Found {
 
 /// A buffer shrinks by whole units of an allocator.
 const UNIT: u64 = 16;
-const MOST_ITEMS: u64 = 1 << 40;
+const MAX_ITEMS: u64 = 1 << 40;
 const GROUPS_IN_JOB: usize = 64;
 
 struct Worker<'a> {
@@ -116,7 +116,7 @@ impl Worker<'_> {
         let word = |at: usize| word_at(head, at);
         let (size, allocated, data) = (word(growing.size_at)?, word(growing.allocated_at)?, word(growing.data_at)?);
         let first = usize::try_from(growing.first_at).map_or(Some(data), word)?;
-        if size > allocated || allocated > MOST_ITEMS || data < LOWEST {
+        if size > allocated || allocated > MAX_ITEMS || data < LOWEST {
             return None;
         }
         let block = self.heaps.block_at(data)?;

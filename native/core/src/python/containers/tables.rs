@@ -4,7 +4,7 @@ use crate::allocators::heaps::Heaps;
 use crate::bytes::{u64_at, word_at};
 use crate::machine::LOWEST;
 use crate::memory::pages::Pages;
-use crate::python::dict_keys::{optional, TableHead, HASHED, MOST_SLOTS};
+use crate::python::dict_keys::{optional, TableHead, HASHED, MAX_SLOTS};
 use crate::python::types::Types;
 
 /// Containers with a table, all as offsets from the object: the entries it holds, where its table is, and (or -1) the number
@@ -36,7 +36,7 @@ const SPARE: u64 = 2;
 const FEWEST: u64 = 8;
 const TIMES: u64 = 4;
 /// Smaller ones have no page of their own.
-const LEAST_PAGES: u64 = 2;
+const MIN_PAGES: u64 = 2;
 const HEAD_BYTES: usize = 64;
 /// So much of the entries is searched for the first one.
 const SEARCHED: usize = 1 << 16;
@@ -47,11 +47,11 @@ impl Table {
     pub(crate) fn spare(&self, head: &[u8], heaps: &Heaps<'_>, pages: &Pages, types: &mut Types<'_>) -> Option<u64> {
         let word = |at: usize| word_at(head, at);
         let (used, table) = (word(self.used_at)?, word(self.table_at)?);
-        if optional(self.shared_at).is_some_and(|at| word(at) != Some(0)) || used > MOST_SLOTS || table < LOWEST {
+        if optional(self.shared_at).is_some_and(|at| word(at) != Some(0)) || used > MAX_SLOTS || table < LOWEST {
             return None;
         }
         let copied = (SPARE * used + 1).next_power_of_two().max(FEWEST);
-        let is_sparse = |slots: u64| slots.is_power_of_two() && slots <= MOST_SLOTS && slots >= TIMES * copied;
+        let is_sparse = |slots: u64| slots.is_power_of_two() && slots <= MAX_SLOTS && slots >= TIMES * copied;
         let masked = match optional(self.mask_at) {
             Some(at) => Some(word(at)?.wrapping_add(1)),
             None => None,
@@ -59,7 +59,7 @@ impl Table {
         if masked.is_some_and(|slots| !is_sparse(slots)) {
             return None;
         }
-        let least = LEAST_PAGES * pages.page.bytes();
+        let least = MIN_PAGES * pages.page.bytes();
         let block = heaps.block_at(table).filter(|block| block.size >= least)?;
         let mut own = [0; HEAD_BYTES];
         let got = heaps.space.fill(table, &mut own);

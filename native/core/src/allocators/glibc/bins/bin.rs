@@ -5,7 +5,7 @@ use crate::allocators::glibc::chunks::GRAIN;
 pub(super) const BINS: u64 = 127;
 pub(super) const UNSORTED: u64 = 1;
 pub(super) const SMALL_BINS: u64 = 64;
-pub(super) const MOST_DAMAGE: usize = 1000;
+pub(super) const MAX_DAMAGE: usize = 1000;
 pub(super) const NO_BIN: u8 = 0;
 
 /// The bin of free chunks of a size, once they are sorted (glibc's `largebin_index_64`, the same since 2.17).

@@ -1,6 +1,6 @@
 //! The free chunks of all regions, numbered in their order, with their links.
 
-use super::bin::{MOST_DAMAGE, NO_BIN};
+use super::bin::{MAX_DAMAGE, NO_BIN};
 use crate::allocators::damage::{hex, Damage};
 use crate::allocators::glibc::chunks::{Chunks, Region, GRAIN};
 use crate::allocators::glibc::free_links::{FreeLinks, SizeLink};
@@ -164,7 +164,7 @@ impl FreeChunks {
         drop(shares);
         free.links = links;
         free.bins = (0..count).map(|_| AtomicU8::new(NO_BIN)).collect();
-        let flags = collected.iter().flat_map(|found| &found.flags).take(MOST_DAMAGE);
+        let flags = collected.iter().flat_map(|found| &found.flags).take(MAX_DAMAGE);
         let damage = flags
             .map(|chunk| Damage::new(chunk.address, "flags of a chunk in use", hex(chunk.expected), hex(chunk.found)));
         let damage = damage.collect();

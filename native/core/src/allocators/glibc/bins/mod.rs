@@ -15,7 +15,7 @@ use crate::allocators::tally::Tally;
 use crate::error::Result;
 use crate::memory::space::Space;
 use crate::work::Watcher;
-use bin::{BINS, MOST_DAMAGE, NO_BIN, SMALL_BINS};
+use bin::{BINS, MAX_DAMAGE, NO_BIN, SMALL_BINS};
 use free::FreeChunks;
 use rings::{Ring, Rings};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub fn follow_bins(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, heads:
     check_places(&free, &mut damage);
     check_sizes_links(&free, &mut damage);
     damage.sort_by_key(|damage| damage.address);
-    damage.truncate(MOST_DAMAGE);
+    damage.truncate(MAX_DAMAGE);
     Ok(Bins { free, damage })
 }
 
@@ -77,7 +77,7 @@ pub fn follow_bins(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, heads:
 fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
     for region in &free.regions {
         for number in region.numbers().filter(|number| free.bin(*number) == NO_BIN) {
-            if found.len() >= MOST_DAMAGE {
+            if found.len() >= MAX_DAMAGE {
                 return;
             }
             found.push(Damage::new(region.address(number), "free chunk", "in a bin of its arena", "in none"));
@@ -90,7 +90,7 @@ fn check_sizes_links(free: &FreeChunks, found: &mut Vec<Damage>) {
     const EXPECTED: &str = "the first chunk of another size, linked back";
     for link in &free.size_links {
         let bin = free.number(link.address).map_or(NO_BIN, |number| free.bin(number));
-        if u64::from(bin) < SMALL_BINS || found.len() >= MOST_DAMAGE {
+        if u64::from(bin) < SMALL_BINS || found.len() >= MAX_DAMAGE {
             continue;
         }
         if free.size_link(link.fd).map(|next| next.bk) != Some(link.address) {

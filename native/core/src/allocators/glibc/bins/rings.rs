@@ -1,6 +1,6 @@
 //! The rings of the bins, gone round link by link: what is wrong, and where.
 
-use super::bin::{bin_of, MOST_DAMAGE, NO_BIN, UNSORTED};
+use super::bin::{bin_of, MAX_DAMAGE, NO_BIN, UNSORTED};
 use super::free::{FreeChunks, Links};
 use crate::allocators::damage::{hex, Damage};
 use crate::error::{Cancelled, Result};
@@ -132,7 +132,7 @@ impl Rings<'_> {
             if steps % CHECK_STEPS == 0 {
                 control.advance(0)?;
             }
-            if found.len() >= MOST_DAMAGE {
+            if found.len() >= MAX_DAMAGE {
                 return Ok(None);
             }
         }

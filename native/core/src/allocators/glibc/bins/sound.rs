@@ -20,7 +20,7 @@ const HEAD: u32 = 1 << 31;
 const NO_STRETCH: u32 = u32::MAX;
 /// Links from one cut to the next at least, on average.
 const SHORTEST: usize = 64;
-const MOST_CUTS: usize = 1 << 12;
+const MAX_CUTS: usize = 1 << 12;
 const STRETCHES_IN_JOB: usize = 128;
 const AT_ONCE: usize = 32;
 
@@ -145,7 +145,7 @@ impl Rings<'_> {
 
 impl Numbers {
     fn new(next: Vec<u32>, filled: &[Filled]) -> Numbers {
-        let step = (next.len() / MOST_CUTS).max(SHORTEST).next_power_of_two() as u32;
+        let step = (next.len() / MAX_CUTS).max(SHORTEST).next_power_of_two() as u32;
         let cuts = (0..next.len() as u32).step_by(step as usize);
         let firsts = filled.iter().map(|ring| ring.first).filter(|first| first % step != 0);
         let starts = cuts.chain(firsts).collect();

@@ -15,7 +15,7 @@
 //! walks go the same way. Whatever a part began with too early, in the middle of a block's data, is dropped.
 
 mod parts;
-mod track;
+mod walker;
 mod whole;
 
 use crate::allocators::damage::Damage;
@@ -29,13 +29,13 @@ use crate::work::{take, Control, Watcher};
 use parts::{Part, PartJob, PART};
 use std::sync::atomic::AtomicUsize;
 use std::sync::Mutex;
-use track::{Course, Track, Words, MOST_FAST_BINS};
+use walker::{ChunkWalker, RegionInfo, Words, MAX_FAST_BINS};
 use whole::Walk;
 
 const WORDS_IN_PART: usize = (PART / GRAIN / 64) as usize;
 
 /// The bits of one stretch, and what is wrong with its size.
-struct Canvas {
+struct RegionBits {
     stretch: Stretch,
     starts: Bits,
     low: Bits,
@@ -44,8 +44,8 @@ struct Canvas {
     damage: Vec<Damage>,
 }
 
-impl Canvas {
-    fn new(mut stretch: Stretch, collects: bool) -> Canvas {
+impl RegionBits {
+    fn new(mut stretch: Stretch, collects: bool) -> RegionBits {
         let size = stretch.end - stretch.start;
         let mut damage = Vec::new();
         if !Bits::fits(3 * (size / GRAIN + 1)) {
@@ -54,18 +54,18 @@ impl Canvas {
             damage.push(Damage { address: stretch.start, what: "size of a heap", expected, found });
         }
         let bits = || Bits::new((stretch.end - stretch.start) / GRAIN + 1);
-        Canvas { starts: bits(), low: bits(), heads: AtomicUsize::new(0), collects, damage, stretch }
+        RegionBits { starts: bits(), low: bits(), heads: AtomicUsize::new(0), collects, damage, stretch }
     }
 
     fn part_jobs(&mut self, space: &Space, index: usize) -> Vec<PartJob<'_>> {
-        let Canvas { stretch, starts, low, heads, collects, .. } = self;
+        let RegionBits { stretch, starts, low, heads, collects, .. } = self;
         let words = starts.words_mut().chunks_mut(WORDS_IN_PART).zip(low.words_mut().chunks_mut(WORDS_IN_PART));
         let starts = (stretch.start..stretch.end).step_by(PART as usize);
         let job = |(from, words)| {
             let to = stretch.end.min(from + PART);
             PartJob {
                 index,
-                course: Course::new(space, stretch, heads, *collects),
+                info: RegionInfo::new(space, stretch, heads, *collects),
                 from,
                 to,
                 words: Mutex::new(Some(words)),
@@ -75,9 +75,9 @@ impl Canvas {
     }
 
     fn whole_job(&mut self, space: &Space, index: usize, parts: Vec<Part>) -> WholeJob<'_> {
-        let course = Course::new(space, &self.stretch, &self.heads, self.collects);
+        let info = RegionInfo::new(space, &self.stretch, &self.heads, self.collects);
         let task = ((self.starts.words_mut(), self.low.words_mut()), parts);
-        WholeJob { index, course, task: Mutex::new(Some(task)) }
+        WholeJob { index, info, task: Mutex::new(Some(task)) }
     }
 
     fn region(self, walked: Walked) -> Region {
@@ -93,7 +93,7 @@ impl Canvas {
 
 struct WholeJob<'a> {
     index: usize,
-    course: Course<'a>,
+    info: RegionInfo<'a>,
     task: Mutex<Option<(Words<'a>, Vec<Part>)>>,
 }
 
@@ -109,10 +109,10 @@ struct Walked {
 impl WholeJob<'_> {
     fn walk(&self, space: &Space, control: &Control) -> Result<Option<Walked>, Cancelled> {
         let Some(((starts, low), parts)) = take(&self.task) else { return Ok(None) };
-        let track = Track::new(space, &self.course, self.course.stretch.start, starts, low);
-        let mut walk = Walk { control, track, special: Vec::new(), damage: Vec::new(), fences: 0, searched: 0 };
+        let walker = ChunkWalker::new(space, &self.info, self.info.stretch.start, starts, low);
+        let mut walk = Walk { control, walker, special: Vec::new(), damage: Vec::new(), fences: 0, searched: 0 };
         walk.whole(parts)?;
-        let Track { links, heads, free, .. } = walk.track;
+        let ChunkWalker { links, heads, free, .. } = walk.walker;
         Ok(Some(Walked { index: self.index, special: walk.special, links, heads, free, damage: walk.damage }))
     }
 }
@@ -152,20 +152,20 @@ pub(crate) fn walk_stretches(
     stretches: Vec<Stretch>,
     collects: bool,
 ) -> Result<Vec<Region>> {
-    let sound = |s: &Stretch| s.start < s.end && s.start % GRAIN == 0 && s.fast.len() <= MOST_FAST_BINS;
-    let canvas = |stretch| Canvas::new(stretch, collects);
-    let mut canvases: Vec<Canvas> = stretches.into_iter().filter(sound).map(canvas).collect();
-    canvases.sort_by_key(|canvas| canvas.stretch.start);
+    let sound = |s: &Stretch| s.start < s.end && s.start % GRAIN == 0 && s.fast.len() <= MAX_FAST_BINS;
+    let bits = |stretch| RegionBits::new(stretch, collects);
+    let mut canvases: Vec<RegionBits> = stretches.into_iter().filter(sound).map(bits).collect();
+    canvases.sort_by_key(|bits| bits.stretch.start);
     let mut parts = walk_parts(watcher, space, &mut canvases)?;
     parts.sort_by_key(|part| part.from);
     let walked = walk_whole(watcher, space, &mut canvases, parts)?;
-    Ok(canvases.into_iter().zip(walked).map(|(canvas, walked)| canvas.region(walked)).collect())
+    Ok(canvases.into_iter().zip(walked).map(|(bits, walked)| bits.region(walked)).collect())
 }
 
-fn walk_parts(watcher: &dyn Watcher, space: &Space, canvases: &mut [Canvas]) -> Result<Vec<Part>> {
-    let total = canvases.iter().map(|canvas| canvas.stretch.end - canvas.stretch.start).sum();
+fn walk_parts(watcher: &dyn Watcher, space: &Space, canvases: &mut [RegionBits]) -> Result<Vec<Part>> {
+    let total = canvases.iter().map(|bits| bits.stretch.end - bits.stretch.start).sum();
     let jobs: Vec<PartJob<'_>> =
-        canvases.iter_mut().enumerate().flat_map(|(index, canvas)| canvas.part_jobs(space, index)).collect();
+        canvases.iter_mut().enumerate().flat_map(|(index, bits)| bits.part_jobs(space, index)).collect();
     let work = |done: &mut Vec<Part>, job: &PartJob<'_>, control: &Control| {
         done.extend(job.walk(space, control)?);
         Ok(())
@@ -173,11 +173,16 @@ fn walk_parts(watcher: &dyn Watcher, space: &Space, canvases: &mut [Canvas]) -> 
     Ok(space.task(watcher, Some(total)).run(&jobs, Vec::new, work)?.into_iter().flatten().collect())
 }
 
-fn walk_whole(watcher: &dyn Watcher, space: &Space, canvases: &mut [Canvas], parts: Vec<Part>) -> Result<Vec<Walked>> {
+fn walk_whole(
+    watcher: &dyn Watcher,
+    space: &Space,
+    canvases: &mut [RegionBits],
+    parts: Vec<Part>,
+) -> Result<Vec<Walked>> {
     let mut by_canvas: Vec<Vec<Part>> = canvases.iter().map(|_| Vec::new()).collect();
     parts.into_iter().for_each(|part| by_canvas[part.index].push(part));
     let jobs = canvases.iter_mut().zip(by_canvas).enumerate();
-    let jobs: Vec<WholeJob<'_>> = jobs.map(|(index, (canvas, parts))| canvas.whole_job(space, index, parts)).collect();
+    let jobs: Vec<WholeJob<'_>> = jobs.map(|(index, (bits, parts))| bits.whole_job(space, index, parts)).collect();
     let work = |done: &mut Vec<Walked>, job: &WholeJob<'_>, control: &Control| {
         done.extend(job.walk(space, control)?);
         Ok(())

@@ -1,6 +1,6 @@
 //! Parts of a stretch, walked by any free worker, each from the first address in it that looks like a chunk.
 
-use super::track::{Course, Header, Track, Words};
+use super::walker::{ChunkWalker, Header, RegionInfo, Words};
 use crate::allocators::glibc::chunks::{Head, Link};
 use crate::allocators::glibc::free_links::FreeLinks;
 use crate::error::Cancelled;
@@ -13,7 +13,7 @@ pub(super) const PART: u64 = 16 << 20;
 /// What is walked between two looks at whether the work goes on.
 pub(super) const STRIDE: u64 = 1 << 20;
 /// A part that meets no chunk for this many bytes is in the middle of a large one.
-const MOST_SEARCHED: u64 = 256 << 10;
+const MAX_SEARCHED: u64 = 256 << 10;
 
 /// What the walk of one part found; its bits are in the stretch's.
 pub(super) struct Part {
@@ -31,7 +31,7 @@ pub(super) struct Part {
 /// A part to be walked; the worker that takes it takes its bits.
 pub(super) struct PartJob<'a> {
     pub(super) index: usize,
-    pub(super) course: Course<'a>,
+    pub(super) info: RegionInfo<'a>,
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) words: Mutex<Option<Words<'a>>>,
@@ -40,24 +40,24 @@ pub(super) struct PartJob<'a> {
 impl PartJob<'_> {
     pub(super) fn walk(&self, space: &Space, control: &Control) -> Result<Option<Part>, Cancelled> {
         let Some((starts, low)) = take(&self.words) else { return Ok(None) };
-        let mut track = Track::new(space, &self.course, self.from, starts, low);
-        let begin = match self.from == self.course.stretch.start {
+        let mut walker = ChunkWalker::new(space, &self.info, self.from, starts, low);
+        let begin = match self.from == self.info.stretch.start {
             true => Some(self.from),
-            false => track.next_sound(self.from, self.to.min(self.from + MOST_SEARCHED), control)?,
+            false => walker.next_sound(self.from, self.to.min(self.from + MAX_SEARCHED), control)?,
         };
         let mut to = self.from;
         if let Some(begin) = begin {
             to = begin;
             loop {
                 let before = to;
-                to = track.plain_chunks(before, self.to.min(before + STRIDE));
+                to = walker.plain_chunks(before, self.to.min(before + STRIDE));
                 control.advance(to.min(self.to) - before)?;
                 if to >= self.to || to < before + STRIDE {
                     break;
                 }
             }
         }
-        let Track { previous, head, links, heads, free, .. } = track;
+        let ChunkWalker { previous, head, links, heads, free, .. } = walker;
         Ok(Some(Part { index: self.index, from: self.from, to, previous, head, links, heads, free }))
     }
 }

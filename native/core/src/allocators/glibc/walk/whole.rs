@@ -1,7 +1,7 @@
 //! The one walk of a stretch that knows everything: what parts found, fences, the top chunk, damage.
 
 use super::parts::{Part, PART, STRIDE};
-use super::track::{Header, Track, SIZE_BITS};
+use super::walker::{ChunkWalker, Header, SIZE_BITS};
 use crate::allocators::damage::{hex, Damage};
 use crate::allocators::glibc::chunks::{State, GRAIN, SMALLEST};
 use crate::allocators::glibc::free_links::NON_MAIN_ARENA;
@@ -10,16 +10,16 @@ use crate::error::Cancelled;
 use crate::work::Control;
 use std::collections::HashSet;
 
-const MOST_DAMAGE: usize = 1000;
+const MAX_DAMAGE: usize = 1000;
 /// At most this many chunks before the one where a walk ends may have the wrong size.
-const MOST_ASTRAY: u32 = 8;
+const MAX_ASTRAY: u32 = 8;
 /// At most this much of a stretch is searched for chunks that wrong sizes had skipped: a hostile one has no end of them.
-const MOST_SEARCHED: u64 = 1 << 30;
+const MAX_SEARCHED: u64 = 1 << 30;
 
 /// The one walk of a stretch that knows everything: fences, the top chunk, damage.
 pub(super) struct Walk<'a> {
     pub(super) control: &'a Control<'a>,
-    pub(super) track: Track<'a>,
+    pub(super) walker: ChunkWalker<'a>,
     pub(super) special: Vec<(u64, State)>,
     pub(super) damage: Vec<Damage>,
     /// How many fences lie directly before.
@@ -30,13 +30,13 @@ pub(super) struct Walk<'a> {
 
 impl Walk<'_> {
     pub(super) fn whole(&mut self, parts: Vec<Part>) -> Result<(), Cancelled> {
-        let end = self.track.course.stretch.end;
-        let mut at = self.track.course.stretch.start;
+        let end = self.walker.info.stretch.end;
+        let mut at = self.walker.info.stretch.start;
         for part in parts {
             let to = end.min(part.from + PART);
             at = self.join(part, at, to)?;
             while at < to {
-                let next = self.track.plain_chunks(at, to.min(at + STRIDE));
+                let next = self.walker.plain_chunks(at, to.min(at + STRIDE));
                 self.control.advance(0)?;
                 if next > at {
                     self.fences = 0;
@@ -44,7 +44,7 @@ impl Walk<'_> {
                 at = if next < to.min(at + STRIDE) { self.step(next)? } else { next };
             }
         }
-        self.track.leave();
+        self.walker.leave();
         Ok(())
     }
 
@@ -54,12 +54,12 @@ impl Walk<'_> {
             self.forget(part.from, to);
             return Ok(at);
         }
-        if self.fences == 0 && bits::get(self.track.starts, self.track.index(at)) {
+        if self.fences == 0 && bits::get(self.walker.starts, self.walker.index(at)) {
             self.forget(part.from, at);
             return Ok(self.take_over(part, at));
         }
-        let words = (self.track.index(part.from) / 64) as usize..self.track.index(to).div_ceil(64) as usize;
-        let doubted = (self.track.starts[words.clone()].to_vec(), self.track.low[words].to_vec());
+        let words = (self.walker.index(part.from) / 64) as usize..self.walker.index(to).div_ceil(64) as usize;
+        let doubted = (self.walker.starts[words.clone()].to_vec(), self.walker.low[words].to_vec());
         self.forget(part.from, to);
         self.catch_up(part, doubted, at, to)
     }
@@ -75,9 +75,9 @@ impl Walk<'_> {
         let inside = |address: u64| (address - part.from) / GRAIN;
         while at < to.min(part.to) {
             if self.fences == 0 && bits::get(&starts, inside(at)) {
-                let first = self.track.index(part.from);
+                let first = self.walker.index(part.from);
                 for index in inside(at)..inside(to) {
-                    for (old, new) in [(&starts, &mut *self.track.starts), (&low, &mut *self.track.low)] {
+                    for (old, new) in [(&starts, &mut *self.walker.starts), (&low, &mut *self.walker.low)] {
                         if bits::get(old, index) {
                             bits::set(new, first + index);
                         }
@@ -92,59 +92,59 @@ impl Walk<'_> {
 
     /// Makes the part's chunks from `at` on the walk's own.
     fn take_over(&mut self, part: Part, at: u64) -> u64 {
-        if let Some(header) = self.track.header(at) {
+        if let Some(header) = self.walker.header(at) {
             self.settle(&header);
         }
-        self.track.links.extend(part.links.into_iter().filter(|link| link.tagged >= at));
-        match (&mut self.track.heads, part.heads) {
+        self.walker.links.extend(part.links.into_iter().filter(|link| link.tagged >= at));
+        match (&mut self.walker.heads, part.heads) {
             (Some(heads), Some(found)) => heads.extend(found.into_iter().filter(|head| head.chunk >= at)),
             (heads, _) => *heads = None,
         }
-        if let (Some(free), Some(found)) = (&mut self.track.free, part.free) {
+        if let (Some(free), Some(found)) = (&mut self.walker.free, part.free) {
             free.take_over(found, at);
         }
-        self.track.previous = part.previous;
-        self.track.head = part.head;
+        self.walker.previous = part.previous;
+        self.walker.head = part.head;
         part.to
     }
 
     /// Takes back what a part found in [from, to).
     fn forget(&mut self, from: u64, to: u64) {
-        let (first, end) = (self.track.index(from), self.track.index(to));
-        for words in [&mut *self.track.starts, &mut *self.track.low] {
+        let (first, end) = (self.walker.index(from), self.walker.index(to));
+        for words in [&mut *self.walker.starts, &mut *self.walker.low] {
             bits::clear_range(words, first, end);
         }
     }
 
     fn report(&mut self, address: u64, what: &'static str, expected: impl Into<String>, found: impl Into<String>) {
-        if self.damage.len() < MOST_DAMAGE {
+        if self.damage.len() < MAX_DAMAGE {
             self.damage.push(Damage { address, what, expected: expected.into(), found: found.into() });
         }
     }
 
     fn put_special(&mut self, address: u64, state: State) {
-        let index = self.track.index(address);
-        bits::set(self.track.starts, index);
+        let index = self.walker.index(address);
+        bits::set(self.walker.starts, index);
         self.special.push((address, state));
-        self.track.leave();
+        self.walker.leave();
         self.fences = if state == State::Fence { self.fences + 1 } else { 0 };
     }
 
     fn settle(&mut self, next: &Header) {
-        if let Some(before) = self.track.previous.filter(|_| self.track.contradicts(next)) {
+        if let Some(before) = self.walker.previous.filter(|_| self.walker.contradicts(next)) {
             let (expected, found) = (format!("{:#x}", before.size()), format!("{:#x}", next.prev_size));
             self.report(next.address, "prev_size behind a free chunk", expected, found);
         }
-        self.track.settle(next);
+        self.walker.settle(next);
     }
 
     /// Takes the block at `at`, whatever it is; returns where the next one starts.
     fn step(&mut self, at: u64) -> Result<u64, Cancelled> {
-        let rest = self.track.course.stretch.end - at;
-        let Some(header) = self.track.header(at).filter(|_| rest >= GRAIN) else {
+        let rest = self.walker.info.stretch.end - at;
+        let Some(header) = self.walker.header(at).filter(|_| rest >= GRAIN) else {
             return self.cut(at, "a chunk header", "bytes that can be read", "absent bytes");
         };
-        if at == self.track.course.stretch.top {
+        if at == self.walker.info.stretch.top {
             return Ok(self.take_top(&header));
         }
         if self.is_fence(&header) {
@@ -153,21 +153,21 @@ impl Walk<'_> {
             self.put_special(at, State::Fence);
             return self.after_fence(at + GRAIN);
         }
-        if !self.track.course.is_plain(&header) {
-            let before = self.track.previous.map_or(String::new(), |chunk| {
+        if !self.walker.info.is_plain(&header) {
+            let before = self.walker.previous.map_or(String::new(), |chunk| {
                 format!(" (or another size of the chunk before, at {})", hex(chunk.address))
             });
             let expected = format!("16-aligned, {} to {}{before}", hex(SMALLEST), hex(rest));
             return self.cut(at, "size of a chunk", &expected, &format!("{:#x}", header.size_word));
         }
         self.settle(&header);
-        self.track.put(header);
+        self.walker.put(header);
         self.fences = 0;
         Ok(at + header.size())
     }
 
     fn take_top(&mut self, header: &Header) -> u64 {
-        let end = self.track.course.stretch.end;
+        let end = self.walker.info.stretch.end;
         self.settle(header);
         self.put_special(header.address, State::Top);
         let rest = end - header.address;
@@ -182,26 +182,26 @@ impl Walk<'_> {
     /// chunk of a thread's arena it does not say that it is of one (glibc malloc/malloc.c, `sysmalloc`).
     fn take_short_top(&mut self, fence: &Header) {
         let is_short_top = |chunk: &Header| chunk.size() == SMALLEST && chunk.size_word & NON_MAIN_ARENA == 0;
-        let lone = fence.size() == 0 && self.fences == 0 && self.track.course.stretch.arena != 0;
-        if let Some(top) = self.track.previous.take_if(|chunk| lone && is_short_top(chunk)) {
+        let lone = fence.size() == 0 && self.fences == 0 && self.walker.info.stretch.arena != 0;
+        if let Some(top) = self.walker.previous.take_if(|chunk| lone && is_short_top(chunk)) {
             self.put_special(top.address, State::Fence);
         }
     }
 
     /// A fencepost: size 0x10, or 0 at the end of a thread's heap, where it may be the only one.
     fn is_fence(&self, header: &Header) -> bool {
-        let at_end = header.address + GRAIN == self.track.course.stretch.end;
+        let at_end = header.address + GRAIN == self.walker.info.stretch.end;
         header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && (at_end || self.fences > 0))
     }
 
     /// After a double fence in the middle of the main arena lie the bytes of a foreign `sbrk`.
     fn after_fence(&mut self, at: u64) -> Result<u64, Cancelled> {
-        let end = self.track.course.stretch.end;
-        let goes_on = |walk: &mut Self| walk.track.header(at).is_some_and(|next| next.size() == GRAIN);
+        let end = self.walker.info.stretch.end;
+        let goes_on = |walk: &mut Self| walk.walker.header(at).is_some_and(|next| next.size() == GRAIN);
         if self.fences < 2 || at >= end || goes_on(self) {
             return Ok(at);
         }
-        let next = self.track.next_sound(at, end, self.control)?.unwrap_or(end);
+        let next = self.walker.next_sound(at, end, self.control)?.unwrap_or(end);
         if next > at {
             self.put_special(at, State::Foreign);
         }
@@ -215,21 +215,21 @@ impl Walk<'_> {
         }
         self.report(at, what, expected, found);
         self.put_special(at, State::Unexplained);
-        let end = self.track.course.stretch.end;
-        Ok(self.track.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
+        let end = self.walker.info.stretch.end;
+        Ok(self.walker.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
     }
 
     /// Whether `at` is no chunk at all, because one of the last few sizes before it is wrong: then there is a chunk, not
     /// far before, from which a walk passes `at` by.
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
-        let begin = self.special.last().map_or(self.track.base, |(address, _)| address + GRAIN);
+        let begin = self.special.last().map_or(self.walker.base, |(address, _)| address + GRAIN);
         let mut end = at;
         let mut failed = HashSet::new();
-        for _ in 0..MOST_ASTRAY {
-            let before = self.track.index(end).checked_sub(1);
-            let Some(index) = before.and_then(|index| bits::last_at(self.track.starts, index)) else { break };
-            let start = self.track.base + index * GRAIN;
-            if start < begin || at - start > PART || self.searched > MOST_SEARCHED {
+        for _ in 0..MAX_ASTRAY {
+            let before = self.walker.index(end).checked_sub(1);
+            let Some(index) = before.and_then(|index| bits::last_at(self.walker.starts, index)) else { break };
+            let start = self.walker.base + index * GRAIN;
+            if start < begin || at - start > PART || self.searched > MAX_SEARCHED {
                 break;
             }
             self.searched += end - start;
@@ -237,7 +237,7 @@ impl Walk<'_> {
                 if address % (64 << 10) == 0 {
                     self.control.advance(0)?;
                 }
-                if self.track.passes(address, at, &mut failed) {
+                if self.walker.passes(address, at, &mut failed) {
                     return Ok(Some(address));
                 }
             }
@@ -248,20 +248,20 @@ impl Walk<'_> {
 
     /// Makes the chunk before `next` end there, and forgets what was taken for chunks from there to `at`.
     fn shorten(&mut self, at: u64, next: u64) -> u64 {
-        let index = bits::last_at(self.track.starts, self.track.index(next)).unwrap_or(0);
-        let start = self.track.base + index * GRAIN;
+        let index = bits::last_at(self.walker.starts, self.walker.index(next)).unwrap_or(0);
+        let start = self.walker.base + index * GRAIN;
         self.forget(start, at);
-        self.track.links.truncate(self.track.links.partition_point(|link| link.tagged < start));
-        if let Some(heads) = &mut self.track.heads {
+        self.walker.links.truncate(self.walker.links.partition_point(|link| link.tagged < start));
+        if let Some(heads) = &mut self.walker.heads {
             heads.truncate(heads.partition_point(|head| head.chunk < start));
         }
-        if let Some(free) = &mut self.track.free {
+        if let Some(free) = &mut self.walker.free {
             free.truncate(start);
         }
-        if let Some(header) = self.track.header(start) {
+        if let Some(header) = self.walker.header(start) {
             self.report(start, "size of a chunk", hex(next - start), hex(header.size_word));
             let flags = header.size_word & SIZE_BITS;
-            self.track.put(Header { size_word: (next - start) | flags, ..header });
+            self.walker.put(Header { size_word: (next - start) | flags, ..header });
         }
         next
     }

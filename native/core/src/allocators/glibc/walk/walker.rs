@@ -16,8 +16,8 @@ pub(super) const SIZE_BITS: u64 = 7;
 /// This many sound chunks in a row make an address a chunk.
 const SOUND_STEPS: u32 = 64;
 /// Beyond this number the heads are read again when they are asked for.
-const MOST_HEADS: usize = 1 << 17;
-pub(super) const MOST_FAST_BINS: usize = 16;
+const MAX_HEADS: usize = 1 << 17;
+pub(super) const MAX_FAST_BINS: usize = 16;
 /// Of a free chunk, after its header: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
 const LINK_BYTES: usize = 32;
 
@@ -49,7 +49,7 @@ impl Header {
 }
 
 /// What a walk knows of the stretch it goes through, and how many heads all walks of it keep.
-pub(super) struct Course<'a> {
+pub(super) struct RegionInfo<'a> {
     pub(super) stretch: &'a Stretch,
     /// Bit n: the fast bin for chunks of 16 * n bytes is not empty.
     pub(super) fast_sizes: u64,
@@ -59,11 +59,11 @@ pub(super) struct Course<'a> {
     user_end: u64,
 }
 
-impl<'a> Course<'a> {
-    pub(super) fn new(space: &Space, stretch: &'a Stretch, heads: &'a AtomicUsize, collects: bool) -> Course<'a> {
+impl<'a> RegionInfo<'a> {
+    pub(super) fn new(space: &Space, stretch: &'a Stretch, heads: &'a AtomicUsize, collects: bool) -> RegionInfo<'a> {
         let filled = stretch.fast.iter().enumerate().filter(|(_, head)| **head != 0);
         let fast_sizes = filled.fold(0, |mask, (bin, _)| mask | 4u64 << bin);
-        Course { stretch, fast_sizes, heads, collects, user_end: space.machine.user_end }
+        RegionInfo { stretch, fast_sizes, heads, collects, user_end: space.machine.user_end }
     }
 
     pub(super) fn is_plain(&self, header: &Header) -> bool {
@@ -76,8 +76,8 @@ impl<'a> Course<'a> {
 }
 
 /// Plain chunks as they are walked: their bits, and what is kept of them.
-pub(super) struct Track<'a> {
-    pub(super) course: &'a Course<'a>,
+pub(super) struct ChunkWalker<'a> {
+    pub(super) info: &'a RegionInfo<'a>,
     space: &'a Space,
     pub(super) window: Window<'a>,
     /// The address of the first bit.
@@ -94,31 +94,31 @@ pub(super) struct Track<'a> {
     pub(super) head: Head,
 }
 
-impl<'a> Track<'a> {
+impl<'a> ChunkWalker<'a> {
     pub(super) fn new(
         space: &'a Space,
-        course: &'a Course<'a>,
+        info: &'a RegionInfo<'a>,
         base: u64,
         starts: &'a mut [u64],
         low: &'a mut [u64],
-    ) -> Track<'a> {
-        Track {
-            course,
+    ) -> ChunkWalker<'a> {
+        ChunkWalker {
+            info,
             space,
-            window: Window::new(space, course.stretch.end),
+            window: Window::new(space, info.stretch.end),
             base,
             starts,
             low,
             links: Vec::new(),
             heads: Some(Vec::new()),
-            free: course.collects.then(FreeLinks::default),
+            free: info.collects.then(FreeLinks::default),
             previous: None,
             head: Head { chunk: 0, size: 0, bytes: [0; HEAD_BYTES] },
         }
     }
 
     pub(super) fn header(&mut self, address: u64) -> Option<Header> {
-        let rest = self.course.stretch.end.saturating_sub(address);
+        let rest = self.info.stretch.end.saturating_sub(address);
         let bytes = self.window.bytes(address, if rest >= 24 { 24 } else { 16 }).ok()?;
         Some(Header::parse(address, bytes))
     }
@@ -130,9 +130,9 @@ impl<'a> Track<'a> {
     /// Walks plain chunks from `at` until one starts at or after `to`; returns where it stopped.
     pub(super) fn plain_chunks(&mut self, mut at: u64, to: u64) -> u64 {
         while at < to {
-            at = self.stride(at, to);
+            at = self.scan_window(at, to);
             let Some(header) = (at < to).then(|| self.header(at)).flatten() else { break };
-            if !self.course.is_plain(&header) || self.contradicts(&header) {
+            if !self.info.is_plain(&header) || self.contradicts(&header) {
                 break;
             }
             self.settle(&header);
@@ -143,14 +143,14 @@ impl<'a> Track<'a> {
     }
 
     /// The same as far as the window reaches, without a look at anything but the bytes in it.
-    pub(super) fn stride(&mut self, mut at: u64, to: u64) -> u64 {
-        let Track { course, window, base, starts, low, links, heads, free, previous, head, .. } = self;
+    pub(super) fn scan_window(&mut self, mut at: u64, to: u64) -> u64 {
+        let ChunkWalker { info, window, base, starts, low, links, heads, free, previous, head, .. } = self;
         let buffer = window.rest(at);
         let mut last = None;
         let mut offset: usize = 0;
         while let Some(bytes) = buffer.get(offset..offset.saturating_add(24)).filter(|_| at < to) {
             let header = Header::parse(at, bytes);
-            if !course.is_plain(&header) {
+            if !info.is_plain(&header) {
                 break;
             }
             if let Some(before) = previous {
@@ -167,14 +167,14 @@ impl<'a> Track<'a> {
                         free.add(before.address, before.size(), bytes);
                     }
                 } else {
-                    keep_link(course, links, before);
-                    check_flags(course, free, before);
+                    keep_link(info, links, before);
+                    check_flags(info, free, before);
                     match last {
                         Some(start) if heads.is_some() => {
                             let end = (before.size() as usize - 8).min(HEAD_BYTES) + start + 16;
-                            keep_head(course, heads, before.address, &buffer[start + 16..end]);
+                            keep_head(info, heads, before.address, &buffer[start + 16..end]);
                         }
-                        _ => keep_head(course, heads, head.chunk, head.known()),
+                        _ => keep_head(info, heads, head.chunk, head.known()),
                     }
                 }
             }
@@ -216,9 +216,9 @@ impl<'a> Track<'a> {
     pub(super) fn settle(&mut self, next: &Header) {
         let Some(before) = self.previous.take() else { return };
         if next.prev_in_use() {
-            keep_link(self.course, &mut self.links, &before);
-            keep_head(self.course, &mut self.heads, self.head.chunk, self.head.known());
-            check_flags(self.course, &mut self.free, &before);
+            keep_link(self.info, &mut self.links, &before);
+            keep_head(self.info, &mut self.heads, self.head.chunk, self.head.known());
+            check_flags(self.info, &mut self.free, &before);
         } else {
             bits::set(self.low, self.index(before.address));
             if let Some(free) = &mut self.free {
@@ -230,13 +230,13 @@ impl<'a> Track<'a> {
     /// Leaves the last chunk; no header tells whether it is in use, and it is taken for used.
     pub(super) fn leave(&mut self) {
         if let Some(last) = self.previous.take() {
-            check_flags(self.course, &mut self.free, &last);
+            check_flags(self.info, &mut self.free, &last);
         }
     }
 
     /// Whether a walk from `start` reaches an end, or takes `SOUND_STEPS` sound chunks in a row.
     pub(super) fn is_sound(&mut self, start: u64) -> bool {
-        let (end, top) = (self.course.stretch.end, self.course.stretch.top);
+        let (end, top) = (self.info.stretch.end, self.info.stretch.top);
         let mut at = start;
         let mut before = 0;
         for _ in 0..SOUND_STEPS {
@@ -251,7 +251,7 @@ impl<'a> Track<'a> {
             if before != 0 && self.ends_in_fences(&header) {
                 return true;
             }
-            if !self.course.is_plain(&header) {
+            if !self.info.is_plain(&header) {
                 return false;
             }
             before = size;
@@ -266,7 +266,7 @@ impl<'a> Track<'a> {
     /// Whether a stretch may end here: with a double fence in the main arena, at the end of a thread's heap with one of
     /// sizes 0x10 and 0, or 0 alone where its top had been too small for two.
     pub(super) fn ends_in_fences(&mut self, header: &Header) -> bool {
-        let rest = self.course.stretch.end - header.address;
+        let rest = self.info.stretch.end - header.address;
         match (header.size(), rest) {
             (0, GRAIN) => header.prev_in_use(),
             (GRAIN, _) => {
@@ -283,7 +283,7 @@ impl<'a> Track<'a> {
     pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
         let (mut stand, mut linked) = (start, false);
         while stand < at {
-            let Some(header) = self.header(stand).filter(|header| self.course.is_plain(header)) else { return false };
+            let Some(header) = self.header(stand).filter(|header| self.info.is_plain(header)) else { return false };
             let next = stand + header.size();
             if let Some(next) = self.header(next).filter(|next| !next.prev_in_use()) {
                 if next.prev_size != header.size() {
@@ -296,7 +296,7 @@ impl<'a> Track<'a> {
             }
             stand = next;
         }
-        linked && stand > at && (stand == self.course.stretch.end || self.is_sound(stand))
+        linked && stand > at && (stand == self.info.stretch.end || self.is_sound(stand))
     }
 
     /// Whether the chunks (or the heads of bins) that a free chunk's links name have links to it.
@@ -328,28 +328,28 @@ impl<'a> Track<'a> {
 }
 
 #[inline]
-pub(super) fn keep_link(course: &Course<'_>, links: &mut Vec<Link>, chunk: &Header) {
+pub(super) fn keep_link(info: &RegionInfo<'_>, links: &mut Vec<Link>, chunk: &Header) {
     let bin = chunk.size() / GRAIN;
-    if bin < 2 + MOST_FAST_BINS as u64 && course.fast_sizes >> bin & 1 == 1 {
+    if bin < 2 + MAX_FAST_BINS as u64 && info.fast_sizes >> bin & 1 == 1 {
         links.push(Link { tagged: chunk.address | (bin - 2), word: chunk.link });
     }
 }
 
 #[inline]
-fn check_flags(course: &Course<'_>, free: &mut Option<FreeLinks>, chunk: &Header) {
+fn check_flags(info: &RegionInfo<'_>, free: &mut Option<FreeLinks>, chunk: &Header) {
     if let Some(found) = free {
-        let expected = if course.stretch.arena == 0 { 0 } else { NON_MAIN_ARENA };
+        let expected = if info.stretch.arena == 0 { 0 } else { NON_MAIN_ARENA };
         found.check_flags(chunk.address, chunk.size_word, expected);
     }
 }
 
 #[inline]
-pub(super) fn keep_head(course: &Course<'_>, heads: &mut Option<Vec<Head>>, chunk: u64, bytes: &[u8]) {
+pub(super) fn keep_head(info: &RegionInfo<'_>, heads: &mut Option<Vec<Head>>, chunk: u64, bytes: &[u8]) {
     let Some(kept) = heads else { return };
-    if !Head::may_be_object(bytes, course.user_end) {
+    if !Head::may_be_object(bytes, info.user_end) {
         return;
     }
-    match course.heads.fetch_add(1, Ordering::Relaxed) < MOST_HEADS {
+    match info.heads.fetch_add(1, Ordering::Relaxed) < MAX_HEADS {
         true => kept.push(Head::new(chunk, bytes)),
         false => *heads = None,
     }
