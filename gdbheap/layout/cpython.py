@@ -96,9 +96,9 @@ class Release:
         ob_ref_shared are flags)."""
         if not self.is_free_threaded:
             return space.u32(address + self.ob_refcnt)
-        # The second one may be below zero.
-        shared = space.word(address + OB_REF_SHARED) >> SHARED_COUNT_SHIFT
-        return (space.u32(address + OB_REF_LOCAL) + shared) % (1 << 8 * space.machine.word - SHARED_COUNT_SHIFT)
+        machine = space.machine
+        (shared,) = machine.structure("N").unpack(space.read(address + OB_REF_SHARED, machine.word))
+        return space.u32(address + OB_REF_LOCAL) + (int(shared) >> SHARED_COUNT_SHIFT)
 
     @property
     def names(self) -> dict[str, str]:
