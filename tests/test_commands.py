@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.nouns import ADDRESSED, GRAPHS, LIVE_ONLY, PLAIN
+from support.nouns import ADDRESSED, COMPARING, GRAPHS, LIVE_ONLY, PLAIN, WRITING
 from support.programs import GCORE, Running, c_program, running
 
 from gdbheap.commands.shell import commands as shell
@@ -39,7 +39,7 @@ def test_one_file_each() -> None:
 
 def test_groups_hold_every_command() -> None:
     """What other tests go through leaves no command out."""
-    assert sorted((*PLAIN, *GRAPHS, *ADDRESSED, *LIVE_ONLY)) == sorted(COMMANDS)
+    assert sorted((*PLAIN, *GRAPHS, *ADDRESSED, *LIVE_ONLY, *WRITING, *COMPARING)) == sorted(COMMANDS)
 
 
 def plumbing() -> Iterator[Path]:
@@ -64,7 +64,7 @@ def test_options_are_its_own(noun: str) -> None:
     command = COMMANDS[noun]
     options, _, _ = parse(command, [])
     own = {option.key for option in command.own_options}
-    argument = {"address"} if command.argument else set()
+    argument = {"address"} if noun in ADDRESSED else {"file"} if noun in WRITING else set()
     assert {field.name for field in fields(options)} == own | argument | {field.name for field in fields(Common)}
     assert type(options) is command.options
 

@@ -9,8 +9,10 @@ import random
 import re
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -19,6 +21,7 @@ import pytest
 from support import gdb_side
 from support.graphs import evaluated, truth_of
 from support.library import heap_of
+from support.nouns import COMPARING
 from support.programs import (
     GDBHEAP,
     PATIENCE,
@@ -36,11 +39,14 @@ from support.programs import (
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.why import why
 from gdbheap.commands.calls.inferior_call import Calls
+from gdbheap.commands.surface.options import Common, Filed
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.commands.surface.session import ask, present
-from gdbheap.errors import GdbheapError
+from gdbheap.commands.surface.session import Result, ask, ask_about_looks, present
+from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
+from gdbheap.history.file import ENTRY
+from gdbheap.history.snapshot import take
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE, Disclosure, without_words
 from gdbheap.report.style import Style
 from gdbheap.target.target import Damage, Target
@@ -59,11 +65,11 @@ LINES = {
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
     "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""], "owners": ["--min=1K --top=300"],
     "threads": [""], "check": [""], "info": [""],
-    "check-advice": [""],
+    "check-advice": [""], "snapshot": ["FILE", "FILE --owners", "FILE --with-contents"], "diff": ["", "--limit=1G"],
 }  # fmt: skip
 CALLING = {"stats"}
 # What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page.
-SHOWING = {"", "holes", "pools", "pyobjects", "at", "refs", "why", "retained", "owners"}
+SHOWING = {"", "holes", "pools", "pyobjects", "at", "refs", "why", "retained", "owners", "snapshot", "diff"}
 SOMETIMES = {"pins"}
 # A dict has its values in another place in each of these.
 PLACES = [release for release in RELEASES if release in ("2.7", "3.6", "3.10", "3.12", "3.13", RELEASE)]
@@ -89,7 +95,10 @@ def places_of(target: Running) -> dict[str, int]:
 
 def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]:
     """Return the words behind a noun, of each line of LINES, for text and JSON."""
-    lines = [line.replace("SVG", str(folder / "picture.svg")) for line in LINES[noun]]
+    files = {"SVG": "picture.svg", "FILE": "look.heap"}
+    lines = LINES[noun]
+    for word, name in files.items():
+        lines = [line.replace(word, str(folder / name)) for line in lines]
     lines = [
         line.replace("ADDRESS", f"{at:#x}") for line in lines for at in (places.values() if "ADDR" in line else [0])
     ]
@@ -99,11 +108,26 @@ def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]
 def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
     """Return all that one command says or writes, or the error that it ends with."""
     options, _extra, left = parse(COMMANDS[noun], words)
-    if left:
+    if isinstance(options, Filed):
+        options.file = left[0]
+    elif left:
         options.address = int(left[0], 16)
-    picture = folder / "picture.svg"
-    said = present(ask(COMMANDS[noun], heap, options), Style(rss=heap.target.rss.bytes))
-    return said + (picture.read_text() if getattr(options, "svg", None) else "")
+    try:
+        answered = compared(heap, noun, options) if noun in COMPARING else ask(COMMANDS[noun], heap, options)
+    except UsageError as error:
+        return str(error)
+    said = present(answered, Style(rss=heap.target.rss.bytes))
+    if isinstance(options, Filed):
+        with zipfile.ZipFile(options.file) as archive:
+            said += archive.read(ENTRY).decode()
+    return said + ((folder / "picture.svg").read_text() if getattr(options, "svg", None) else "")
+
+
+def compared(heap: Heap, noun: str, options: Common) -> Result:
+    """Return what is new since a look that saw no objects."""
+    heap.disclosure.contents = not options.no_text
+    look = take(heap, with_owners=True)
+    return ask_about_looks(COMMANDS[noun], [replace(look, owners=[]), look], options)
 
 
 def readable(text: str) -> str:

@@ -21,17 +21,19 @@ from gdbheap.commands.gdb.exit_status import Status
 from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, selection_kept
 from gdbheap.commands.gdb.output import charset, write
 from gdbheap.commands.gdb.server_calls import ServerCalls
-from gdbheap.commands.surface.declaration import ADDRESS, GDB, SHELL, AnyCommand
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, GDB, SHELL, AnyCommand
 from gdbheap.commands.surface.heap_cache import HeapCache
 from gdbheap.commands.surface.help import help_text
-from gdbheap.commands.surface.needs import PROCESS, TARGET
-from gdbheap.commands.surface.options import Addressed, Common
+from gdbheap.commands.surface.needs import LOOKS, PROCESS, TARGET
+from gdbheap.commands.surface.options import Addressed, Common, Filed
 from gdbheap.commands.surface.parser import parse, wants_help
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.commands.surface.session import Result, TargetInfo, ask, present, status_of
+from gdbheap.commands.surface.session import Result, TargetInfo, ask, ask_about_looks, present, status_of
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
+from gdbheap.history.file import read
+from gdbheap.history.snapshot import take
 from gdbheap.python.disclosure import is_hidden
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target.machine import LARGEST_ADDRESS
@@ -41,8 +43,8 @@ __all__ = ["CACHE", "register"]
 
 INTERRUPTED = 1
 LONG_SECONDS = 1.0
-# gdb has one target at a time; commands about two, about files or about nothing are a shell's.
-OFFERED = {noun: command for noun, command in COMMANDS.items() if command.needs in (TARGET, PROCESS)}
+# gdb has one target at a time; commands about two, about other files or about nothing are a shell's.
+OFFERED = {noun: command for noun, command in COMMANDS.items() if command.needs in (TARGET, PROCESS, LOOKS)}
 ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
@@ -122,6 +124,19 @@ def _ask(command: AnyCommand, options: Common) -> Result:
             CACHE.drop(where.inferior)
             raise KeyboardInterrupt
     return answered
+
+
+def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Result:
+    """Snapshots with each other; one alone with the selected inferior."""
+    looks = [read(os.path.expanduser(word)) for word in words]
+    if not looks:
+        raise UsageError(f"{command.name}: which snapshot? {command.name} {command.needs.in_gdb}")
+    if len(looks) == 1:
+        heap = _heap(_place())
+        heap.disclosure.contents = not options.no_text
+        with shown_for(heap):
+            looks.append(take(heap))
+    return ask_about_looks(command, looks, options)
 
 
 def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) -> Result:
@@ -222,9 +237,10 @@ class HeapCommand(_Words):
 
     def run(self, words: list[str]) -> None:
         """Answer, print, and remember the exit status."""
-        options = self._options(words)
+        options, left = self._options(words)
         began = time.monotonic()
-        answered = _ask(self.command, options)
+        is_compared = self.command.needs is LOOKS
+        answered = _compare(self.command, options, left) if is_compared else _ask(self.command, options)
         seconds = time.monotonic() - began
         _quiet_end(options)
         write(present(answered, _style(options, answered.info)) + "\n")
@@ -233,15 +249,23 @@ class HeapCommand(_Words):
             write(stood_still(self.command, answered.info.target.get("pid"), seconds), gdb.STDERR)
         STATUS.note(status_of(answered))
 
-    def _options(self, words: list[str]) -> Common:
+    def _options(self, words: list[str]) -> tuple[Common, list[str]]:
+        """The options, and the words that are neither options nor their argument."""
         options: Common
         options, _, left = parse(self.command, words, self.called)
         if isinstance(options, Addressed):
             options.address = self._address(left)
-        elif left:
+        elif isinstance(options, Filed):
+            options.file = self._file(left)
+        elif left and self.command.needs is not LOOKS:
             known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in OFFERED if noun)})"
             raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{known}")
-        return options
+        return options, left
+
+    def _file(self, words: list[str]) -> str:
+        if len(words) != 1:
+            raise UsageError(f"{self.called}: which file? {self.called} {FILE.metavar}")
+        return os.path.expanduser(words[0])
 
     def _address(self, words: list[str]) -> int:
         if not words:

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gdbheap.commands.surface.declaration import ADDRESS, AnyCommand
-from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, TARGET, TWO_TARGETS, Needs
-from gdbheap.commands.surface.options import Addressed, Common, Option, options_of, switch, valued
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, AnyCommand
+from gdbheap.commands.surface.needs import FILES, LOOKS, NOTHING, PROCESS, TARGET, TWO_TARGETS, Needs
+from gdbheap.commands.surface.options import Addressed, Common, Filed, Option, options_of, switch, valued
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.commands.surface.session import Result, ask, ask_of, with_warnings
+from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_of, with_warnings
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
+from gdbheap.history.file import is_snapshot, read
+from gdbheap.history.snapshot import Snapshot, take
 from gdbheap.report.numbers import parse_address
 from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
@@ -97,6 +99,21 @@ def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
     return with_warnings(answered, heap.target.warnings[known:])
 
 
+def _about_looks(line: _Line) -> Result:
+    """Each word is a snapshot, or a process or core that is looked at now."""
+    if len(line.words) < 2:
+        raise line.error(f"which looks? Two or more snapshots, processes or cores ('{line.command.shell_name} --help')")
+    return ask_about_looks(line.command, [_look(line, word) for word in line.words], line.options)
+
+
+def _look(line: _Line, word: str) -> Snapshot:
+    if is_snapshot(word):
+        return read(word)
+    with _opened(line, parse_target(word)) as heap, shown_for(heap):
+        heap.disclosure.contents = not line.options.no_text
+        return take(heap)
+
+
 def _about_files(line: _Line) -> Result:
     if not line.words:
         raise line.error(f"which file? ('{line.command.shell_name} --help' tells more)")
@@ -112,6 +129,7 @@ ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
     TARGET: _about_target,
     PROCESS: _about_target,
     TWO_TARGETS: _about_two_targets,
+    LOOKS: _about_looks,
     FILES: _about_files,
     NOTHING: _about_nothing,
 }
@@ -137,7 +155,13 @@ def _check_noun(target: str) -> None:
 
 
 def _take_argument(line: _Line, words: list[str]) -> None:
-    """The address, of a command that is about one."""
+    """The address, of a command that is about one, or the file that it writes."""
+    if isinstance(line.options, Filed):
+        _refuse_words(line, words[1:], words)
+        if not words:
+            raise line.error(f"which file? {line.command.shell_name} {line.words[0]} {FILE.metavar}")
+        line.options.file = words[0]
+        return
     if not isinstance(line.options, Addressed):
         _refuse_words(line, words)
         return

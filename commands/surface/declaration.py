@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gdbheap.commands.surface.needs import Needs
-from gdbheap.commands.surface.options import Addressed, Common, Option, one_of, options_of
+from gdbheap.commands.surface.options import Addressed, Common, Filed, Option, one_of, options_of
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["ADDRESS", "GDB", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
+__all__ = ["ADDRESS", "FILE", "GDB", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
 
 Answer = TypeVar("Answer")
 Subject = TypeVar("Subject")
@@ -33,6 +33,7 @@ class Argument:
     help: str
 
 
+FILE = Argument("FILE", "where to write it; an older one is replaced once the new one is whole")
 ADDRESS = Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal")
 
 
@@ -109,7 +110,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     @property
     def argument(self) -> Argument | None:
         """What follows the noun, if anything does."""
-        return ADDRESS if issubclass(self.options, Addressed) else None
+        return ADDRESS if issubclass(self.options, Addressed) else FILE if issubclass(self.options, Filed) else None
 
     def call_for(self, options: Chosen) -> Call[Chosen, Answer] | None:
         """The call that these options ask for. Raises UsageError where they exclude each other."""

@@ -43,7 +43,11 @@ def _usage(
     command: AnyCommand, prog: str, subject: Needs[Any] | None, options: Iterable[Option], more: list[str]
 ) -> str:
     """ "heap holes [--min=SIZE] …"."""
-    words = [prog, subject.words if subject else "", command.argument.metavar if command.argument else ""]
+    words = [
+        prog,
+        subject.words if subject else command.needs.in_gdb,
+        command.argument.metavar if command.argument else "",
+    ]
     spelled = [f"[{option.spelling}]" for option in options]
     return " ".join(word for word in [*words, *spelled, *more] if word)
 

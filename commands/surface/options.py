@@ -15,6 +15,7 @@ from gdbheap.report.numbers import parse_size
 __all__ = [
     "Addressed",
     "Common",
+    "Filed",
     "Option",
     "minimum_size",
     "one_of",
@@ -112,6 +113,13 @@ class Addressed(Common):
     its own way, and refuse a line without one."""
 
     address: int = 0
+
+
+@dataclass
+class Filed(Common):
+    """The options of a command that writes a file, which follows its noun."""
+
+    file: str = ""
 
 
 def minimum_size() -> int:

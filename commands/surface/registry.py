@@ -35,6 +35,8 @@ _MODULES = {
     "unreachable": "unreachable",
     "owners": "owners",
     "threads": "threads",
+    "snapshot": "snapshot",
+    "diff": "diff",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",

@@ -18,9 +18,21 @@ from gdbheap.report.tables import join
 if TYPE_CHECKING:
     from gdbheap.commands.calls.inferior_call import Calls
     from gdbheap.heap import Heap
+    from gdbheap.history.snapshot import Snapshot
     from gdbheap.target.target import Damage
 
-__all__ = ["Result", "TargetInfo", "ask", "ask_of", "listed", "order", "present", "status_of", "with_warnings"]
+__all__ = [
+    "Result",
+    "TargetInfo",
+    "ask",
+    "ask_about_looks",
+    "ask_of",
+    "listed",
+    "order",
+    "present",
+    "status_of",
+    "with_warnings",
+]
 
 Row = TypeVar("Row")
 PARTIAL = 1
@@ -98,6 +110,15 @@ def _disclosing(heaps: Sequence[Heap], options: Common) -> Iterator[None]:
         for heap in heaps if options.no_text else ():
             error = type(error)(heap.disclosure.numbers(str(error)))
         raise error
+
+
+def ask_about_looks(command: AnyCommand, looks: Sequence[Snapshot], options: Common) -> Result:
+    """Answer about two or more looks. The last one is described, and is the one that shares are of."""
+    last = looks[-1]
+    warnings = list(dict.fromkeys(warning for look in looks for warning in look.warnings))
+    partial = any(look.partial or look.damaged for look in looks)
+    info = TargetInfo(last.target, warnings, [], partial, last.ledger.rss.bytes)
+    return dataclasses.replace(ask_of(command, tuple(looks), [], options), info=info)
 
 
 def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:

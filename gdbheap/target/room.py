@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gdbheap.target.procfs import PROC, kib, parse_status
 
-__all__ = ["copy_fits", "memory_left", "processes_left"]
+__all__ = ["copy_fits", "group_limit", "memory_left", "processes_left"]
 
 CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 62
@@ -24,14 +24,13 @@ def copy_fits(size: int) -> bool:
 def memory_left(process: int | str) -> int:
     """Bytes that a process can still get: what the machine has, and what each control group above it allows."""
     machine = _meminfo().get("MemAvailable", 0)
-    groups = [
-        limit - used
-        for folder in _groups(process, "memory")
-        for limit, used in [
-            _pair(folder, ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes"))
-        ]
-    ]
-    return max(0, min([machine, *groups]))
+    return max(0, min([machine, *(limit - used for limit, used in _memory_limits(process))]))
+
+
+def group_limit(process: int | str) -> int | None:
+    """The least that any control group above a process allows all its processes together; None without a limit."""
+    least = min((limit for limit, _used in _memory_limits(process)), default=UNLIMITED)
+    return least if least < UNLIMITED else None
 
 
 def processes_left(process: int | str) -> int:
@@ -50,6 +49,12 @@ def commit_left() -> int | None:
         return None
     sizes = _meminfo()
     return max(0, sizes.get("CommitLimit", 0) - sizes.get("Committed_AS", 0))
+
+
+def _memory_limits(process: int | str) -> Iterator[tuple[int, int]]:
+    """(limit, used) of each control group above a process, in bytes; UNLIMITED where there is no limit."""
+    for folder in _groups(process, "memory"):
+        yield _pair(folder, ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes"))
 
 
 def _meminfo() -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gdbheap.commands.surface.needs import PROCESS, TARGET
+from gdbheap.commands.surface.declaration import ADDRESS, FILE
+from gdbheap.commands.surface.needs import LOOKS, PROCESS, TARGET
 from gdbheap.commands.surface.registry import COMMANDS
 
 # Of a process or a core, without an address: those that are quick, and those that compute for long.
@@ -14,5 +15,7 @@ PLAIN, GRAPHS = (
     )
     for copies in (False, True)
 )
-ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is not None)
+ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is ADDRESS)
+WRITING = tuple(noun for noun, command in COMMANDS.items() if command.argument is FILE)
+COMPARING = tuple(noun for noun, command in COMMANDS.items() if command.needs is LOOKS)
 LIVE_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs is PROCESS)

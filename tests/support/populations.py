@@ -88,7 +88,17 @@ def check_new_objects(
     """Let population.py go on: every population to the object and the byte, with its buffers, and no other type."""
     before = census(str(target.pid))
     target.go_on()
-    changes = difference(before, census(str(target.pid)))
+    check_changes(difference(before, census(str(target.pid))), target, path, release, values)
+
+
+def check_changes(
+    changes: dict[str, tuple[int, int, int]],
+    target: Running,
+    path: Path,
+    release: str,
+    values: Callable[[int, int], int] | None = None,
+) -> None:
+    """Compare what came to each type with what population.py made."""
     if release in OPCACHE:
         # No code is new, and none has grown.
         assert changes.pop("code", (0, 0, 0))[:2] == (0, 0)

@@ -1,0 +1,68 @@
+"""``heap diff``: what changed between looks, and what only grows?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import LOOKS
+from gdbheap.commands.surface.options import Common, valued
+from gdbheap.history.difference import Difference, difference
+from gdbheap.history.snapshot import Snapshot
+from gdbheap.report.difference import render
+from gdbheap.report.numbers import parse_size
+
+__all__ = ["COMMAND"]
+
+
+@dataclass
+class Options(Common):
+    """The options of heap diff."""
+
+    limit: int | None = valued(
+        "--limit", "SIZE", "when will RSS reach this? (the default is the limit of the process's control group)", None,
+        parse_size,
+    )  # fmt: skip
+
+
+def _answer(looks: tuple[Snapshot, ...], options: Options) -> Difference:
+    return difference(looks, options.limit)
+
+
+def _render(shown: Shown[Difference, Options]) -> str:
+    return render(shown.answer, shown.whole, shown.options.top, shown.style)
+
+
+COMMAND = Command(
+    noun="diff",
+    question="What changed between two looks, or more? What only grows?",
+    text="""Each look is a snapshot, or a process or core that is looked at now; the first is what the last is
+    compared with. In gdb they are snapshots, and one alone is compared with gdb's own target. A table for each kind
+    of thing that changed: the lines of the ledger (they add up to the difference of RSS), types, block sizes, what
+    objects retain, arenas, holes that are new or gone with what pins them, and findings. Looks at one process are
+    recognised by the machine's start, the process's id and its start; then arenas, holes and objects are told apart
+    by their addresses, otherwise objects by their paths, and holes are not compared. With three looks or more a
+    table says what rose from each to the next, and how fast; and where the control group has a limit, or --limit
+    says one, when RSS reaches it.
+
+    In JSON all differences are the last look less the first. looks is a list of {time, target, rss}; ledger a list
+    of {id, parent, name, resident, virtual, looks}, types of {type, count, bytes, buffers, looks}, sizes of
+    {allocator, size, count, bytes}, arenas of {index, address, state, system, in_use, top}, owners of {address,
+    type, path, state, retained, looks}, holes of {address, size, resident, allocator, state, pins}, findings of
+    {id, state, bytes}; state is new, gone or changed, and looks has a number of bytes for each look. trend is a
+    list of {kind, name, looks, rate}, rate in bytes a second; seconds_left counts from the last look to the limit.""",
+    example="heap diff second.heap",
+    needs=LOOKS,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    rows="types",
+    listed="types",
+    sorts={
+        "together": lambda row: row.together,
+        "bytes": lambda row: row.bytes,
+        "count": lambda row: row.count,
+        "type": lambda row: row.type,
+    },
+    top=20,
+)

@@ -1,0 +1,74 @@
+"""``heap snapshot``: keep what a look found, for a later one to be compared with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Filed, switch
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+from gdbheap.history.file import check_writable, write
+from gdbheap.history.snapshot import Written, take
+from gdbheap.report.snapshot import render
+
+__all__ = ["COMMAND"]
+
+
+@dataclass
+class Options(Filed):
+    """The options of heap snapshot."""
+
+    with_contents: bool = switch(
+        "--with-contents", "keep the contents of keys in paths; without it the file holds no contents of the process"
+    )
+    owners: bool = switch(
+        "--owners", "keep what retains the most, and its paths, also of a process with more than 2,000,000 blocks"
+    )
+
+
+def _answer(heap: Heap, options: Options) -> Written:
+    if options.with_contents and options.no_text:
+        raise UsageError("heap snapshot: --with-contents and --no-text exclude each other")
+    check_writable(options.file)
+    heap.disclosure.contents = options.with_contents
+    found = take(heap, options.owners or None)
+    write(options.file, found)
+    return Written(
+        options.file,
+        os.stat(options.file).st_size,
+        found.time,
+        len(found.ledger.ledger),
+        len(found.objects.types) if found.objects else 0,
+        len(found.holes.holes) if found.holes else 0,
+        None if found.owners is None else len(found.owners),
+    )
+
+
+def _render(shown: Shown[Written, Options]) -> str:
+    return render(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="snapshot",
+    question="What is there now? Kept in a file, for heap diff to compare with a later look",
+    text="""Writes what heap, arenas, holes, sizes, pyobjects and retained say of this moment to FILE: the ledger
+    with its details, findings, malloc's arenas, the 1,000 largest holes with what pins them, how many blocks of
+    each size each allocator has handed out, all types, and the 200 objects that retain the most with their paths
+    (not of a process with more than 2,000,000 blocks, unless --owners asks for them). The file is read without the
+    process; it holds no contents of strings, bytes and keys, unless --with-contents is given. docs/snapshots.md
+    describes it.
+
+    In JSON, path is the file, size its bytes, time seconds since 1970, lines, types, holes and owners how many of
+    each it has.""",
+    example="heap snapshot before.heap",
+    needs=TARGET,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    listed="",
+    writes=True,
+    copies=True,
+)

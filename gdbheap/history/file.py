@@ -1,0 +1,97 @@
+"""The file of a snapshot: a zip with one JSON document, so that other programs can read it (docs/snapshots.md).
+
+Each entry of a zip has a checksum, by which damage is noticed. The file is written beside its place and renamed, so
+that nobody finds half of one, and an older one stays where a new one cannot be written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import zipfile
+import zlib
+from typing import Any
+
+from gdbheap.answers.records import SCHEMA, from_json, to_json
+from gdbheap.errors import UsageError, one_line
+from gdbheap.history.snapshot import Snapshot
+
+__all__ = ["check_writable", "is_snapshot", "read", "write"]
+
+ENTRY = "snapshot.json"
+FORMAT = "gdbheap snapshot"
+MAGIC = b"PK\x03\x04"
+MAX_DOCUMENT_BYTES = 256 << 20
+COMPRESSION_LEVEL = 6
+
+
+def write(path: str, snapshot: Snapshot) -> None:
+    """Raises UsageError where that is not possible."""
+    keys = {"format": FORMAT, "schema": SCHEMA, **to_json(snapshot)}
+    text = json.dumps(keys, default=to_json, separators=(",", ":"))
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
+            archive.writestr(ENTRY, text)
+        os.replace(beside, path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{one_line(path)} cannot be written: {reason}") from None
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            os.unlink(beside)
+
+
+def check_writable(path: str) -> None:
+    """Before a look that takes time. Raises UsageError where there is no such folder, or no right to write there."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+        reason = "it is a folder" if os.path.isdir(path) else f"there is no folder {folder} that may be written"
+        raise UsageError(f"{one_line(path)} cannot be written: {one_line(reason)}")
+
+
+def is_snapshot(path: str) -> bool:
+    """Whether a file begins as one."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def read(path: str) -> Snapshot:
+    """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
+    content = _document(path)
+    if content.get("format") != FORMAT:
+        raise _refused(path, "it is no snapshot of gdbheap's")
+    schema = content.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise _refused(path, f"it was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
+    try:
+        return from_json(Snapshot, content)
+    except UsageError as error:
+        raise _refused(path, f"it is damaged: {error}") from None
+
+
+def _document(path: str) -> dict[str, Any]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entry = archive.getinfo(ENTRY)
+            if entry.file_size > MAX_DOCUMENT_BYTES:
+                raise _refused(path, "it claims to be larger than any snapshot")
+            with archive.open(entry) as stream:
+                text = stream.read(MAX_DOCUMENT_BYTES)
+        content = json.loads(text)
+    except OSError as error:
+        raise _refused(path, error.strerror or str(error)) from None
+    except KeyError:
+        raise _refused(path, "it is no snapshot of gdbheap's") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
+    if not isinstance(content, dict):
+        raise _refused(path, "it is no snapshot of gdbheap's")
+    return content
+
+
+def _refused(path: str, reason: str) -> UsageError:
+    return UsageError(f"{one_line(path)}: {one_line(reason)}")

@@ -1,0 +1,142 @@
+"""What one look at a process or a core found, without the contents of its memory.
+
+It holds answers as they are, so that whatever compares two of them compares what the commands say.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from gdbheap import __version__
+from gdbheap.answers.arenas import Arenas, arenas
+from gdbheap.answers.holes import Holes, holes
+from gdbheap.answers.ledger import Ledger, ledger
+from gdbheap.answers.pyobjects import PyObjects, pyobjects
+from gdbheap.answers.retained import OBJECT, Kept, retained
+from gdbheap.errors import GdbheapError, NotAPython, Unsupported
+from gdbheap.heap import Heap
+from gdbheap.target.room import group_limit
+
+__all__ = ["SizeCount", "Snapshot", "ThreadName", "Written", "take"]
+
+MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
+MAX_OWNERS = 200
+# Paths need the graph of references. For more blocks it takes longer than all the rest.
+MAX_GRAPH_BLOCKS = 2_000_000
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class SizeCount:
+    """How many blocks of one size an allocator has handed out; ``size`` in bytes, as that allocator counts it."""
+
+    allocator: str
+    size: int
+    count: int
+
+
+@dataclass(frozen=True)
+class ThreadName:
+    """A thread by the kernel's number and name ("" where that is not known)."""
+
+    tid: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One look. ``time``: seconds since 1970, of a core when its file was written last. ``target``: what tells the
+    process from all others. ``limit``: bytes that the control group allows it, None without a limit or where that is
+    not known. ``holes``: the largest ones, with what pins them. ``owners``: the objects that retain the most, with
+    their paths; None where the graph was not drawn. What a target does not have is None or empty."""
+
+    time: float
+    version: str
+    target: dict[str, Any]
+    ledger: Ledger
+    limit: int | None = None
+    partial: bool = False
+    warnings: list[str] = field(default_factory=list)
+    damaged: int = 0
+    arenas: Arenas | None = None
+    holes: Holes | None = None
+    sizes: list[SizeCount] = field(default_factory=list)
+    objects: PyObjects | None = None
+    owners: list[Kept] | None = None
+    threads: list[ThreadName] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The answer of ``heap snapshot``: where the file is, its bytes, and how much of what it holds."""
+
+    path: str
+    size: int
+    time: float
+    lines: int
+    types: int
+    holes: int
+    owners: int | None
+
+
+def take(heap: Heap, with_owners: bool | None = None) -> Snapshot:
+    """Everything that a later look can be compared with. ``with_owners``: None draws the graph where it is quick."""
+    objects = _or_none(lambda: pyobjects(heap, most=0))
+    target = heap.target
+    return Snapshot(
+        time=_time(heap),
+        version=__version__,
+        target={**target.describe(), **heap.versions},
+        ledger=ledger(heap, detail=True),
+        limit=group_limit(target.pid) if target.kind == "process" and target.pid else None,
+        arenas=_or_none(lambda: arenas(heap)),
+        holes=_or_none(lambda: holes(heap, MIN_HOLE_BYTES, MAX_HOLES)),
+        sizes=_sizes(heap),
+        objects=objects,
+        owners=_owners(heap, with_owners) if objects is not None else None,
+        threads=[ThreadName(thread.tid, thread.name) for thread in target.threads],
+        # What was met on the way, so these come last.
+        partial=heap.partial,
+        warnings=list(heap.warnings),
+        damaged=len(heap.damage),
+    )
+
+
+def _time(heap: Heap) -> float:
+    if heap.target.kind == "core":
+        with suppress(OSError):
+            return os.stat(heap.target.core or "").st_mtime
+    return time.time()
+
+
+def _or_none(answer: Callable[[], A]) -> A | None:
+    """None where the target has nothing to answer with."""
+    try:
+        return answer()
+    except (NotAPython, Unsupported):
+        return None
+
+
+def _sizes(heap: Heap) -> list[SizeCount]:
+    if heap.target.refusal is not None:
+        return []
+    sums: dict[tuple[str, int], int] = {}
+    for allocator in heap.allocators:
+        for size, count in allocator.used_sizes():
+            sums[allocator.name, size] = sums.get((allocator.name, size), 0) + count
+    return [SizeCount(name, size, count) for (name, size), count in sorted(sums.items()) if count]
+
+
+def _owners(heap: Heap, wanted: bool | None) -> list[Kept] | None:
+    blocks = sum(store.used.count for store in heap.census().stores)
+    if wanted is False or (wanted is None and blocks > MAX_GRAPH_BLOCKS):
+        return None
+    with suppress(GdbheapError):
+        return retained(heap, OBJECT, MAX_OWNERS).rows
+    return None

@@ -1,0 +1,20 @@
+"""``heap snapshot`` for people."""
+
+from __future__ import annotations
+
+from gdbheap.errors import one_line
+from gdbheap.history.snapshot import Written
+from gdbheap.report.numbers import counted
+from gdbheap.report.style import Style
+
+__all__ = ["render"]
+
+
+def render(answer: Written, style: Style) -> str:
+    """One sentence: what is in the file."""
+    parts = [counted(answer.types, "type")] if answer.types else []
+    parts += [counted(answer.holes, "hole")] if answer.holes else []
+    parts.append(f"{answer.lines:,} lines of the ledger")
+    paths = "" if answer.owners is None else f", paths of {answer.owners:,} objects"
+    where = one_line(answer.path)
+    return style.filled(f"The snapshot is in {where} ({style.bytes(answer.size)}): {', '.join(parts)}{paths}.")

@@ -1,0 +1,121 @@
+"""``heap diff``: what a program is known to have gained between two looks, to the block and the byte, and no more."""
+
+from __future__ import annotations
+
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import kernel
+from support.populations import check_changes
+from support.programs import (
+    FREE_THREADED,
+    GCORE,
+    KERNEL_CORE,
+    PROCESS,
+    RELEASES,
+    Running,
+    ask,
+    c_program,
+    gdbheap,
+    release_program,
+    running,
+)
+
+MINIMUM_HOLE = 1 << 20
+
+
+def keep(target: Running, path: Path, form: str = PROCESS) -> str:
+    """Write a snapshot of the target in one of its forms; return its file."""
+    done = gdbheap("snapshot", target.as_form(form), str(path))
+    assert done.returncode == 0, done.stderr
+    return str(path)
+
+
+def of_types(answer: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
+    """Return {type: (count, bytes, buffers)}."""
+    return {row["type"]: (row["count"], row["bytes"], row["buffers"]) for row in answer["types"]}
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+@pytest.mark.parametrize("release", [*RELEASES, *FREE_THREADED])
+def test_types(release: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Every population to the object and the byte, with its buffers, and no other type; the later look may be a
+    core."""
+    arguments = (rng.getrandbits(32), 1500, 20_000, tmp_path / "truth")
+    with running(release_program(release, "population", *arguments), tmp_path) as target:
+        before = keep(target, tmp_path / "before.heap")
+        target.go_on()
+        live = ask("diff", before, str(target.pid))
+        check_changes(of_types(live), target, tmp_path / "truth", release)
+        after = keep(target, tmp_path / "after.heap", form)
+    assert of_types(ask("diff", before, after)) == of_types(live)
+
+
+@pytest.mark.parametrize("form", [PROCESS, GCORE, KERNEL_CORE])
+def test_blocks_of_c(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Blocks by size and number, a mapped one, arenas of threads, and a hole; RSS is what the kernel says."""
+    with running(c_program("leaks", rng.getrandbits(30), tmp_path / "table"), tmp_path) as target:
+        rss = kernel.rollup(target.pid)[0]
+        before = keep(target, tmp_path / "before.heap")
+        target.go_on()
+        rss_later = kernel.rollup(target.pid)[0]
+        after = keep(target, tmp_path / "after.heap", form)
+        answer = ask("diff", before, after)
+    *kinds, mapped, threads, hole, hole_size = struct.unpack("<10Q", (tmp_path / "table").read_bytes())
+    sizes = {(row["allocator"], row["size"]): row["count"] for row in answer["sizes"]}
+    for size, count in zip(kinds[::2], kinds[1::2]):
+        assert sizes["glibc", size] == count
+    assert sizes["glibc", mapped] == 1
+    lines = {row["id"]: row for row in answer["ledger"]}
+    assert lines["glibc.mmapped"]["virtual"] == mapped
+    assert [row["state"] for row in answer["arenas"]].count("new") == threads
+    assert {row["state"] for row in answer["arenas"] if row["index"] == 0} == {"changed"}
+    assert answer["same_process"]
+    new = {(row["address"], row["size"]) for row in answer["holes"] if row["state"] == "new"}
+    assert new & {(hole, hole_size)} == {row for row in new if row[1] >= MINIMUM_HOLE}
+    if form == PROCESS:
+        assert answer["rss"] == rss_later - rss
+        roots = [row for row in answer["ledger"] if row["parent"] is None]
+        assert sum(row["resident"] for row in roots) == answer["rss"]
+
+
+def test_owner_and_trend(rng: random.Random, tmp_path: Path) -> None:
+    """The list that everything hangs on has its path, and what it retains more is the types that came; with three looks
+    what only rises has its rate, and the limit its time."""
+    count = rng.randrange(3000, 9000)
+    with running(release_program("3.11", "growing", count), tmp_path) as target:
+        looks = [keep(target, tmp_path / "0.heap")]
+        for number in (1, 2):
+            target.go_on()
+            looks.append(keep(target, tmp_path / f"{number}.heap"))
+        answer = ask("diff", *looks, "--limit=1T")
+        two = ask("diff", *looks[:2])
+    assert of_types(answer)["__main__.Leaked"][0] == 2 * count == 2 * of_types(two)["__main__.Leaked"][0]
+    owner = next(row for row in answer["owners"] if row["path"] == "sys.modules['__main__'].keeper.kept")
+    assert len(owner["looks"]) == 3 and owner["looks"] == sorted(owner["looks"])
+    leaked = next(row for row in answer["types"] if row["type"] == "__main__.Leaked")
+    assert owner["retained"] >= leaked["bytes"] + leaked["buffers"]
+    trend = {(row["kind"], row["name"]): row for row in answer["trend"]}
+    seconds = answer["looks"][-1]["time"] - answer["looks"][0]["time"]
+    row = trend["type", "__main__.Leaked"]
+    assert row["rate"] == pytest.approx((row["looks"][-1] - row["looks"][0]) / seconds)
+    left = (1 << 40) - answer["looks"][-1]["rss"]
+    assert answer["seconds_left"] == pytest.approx(left / answer["rss"] * seconds)
+    assert two["trend"] == []
+
+
+@pytest.mark.parametrize("release", ["3.11"])
+def test_two_processes(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Two runs of a program: objects are found again by their paths, and holes are not compared."""
+    count = rng.randrange(3000, 9000)
+    with running(release_program(release, "growing", count), tmp_path) as target:
+        before = keep(target, tmp_path / "before.heap")
+    with running(release_program(release, "growing", count), tmp_path) as target:
+        target.go_on()
+        answer = ask("diff", before, str(target.pid))
+    assert not answer["same_process"] and answer["holes"] == []
+    assert of_types(answer)["__main__.Leaked"][0] == count
+    assert "sys.modules['__main__'].keeper.kept" in [row["path"] for row in answer["owners"]]

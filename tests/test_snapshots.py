@@ -1,0 +1,140 @@
+"""The file of a snapshot: it is read back as it was written, holds no contents, and whatever else is given in its place
+gets one line. The same in gdb."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.gdb_side import batch, documents, home, needs_gdb
+from support.library import heap_of
+from support.programs import KINDS, Running, ask, gdbheap, python_program, running
+
+from gdbheap.answers.records import SCHEMA
+from gdbheap.errors import UsageError
+from gdbheap.history.difference import difference
+from gdbheap.history.file import ENTRY, read, write
+from gdbheap.history.snapshot import take
+
+SECRET = "a-secret-that-must-not-be-kept"
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Python with a secret in its memory."""
+    folder = tmp_path_factory.mktemp("snapshots")
+    with running(python_program(KINDS[0], "secrets", SECRET, 50), folder) as found:
+        yield found
+
+
+def test_read_back(target: Running, tmp_path: Path) -> None:
+    """What is read is what was taken; nothing changed between a look and itself."""
+    path = str(tmp_path / "look.heap")
+    with heap_of(str(target.pid)) as heap:
+        taken = take(heap)
+    write(path, taken)
+    assert read(path) == taken
+    found = difference([taken, taken])
+    assert found.rss == 0 and not any(line.resident or line.virtual for line in found.ledger)
+    assert found.same_process
+    assert [*found.types, *found.sizes, *found.arenas, *found.owners, *found.holes, *found.findings, *found.trend] == []
+
+
+@pytest.mark.parametrize("options", [[], ["--owners"], ["--with-contents"]])
+def test_contents(options: list[str], target: Running, tmp_path: Path) -> None:
+    """No text of the process is in the file, unless it was asked for."""
+    path = tmp_path / "look.heap"
+    assert gdbheap("snapshot", str(target.pid), str(path), *options).returncode == 0
+    with zipfile.ZipFile(path) as archive:
+        text = archive.read(ENTRY).decode()
+    assert (SECRET in text) <= ("--with-contents" in options)
+    assert json.loads(text)["schema"] == SCHEMA
+
+
+def test_damaged(rng: random.Random, target: Running, tmp_path: Path) -> None:
+    """A file that is cut off, or has another byte somewhere, is refused in one line or is what it was."""
+    path = tmp_path / "look.heap"
+    assert gdbheap("snapshot", str(target.pid), str(path)).returncode == 0
+    whole, good = path.read_bytes(), read(str(path))
+    for _ in range(300):
+        data = bytearray(whole)
+        if rng.random() < 0.3:
+            del data[rng.randrange(len(data)) :]
+        else:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        try:
+            assert read(str(path)) == good
+        except UsageError as error:
+            assert "\n" not in str(error) and str(path) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        (ENTRY, {"format": "gdbheap snapshot", "schema": SCHEMA + 1}, "newer gdbheap"),
+        (ENTRY, {"format": "gdbheap snapshot", "schema": "1"}, "newer gdbheap"),
+        (ENTRY, {"format": "another", "schema": SCHEMA}, "no snapshot"),
+        (ENTRY, {"format": "gdbheap snapshot", "schema": SCHEMA, "time": "now"}, "damaged"),
+        (ENTRY, [1], "no snapshot"),
+        ("other.json", {}, "no snapshot"),
+    ],
+)
+def test_foreign(name: str, content: object, reason: str, target: Running, tmp_path: Path) -> None:
+    """Another program's zip, a newer gdbheap's snapshot, one with fields of another kind."""
+    path = tmp_path / "foreign.heap"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, json.dumps(content))
+    done = gdbheap("diff", str(path), str(target.pid))
+    assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_bad_lines(target: Running, tmp_path: Path) -> None:
+    """One line and the right exit status; a snapshot that cannot be written leaves the older one."""
+    pid, path = str(target.pid), tmp_path / "look.heap"
+    for words, status, reason in (
+        (["snapshot", pid], 2, "which file?"),
+        (["snapshot", pid, "a", "b"], 2, "unrecognized"),
+        (["snapshot", pid, str(tmp_path / "no" / "folder")], 2, "there is no folder"),
+        (["snapshot", pid, str(tmp_path)], 2, "it is a folder"),
+        (["snapshot", pid, str(path), "--with-contents", "--no-text"], 2, "exclude each other"),
+        (["diff"], 2, "which looks?"),
+        (["diff", pid], 2, "which looks?"),
+        (["diff", str(tmp_path / "none.heap"), pid], 4, "none.heap"),
+        (["diff", pid, pid, "--limit=much"], 2, "much"),
+    ):
+        done = gdbheap(*words)
+        assert (done.returncode, done.stderr.count("\n")) == (status, 1), (words, done.stderr)
+        assert reason in done.stderr and not done.stdout
+    path.write_text("older")
+    full = gdbheap("snapshot", pid, str(path), preexec_fn=lambda: _limit_files(1000))
+    assert full.returncode == 2 and "cannot be written" in full.stderr
+    assert path.read_text() == "older" and os.listdir(tmp_path) == ["look.heap"]
+
+
+def _limit_files(size: int) -> None:
+    """No file may become larger than that: as on a full disk, a write fails."""
+    import resource
+    import signal
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@needs_gdb
+def test_in_gdb(target: Running, tmp_path: Path) -> None:
+    """gdb writes the same file, and compares it with its own target."""
+    shell, path = tmp_path / "shell.heap", tmp_path / "gdb.heap"
+    assert gdbheap("snapshot", str(target.pid), str(shell)).returncode == 0
+    commands = [f"heap snapshot {path}", f"heap diff {shell} {path} --json", f"heap diff {path} --json"]
+    done = batch(["-p", str(target.pid)], commands, home(tmp_path))
+    answers = documents(done)
+    assert len(answers) == 2, done.stdout + done.stderr
+    for answer in answers:
+        assert answer["same_process"] and answer["types"] == [] and answer["sizes"] == []
+    assert ask("diff", str(shell), str(path))["types"] == []
