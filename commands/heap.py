@@ -6,11 +6,17 @@ import dataclasses
 from dataclasses import dataclass
 
 from gdbheap.answers import ledger
+from gdbheap.answers.findings import Finding
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, switch
+from gdbheap.commands.surface.options import Common, switch, valued
 from gdbheap.commands.surface.session import order
+from gdbheap.errors import one_line
 from gdbheap.heap import Heap
+from gdbheap.history.difference import difference
+from gdbheap.history.file import read
+from gdbheap.history.growing import growing
+from gdbheap.history.snapshot import take
 from gdbheap.report.ledger import render
 
 __all__ = ["COMMAND"]
@@ -32,12 +38,29 @@ class Options(Common):
         "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory; and "
         "findings that take longer in a large process",
     )
+    since: str | None = valued(
+        "--since", "FILE", "an earlier snapshot: a finding says what has grown since then", None, str
+    )  # fmt: skip
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     whole = ledger.ledger(heap, options.detail)
-    findings = sorted(whole.findings, key=lambda finding: finding.rank)
+    findings = [*whole.findings, *_growth(heap, options.since)]
+    findings.sort(key=lambda finding: finding.rank)
     return dataclasses.replace(whole, ledger=_sorted(whole.ledger, options.sort), findings=findings[: options.top])
+
+
+def _growth(heap: Heap, path: str | None) -> list[Finding]:
+    """What has grown since the look in that file, if that is one at the same process."""
+    if path is None:
+        return []
+    earlier = read(path)
+    now = take(heap)
+    found = difference([earlier, now])
+    if not found.same_process:
+        heap.note(f"{one_line(path)} is a look at another process: 'heap diff' compares the two")
+    finding = growing(earlier, now, found, path)
+    return [finding] if finding is not None else []
 
 
 def _sorted(lines: list[ledger.Line], key: str) -> list[ledger.Line]:

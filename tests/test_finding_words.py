@@ -68,8 +68,8 @@ def finding(figures: Any, **changes: Any) -> Finding:
 
 
 def test_each_kind_has_words() -> None:
-    """Each rule's figures have words, and no words are left without a rule."""
-    assert set(KINDS) == set(WORDS) and len(KINDS) == len(rules.RULES)
+    """Each rule's figures have words, and no words are left without a rule; "growing" needs two looks, and is none."""
+    assert set(KINDS) == set(WORDS) and len(KINDS) == len(rules.RULES) + 1
     assert all(words.figures is kind for kind, words in WORDS.items())
 
 

@@ -45,7 +45,7 @@ from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import Result, ask, ask_about_looks, present
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
-from gdbheap.history.file import ENTRY
+from gdbheap.history.file import ENTRY, write
 from gdbheap.history.snapshot import take
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE, Disclosure, without_words
 from gdbheap.report.style import Style
@@ -57,7 +57,8 @@ PAIRS = 60_000
 # Each command with each of its options that an answer depends on, and whether it shows contents. ADDRESS is in turn
 # each place that the program names. Not here: what calls into the process (stats, trim --yes).
 LINES = {
-    "": ["", "--detail"], "arenas": ["", "--detail"], "holes": ["--min=0", "--min=0 --path --top=300", "--fit=1M"],
+    "": ["", "--detail", "--since=LOOK"], "arenas": ["", "--detail"],
+    "holes": ["--min=0", "--min=0 --path --top=300", "--fit=1M"],
     "pins": ["", "--path --min=0", "--allocator=pymalloc"], "sizes": [""],
     "chunks": ["", "--min=1K --max=1M --arena=main --state=used", "--type=bytes", "--type=str"],
     "pools": ["", "--detail"], "pyobjects": ["", "--type=str --list", "--list --top=1000", "--buffers"],
@@ -95,7 +96,7 @@ def places_of(target: Running) -> dict[str, int]:
 
 def lines_of(noun: str, places: dict[str, int], folder: Path) -> list[list[str]]:
     """Return the words behind a noun, of each line of LINES, for text and JSON."""
-    files = {"SVG": "picture.svg", "FILE": "look.heap"}
+    files = {"SVG": "picture.svg", "FILE": "look.heap", "LOOK": "earlier.heap"}
     lines = LINES[noun]
     for word, name in files.items():
         lines = [line.replace(word, str(folder / name)) for line in lines]
@@ -112,6 +113,8 @@ def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
         options.file = left[0]
     elif left:
         options.address = int(left[0], 16)
+    if getattr(options, "since", None):
+        write(options.since, take(heap))
     try:
         answered = compared(heap, noun, options) if noun in COMPARING else ask(COMMANDS[noun], heap, options)
     except UsageError as error:

@@ -119,3 +119,22 @@ def test_two_processes(release: str, rng: random.Random, tmp_path: Path) -> None
     assert not answer["same_process"] and answer["holes"] == []
     assert of_types(answer)["__main__.Leaked"][0] == count
     assert "sys.modules['__main__'].keeper.kept" in [row["path"] for row in answer["owners"]]
+
+
+def test_growing(rng: random.Random, tmp_path: Path) -> None:
+    """``heap --since`` names the type, its exact number and the list; nothing grew since a look at the same moment, and
+    another process is not compared."""
+    count = rng.randrange(60_000, 90_000)
+    with running(release_program("3.11", "growing", count), tmp_path) as target:
+        before = keep(target, tmp_path / "before.heap")
+        target.go_on()
+        answer = ask("", str(target.pid), "--since", before)
+        again = ask("", str(target.pid), "--since", keep(target, tmp_path / "again.heap"))
+    (found,) = [row for row in answer["findings"] if row["id"] == "growing"]
+    assert found["figures"]["count"] == count and "__main__.Leaked" in found["text"]
+    assert "sys.modules['__main__'].keeper.kept retains" in found["text"]
+    assert found["commands"] == [f"gdbheap diff {before} {target.pid}"]
+    assert "growing" not in [row["id"] for row in again["findings"]]
+    with running(release_program("3.11", "growing", count), tmp_path) as target:
+        other = ask("", str(target.pid), "--since", before)
+    assert any("another process" in warning for warning in other["warnings"])

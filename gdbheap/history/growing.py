@@ -1,0 +1,71 @@
+"""What has grown since an earlier look, as a finding of ``heap``."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+
+from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS, UNLISTED, Figures, Finding
+from gdbheap.history.difference import Difference, OwnerChange
+from gdbheap.history.snapshot import Snapshot
+
+__all__ = ["Growing", "growing"]
+
+# What retains at least this share of what came is named.
+MIN_SHARE_OF_GROWTH = 0.5
+
+
+@dataclass(frozen=True)
+class Growing(Figures):
+    """``more``: bytes in use, in all allocators, beyond those of the earlier look, which was ``seconds`` ago. Of them
+    the type that grew the most, by ``count`` objects and ``gained`` bytes with their buffers; the block size that did,
+    by ``blocks`` of ``size`` bytes; and the object that retains the most of what came: its ``address``, its ``path`` as
+    Python, and how many bytes more it retains. ``limit_in``: seconds until RSS reaches the limit, at this rate."""
+
+    ids = ("growing",)
+    seconds: int
+    more: int = field(metadata=UNLISTED)
+    type: str | None
+    count: int
+    gained: int
+    allocator: str | None
+    size: int
+    blocks: int
+    address: int | None
+    path: str | None
+    retained: int
+    limit_in: int | None = field(metadata=UNLISTED)
+
+
+def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> Finding | None:
+    """The finding, where what came is worth one. ``path``: the earlier look's file, for a line to paste."""
+    if earlier.ledger.summary is None or now.ledger.summary is None or not found.same_process:
+        return None
+    more = now.ledger.summary.used - earlier.ledger.summary.used
+    if more < MIN_FINDING_BYTES or 100 * more < MIN_PERCENT_OF_RSS * (now.ledger.rss.bytes or 0):
+        return None
+    kind = max(found.types, key=lambda row: row.together, default=None)
+    block = max(found.sizes, key=lambda row: row.bytes, default=None)
+    owner = _owner(found, more)
+    figures = Growing(
+        round(found.looks[-1].time - found.looks[0].time),
+        more,
+        kind.type if kind else None,
+        kind.count if kind else 0,
+        kind.together if kind else 0,
+        block.allocator if block else None,
+        block.size if block else 0,
+        block.count if block else 0,
+        owner.address if owner else None,
+        owner.path if owner else None,
+        owner.retained if owner else 0,
+        None if found.seconds_left is None else round(found.seconds_left),
+    )
+    where = now.target.get("core") or now.target.get("pid")
+    return Finding("growing", more, figures, [f"gdbheap diff {shlex.quote(path)} {shlex.quote(str(where))}"])
+
+
+def _owner(found: Difference, more: int) -> OwnerChange | None:
+    """The innermost object that retains most of what came: whatever leads to it retains as much."""
+    most = [row for row in found.owners if row.retained >= MIN_SHARE_OF_GROWTH * more]
+    return min(most, key=lambda row: (row.looks[-1], -len(row.path or "")), default=None)
