@@ -8,7 +8,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import LOOKS
 from gdbheap.commands.surface.options import Common, valued
 from gdbheap.history.difference import Difference, difference
-from gdbheap.history.snapshot import Snapshot
+from gdbheap.history.snapshot import Look
 from gdbheap.report.difference import render
 from gdbheap.report.numbers import parse_size
 
@@ -25,7 +25,7 @@ class Options(Common):
     )  # fmt: skip
 
 
-def _answer(looks: tuple[Snapshot, ...], options: Options) -> Difference:
+def _answer(looks: tuple[Look, ...], options: Options) -> Difference:
     return difference(looks, options.limit)
 
 
@@ -50,7 +50,9 @@ COMMAND = Command(
     {allocator, size, count, bytes}, arenas of {index, address, state, system, in_use, top}, owners of {address,
     type, path, state, retained, looks}, holes of {address, size, resident, allocator, state, pins}, findings of
     {id, state, bytes}; state is new, gone or changed, and looks has a number of bytes for each look. trend is a
-    list of {kind, name, looks, rate}, rate in bytes a second; seconds_left counts from the last look to the limit.""",
+    list of {kind, name, looks, rate}, rate in bytes a second; seconds_left counts from the last look to the limit.
+    blocks, where both looks have them, is a list of {type, size, kept, new, gone, addresses}, else null: a block
+    that is kept lies where one of its size and type lay, and may be its like.""",
     example="heap diff second.heap",
     needs=LOOKS,
     options=Options,

@@ -54,12 +54,11 @@ def _growth(heap: Heap, path: str | None) -> list[Finding]:
     """What has grown since the look in that file, if that is one at the same process."""
     if path is None:
         return []
-    earlier = read(path)
-    now = take(heap)
+    earlier, now = read(path), take(heap)
     found = difference([earlier, now])
     if not found.same_process:
         heap.note(f"{one_line(path)} is a look at another process: 'heap diff' compares the two")
-    finding = growing(earlier, now, found, path)
+    finding = growing(earlier.snapshot, now.snapshot, found, path)
     return [finding] if finding is not None else []
 
 

@@ -27,6 +27,9 @@ class Options(Filed):
     owners: bool = switch(
         "--owners", "keep what retains the most, and its paths, also of a process with more than 2,000,000 blocks"
     )
+    blocks: bool = switch(
+        "--blocks", "keep the address, the size and the type of each block, for heap diff to say which are still there"
+    )
 
 
 def _answer(heap: Heap, options: Options) -> Written:
@@ -34,8 +37,9 @@ def _answer(heap: Heap, options: Options) -> Written:
         raise UsageError("heap snapshot: --with-contents and --no-text exclude each other")
     check_writable(options.file)
     heap.disclosure.contents = options.with_contents
-    found = take(heap, options.owners or None)
-    write(options.file, found)
+    look = take(heap, options.owners or None, options.blocks)
+    write(options.file, look)
+    found = look.snapshot
     return Written(
         options.file,
         os.stat(options.file).st_size,
@@ -44,6 +48,7 @@ def _answer(heap: Heap, options: Options) -> Written:
         len(found.objects.types) if found.objects else 0,
         len(found.holes.holes) if found.holes else 0,
         None if found.owners is None else len(found.owners),
+        None if found.blocks is None else sum(found.blocks.counts),
     )
 
 
@@ -58,11 +63,12 @@ COMMAND = Command(
     with its details, findings, malloc's arenas, the 1,000 largest holes with what pins them, how many blocks of
     each size each allocator has handed out, all types, and the 200 objects that retain the most with their paths
     (not of a process with more than 2,000,000 blocks, unless --owners asks for them). The file is read without the
-    process; it holds no contents of strings, bytes and keys, unless --with-contents is given. docs/snapshots.md
-    describes it.
+    process; it holds no contents of strings, bytes and keys, unless --with-contents is given. With --blocks it also
+    has the address, the size and the type of each block in use, about a byte for each. docs/snapshots.md describes
+    it.
 
-    In JSON, path is the file, size its bytes, time seconds since 1970, lines, types, holes and owners how many of
-    each it has.""",
+    In JSON, path is the file, size its bytes, time seconds since 1970, lines, types, holes, owners and blocks how
+    many of each it has (null: none were asked for).""",
     example="heap snapshot before.heap",
     needs=TARGET,
     options=Options,

@@ -43,8 +43,9 @@ def test_version_help_and_script() -> None:
     assert overview.returncode == 0 and all(f"\n  {noun} " in overview.stdout for noun in NOUNS)
     for noun in NOUNS:
         done = gdbheap(noun, "--help")
-        assert done.returncode == 0 and f"Usage: gdbheap {noun} TARGET" in done.stdout and done.stderr == ""
-        assert f"\n  gdbheap {noun} 1234" in done.stdout
+        needs = COMMANDS[noun].needs
+        assert done.returncode == 0 and f"Usage: gdbheap {noun} {needs.words}" in done.stdout and done.stderr == ""
+        assert f"\n  gdbheap {noun} {needs.example}" in done.stdout
 
 
 @pytest.mark.parametrize(

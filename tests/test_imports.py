@@ -129,7 +129,7 @@ CORE_ORDER = [
     ["process"],
     ["allocators"],
     ["python"],
-    ["graph", "memory_use"],
+    ["graph", "memory_use", "history"],
 ]
 # Where system calls are made.
 UNSAFE = {"signals", "memory", "process"}

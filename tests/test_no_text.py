@@ -66,7 +66,8 @@ LINES = {
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
     "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""], "owners": ["--min=1K --top=300"],
     "threads": [""], "check": [""], "info": [""],
-    "check-advice": [""], "snapshot": ["FILE", "FILE --owners", "FILE --with-contents"], "diff": ["", "--limit=1G"],
+    "check-advice": [""], "diff": ["", "--limit=1G"],
+    "snapshot": ["FILE", "FILE --owners", "FILE --with-contents --blocks"],
 }  # fmt: skip
 CALLING = {"stats"}
 # What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page.
@@ -130,7 +131,8 @@ def compared(heap: Heap, noun: str, options: Common) -> Result:
     """Return what is new since a look that saw no objects."""
     heap.disclosure.contents = not options.no_text
     look = take(heap, with_owners=True)
-    return ask_about_looks(COMMANDS[noun], [replace(look, owners=[]), look], options)
+    before = replace(look, snapshot=replace(look.snapshot, owners=[]))
+    return ask_about_looks(COMMANDS[noun], [before, look], options)
 
 
 def readable(text: str) -> str:

@@ -27,9 +27,9 @@ from support.programs import (
 MINIMUM_HOLE = 1 << 20
 
 
-def keep(target: Running, path: Path, form: str = PROCESS) -> str:
+def keep(target: Running, path: Path, form: str = PROCESS, *options: str) -> str:
     """Write a snapshot of the target in one of its forms; return its file."""
-    done = gdbheap("snapshot", target.as_form(form), str(path))
+    done = gdbheap("snapshot", target.as_form(form), str(path), *options)
     assert done.returncode == 0, done.stderr
     return str(path)
 
@@ -138,3 +138,30 @@ def test_growing(rng: random.Random, tmp_path: Path) -> None:
     with running(release_program("3.11", "growing", count), tmp_path) as target:
         other = ask("", str(target.pid), "--since", before)
     assert any("another process" in warning for warning in other["warnings"])
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+def test_blocks(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Block by block: what came is what was planted, what was there before is still there; of C, and of Python."""
+    with running(c_program("leaks", rng.getrandbits(30), tmp_path / "table"), tmp_path) as target:
+        before = keep(target, tmp_path / "before.heap", PROCESS, "--blocks")
+        target.go_on()
+        after = keep(target, tmp_path / "after.heap", form, "--blocks")
+        answer = ask("diff", before, after)
+    *kinds, mapped, _threads, _hole, _size = struct.unpack("<10Q", (tmp_path / "table").read_bytes())
+    came = {row["size"]: row["new"] for row in answer["blocks"] if row["type"] is None}
+    assert [came[size] for size in kinds[::2]] == kinds[1::2] and came[mapped] == 1
+    assert not any(row["gone"] for row in answer["blocks"])
+
+    count = rng.randrange(3000, 9000)
+    with running(release_program("3.11", "growing", count), tmp_path) as target:
+        target.go_on()
+        before = keep(target, tmp_path / "before.heap", PROCESS, "--blocks")
+        target.go_on()
+        live = ask("diff", before, str(target.pid))
+        after = keep(target, tmp_path / "after.heap", form, "--blocks")
+    for answer in (live, ask("diff", before, after)):
+        (row,) = [row for row in answer["blocks"] if row["type"] == "__main__.Leaked"]
+        assert (row["new"], row["kept"], row["gone"]) == (count, count, 0)
+        assert sum(row["new"] - row["gone"] for row in answer["blocks"]) == sum(row["count"] for row in answer["sizes"])
+    assert "blocks" in live and ask("diff", before, before)["blocks"] == []

@@ -619,7 +619,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
     values: dict[str, Any] = {
         "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
         "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
-        "--allocator": "glibc", "--by": "type", "--max-stop": "2.5",
+        "--allocator": "glibc", "--by": "type", "--max-stop": "2.5", "--since": "a.heap", "--limit": "4G",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

@@ -17,6 +17,7 @@ from support.programs import KINDS, Running, ask, gdbheap, python_program, runni
 
 from gdbheap.answers.records import SCHEMA
 from gdbheap.errors import UsageError
+from gdbheap.history.blocks import COLUMNS
 from gdbheap.history.difference import difference
 from gdbheap.history.file import ENTRY, read, write
 from gdbheap.history.snapshot import take
@@ -36,13 +37,17 @@ def test_read_back(target: Running, tmp_path: Path) -> None:
     """What is read is what was taken; nothing changed between a look and itself."""
     path = str(tmp_path / "look.heap")
     with heap_of(str(target.pid)) as heap:
-        taken = take(heap)
+        taken = take(heap, with_blocks=True)
     write(path, taken)
-    assert read(path) == taken
-    found = difference([taken, taken])
-    assert found.rss == 0 and not any(line.resident or line.virtual for line in found.ledger)
-    assert found.same_process
-    assert [*found.types, *found.sizes, *found.arenas, *found.owners, *found.holes, *found.findings, *found.trend] == []
+    found = read(path)
+    assert found.snapshot == taken.snapshot
+    assert found.columns is not None and taken.columns is not None
+    for name in COLUMNS:
+        assert getattr(found.columns, name) == getattr(taken.columns, name), name
+    same = difference([taken, found])
+    assert same.rss == 0 and not any(line.resident or line.virtual for line in same.ledger)
+    assert same.same_process and same.blocks == []
+    assert [*same.types, *same.sizes, *same.arenas, *same.owners, *same.holes, *same.findings, *same.trend] == []
 
 
 @pytest.mark.parametrize("options", [[], ["--owners"], ["--with-contents"]])
@@ -59,7 +64,7 @@ def test_contents(options: list[str], target: Running, tmp_path: Path) -> None:
 def test_damaged(rng: random.Random, target: Running, tmp_path: Path) -> None:
     """A file that is cut off, or has another byte somewhere, is refused in one line or is what it was."""
     path = tmp_path / "look.heap"
-    assert gdbheap("snapshot", str(target.pid), str(path)).returncode == 0
+    assert gdbheap("snapshot", str(target.pid), str(path), "--blocks").returncode == 0
     whole, good = path.read_bytes(), read(str(path))
     for _ in range(300):
         data = bytearray(whole)
@@ -69,7 +74,9 @@ def test_damaged(rng: random.Random, target: Running, tmp_path: Path) -> None:
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
         try:
-            assert read(str(path)) == good
+            found = read(str(path))
+            assert found.snapshot == good.snapshot and found.columns is not None and good.columns is not None
+            assert [getattr(found.columns, name) == getattr(good.columns, name) for name in COLUMNS] == [True] * 5
         except UsageError as error:
             assert "\n" not in str(error) and str(path) in str(error)
 

@@ -135,7 +135,7 @@ def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Resu
         heap = _heap(_place())
         heap.disclosure.contents = not options.no_text
         with shown_for(heap):
-            looks.append(take(heap))
+            looks.append(take(heap, with_blocks=looks[0].columns is not None))
     return ask_about_looks(command, looks, options)
 
 

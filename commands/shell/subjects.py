@@ -19,7 +19,7 @@ from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_o
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.history.file import is_snapshot, read
-from gdbheap.history.snapshot import Snapshot, take
+from gdbheap.history.snapshot import Look, take
 from gdbheap.report.numbers import parse_address
 from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
@@ -103,15 +103,17 @@ def _about_looks(line: _Line) -> Result:
     """Each word is a snapshot, or a process or core that is looked at now."""
     if len(line.words) < 2:
         raise line.error(f"which looks? Two or more snapshots, processes or cores ('{line.command.shell_name} --help')")
-    return ask_about_looks(line.command, [_look(line, word) for word in line.words], line.options)
+    # Where a file has all blocks, the process that it is compared with is asked for its own.
+    files = {word: read(word) for word in line.words if is_snapshot(word)}
+    with_blocks = any(look.columns is not None for look in files.values())
+    looks = [files[word] if word in files else _look(line, word, with_blocks) for word in line.words]
+    return ask_about_looks(line.command, looks, line.options)
 
 
-def _look(line: _Line, word: str) -> Snapshot:
-    if is_snapshot(word):
-        return read(word)
+def _look(line: _Line, word: str, with_blocks: bool) -> Look:
     with _opened(line, parse_target(word)) as heap, shown_for(heap):
         heap.disclosure.contents = not line.options.no_text
-        return take(heap)
+        return take(heap, with_blocks=with_blocks)
 
 
 def _about_files(line: _Line) -> Result:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
-    from gdbheap.history.snapshot import Snapshot
+    from gdbheap.history.snapshot import Look
 
 __all__ = ["FILES", "LOOKS", "NOTHING", "PROCESS", "TARGET", "TWO_TARGETS", "Needs"]
 
@@ -31,7 +31,7 @@ class Needs(Generic[Subject]):
 TARGET: Needs[Heap] = Needs("a process or a core", "TARGET", "1234", 1)
 PROCESS: Needs[Heap] = Needs("a live process", "TARGET", "1234", 1)
 TWO_TARGETS: Needs[tuple[Heap, Heap]] = Needs("two processes or cores", "TARGET TARGET", "1234 5678", 2)
-LOOKS: Needs[tuple[Snapshot, ...]] = Needs(
+LOOKS: Needs[tuple[Look, ...]] = Needs(
     "snapshots, processes or cores", "BEFORE AFTER…", "first.heap", 0, "BEFORE [AFTER…]"
 )
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0)

@@ -18,7 +18,7 @@ from gdbheap.report.tables import join
 if TYPE_CHECKING:
     from gdbheap.commands.calls.inferior_call import Calls
     from gdbheap.heap import Heap
-    from gdbheap.history.snapshot import Snapshot
+    from gdbheap.history.snapshot import Look
     from gdbheap.target.target import Damage
 
 __all__ = [
@@ -112,11 +112,12 @@ def _disclosing(heaps: Sequence[Heap], options: Common) -> Iterator[None]:
         raise error
 
 
-def ask_about_looks(command: AnyCommand, looks: Sequence[Snapshot], options: Common) -> Result:
+def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:
     """Answer about two or more looks. The last one is described, and is the one that shares are of."""
-    last = looks[-1]
-    warnings = list(dict.fromkeys(warning for look in looks for warning in look.warnings))
-    partial = any(look.partial or look.damaged for look in looks)
+    found = [look.snapshot for look in looks]
+    last = found[-1]
+    warnings = list(dict.fromkeys(warning for look in found for warning in look.warnings))
+    partial = any(look.partial or look.damaged for look in found)
     info = TargetInfo(last.target, warnings, [], partial, last.ledger.rss.bytes)
     return dataclasses.replace(ask_of(command, tuple(looks), [], options), info=info)
 

@@ -15,7 +15,8 @@ from gdbheap.answers.holes import Hole
 from gdbheap.answers.ledger import Line
 from gdbheap.answers.pyobjects import TypeRow
 from gdbheap.answers.retained import Kept
-from gdbheap.history.snapshot import MAX_OWNERS, Snapshot
+from gdbheap.history.blocks import BlockChange, changed_blocks
+from gdbheap.history.snapshot import MAX_OWNERS, Look, Snapshot
 
 __all__ = ["Difference", "difference"]
 
@@ -26,7 +27,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Look:
+class Compared:
     """One of the looks that are compared: seconds since 1970, what was looked at, and its RSS in bytes."""
 
     time: float
@@ -133,9 +134,10 @@ class Trend:
 @dataclass(frozen=True)
 class Difference:
     """The answer of ``heap diff``. ``same_process``: all looks are at one; ``limit``: bytes that it may have, and
-    ``seconds_left``: when its RSS reaches that, if it goes on as from the first look to the last."""
+    ``seconds_left``: when its RSS reaches that, if it goes on as from the first look to the last. ``blocks``: what came
+    and went, block by block; None where not both looks have all blocks, or they are at two processes."""
 
-    looks: list[Look]
+    looks: list[Compared]
     same_process: bool
     rss: int | None
     ledger: list[LineChange]
@@ -148,16 +150,18 @@ class Difference:
     trend: list[Trend] = field(default_factory=list)
     limit: int | None = None
     seconds_left: float | None = None
+    blocks: list[BlockChange] | None = None
 
 
-def difference(looks: Sequence[Snapshot], limit: int | None = None) -> Difference:
+def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
     """What changed from the first of two or more looks to the last. ``limit``: in place of the control group's."""
+    looks = [look.snapshot for look in taken]
     first, last = looks[0], looks[-1]
     same = _is_one_process(looks)
     limit = last.limit if limit is None else limit
     rss = _more(first.ledger.rss.bytes, last.ledger.rss.bytes)
     return Difference(
-        [Look(look.time, look.target, look.ledger.rss.bytes) for look in looks],
+        [Compared(look.time, look.target, look.ledger.rss.bytes) for look in looks],
         same,
         rss,
         _lines(looks),
@@ -170,6 +174,7 @@ def difference(looks: Sequence[Snapshot], limit: int | None = None) -> Differenc
         _trend(looks),
         limit,
         _seconds_left(looks, limit),
+        _blocks(taken[0], taken[-1]) if same else None,
     )
 
 
@@ -304,6 +309,15 @@ def _apart(holes: Sequence[Hole], others: Sequence[Hole]) -> list[Hole]:
 def _hole(hole: Hole, state: str) -> HoleChange:
     pins = [f"{beside.what} ({side})" for beside, side in ((hole.before, "below"), (hole.after, "above")) if beside]
     return HoleChange(hole.address, hole.size, hole.resident, hole.allocator, state, pins)
+
+
+def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
+    """Those of which none came and none went are left out."""
+    tables = first.snapshot.blocks, last.snapshot.blocks
+    if tables[0] is None or tables[1] is None or first.columns is None or last.columns is None:
+        return None
+    rows = changed_blocks((tables[0], first.columns), (tables[1], last.columns))
+    return [row for row in rows if row.new or row.gone]
 
 
 def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:

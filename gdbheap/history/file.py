@@ -5,16 +5,18 @@ that nobody finds half of one, and an older one stays where a new one cannot be 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import zipfile
 import zlib
+from contextlib import suppress
 from typing import Any
 
+from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
 from gdbheap.errors import UsageError, one_line
-from gdbheap.history.snapshot import Snapshot
+from gdbheap.history.blocks import COLUMNS, WIDTHS, columns_of
+from gdbheap.history.snapshot import Look, Snapshot
 
 __all__ = ["check_writable", "is_snapshot", "read", "write"]
 
@@ -22,23 +24,32 @@ ENTRY = "snapshot.json"
 FORMAT = "gdbheap snapshot"
 MAGIC = b"PK\x03\x04"
 MAX_DOCUMENT_BYTES = 256 << 20
-COMPRESSION_LEVEL = 6
+COMPRESSION_LEVEL, COLUMN_LEVEL = 6, 1
+FOLDER = "blocks/"
+# Each number that does not fit into its column has eight bytes.
+MAX_EXCEPTION_BYTES = 8
+# More than any process has; a file that claims as many is read into memory before it is found out.
+MAX_BLOCKS = 1 << 31
 
 
-def write(path: str, snapshot: Snapshot) -> None:
+def write(path: str, look: Look) -> None:
     """Raises UsageError where that is not possible."""
-    keys = {"format": FORMAT, "schema": SCHEMA, **to_json(snapshot)}
+    keys = {"format": FORMAT, "schema": SCHEMA, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
     beside = f"{path}.{os.getpid()}.part"
     try:
         with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
             archive.writestr(ENTRY, text)
+            for name in COLUMNS if look.columns is not None else ():
+                # The columns are many and their bytes alike: a higher level costs three times as long for a fifth.
+                column = getattr(look.columns, name)
+                archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
         os.replace(beside, path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{one_line(path)} cannot be written: {reason}") from None
     finally:
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             os.unlink(beside)
 
 
@@ -59,7 +70,7 @@ def is_snapshot(path: str) -> bool:
         return False
 
 
-def read(path: str) -> Snapshot:
+def read(path: str) -> Look:
     """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
     content = _document(path)
     if content.get("format") != FORMAT:
@@ -68,29 +79,48 @@ def read(path: str) -> Snapshot:
     if not isinstance(schema, int) or schema > SCHEMA:
         raise _refused(path, f"it was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
     try:
-        return from_json(Snapshot, content)
+        found = from_json(Snapshot, content)
     except UsageError as error:
         raise _refused(path, f"it is damaged: {error}") from None
+    return Look(found, _columns(path, found) if found.blocks is not None else None)
+
+
+def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
+    """The blocks, as many as the document says."""
+    table = snapshot.blocks
+    count = sum(table.counts) if table is not None else 0
+    if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
+        raise _refused(path, "it is damaged: it claims to have more blocks than any process")
+    sizes = [WIDTHS.get(name, MAX_EXCEPTION_BYTES) * count for name in COLUMNS]
+    columns = [_entry(path, f"{FOLDER}{name}", most) for name, most in zip(COLUMNS, sizes)]
+    return columns_of(table, columns)
 
 
 def _document(path: str) -> dict[str, Any]:
+    content = None
+    with suppress(ValueError):
+        content = json.loads(_entry(path, ENTRY, MAX_DOCUMENT_BYTES))
+    if not isinstance(content, dict):
+        raise _refused(path, "it is no snapshot of gdbheap's")
+    return content
+
+
+def _entry(path: str, name: str, most: int) -> bytes:
+    """An entry of at most that many bytes, whatever it claims."""
     try:
         with zipfile.ZipFile(path) as archive:
-            entry = archive.getinfo(ENTRY)
-            if entry.file_size > MAX_DOCUMENT_BYTES:
+            entry = archive.getinfo(name)
+            if entry.file_size > most:
                 raise _refused(path, "it claims to be larger than any snapshot")
             with archive.open(entry) as stream:
-                text = stream.read(MAX_DOCUMENT_BYTES)
-        content = json.loads(text)
+                # The checksum is compared where the end is met.
+                return stream.read(most + 1)
     except OSError as error:
         raise _refused(path, error.strerror or str(error)) from None
     except KeyError:
         raise _refused(path, "it is no snapshot of gdbheap's") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         raise _refused(path, f"it is damaged, or no snapshot: {error}") from None
-    if not isinstance(content, dict):
-        raise _refused(path, "it is no snapshot of gdbheap's")
-    return content
 
 
 def _refused(path: str, reason: str) -> UsageError:

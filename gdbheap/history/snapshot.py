@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from gdbheap import __version__
+from gdbheap import __version__, _native
 from gdbheap.answers.arenas import Arenas, arenas
 from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.ledger import Ledger, ledger
@@ -20,9 +20,10 @@ from gdbheap.answers.pyobjects import PyObjects, pyobjects
 from gdbheap.answers.retained import OBJECT, Kept, retained
 from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.heap import Heap
+from gdbheap.history.blocks import BlockTable, list_blocks
 from gdbheap.target.room import group_limit
 
-__all__ = ["SizeCount", "Snapshot", "ThreadName", "Written", "take"]
+__all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "take"]
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
 MAX_OWNERS = 200
@@ -70,6 +71,15 @@ class Snapshot:
     objects: PyObjects | None = None
     owners: list[Kept] | None = None
     threads: list[ThreadName] = field(default_factory=list)
+    blocks: BlockTable | None = None
+
+
+@dataclass(frozen=True)
+class Look:
+    """A snapshot with its blocks, if they were listed: too many for a record."""
+
+    snapshot: Snapshot
+    columns: _native.BlockColumns | None = None
 
 
 @dataclass(frozen=True)
@@ -83,13 +93,16 @@ class Written:
     types: int
     holes: int
     owners: int | None
+    blocks: int | None = None
 
 
-def take(heap: Heap, with_owners: bool | None = None) -> Snapshot:
-    """Everything that a later look can be compared with. ``with_owners``: None draws the graph where it is quick."""
+def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False) -> Look:
+    """Everything that a later look can be compared with. ``with_owners``: None draws the graph where it is quick;
+    ``with_blocks``: each block too."""
     objects = _or_none(lambda: pyobjects(heap, most=0))
+    blocks, columns = list_blocks(heap) if with_blocks and heap.target.refusal is None else (None, None)
     target = heap.target
-    return Snapshot(
+    found = Snapshot(
         time=_time(heap),
         version=__version__,
         target={**target.describe(), **heap.versions},
@@ -101,11 +114,13 @@ def take(heap: Heap, with_owners: bool | None = None) -> Snapshot:
         objects=objects,
         owners=_owners(heap, with_owners) if objects is not None else None,
         threads=[ThreadName(thread.tid, thread.name) for thread in target.threads],
+        blocks=blocks,
         # What was met on the way, so these come last.
         partial=heap.partial,
         warnings=list(heap.warnings),
         damaged=len(heap.damage),
     )
+    return Look(found, columns)
 
 
 def _time(heap: Heap) -> float:

@@ -29,6 +29,7 @@ def render(answer: Difference, whole: Difference, top: int | None, style: Style)
         _ledger(answer, style),
         _types(answer, whole, style),
         _sizes(answer, top, style),
+        _blocks(answer, top, style),
         _owners(answer, top, style),
         _arenas(answer, top, style),
         _holes(answer, top, style),
@@ -144,6 +145,26 @@ def _sizes(answer: Difference, top: int | None, style: Style) -> str:
         for row in answer.sizes[:top]
     ]
     return _table(columns, rows, len(answer.sizes), style)
+
+
+def _blocks(answer: Difference, top: int | None, style: Style) -> str:
+    columns = (
+        Column("came"), Column("went"), Column("still there"), Column("size"), Column("bytes"), Column("type", LEFT),
+        Column("one that came", LEFT),
+    )  # fmt: skip
+    rows = [
+        [
+            f"{row.new:,}",
+            f"{row.gone:,}",
+            f"{row.kept:,}",
+            style.size(row.size),
+            _signed((row.new - row.gone) * row.size, style),
+            one_line(row.type or "(no object)"),
+            address_text(row.addresses[0] if row.addresses else None),
+        ]
+        for row in (answer.blocks or [])[:top]
+    ]
+    return _table(columns, rows, len(answer.blocks or []), style)
 
 
 def _owners(answer: Difference, top: int | None, style: Style) -> str:

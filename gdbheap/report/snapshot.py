@@ -16,5 +16,7 @@ def render(answer: Written, style: Style) -> str:
     parts += [counted(answer.holes, "hole")] if answer.holes else []
     parts.append(f"{answer.lines:,} lines of the ledger")
     paths = "" if answer.owners is None else f", paths of {answer.owners:,} objects"
+    if answer.blocks is not None:
+        parts.append(counted(answer.blocks, "block"))
     where = one_line(answer.path)
     return style.filled(f"The snapshot is in {where} ({style.bytes(answer.size)}): {', '.join(parts)}{paths}.")

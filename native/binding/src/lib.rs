@@ -7,6 +7,7 @@ mod claimed;
 mod glibc;
 mod graph;
 mod heaps;
+mod history;
 mod memory;
 mod memory_use;
 mod mimalloc;
@@ -61,6 +62,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::Lost,
         graph::Graph,
         heaps::Heaps,
+        history::BlockChange,
+        history::BlockChanges,
+        history::BlockColumns,
         memory::PageRun,
         memory::Residency,
         memory::PointerCount,
@@ -130,6 +134,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         glibc::held_chunks,
         graph::static_types,
         graph::draw_graph,
+        history::list_blocks,
+        history::compare_blocks,
         memory::find_initial,
         memory::count_pointers,
         memory_use::pins,

@@ -1,0 +1,87 @@
+"""Every block of a look, and what came and went between two looks.
+
+A snapshot has them as columns (native/core/src/history/columns.rs), each an entry of its zip; the table says whose they
+are. A block is still there where one of the same size and type lies at its address: free lists hand the same place out
+again, so that it may be its like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import WalkedBlocks
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+
+__all__ = ["COLUMNS", "WIDTHS", "BlockChange", "BlockTable", "changed_blocks", "columns_of", "list_blocks"]
+
+COLUMNS = ("addresses", "far", "sizes", "large", "kinds")
+# Bytes for each block; the others have eight for each of a few.
+WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2}
+MAX_SAMPLES = 10
+
+
+@dataclass(frozen=True)
+class BlockTable:
+    """Which allocator's blocks come after one another, and how many each has handed out; the types that ``kinds``
+    counts from 1 on."""
+
+    allocators: list[str]
+    counts: list[int]
+    types: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BlockChange:
+    """Blocks of one size, with what the allocator needs, that hold a living object of ``type``, or none (None): how
+    many are still there, came, and went, and the ``addresses`` of some that came."""
+
+    type: str | None
+    size: int
+    kept: int
+    new: int
+    gone: int
+    addresses: list[int]
+
+
+def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
+    """All used blocks of all allocators."""
+    names, stores = _stores(heap)
+    heaps, objects = _native.Heaps(heap.target.space, stores), heap.objects_or_none
+    layout = objects.layout if objects is not None else None
+    columns = _native.list_blocks(heaps, layout, heap.labelled("listing blocks"))
+    types = [objects.names.name(address) for address in columns.types] if objects is not None else []
+    return BlockTable(names, columns.counts, types), columns
+
+
+def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
+    """What hands out blocks, Python's own first, with the name of its allocator."""
+    found: list[tuple[int, str, _native.Store]] = []
+    for allocator in heap.allocators:
+        given = WalkedBlocks()
+        allocator.give(given)
+        for rank, stores in enumerate((given.own.values(), given.general, given.single)):
+            found += [(rank, allocator.name, store) for store in stores]
+    found.sort(key=lambda row: row[0])
+    return [name for _rank, name, _store in found], [store for _rank, _name, store in found]
+
+
+def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColumns:
+    """What was read from a file, in the order of COLUMNS."""
+    return _native.BlockColumns(table.counts, *columns)
+
+
+def changed_blocks(
+    before: tuple[BlockTable, _native.BlockColumns], after: tuple[BlockTable, _native.BlockColumns]
+) -> list[BlockChange]:
+    """By type and size, the most new bytes first. Raises UsageError where columns do not fit each other."""
+    names = [None, *dict.fromkeys([*before[0].types, *after[0].types])]
+    numbers = {name: number for number, name in enumerate(names)}
+    old, new = ([numbers[name] for name in table.types] for table, _columns in (before, after))
+    try:
+        found = _native.compare_blocks(before[1], old, after[1], new, MAX_SAMPLES)
+    except ValueError as error:
+        raise UsageError(f"the snapshot is damaged: {error}") from None
+    rows = zip(found.rows, found.samples)
+    return [BlockChange(names[row.kind], row.size, row.kept, row.new, row.gone, some) for row, some in rows]

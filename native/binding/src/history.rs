@@ -1,0 +1,108 @@
+//! All blocks of a look, and two looks compared.
+
+use crate::heaps::Heaps;
+use crate::records::Given;
+use crate::rows::{all, answers};
+use crate::watch::{watched, Report};
+use gdbheap_core::history::{self, BlockSums};
+use gdbheap_core::python::TypeLayout;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+answers! {
+    /// Blocks of one type (as the caller numbers them, 0 for no object) and size: how many are still there, came, and went.
+    struct BlockChange of BlockSums { kind: u32, size: u64, kept: u64, new: u64, gone: u64 }
+
+    /// Rows, the most new bytes first, and for each the addresses of some of the new blocks.
+    struct BlockChanges { rows: Vec<BlockChange>, samples: Vec<Vec<u64>> }
+}
+
+/// The columns of a target's blocks; native/core/src/history/columns.rs says what each is.
+#[pyclass(frozen)]
+pub struct BlockColumns(history::BlockColumns);
+
+#[pymethods]
+impl BlockColumns {
+    #[new]
+    fn new(
+        counts: Vec<u64>,
+        addresses: Vec<u8>,
+        far: Vec<u8>,
+        sizes: Vec<u8>,
+        large: Vec<u8>,
+        kinds: Vec<u8>,
+    ) -> BlockColumns {
+        BlockColumns(history::BlockColumns { counts, addresses, far, sizes, large, kinds, types: Vec::new() })
+    }
+
+    /// How many blocks each store has.
+    #[getter]
+    fn counts(&self) -> Vec<u64> {
+        self.0.counts.clone()
+    }
+
+    /// The addresses of the types.
+    #[getter]
+    fn types(&self) -> Vec<u64> {
+        self.0.types.clone()
+    }
+
+    #[getter]
+    fn addresses<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.addresses)
+    }
+
+    #[getter]
+    fn far<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.far)
+    }
+
+    #[getter]
+    fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.sizes)
+    }
+
+    #[getter]
+    fn large<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.large)
+    }
+
+    #[getter]
+    fn kinds<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.kinds)
+    }
+}
+
+/// All used blocks; without a layout none is an object. Raises
+/// KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (heaps, layout=None, progress=None))]
+pub fn list_blocks(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Option<Given<TypeLayout>>,
+    progress: Option<Report>,
+) -> PyResult<BlockColumns> {
+    let heaps = heaps.0.lend();
+    let layout = layout.map(|given| given.0);
+    let list = |watcher: &dyn gdbheap_core::Watcher| history::list_blocks(watcher, heaps, layout.as_ref());
+    Ok(BlockColumns(watched(py, progress, list)?))
+}
+
+/// What came and went between two looks. `old_types`, `new_types`: the caller's number of each type of a look. At most
+/// `most` addresses for each row. Raises ValueError for columns that do not fit each other.
+#[pyfunction]
+pub fn compare_blocks(
+    py: Python<'_>,
+    before: &BlockColumns,
+    old_types: Vec<u32>,
+    after: &BlockColumns,
+    new_types: Vec<u32>,
+    most: usize,
+) -> PyResult<BlockChanges> {
+    let compare = |watcher: &dyn gdbheap_core::Watcher| {
+        history::compare_blocks(watcher, (&before.0, &old_types), (&after.0, &new_types), most)
+    };
+    let found = watched(py, None, compare)?;
+    Ok(BlockChanges { rows: all(found.rows), samples: found.samples })
+}

@@ -1,0 +1,287 @@
+//! Every used block of a target as columns of numbers, each shuffled by bytes: first the lowest byte of all numbers, then
+//! the next. Whoever compresses them finds long runs of equal bytes.
+//!
+//! - `addresses`: u32, the distance from the block before it in units of 8 bytes; FAR: the next of the `far` ones (u64,
+//!   not shuffled).
+//! - `sizes`: u32 with what the allocator needs; FAR: the next of the `large` ones.
+//! - `kinds`: u16, 0 for what is no living object, or the place of its type among `types` plus one.
+
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
+use crate::allocators::walk::{Job, Visitor, Walk};
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::{Control, Watcher};
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+const FAR: u32 = u32::MAX;
+const UNIT: u64 = 8;
+/// Types beyond these have no number, and count as no object.
+const MAX_TYPES: usize = u16::MAX as usize - 1;
+
+/// The columns of a target's blocks, those of each store after one another: `counts` says how many each has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BlockColumns {
+    pub counts: Vec<u64>,
+    pub addresses: Vec<u8>,
+    pub far: Vec<u8>,
+    pub sizes: Vec<u8>,
+    pub large: Vec<u8>,
+    pub kinds: Vec<u8>,
+    /// Addresses of types.
+    pub types: Vec<u64>,
+}
+
+/// What one job found.
+#[derive(Default)]
+struct Part {
+    store: u32,
+    number: u64,
+    addresses: Vec<u32>,
+    far: Vec<u64>,
+    sizes: Vec<u32>,
+    large: Vec<u64>,
+    kinds: Vec<u16>,
+    last: Option<u64>,
+}
+
+impl Part {
+    fn push(&mut self, address: u64, size: u64, kind: u16) {
+        let distance = self.last.and_then(|last| address.checked_sub(last)).filter(|distance| distance % UNIT == 0);
+        match distance.map(|distance| distance / UNIT).filter(|units| *units < u64::from(FAR)) {
+            Some(units) => self.addresses.push(units as u32),
+            None => {
+                self.addresses.push(FAR);
+                self.far.push(address);
+            }
+        }
+        self.last = Some(address);
+        match u32::try_from(size) {
+            Ok(size) if size != FAR => self.sizes.push(size),
+            _ => {
+                self.sizes.push(FAR);
+                self.large.push(size);
+            }
+        }
+        self.kinds.push(kind);
+    }
+}
+
+/// One worker's part.
+struct Collector<'a> {
+    types: Option<Types<'a>>,
+    /// By the worker's own number of a type, the shared one.
+    known: Vec<Option<u16>>,
+    shared: &'a Mutex<HashMap<u64, u16>>,
+    part: Part,
+    done: Vec<Part>,
+}
+
+impl Collector<'_> {
+    fn begin(&mut self, job: &Job) {
+        let part = Part { store: job.first.store, number: job.first.number, ..Part::default() };
+        self.done.push(std::mem::replace(&mut self.part, part));
+    }
+
+    /// The number of the type of the living object in a block; 0 without one.
+    #[inline(always)]
+    fn kind_of(&mut self, head: &[u8], size: u64) -> u16 {
+        let Some(types) = self.types.as_mut() else { return 0 };
+        let Some((number, true)) = types.object_in(head, size) else { return 0 };
+        let place = number as usize;
+        if let Some(Some(kind)) = self.known.get(place) {
+            return *kind;
+        }
+        let address = types.kinds[place].address;
+        let mut shared = self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let next = shared.len() + 1;
+        let kind = match shared.get(&address) {
+            Some(kind) => *kind,
+            None if next > MAX_TYPES => 0,
+            None => *shared.entry(address).or_insert(next as u16),
+        };
+        self.known.resize(self.known.len().max(place + 1), None);
+        self.known[place] = Some(kind);
+        kind
+    }
+}
+
+impl Visitor for Collector<'_> {
+    const ALL: bool = true;
+
+    #[inline(always)]
+    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
+        let kind = self.kind_of(head, size);
+        self.part.push(address, size, kind);
+        kind != 0
+    }
+
+    fn plain_block(&mut self, Block { address, size, .. }: Block, _head: &[u8]) {
+        self.part.push(address, size, 0);
+    }
+}
+
+/// All used blocks. Without a `layout` none is an object.
+pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&TypeLayout>) -> Result<BlockColumns> {
+    let (jobs, shared) = (heaps.jobs(), Mutex::new(HashMap::new()));
+    let init = || {
+        let types = layout.map(|layout| Types::new(heaps, layout));
+        let (part, done) = (Part::default(), Vec::new());
+        (Walk::new(heaps), Collector { types, known: Vec::new(), shared: &shared, part, done })
+    };
+    let work = |(walk, collector): &mut (Walk<'_>, Collector<'_>), job: &Job, control: &Control| {
+        collector.begin(job);
+        walk.run(job, control, collector)
+    };
+    let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
+    let of_worker = |(_, collector): (Walk<'_>, Collector<'_>)| collector.done.into_iter().chain([collector.part]);
+    let parts: Vec<Part> = states.into_iter().flat_map(of_worker).collect();
+    let numbers = shared.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut types = vec![0; numbers.len()];
+    numbers.into_iter().for_each(|(address, kind)| types[usize::from(kind) - 1] = address);
+    Ok(joined(parts, heaps.stores.len(), types))
+}
+
+/// The parts in the order of their stores and of the blocks in each.
+fn joined(mut parts: Vec<Part>, stores: usize, types: Vec<u64>) -> BlockColumns {
+    parts.retain(|part| !part.kinds.is_empty());
+    parts.sort_unstable_by_key(|part| (part.store, part.number));
+    let mut counts = vec![0; stores];
+    parts.iter().for_each(|part| counts[part.store as usize] += part.kinds.len() as u64);
+    let count = counts.iter().sum::<u64>() as usize;
+    let addresses = parts.iter().flat_map(|part| &part.addresses).map(|number| number.to_le_bytes());
+    let sizes = parts.iter().flat_map(|part| &part.sizes).map(|number| number.to_le_bytes());
+    let kinds = parts.iter().flat_map(|part| &part.kinds).map(|number| number.to_le_bytes());
+    BlockColumns {
+        counts,
+        addresses: shuffled(addresses, count),
+        far: parts.iter().flat_map(|part| &part.far).flat_map(|number| number.to_le_bytes()).collect(),
+        sizes: shuffled(sizes, count),
+        large: parts.iter().flat_map(|part| &part.large).flat_map(|number| number.to_le_bytes()).collect(),
+        kinds: shuffled(kinds, count),
+        types,
+    }
+}
+
+fn shuffled<const N: usize>(numbers: impl Iterator<Item = [u8; N]>, count: usize) -> Vec<u8> {
+    let mut planes = vec![0; N * count];
+    for (place, number) in numbers.enumerate() {
+        for (plane, byte) in number.into_iter().enumerate() {
+            planes[plane * count + place] = byte;
+        }
+    }
+    planes
+}
+
+/// A block as the columns have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) kind: u16,
+}
+
+impl BlockColumns {
+    /// Every block. An error where the columns are not of one length, or end too early: they come from a file.
+    pub(crate) fn rows(&self) -> Result<Vec<Row>> {
+        let damaged = || Error::invalid("the columns of blocks do not fit each other");
+        let count = usize::try_from(
+            self.counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count)).ok_or_else(damaged)?,
+        )
+        .map_err(|_| damaged())?;
+        let lengths = [(self.addresses.len(), 4), (self.sizes.len(), 4), (self.kinds.len(), 2)];
+        if lengths.iter().any(|(length, width)| count.checked_mul(*width) != Some(*length)) {
+            return Err(damaged());
+        }
+        let (mut far, mut large) = (self.far.chunks_exact(8), self.large.chunks_exact(8));
+        let number = |planes: &[u8], place: usize| -> u32 {
+            let byte = |plane: usize| u32::from(planes[plane * count + place]);
+            byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24
+        };
+        let mut last = 0u64;
+        let mut rows = Vec::with_capacity(count);
+        for place in 0..count {
+            last = match number(&self.addresses, place) {
+                FAR => u64_at(far.next().ok_or_else(damaged)?, 0),
+                units => last.wrapping_add(u64::from(units) * UNIT),
+            };
+            let size = match number(&self.sizes, place) {
+                FAR => u64_at(large.next().ok_or_else(damaged)?, 0),
+                size => size.into(),
+            };
+            let kind = u16::from(self.kinds[place]) | u16::from(self.kinds[count + place]) << 8;
+            rows.push(Row { address: last, size, kind });
+        }
+        Ok(rows)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{joined, BlockColumns, Part, Row};
+
+    /// A generator that is good enough for tests (xorshift64*).
+    pub(crate) struct Random(pub(crate) u64);
+
+    impl Random {
+        pub(crate) fn below(&mut self, end: u64) -> u64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
+        }
+    }
+
+    /// Columns of these blocks, in parts of some length.
+    pub(crate) fn columns(rows: &[Row], length: usize) -> BlockColumns {
+        let part = |(number, rows): (usize, &[Row])| {
+            let mut part = Part { number: number as u64, ..Part::default() };
+            rows.iter().for_each(|row| part.push(row.address, row.size, row.kind));
+            part
+        };
+        joined(rows.chunks(length).enumerate().map(part).rev().collect(), 1, Vec::new())
+    }
+
+    /// Blocks with small and huge distances and sizes, and some that lie before the one they follow.
+    pub(crate) fn rows(random: &mut Random, count: u64) -> Vec<Row> {
+        let mut address = 1 << 20;
+        (0..count)
+            .map(|_| {
+                address = match random.below(50) {
+                    0 => random.below(1 << 47),
+                    1 => address + (random.below(1 << 40) & !7),
+                    _ => address + 16 * (1 + random.below(40)),
+                };
+                let size = if random.below(60) == 0 { random.below(1 << 40) } else { 16 * random.below(40) };
+                Row { address, size, kind: random.below(6) as u16 }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn read_back() {
+        for seed in 1..40 {
+            let mut random = Random(seed);
+            let made = rows(&mut random, seed * 17 % 300);
+            assert_eq!(columns(&made, 1 + seed as usize % 9).rows().unwrap(), made);
+        }
+    }
+
+    #[test]
+    fn columns_that_do_not_fit() {
+        let good = columns(&rows(&mut Random(7), 200), 50);
+        assert!(good.rows().is_ok() && !good.far.is_empty() && !good.large.is_empty());
+        let wrong = [
+            BlockColumns { counts: vec![199], ..good.clone() },
+            BlockColumns { counts: vec![u64::MAX, 2], ..good.clone() },
+            BlockColumns { counts: vec![u64::MAX / 2], ..good.clone() },
+            BlockColumns { kinds: good.kinds[1..].to_vec(), ..good.clone() },
+            BlockColumns { far: Vec::new(), ..good.clone() },
+            BlockColumns { large: vec![1, 2, 3], ..good.clone() },
+        ];
+        assert!(wrong.iter().all(|columns| columns.rows().is_err()));
+    }
+}
