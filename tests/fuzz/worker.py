@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 # The installed package is the one tested: not the folder that this file is in, nor the one above the tests.
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
-from support.nouns import ADDRESSED, LIVE_ONLY  # noqa: E402
+from support.nouns import ADDRESSED, COMPARING, LIVE_ONLY, WRITING  # noqa: E402
 
 from fuzz.books import unbalanced  # noqa: E402
 from fuzz.cores import LAID_OUT  # noqa: E402
@@ -34,6 +34,8 @@ from gdbheap.commands.surface.registry import COMMANDS  # noqa: E402
 from gdbheap.commands.surface.session import ask, present, status_of  # noqa: E402
 from gdbheap.errors import GdbheapError  # noqa: E402
 from gdbheap.heap import Heap  # noqa: E402
+from gdbheap.history.difference import difference  # noqa: E402
+from gdbheap.history.file import read  # noqa: E402
 from gdbheap.layout.facts import Facts  # noqa: E402
 from gdbheap.report.style import style_for  # noqa: E402
 from gdbheap.target.core import Core  # noqa: E402
@@ -83,7 +85,7 @@ class Mutant:
 
     def run(self, only: str | None) -> None:
         """Ask everything, in any order, of one Heap as gdb keeps it."""
-        nouns = [noun for noun in COMMANDS if noun not in LIVE_ONLY]
+        nouns = [noun for noun in COMMANDS if noun not in (*LIVE_ONLY, *COMPARING)]
         if self.base.path.name.startswith(LAID_OUT):
             self._guarded("mimalloc", self._laid_out)
         heap = self._open()
@@ -112,6 +114,8 @@ class Mutant:
 
     def _words(self, noun: str) -> list[str]:
         words = list(self.rng.choice(WORDS.get(noun, ((),))))
+        if noun in WRITING:
+            return [*words, f"{self.path}.heap", *self.rng.choice(([], ["--blocks"]))]
         if noun not in ADDRESSED:
             return words
         place = self.rng.choice(self.base.pointers) if self.rng.random() < 0.8 else self.base.place(self.rng)
@@ -134,9 +138,14 @@ class Mutant:
     def _ask(self, heap: Heap, noun: str, words: list[str]) -> None:
         command = COMMANDS[noun]
         options, _, left = parse(command, [*words, "--json"])
-        if left:
+        if noun in WRITING:
+            options.file = left[0]
+        elif left:
             options.address = int(left[0], 16)
         answered = ask(command, heap, options)
+        if noun in WRITING:
+            look = read(left[0])
+            assert not any(row.resident or row.virtual for row in difference([look, look]).ledger)
         answer = json.loads(present(answered, style()))
         if status_of(answered) not in ANSWERED:
             self.faults.append((noun, f"status {status_of(answered)}"))
