@@ -72,13 +72,13 @@ class Ledger:
     summary: Summary | None = None
 
 
-def ledger(heap: Heap, detail: bool = False) -> Ledger:
+def ledger(heap: Heap, detail: bool = False, patient: bool | None = None) -> Ledger:
     """The whole address space. What cannot be looked into (no malloc, no memory) stays under files, stacks and other.
 
-    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory, and findings that take
-    longer."""
+    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory. ``patient``: also findings
+    that take longer; unless it is said, they go with the details."""
     (sums,) = partition(heap)
-    evidence = Evidence(heap, _settle(heap, sums), detail)
+    evidence = Evidence(heap, _settle(heap, sums), detail if patient is None else patient)
     told = summary(heap, evidence) if heap.target.refusal is None else None
     sums = _renamed(heap, evidence.sums, detail)
     states = line_states(heap.allocators)
