@@ -13,10 +13,6 @@ from gdbheap.commands.surface.options import Common, switch, valued
 from gdbheap.commands.surface.session import order
 from gdbheap.errors import one_line
 from gdbheap.heap import Heap
-from gdbheap.history.difference import difference
-from gdbheap.history.file import read
-from gdbheap.history.growing import growing
-from gdbheap.history.snapshot import take
 from gdbheap.report.ledger import render
 
 __all__ = ["COMMAND"]
@@ -54,6 +50,12 @@ def _growth(heap: Heap, path: str | None) -> list[Finding]:
     """What has grown since the look in that file, if that is one at the same process."""
     if path is None:
         return []
+    # Imported where they are needed: a command's start is mostly imports.
+    from gdbheap.history.difference import difference
+    from gdbheap.history.file import read
+    from gdbheap.history.growing import growing
+    from gdbheap.history.snapshot import take
+
     earlier, now = read(path), take(heap)
     found = difference([earlier, now])
     if not found.same_process:

@@ -32,8 +32,6 @@ from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import Result, TargetInfo, ask, ask_about_looks, present, status_of
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
-from gdbheap.history.file import read
-from gdbheap.history.snapshot import take
 from gdbheap.python.disclosure import is_hidden
 from gdbheap.report.style import Style, encodable, style_for
 from gdbheap.target.machine import LARGEST_ADDRESS
@@ -128,6 +126,9 @@ def _ask(command: AnyCommand, options: Common) -> Result:
 
 def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Result:
     """Snapshots with each other; one alone with the selected inferior."""
+    from gdbheap.history.file import read
+    from gdbheap.history.snapshot import take
+
     looks = [read(os.path.expanduser(word)) for word in words]
     if not looks:
         raise UsageError(f"{command.name}: which snapshot? {command.name} {command.needs.in_gdb}")

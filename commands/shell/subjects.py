@@ -18,8 +18,6 @@ from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_of, with_warnings
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
-from gdbheap.history.file import is_snapshot, read
-from gdbheap.history.snapshot import Look, take
 from gdbheap.report.numbers import parse_address
 from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
@@ -28,6 +26,7 @@ from gdbheap.target.process import Process, stopped
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.local_calls import LocalCalls
+    from gdbheap.history.snapshot import Look
 
 __all__ = ["Extra", "answer", "extra_options"]
 
@@ -103,6 +102,9 @@ def _about_looks(line: _Line) -> Result:
     """Each word is a snapshot, or a process or core that is looked at now."""
     if len(line.words) < 2:
         raise line.error(f"which looks? Two or more snapshots, processes or cores ('{line.command.shell_name} --help')")
+    # Imported here: a command's start is mostly imports.
+    from gdbheap.history.file import is_snapshot, read
+
     # Where a file has all blocks, the process that it is compared with is asked for its own.
     files = {word: read(word) for word in line.words if is_snapshot(word)}
     with_blocks = any(look.columns is not None for look in files.values())
@@ -111,6 +113,8 @@ def _about_looks(line: _Line) -> Result:
 
 
 def _look(line: _Line, word: str, with_blocks: bool) -> Look:
+    from gdbheap.history.snapshot import take
+
     with _opened(line, parse_target(word)) as heap, shown_for(heap):
         heap.disclosure.contents = not line.options.no_text
         return take(heap, with_blocks=with_blocks)

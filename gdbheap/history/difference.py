@@ -160,20 +160,21 @@ def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
     same = _is_one_process(looks)
     limit = last.limit if limit is None else limit
     rss = _more(first.ledger.rss.bytes, last.ledger.rss.bytes)
+    lines, types = _lines(looks), _types(looks)
     return Difference(
         [Compared(look.time, look.target, look.ledger.rss.bytes) for look in looks],
         same,
         rss,
-        _lines(looks),
-        _types(looks),
+        lines,
+        types,
         _sizes(first, last),
         _arenas(first, last, same),
         _owners(looks, same),
         _holes(first, last) if same else [],
         _findings(first, last),
-        _trend(looks),
+        _trend(looks, lines, types),
         limit,
-        _seconds_left(looks, limit),
+        _seconds_left(first, last, rss, limit),
         _blocks(taken[0], taken[-1]) if same else None,
     )
 
@@ -200,7 +201,8 @@ def _lines(looks: Sequence[Snapshot]) -> list[LineChange]:
     tables = [_keyed(look.ledger.ledger, lambda line: line.id) for look in looks]
     lines: dict[str, Line] = {}
     for table in reversed(tables):
-        lines = {**lines, **{name: line for name, line in table.items() if name not in lines}}
+        for name, line in table.items():
+            lines.setdefault(name, line)
     changes = []
     for name, line in lines.items():
         found = [table.get(name) for table in tables]
@@ -241,9 +243,7 @@ def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None
         old, new = before.get(key), after.get(key)
         either = new if new is not None else old
         assert either is not None
-        found.append(
-            (either, old, new, CHANGED if old is not None and new is not None else NEW if old is None else GONE)
-        )
+        found.append((either, old, new, NEW if old is None else GONE if new is None else CHANGED))
     return found
 
 
@@ -328,26 +328,22 @@ def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
         for finding in look.ledger.findings:
             of_look[finding.id] = of_look.get(finding.id, 0) + finding.bytes
         sums.append(of_look)
-    names = {**sums[1], **sums[0]}
+    names = [{name: name for name in of_look} for of_look in sums]
     changes = [
-        FindingChange(
-            name,
-            CHANGED if name in sums[0] and name in sums[1] else NEW if name in sums[1] else GONE,
-            sums[1].get(name, 0) - sums[0].get(name, 0),
-        )
-        for name in names
+        FindingChange(name, state, sums[1].get(name, 0) - sums[0].get(name, 0))
+        for name, _old, _new, state in _states(*names)
     ]
     return sorted((change for change in changes if change.bytes), key=lambda change: -change.bytes)
 
 
-def _trend(looks: Sequence[Snapshot]) -> list[Trend]:
-    """What only rose, the fastest first; a line is left out where one below it says the same."""
+def _trend(looks: Sequence[Snapshot], lines: Sequence[LineChange], types: Sequence[TypeChange]) -> list[Trend]:
+    """What only rose, the fastest first."""
     seconds = looks[-1].time - looks[0].time
     if len(looks) < 3 or seconds <= 0:
         return []
     rows: list[tuple[str, str, list[Any]]] = [("rss", "RSS", [look.ledger.rss.bytes for look in looks])]
-    rows += [("line", change.id, change.looks) for change in _lines(looks)]
-    rows += [("type", change.type, change.looks) for change in _types(looks)]
+    rows += [("line", change.id, change.looks) for change in lines]
+    rows += [("type", change.type, change.looks) for change in types]
     rising = [row for row in rows if None not in row[2] and _only_rises(row[2])]
     found = [Trend(kind, name, values, (values[-1] - values[0]) / seconds) for kind, name, values in rising]
     return sorted(found, key=lambda trend: -trend.rate)
@@ -357,10 +353,9 @@ def _only_rises(values: Sequence[int]) -> bool:
     return all(before <= after for before, after in zip(values, values[1:])) and values[0] < values[-1]
 
 
-def _seconds_left(looks: Sequence[Snapshot], limit: int | None) -> float | None:
-    """From the last look on; None where nothing says so."""
-    first, last = looks[0], looks[-1]
-    more, seconds = _more(first.ledger.rss.bytes, last.ledger.rss.bytes), last.time - first.time
+def _seconds_left(first: Snapshot, last: Snapshot, more: int | None, limit: int | None) -> float | None:
+    """From the last look on, where RSS grew by ``more`` bytes; None where nothing says so."""
+    seconds = last.time - first.time
     if limit is None or more is None or more <= 0 or seconds <= 0:
         return None
     return max(0.0, (limit - (last.ledger.rss.bytes or 0)) * seconds / more)

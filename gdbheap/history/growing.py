@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
 
-from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS, UNLISTED, Figures, Finding
+from gdbheap.answers.findings.finding import MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS, Finding
+from gdbheap.answers.findings.growing import Growing
 from gdbheap.history.difference import Difference, OwnerChange
 from gdbheap.history.snapshot import Snapshot
 
-__all__ = ["Growing", "growing"]
+__all__ = ["growing"]
 
 # What retains at least this share of what came is named.
 MIN_SHARE_OF_GROWTH = 0.5
-
-
-@dataclass(frozen=True)
-class Growing(Figures):
-    """``more``: bytes in use, in all allocators, beyond those of the earlier look, which was ``seconds`` ago. Of them
-    the type that grew the most, by ``count`` objects and ``gained`` bytes with their buffers; the block size that did,
-    by ``blocks`` of ``size`` bytes; and the object that retains the most of what came: its ``address``, its ``path`` as
-    Python, and how many bytes more it retains. ``limit_in``: seconds until RSS reaches the limit, at this rate."""
-
-    ids = ("growing",)
-    seconds: int
-    more: int = field(metadata=UNLISTED)
-    type: str | None
-    count: int
-    gained: int
-    allocator: str | None
-    size: int
-    blocks: int
-    address: int | None
-    path: str | None
-    retained: int
-    limit_in: int | None = field(metadata=UNLISTED)
 
 
 def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> Finding | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gdbheap.errors import one_line
 from gdbheap.history.difference import GONE, NEW, Difference
-from gdbheap.report.numbers import address_text
+from gdbheap.report.numbers import address_text, arena_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -190,7 +190,7 @@ def _arenas(answer: Difference, top: int | None, style: Style) -> str:
     )  # fmt: skip
     rows = [
         [
-            "main" if row.index == 0 else str(row.index),
+            arena_text(row.index),
             address_text(row.address),
             *(_signed(size, style) for size in (row.system, row.in_use, row.top)),
             row.state,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from gdbheap.history.growing import Growing
+from gdbheap.answers.findings.growing import Growing
 from gdbheap.report.findings.words import Words
 from gdbheap.report.numbers import counted, size_text
 
