@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from gdbheap.commands.shell import subjects
 from gdbheap.commands.surface import registry
 from gdbheap.commands.surface.declaration import AnyCommand, Command, Shown
 from gdbheap.commands.surface.help import help_text
-from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, TWO_TARGETS, Needs
-from gdbheap.commands.surface.options import Common, valued
+from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, PROCESSES, PROGRAMS, TWO_TARGETS, Needs
+from gdbheap.commands.surface.options import Common, Several, valued
 from gdbheap.commands.surface.parser import parse
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
@@ -149,6 +150,43 @@ def test_files_and_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             shell.run(["made-up", *words])
 
 
+@dataclass
+class OfSeveral(Several):
+    """Those of a made-up command about several processes."""
+
+    least: int = valued("--least", "N", "the least", 7, int)
+
+
+def several(monkeypatch: pytest.MonkeyPatch, needs: Needs[Any]) -> None:
+    """Have the shell know a command that answers with the processes, and the command to start, that it was given."""
+    command = made_up(needs, lambda programs: [*map(str, programs.now()), *programs.command])
+    register(monkeypatch, replace(command, options=OfSeveral))
+
+
+def test_several_processes(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids, a name, a parent; those that are not there are left to the command."""
+    several(monkeypatch, PROCESSES)
+    assert answered("made-up", str(target.pid), str(target.pid))["what"] == [str(target.pid)]
+    assert answered("made-up", "--name=^holes$")["what"] == [str(target.pid)]
+    assert str(target.pid) in answered("made-up", str(os.getpid()), "--children")["what"]
+    assert answered("made-up")["what"] == []
+    for words in (["core.1"], ["--name=("], ["--cgroup=/"], ["--least"]):
+        with pytest.raises(UsageError, match=r"gdbheap made-up: |--cgroup=/ is every process"):
+            shell.run(["made-up", *words])
+
+
+def test_command_that_is_started(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows ``--`` is the command's, also where it looks like our option; it stands in the place of others."""
+    several(monkeypatch, PROGRAMS)
+    text, status = shell.run(["made-up", "--json", "--least=3", "--", "prog", "--least=4", "--help", "--"])
+    found = json.loads(text)
+    assert status == 0 and found["what"] == ["prog", "--least=4", "--help", "--"] and found["least"] == 3
+    assert answered("made-up", str(target.pid))["what"] == [str(target.pid)]
+    for words in (["--"], [str(target.pid), "--", "prog"], ["--name=a", "--", "prog"], ["--cgroup=/a", "--", "prog"]):
+        with pytest.raises(UsageError, match="gdbheap made-up: "):
+            shell.run(["made-up", *words])
+
+
 def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A core is refused before it is opened."""
     register(monkeypatch, made_up(PROCESS, lambda heap: [name_of(heap)]))
@@ -163,6 +201,8 @@ def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
         (TWO_TARGETS, "gdbheap made-up TARGET TARGET [--least=N]", "gdbheap made-up 1234 5678 --least=3"),
         (FILES, "gdbheap made-up FILE… [--least=N]", "gdbheap made-up FILE --least=3"),
         (NOTHING, "gdbheap made-up [--least=N]", "gdbheap made-up --least=3"),
+        (PROCESSES, "gdbheap made-up [TARGET…] [--least=N]", "gdbheap made-up 1234 --least=3"),
+        (PROGRAMS, "gdbheap made-up TARGET…|-- COMMAND [--least=N]", "gdbheap made-up 1234 --least=3"),
     ],
 )
 def test_help_says_what_is_needed(needs: Needs[Any], usage: str, example: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gdbheap import __version__
 from gdbheap.commands.shell.installation import install, remove
-from gdbheap.commands.shell.subjects import answer, extra_options
+from gdbheap.commands.shell.subjects import answer, extra_options, own_words
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.parser import wants_help
@@ -27,7 +27,7 @@ def run(words: Sequence[str]) -> tuple[str, int]:
     noun, rest = _noun(words)
     if noun in VERBS:
         return VERBS[noun](rest), 0
-    if wants_help(words):
+    if wants_help(own_words(words)):
         return (_help(_command(noun)) if noun else _overview()), 0
     if rest in (["--version"], ["--gdb-script"]) and not noun:
         return (f"gdbheap {__version__}" if rest == ["--version"] else str(SCRIPT)), 0

@@ -5,13 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, AnyCommand
-from gdbheap.commands.surface.needs import FILES, LOOKS, NOTHING, PROCESS, TARGET, TWO_TARGETS, Needs
-from gdbheap.commands.surface.options import Addressed, Common, Filed, Option, options_of, switch, valued
+from gdbheap.commands.surface.needs import (
+    FILES,
+    LOOKS,
+    NOTHING,
+    PROCESS,
+    PROCESSES,
+    PROGRAMS,
+    TARGET,
+    TWO_TARGETS,
+    Needs,
+)
+from gdbheap.commands.surface.options import Addressed, Common, Filed, Option, Several, options_of, switch, valued
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import COMMANDS
@@ -27,8 +37,11 @@ from gdbheap.target.process import Process, stopped
 if TYPE_CHECKING:
     from gdbheap.commands.calls.local_calls import LocalCalls
     from gdbheap.history.snapshot import Look
+    from gdbheap.target.programs import Programs
 
-__all__ = ["Extra", "answer", "extra_options"]
+__all__ = ["Extra", "answer", "extra_options", "own_words"]
+
+START = "--"
 
 
 @dataclass
@@ -56,12 +69,14 @@ def extra_options(command: AnyCommand) -> tuple[Option, ...]:
 
 @dataclass(frozen=True)
 class _Line:
-    """A command line: what was typed after the noun. ``words`` are neither options nor their values."""
+    """A command line: what was typed after the noun. ``words`` are neither options nor their values; ``started`` is the
+    command that follows ``--``, where the question is about one that is started."""
 
     command: AnyCommand
     options: Common
     extra: Extra
     words: list[str]
+    started: list[str]
 
     def error(self, reason: str) -> UsageError:
         """The line cannot be answered."""
@@ -70,8 +85,17 @@ class _Line:
 
 def answer(command: AnyCommand, words: list[str]) -> Result:
     """Answer one command line. Raises GdbheapError."""
-    options, extra, left = parse(command, words, command.shell_name, extra_options(command))
-    return ANSWERS[command.needs](_Line(command, options, Extra(**extra), left))
+    own = own_words(words) if command.needs.starts else words
+    options, extra, left = parse(command, own, command.shell_name, extra_options(command))
+    line = _Line(command, options, Extra(**extra), left, words[len(own) + 1 :])
+    if len(own) + 1 == len(words):
+        raise line.error("which command? It follows --")
+    return ANSWERS[command.needs](line)
+
+
+def own_words(words: Sequence[str]) -> list[str]:
+    """The words before ``--``: those after it are another program's."""
+    return list(words[: words.index(START)]) if START in words else list(words)
 
 
 def _about_target(line: _Line) -> Result:
@@ -120,6 +144,31 @@ def _look(line: _Line, word: str, with_blocks: bool) -> Look:
         return take(heap, with_blocks=with_blocks)
 
 
+def _about_programs(line: _Line) -> Result:
+    if line.started and (
+        line.words or not isinstance(line.options, Several) or line.options.name or line.options.cgroup
+    ):
+        raise line.error("either processes, or a command that is started")
+    return ask_of(line.command, _programs(line), [], line.options)
+
+
+def _programs(line: _Line) -> Programs:
+    """The processes that the line means. Raises UsageError for what is none."""
+    from gdbheap.target.programs import Programs
+
+    for word in line.words:
+        _check_noun(word)
+    named = [parse_target(word) for word in line.words]
+    pids = [target for target in named if isinstance(target, int)]
+    others = [target for target in named if not isinstance(target, int)]
+    if others:
+        raise line.error(f"{others[0]} is no process")
+    options = line.options
+    if not isinstance(options, Several):
+        return Programs(pids, command=line.started)
+    return Programs(pids, options.children, options.name, options.cgroup, line.started)
+
+
 def _about_files(line: _Line) -> Result:
     if not line.words:
         raise line.error(f"which file? ('{line.command.shell_name} --help' tells more)")
@@ -135,6 +184,8 @@ ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
     TARGET: _about_target,
     PROCESS: _about_target,
     TWO_TARGETS: _about_two_targets,
+    PROCESSES: _about_programs,
+    PROGRAMS: _about_programs,
     LOOKS: _about_looks,
     FILES: _about_files,
     NOTHING: _about_nothing,

@@ -1,4 +1,4 @@
-"""What a command is asked about: a target, two of them, files, or nothing."""
+"""What a command is asked about: a target, two of them, many processes, files, or nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.history.snapshot import Look
+    from gdbheap.target.programs import Programs
 
-__all__ = ["FILES", "LOOKS", "NOTHING", "PROCESS", "TARGET", "TWO_TARGETS", "Needs"]
+__all__ = [
+    "FILES",
+    "LOOKS",
+    "NOTHING",
+    "PROCESS",
+    "PROCESSES",
+    "PROGRAMS",
+    "TARGET",
+    "TWO_TARGETS",
+    "Needs",
+]
 
 Subject = TypeVar("Subject")
 
@@ -19,13 +30,15 @@ class Needs(Generic[Subject]):
     """What a command's ``answer`` gets as its first argument. A surface offers the commands whose needs it can meet.
 
     ``words`` and ``example`` follow the noun in a shell's usage line and example, ``targets`` is how many of the
-    words are processes or cores; ``in_gdb`` follows it in gdb, which has a target already."""
+    words are processes or cores; ``in_gdb`` follows it in gdb, which has a target already. ``starts``: the line may
+    end with ``-- COMMAND``, which is started."""
 
     what: str
     words: str
     example: str
     targets: int
     in_gdb: str = ""
+    starts: bool = False
 
 
 TARGET: Needs[Heap] = Needs("a process or a core", "TARGET", "1234", 1)
@@ -33,6 +46,11 @@ PROCESS: Needs[Heap] = Needs("a live process", "TARGET", "1234", 1)
 TWO_TARGETS: Needs[tuple[Heap, Heap]] = Needs("two processes or cores", "TARGET TARGET", "1234 5678", 2)
 LOOKS: Needs[tuple[Look, ...]] = Needs(
     "snapshots, processes or cores", "BEFORE AFTER…", "first.heap", 0, "BEFORE [AFTER…]"
+)
+# Their commands' options are a ``Several``.
+PROCESSES: Needs[Programs] = Needs("processes", "[TARGET…]", "1234", 0)
+PROGRAMS: Needs[Programs] = Needs(
+    "processes, or a command that is started", "TARGET…|-- COMMAND", "1234", 0, starts=True
 )
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0)
 NOTHING: Needs[None] = Needs("no target", "", "", 0)

@@ -5,6 +5,7 @@ not declare is an error that the type checker reports."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ __all__ = [
     "Common",
     "Filed",
     "Option",
+    "Several",
     "minimum_size",
     "one_of",
     "options_of",
@@ -120,6 +122,29 @@ class Filed(Common):
     """The options of a command that writes a file, which follows its noun."""
 
     file: str = ""
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A regular expression. Raises ValueError."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+
+
+@dataclass
+class Several(Common):
+    """The options of a command about several processes: which ones, besides those that the line names."""
+
+    children: bool = switch("--children", "also the processes that these start, and those that start meanwhile")
+    name: re.Pattern[str] | None = valued(
+        "--name", "REGEX", "the processes whose name, or whose program's file name, has a match of this in it", None,
+        _pattern,
+    )  # fmt: skip
+    cgroup: str | None = valued(
+        "--cgroup", "PATH", "the processes of a control group and of those below it: as /proc/PID/cgroup names it, or"
+        " its folder in /sys/fs/cgroup", None, str,
+    )  # fmt: skip
 
 
 def minimum_size() -> int:

@@ -1,0 +1,175 @@
+"""Which processes are meant by ids, a name, a control group and their children: now, and those that start meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from gdbheap.errors import NoTarget, NotPermitted, UsageError
+from gdbheap.target.procfs import PF_KTHREAD, PROC
+from gdbheap.target.started import Started
+
+__all__ = ["Programs"]
+
+CGROUPS = "/sys/fs/cgroup"
+MEMBERS = "cgroup.procs"
+STAT_BYTES, NAME_BYTES = 4096, 4096
+# State, parent, flags, start and resident pages, counted from the state, which follows the name (proc(5), stat).
+STATE, PARENT, FLAGS, START, RSS = 0, 1, 6, 19, 21
+OVER = ("Z", "X", "x")
+
+
+class Running(NamedTuple):
+    """A process as its ``stat`` shows it: its parent, its start in clock ticks after the machine's, its name (up to 15
+    bytes), whether it is the kernel's, and its resident pages."""
+
+    pid: int
+    parent: int
+    start: int
+    name: str
+    is_kernels: bool
+    pages: int
+
+
+class Programs:
+    """The processes that a command line means.
+
+    ``pids``, and those whose name ``name`` is found in, and the members of the control group ``cgroup`` and of those
+    below it; with ``children`` all that they start, too, which stay meant when their parents have ended. ``command`` is
+    what ``start`` starts: its process is one of them. We are none of them ourselves."""
+
+    def __init__(
+        self,
+        pids: Sequence[int] = (),
+        children: bool = False,
+        name: re.Pattern[str] | None = None,
+        cgroup: str | None = None,
+        command: Sequence[str] = (),
+    ) -> None:
+        self.pids = list(dict.fromkeys(pids))
+        self.children, self.name, self.command = children, name, tuple(command)
+        self._groups = [] if cgroup is None else folders(cgroup)
+        self._descendants: dict[int, int] = {}
+
+    @property
+    def are_named(self) -> bool:
+        """Whether any were named, by whatever; else nobody said which are meant."""
+        return bool(self.pids or self.name or self._groups or self.command)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether others than those that are there now may come to be meant."""
+        return bool(self.children or self.name or self._groups)
+
+    def start(self) -> Started:
+        """Start the command; from now on its process is among those that are meant. Raises UsageError."""
+        started = Started(self.command)
+        self.pids.append(started.pid)
+        return started
+
+    def now(self) -> list[int]:
+        """The ids of those that run now, ascending; zombies are none. Raises nothing for one that has ended."""
+        if not self.may_grow:
+            return sorted(pid for pid in self.pids if running(pid) is not None)
+        there = {found.pid: found for found in processes()}
+        meant = {pid for pid in self.pids if pid in there} | self._named(there) | self._members(there)
+        if self.children:
+            meant |= self._family(there, meant)
+        return sorted(meant - {os.getpid()})
+
+    def _named(self, there: dict[int, Running]) -> set[int]:
+        name = self.name
+        return set() if name is None else {pid for pid, one in there.items() if matches(one, name)}
+
+    def _members(self, there: dict[int, Running]) -> set[int]:
+        return {pid for folder in self._groups for pid in members(folder) if pid in there}
+
+    def _family(self, there: dict[int, Running], parents: set[int]) -> set[int]:
+        """Those that ``parents`` started, and theirs; also those that were seen as such and belong to init by now."""
+        known = {pid for pid, start in self._descendants.items() if pid in there and there[pid].start == start}
+        by_parent: dict[int, list[int]] = {}
+        for one in there.values():
+            by_parent.setdefault(one.parent, []).append(one.pid)
+        waiting = [*parents, *known]
+        while waiting:
+            new = [pid for pid in by_parent.get(waiting.pop(), ()) if pid not in known and pid not in parents]
+            known.update(new)
+            waiting += new
+        self._descendants = {pid: there[pid].start for pid in known}
+        return known
+
+
+def processes() -> Iterator[Running]:
+    """Every process that runs."""
+    for word in os.listdir(PROC):
+        found = running(int(word)) if word.isdigit() else None
+        if found is not None:
+            yield found
+
+
+def running(pid: int) -> Running | None:
+    """The process of that id; None where there is none, or one that has ended and was not waited for."""
+    with suppress(OSError, ValueError, IndexError):
+        head, _, rest = _text(f"{PROC}/{pid}/stat", STAT_BYTES).rpartition(")")
+        fields = rest.split()
+        if fields[STATE] not in OVER:
+            numbers = (int(fields[place]) for place in (PARENT, START, FLAGS, RSS))
+            parent, start, flags, pages = numbers
+            return Running(pid, parent, start, head.partition("(")[2], bool(flags & PF_KTHREAD), pages)
+    return None
+
+
+def matches(one: Running, name: re.Pattern[str]) -> bool:
+    """Whether the pattern is found in the process's name, or in the file name that it was started by."""
+    if one.is_kernels or one.pid == os.getpid():
+        return False
+    if name.search(one.name):
+        return True
+    with suppress(OSError):
+        first = _text(f"{PROC}/{one.pid}/cmdline", NAME_BYTES).partition("\0")[0]
+        return bool(name.search(os.path.basename(first)))
+    return False
+
+
+def _text(path: str, limit: int) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, limit).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
+
+
+def folders(cgroup: str) -> list[Path]:
+    """The folders of a control group: as it is mounted (``/sys/fs/cgroup/…``), or as ``/proc/PID/cgroup`` names it,
+    then in each hierarchy that has it. Raises UsageError, NoTarget, NotPermitted."""
+    path = os.path.normpath(f"/{cgroup.strip('/')}")
+    if not cgroup.strip("/"):
+        raise UsageError("--cgroup=/ is every process: name a control group")
+    inside = path == CGROUPS or path.startswith(f"{CGROUPS}/")
+    places = [Path(path)] if inside else [Path(f"{root}{path}") for root in _hierarchies()]
+    found = [place for place in places if (place / MEMBERS).is_file()]
+    if not found:
+        raise NoTarget(f"there is no control group {cgroup}: /proc/PID/cgroup names that of a process")
+    for place in found:
+        if not os.access(place / MEMBERS, os.R_OK):
+            raise NotPermitted(f"{place / MEMBERS} cannot be read: run this as its owner, or as root")
+    return found
+
+
+def _hierarchies() -> list[str]:
+    """Where hierarchies are mounted: the only one of version 2, or one for each controller."""
+    with suppress(OSError):
+        return [CGROUPS, *(entry.path for entry in os.scandir(CGROUPS) if entry.is_dir(follow_symlinks=False))]
+    return [CGROUPS]
+
+
+def members(folder: Path) -> Iterator[int]:
+    """The processes of a control group and of those below it."""
+    for place, _below, files in os.walk(folder):
+        if MEMBERS in files:
+            with suppress(OSError):
+                yield from (int(word) for word in Path(place, MEMBERS).read_text("ascii").split())

@@ -1,0 +1,54 @@
+"""A command that we start to look at it: it runs by itself, in our place, with our standard streams."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+
+from gdbheap.errors import UsageError, one_line
+
+__all__ = ["Started"]
+
+KILLED = 128
+
+
+class Started:
+    """A process that we started, and collect. Raises UsageError when there is no such command.
+
+    It is never killed: it goes on when we end."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        try:
+            self._process = subprocess.Popen(list(command))
+        except (OSError, ValueError) as error:
+            reason = one_line(error.strerror if isinstance(error, OSError) else error)
+            raise UsageError(f"{one_line(command[0])!r} cannot be started: {reason}") from error
+        self.pid = self._process.pid
+
+    def status(self) -> int | None:
+        """Its exit status, 128 and the signal that ended it as shells have it; None while it runs."""
+        code = self._process.poll()
+        return None if code is None else _status(code)
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Its exit status once it has ended, None if it has not in ``seconds``."""
+        with suppress(subprocess.TimeoutExpired):
+            return _status(self._process.wait(seconds))
+        return None
+
+    def let_go(self) -> None:
+        """Collect it no more: it goes on without us."""
+        self._process.returncode = 0
+
+
+def _status(code: int) -> int:
+    return code if code >= 0 else KILLED - code
+
+
+def signal_name(status: int) -> str | None:
+    """The signal that ended a process with this status, None where it ended by itself."""
+    with suppress(ValueError):
+        return signal.Signals(status - KILLED).name if status > KILLED else None
+    return None
