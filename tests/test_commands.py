@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.nouns import ADDRESSED, COMPARING, GRAPHS, LIVE_ONLY, PLAIN, WRITING
+from support.nouns import ADDRESSED, COMPARING, GRAPHS, LIVE_ONLY, PLAIN, SHELL_ONLY, WRITING
 from support.programs import GCORE, Running, c_program, running
 
 from gdbheap.commands.shell import commands as shell
@@ -40,7 +40,7 @@ def test_one_file_each() -> None:
 
 def test_groups_hold_every_command() -> None:
     """What other tests go through leaves no command out."""
-    assert sorted((*PLAIN, *GRAPHS, *ADDRESSED, *LIVE_ONLY, *WRITING, *COMPARING)) == sorted(COMMANDS)
+    assert sorted((*PLAIN, *GRAPHS, *ADDRESSED, *LIVE_ONLY, *WRITING, *COMPARING, *SHELL_ONLY)) == sorted(COMMANDS)
 
 
 def plumbing() -> Iterator[Path]:
@@ -94,8 +94,9 @@ def made_up(needs: Needs[Any], names: Any) -> AnyCommand:
     def render(shown: Shown[Counted, Options]) -> str:
         return " ".join(shown.answer.what)
 
+    example = f"{'gdbheap' if needs.shell_only else 'heap'} made-up --least=3"
     return Command(
-        noun="made-up", question="What was given?", text="A text.", example="heap made-up --least=3", needs=needs,
+        noun="made-up", question="What was given?", text="A text.", example=example, needs=needs,
         options=Options, answer=answer, render=render,
     )  # fmt: skip
 

@@ -620,6 +620,8 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
         "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
         "--allocator": "glibc", "--by": "type", "--max-stop": "2.5", "--since": "a.heap", "--limit": "4G",
+        "-o": "a.csv", "--every": "10ms", "--duration": "2h", "--snapshot-every": "1d", "--name": "^a.*b",
+        "--cgroup": "a/b",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

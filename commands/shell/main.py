@@ -75,11 +75,11 @@ def _fail(message: str, status: int = PARTIAL) -> int:
 
 
 def _write(output: str, status: int) -> int:
-    """Print the report. A closed pipe ends quietly; a full disk or a closed standard output is an error."""
+    """Print the report, if there is one. A closed pipe ends quietly; a full disk or no standard output is an error."""
     from gdbheap.report.style import encodable
 
     try:
-        sys.stdout.write(encodable(output + "\n", sys.stdout.encoding))
+        sys.stdout.write(encodable(output + "\n" if output else "", sys.stdout.encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         _give_up_output()

@@ -99,8 +99,8 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def name(self) -> str:
-        """The words that call it in gdb: "heap holes"."""
-        return f"{GDB} {self.noun}".strip()
+        """The words that call it in gdb: "heap holes"; where gdb has none, those in a shell."""
+        return self.shell_name if self.needs.shell_only else f"{GDB} {self.noun}".strip()
 
     @property
     def shell_name(self) -> str:

@@ -31,7 +31,7 @@ class Needs(Generic[Subject]):
 
     ``words`` and ``example`` follow the noun in a shell's usage line and example, ``targets`` is how many of the
     words are processes or cores; ``in_gdb`` follows it in gdb, which has a target already. ``starts``: the line may
-    end with ``-- COMMAND``, which is started."""
+    end with ``-- COMMAND``, which is started. ``shell_only``: gdb cannot meet it."""
 
     what: str
     words: str
@@ -39,18 +39,21 @@ class Needs(Generic[Subject]):
     targets: int
     in_gdb: str = ""
     starts: bool = False
+    shell_only: bool = False
 
 
 TARGET: Needs[Heap] = Needs("a process or a core", "TARGET", "1234", 1)
 PROCESS: Needs[Heap] = Needs("a live process", "TARGET", "1234", 1)
-TWO_TARGETS: Needs[tuple[Heap, Heap]] = Needs("two processes or cores", "TARGET TARGET", "1234 5678", 2)
+TWO_TARGETS: Needs[tuple[Heap, Heap]] = Needs(
+    "two processes or cores", "TARGET TARGET", "1234 5678", 2, shell_only=True
+)
 LOOKS: Needs[tuple[Look, ...]] = Needs(
     "snapshots, processes or cores", "BEFORE AFTER…", "first.heap", 0, "BEFORE [AFTER…]"
 )
 # Their commands' options are a ``Several``.
-PROCESSES: Needs[Programs] = Needs("processes", "[TARGET…]", "1234", 0)
+PROCESSES: Needs[Programs] = Needs("processes", "[TARGET…]", "1234", 0, shell_only=True)
 PROGRAMS: Needs[Programs] = Needs(
-    "processes, or a command that is started", "TARGET…|-- COMMAND", "1234", 0, starts=True
+    "processes, or a command that is started", "TARGET…|-- COMMAND", "1234", 0, starts=True, shell_only=True
 )
-FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0)
-NOTHING: Needs[None] = Needs("no target", "", "", 0)
+FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
+NOTHING: Needs[None] = Needs("no target", "", "", 0, shell_only=True)

@@ -22,6 +22,7 @@ __all__ = [
     "minimum_size",
     "one_of",
     "options_of",
+    "parse_duration",
     "root_paths",
     "switch",
     "under_seccomp",
@@ -47,7 +48,8 @@ class Option:
     @property
     def spelling(self) -> str:
         """How usage lines show it."""
-        return f"{self.name}={self.metavar}" if self.metavar else self.name
+        between = "=" if self.name.startswith("--") else " "
+        return f"{self.name}{between}{self.metavar}" if self.metavar else self.name
 
 
 def switch(name: str, help: str) -> bool:
@@ -122,6 +124,21 @@ class Filed(Common):
     """The options of a command that writes a file, which follows its noun."""
 
     file: str = ""
+
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds: a number, or one with ms, s, m, h or d after it. Raises ValueError."""
+    number = text.rstrip("smhd")
+    try:
+        seconds = float(number) * _UNITS[text[len(number) :] or "s"]
+    except (ValueError, KeyError):
+        seconds = -1
+    if not 0 < seconds < MAX_SECONDS * 1000:
+        raise ValueError(f"{text!r} is not a time: 500ms, 1s, 10m, 2h")
+    return seconds
 
 
 def _pattern(text: str) -> re.Pattern[str]:

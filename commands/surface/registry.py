@@ -37,6 +37,7 @@ _MODULES = {
     "threads": "threads",
     "snapshot": "snapshot",
     "diff": "diff",
+    "record": "record",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",

@@ -182,6 +182,9 @@ def _notes(answered: Result) -> str:
 
 
 def status_of(answered: Result) -> int:
-    """0 answered, 1 answered but damaged or partial."""
+    """0 answered, 1 answered but damaged or partial; that of the command that was started, where one was."""
+    passed_on: int | None = getattr(answered.answer, "exit_status", None)
+    if passed_on is not None:
+        return passed_on
     whole = not answered.info.partial and getattr(answered.answer, "ok", True)
     return 0 if whole else PARTIAL

@@ -65,6 +65,11 @@ class Programs:
         """Whether others than those that are there now may come to be meant."""
         return bool(self.children or self.name or self._groups)
 
+    @property
+    def may_come(self) -> bool:
+        """Whether there may be some although none of those that there were is left."""
+        return bool(self.name or self._groups)
+
     def start(self) -> Started:
         """Start the command; from now on its process is among those that are meant. Raises UsageError."""
         started = Started(self.command)

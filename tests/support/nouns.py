@@ -18,4 +18,6 @@ PLAIN, GRAPHS = (
 ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is ADDRESS)
 WRITING = tuple(noun for noun, command in COMMANDS.items() if command.argument is FILE)
 COMPARING = tuple(noun for noun, command in COMMANDS.items() if command.needs is LOOKS)
+# What gdb has no command for: about many processes, or files.
+SHELL_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs.shell_only)
 LIVE_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs is PROCESS)

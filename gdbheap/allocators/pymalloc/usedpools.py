@@ -92,7 +92,8 @@ class ListHeads:
 class PoolState:
     """The arenas that belong to one ``usedpools`` with pools on it. Raises Unsupported when they are not found.
 
-    ``first``: the number of its first arena.
+    ``first``: the number of its first arena. ``count_at``: where the length of the table of arenas is, None where that
+    was not found.
     """
 
     def __init__(self, target: Target, heads: ListHeads, facts: Facts, first: int = 0) -> None:
@@ -103,6 +104,7 @@ class PoolState:
         samples = self._sample_pools()
         self.pool_size = self._find_pool_size(samples)
         self.table, self.table_pointer = self._find_table(samples)
+        self.count_at: int | None = None
         self.slots = self._count()
         self.arenas = self._read_arenas(first)
 
@@ -152,6 +154,7 @@ class PoolState:
             except Fault:
                 continue
             if 0 < count <= MAX_ARENAS and self._fits(count):
+                self.count_at = self.table_pointer + offset
                 self._facts.add(
                     "maxarenas",
                     count,
@@ -186,7 +189,7 @@ class PoolState:
             count = min(SLOTS_AT_ONCE, end - start)
             raw = self.target.space.read_available(self.table + start * size, count * size)
             rows = list(self._layout.iter_unpack(raw[: len(raw) // size * size]))
-            yield from (slot[0] if _is_slot(slot) else None for slot in rows)
+            yield from (slot[0] if is_slot(slot) else None for slot in rows)
             if len(rows) < count:
                 return
 
@@ -197,7 +200,8 @@ class PoolState:
         return [slot for slot in slots if slot.address]
 
 
-def _is_slot(slot: tuple[int, ...]) -> bool:
+def is_slot(slot: tuple[int, ...]) -> bool:
+    """Whether a ``struct arena_object`` looks like one: an empty one has no address."""
     address, pool_address, free, total = slot[:4]
     if address == 0:
         return True

@@ -4,7 +4,7 @@ use crate::memory::{Pages, Space};
 use crate::records::{records, Given};
 use crate::rows::{all, answers, block, damage_rows, Block, Damage, Hole, Member, Place, Range, Released, Tally};
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::allocators::glibc::{self, CacheList, Fit, MmappedStyle, Stretch, Wanted, CHUNK_HEADER};
+use gdbheap_core::allocators::glibc::{self, CacheList, Fit, MmappedStyle, StateLayout, Stretch, Wanted, CHUNK_HEADER};
 use gdbheap_core::allocators::{self, find_list_heads as list_heads};
 use gdbheap_core::Machine;
 use pyo3::prelude::*;
@@ -15,6 +15,7 @@ records! {
     Stretch { arena, start, end, top, fast }
     Wanted { states, minimum, maximum, arena }
     MmappedStyle { header_outside, moved }
+    StateLayout { top, bins, next, system_mem, max_system_mem, fastbins, size }
 }
 
 answers! {
@@ -48,6 +49,21 @@ answers! {
 
     /// A chunk with a mapping of its own: where the mapping begins, the chunk's header, and the bytes mapped.
     struct MappedRow { base: u64, chunk: u64, size: u64 }
+
+    /// What an arena's bins and fast bins hold, and the bytes of whole pages inside the chunks of its bins.
+    struct FreeLists { chunks: u64, bytes: u64, whole: u64 }
+
+    /// An arena of a process that runs: the bytes of its top chunk, None without one; `listed` None where it was not asked
+    /// for, was not the same twice, or is longer than was allowed.
+    struct RunningArena {
+        next: u64,
+        system: u64,
+        peak: u64,
+        top: Option<u64>,
+        locked: bool,
+        noncontiguous: bool,
+        listed: Option<FreeLists>,
+    }
 
     /// A run of list heads: the address of the first pair of pointers, and how many pairs there are.
     struct HeadRun { address: u64, pairs: usize }
@@ -245,6 +261,22 @@ pub fn trim_chunks(
 ) -> Vec<Trimmed> {
     let pages = pages.map(|pages| &*pages.0);
     py.detach(|| all(glibc::trim_chunks(&chunks.0, machine.0.page, pages, &kept)))
+}
+
+/// The arena at `address` of a process that may run; None where it cannot be read. Its free lists are followed if they
+/// have at most `most` chunks, not at all with 0.
+#[pyfunction]
+pub fn look_at_arena(
+    py: Python<'_>,
+    space: &Space,
+    address: u64,
+    layout: Given<StateLayout>,
+    most: u64,
+) -> Option<RunningArena> {
+    let found = py.detach(|| glibc::look_at_arena(&space.0, address, &layout.0, most)).ok()?;
+    let glibc::Running { next, system, peak, top, locked, noncontiguous, listed } = found;
+    let listed = listed.map(|glibc::FreeLists { chunks, bytes, whole, .. }| FreeLists { chunks, bytes, whole });
+    Some(RunningArena { next, system, peak, top, locked, noncontiguous, listed })
 }
 
 /// Runs of at least `least` consecutive list heads in [start, end).

@@ -9,6 +9,7 @@ pub(crate) mod lists;
 pub(crate) mod locate;
 pub(crate) mod mapped;
 pub(crate) mod numbers;
+pub(crate) mod running;
 pub(crate) mod trim;
 pub(crate) mod walk;
 
@@ -19,5 +20,6 @@ pub use listing::{count_sizes, held_chunks, list_chunks, Counts, Listed, Order, 
 pub use lists::sum_lists;
 pub use locate::{find_extents, find_fenced, find_mmapped, MmappedStyle};
 pub use mapped::Mapped;
+pub use running::{look_at_arena, FreeLists, Running, StateLayout};
 pub use trim::{released, trim_chunks, Released, Trimmed};
 pub use walk::{walk_chunks, CacheList};

@@ -29,7 +29,7 @@ impl Released {
 pub(crate) const CHUNK_HEAD: u64 = 48;
 
 /// The whole pages of a free chunk [start, end) that hold nothing which malloc needs, as its `mtrim` cuts them.
-fn whole_pages(page: PageSize, start: u64, end: u64) -> Option<(u64, u64)> {
+pub(super) fn whole_pages(page: PageSize, start: u64, end: u64) -> Option<(u64, u64)> {
     page.inside(start.checked_add(CHUNK_HEAD)?, end)
 }
 

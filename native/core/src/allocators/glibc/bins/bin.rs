@@ -2,7 +2,7 @@
 
 use crate::allocators::glibc::chunks::GRAIN;
 
-pub(super) const BINS: u64 = 127;
+pub(crate) const BINS: u64 = 127;
 pub(super) const UNSORTED: u64 = 1;
 pub(super) const SMALL_BINS: u64 = 64;
 pub(super) const MAX_DAMAGE: usize = 1000;

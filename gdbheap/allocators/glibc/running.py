@@ -1,0 +1,141 @@
+"""glibc's malloc in a process that runs on: what short reads say, once a look has told where its books are.
+
+Words are read twice; an arena's free lists are believed where two ways round them agree, and nothing of the arena has
+changed meanwhile. In use is then all that is in no list and not in the top chunk, as ``malloc_info`` has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gdbheap import _native
+from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK, Glibc
+from gdbheap.allocators.glibc.locate import MAX_ARENAS
+from gdbheap.allocators.glibc.mutation import malloc_range
+from gdbheap.errors import Fault
+from gdbheap.target.machine import Machine
+from gdbheap.target.ranges import Ranges
+
+__all__ = ["ArenaNow", "MmappedNow", "RunningMalloc", "StateLayout"]
+
+TRIES = 3
+# More chunks than any list has that malloc still works well with.
+MAX_LISTED = 1 << 20
+
+
+class StateLayout(NamedTuple):
+    """Where fields of ``struct malloc_state`` are, as the native half is told."""
+
+    top: int
+    bins: int
+    next: int
+    system_mem: int
+    max_system_mem: int
+    fastbins: int | None
+    size: int
+
+
+class ArenaNow(NamedTuple):
+    """One arena; bytes, headers included. ``top`` is None where it has none. ``in_use`` and ``trim``, the most that
+    ``malloc_trim(0)`` gives back (whole pages, resident or not), are None where the lists were not followed
+    or, with ``doubtful``, changed while they were."""
+
+    address: int
+    system: int
+    peak: int
+    top: int | None
+    in_use: int | None
+    trim: int | None
+    doubtful: bool
+
+
+@dataclass(frozen=True)
+class MmappedNow:
+    """The chunks with a mapping of their own, as ``mp_`` counts them, and the most bytes they ever had. ``doubtful``:
+    the counts changed while they were read."""
+
+    count: int
+    bytes: int
+    peak: int
+    doubtful: bool
+
+
+@dataclass(frozen=True)
+class RunningMalloc:
+    """Where the books of a process's malloc are: ``main_arena`` and ``mp_`` with their layouts, and the code of
+    malloc, which is empty where that is not known."""
+
+    main: int
+    layout: StateLayout
+    par: int
+    par_mmaps: int
+    par_mapped: int
+    code: Ranges
+    machine: Machine
+
+    @classmethod
+    def of(cls, glibc: Glibc, machine: Machine) -> RunningMalloc:
+        """From what a look has located."""
+        state, par = glibc.main, glibc.par
+        names = ("top", "bins", "next", "system_mem", "max_system_mem", "fastbinsY", "size")
+        layout = StateLayout(*(state.layout[name] for name in names))
+        place = malloc_range(glibc.libc)
+        code = [] if place is None else [place]
+        return cls(state.address, layout, par.address, par.layout["n_mmaps"], par.layout["mmapped_mem"], code, machine)
+
+    def arenas(self, space: _native.Space, with_lists: bool, trusted: bool = True) -> tuple[list[ArenaNow], bool]:
+        """The arenas along their ring, and whether it closed. ``trusted``: False where even the same twice proves
+        nothing, as of a thread that stands inside malloc."""
+        found: list[ArenaNow] = []
+        at, seen = self.main, set[int]()
+        while at and at not in seen and len(seen) < MAX_ARENAS:
+            seen.add(at)
+            arena = self._look(space, at, with_lists)
+            if arena is None:
+                return found, False
+            found.append(self._arena(at, arena, with_lists, trusted))
+            at = arena.next
+        return found, at == self.main
+
+    def _look(self, space: _native.Space, address: int, with_lists: bool) -> _native.RunningArena | None:
+        """The arena, if possible at a moment at which nobody changes it."""
+        for _ in range(TRIES):
+            found = _native.look_at_arena(space, address, self.layout, MAX_LISTED if with_lists else 0)
+            if found is None or not with_lists or found.listed is not None:
+                break
+        return found
+
+    def _arena(self, address: int, found: _native.RunningArena, with_lists: bool, trusted: bool) -> ArenaNow:
+        listed = found.listed if trusted else None
+        if listed is None:
+            return ArenaNow(address, found.system, found.peak, found.top, None, None, with_lists)
+        in_use = found.system - listed.bytes - (found.top or 0)
+        trim = listed.whole + (self._of_top(found) if address == self.main else 0)
+        return ArenaNow(address, found.system, found.peak, found.top, in_use, trim, False)
+
+    def _of_top(self, found: _native.RunningArena) -> int:
+        """What ``systrim`` takes of the main arena's top; of a thread's top ``malloc_trim`` takes nothing."""
+        beyond = (found.top or 0) - SMALLEST_CHUNK - 1
+        return 0 if found.noncontiguous else max(0, self.machine.page_down(beyond))
+
+    def mmapped(self, space: _native.Space) -> MmappedNow | None:
+        """The counts of mmapped chunks; None where they cannot be read."""
+        try:
+            last = self._mmapped(space)
+            for _ in range(TRIES):
+                before, last = last, self._mmapped(space)
+                if before == last:
+                    return MmappedNow(*last, False)
+        except Fault:
+            return None
+        return MmappedNow(*last, True)
+
+    def _mmapped(self, space: _native.Space) -> tuple[int, int, int]:
+        word = self.machine.word
+        raw = space.read(self.par + self.par_mapped, 2 * word)
+        mapped, peak = self.machine.words_of(raw)
+        return space.u32(self.par + self.par_mmaps), mapped, peak
+
+    def is_inside(self, program_counters: list[int]) -> bool:
+        """Whether a thread that stands there may have left malloc's lists half changed."""
+        return any(start <= at < end for start, end in self.code for at in program_counters)

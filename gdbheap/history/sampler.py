@@ -1,0 +1,98 @@
+"""Samples of many processes at once, and of those that join them: one round after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Union
+
+from gdbheap.errors import GdbheapError, NoTarget
+from gdbheap.history.sample import Event, Sample
+from gdbheap.history.watched import Moment, Paced, Watched
+from gdbheap.target.programs import Programs
+
+__all__ = ["Row", "Sampler"]
+
+Row = Union[Sample, Event]
+SEARCH_SHARE = 0.02
+
+
+class Sampler:
+    """Who is looked at. ``stop``: each is stopped for each sample, for at most ``limit`` seconds. ``failed``: whether
+    anything could not be looked at."""
+
+    def __init__(self, programs: Programs, stop: bool = False, limit: float | None = None) -> None:
+        self._programs, self._stop, self._limit = programs, stop, limit
+        self._began = time.monotonic()
+        self._search = Paced(SEARCH_SHARE)
+        self._meant: list[int] = []
+        self._over: set[int] = set()
+        self.watched: dict[int, Watched] = {}
+        self.failed = False
+
+    @property
+    def moment(self) -> Moment:
+        """Now."""
+        return Moment(time.time(), time.monotonic() - self._began)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody is there any more, and nobody may come."""
+        return not self.watched and not self._programs.may_come
+
+    def event(self, kind: str, pid: int | None = None, **known: object) -> Event:
+        """Something that happened now."""
+        time_, offset = self.moment
+        return Event(round(time_, 6), round(offset, 6), kind, pid, **known)  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        """Raises NoTarget, NotPermitted, Unsupported for a process that was named and cannot be looked at."""
+        for pid in self._programs.pids:
+            self.watched[pid] = Watched(pid, self._limit)
+
+    def take(self) -> Iterator[Row]:
+        """One round: each process once, with what happened to it."""
+        yield from self._join()
+        for pid, watched in list(self.watched.items()):
+            try:
+                yield from self._rows(watched)
+            except NoTarget:
+                del self.watched[pid]
+                self._over.add(pid)
+                yield self.event("end", pid)
+
+    def _join(self) -> Iterator[Event]:
+        """Look for those that are new."""
+        if self._search.is_due:
+            self._meant = self._search.do(self._programs.now)
+            self._over.intersection_update(self._programs.pids)
+        for pid in self._meant:
+            if pid in self.watched or pid in self._over:
+                continue
+            try:
+                self.watched[pid] = Watched(pid, self._limit)
+            except NoTarget:
+                self._over.add(pid)
+            except GdbheapError as error:
+                self._over.add(pid)
+                self.failed = True
+                yield self.event("failed", pid, reason=str(error))
+
+    def _rows(self, watched: Watched) -> Iterator[Row]:
+        """Raises NoTarget."""
+        usage = watched.usage()
+        kind = watched.look(usage)
+        if kind is not None and watched.found is not None:
+            yield self.event(kind, watched.pid, target=watched.found.target)
+            if watched.refused is not None:
+                self.failed = True
+                yield self.event("failed", watched.pid, reason=watched.refused)
+            usage = watched.usage()
+        try:
+            yield watched.sample(self.moment, usage, self._stop)
+        except NoTarget:
+            raise
+        except GdbheapError as error:
+            self.failed = True
+            yield self.event("failed", watched.pid, reason=str(error))
+            yield watched.sample(self.moment, usage)

@@ -1,0 +1,346 @@
+"""The file of a series: JSON lines, or CSV with a header; a row a sample or an event, written as it comes.
+
+Each row is one write, so that the file of a recorder that was killed ends with a whole row, or with a part of one,
+which is left out when it is read. docs/recording.md describes both forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from gdbheap.answers.records import SCHEMA, from_json, to_json
+from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
+from gdbheap.history.sample import (
+    ArenaSample,
+    ClassSample,
+    Event,
+    MallocSample,
+    MmappedSample,
+    PoolsSample,
+    Sample,
+    Series,
+)
+
+__all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "read"]
+
+CSV, JSONL = FORMS = ("csv", "jsonl")
+FORMAT = "gdbheap series"
+SERIES, SAMPLE, EVENT = "series", "sample", "event"
+STANDARD_OUTPUT = "-"
+MAX_LINE_BYTES = 64 << 20
+NEWLINE = 10
+PLAIN = (
+    "rss", "pss", "anonymous", "file", "shared", "swap", "brk", "minor_faults", "major_faults", "threads", "stopped",
+)  # fmt: skip
+# What is not a plain field of a sample: sums for people, and the whole of it in the last columns.
+SUMS = ("system", "in_use", "trim", "mmapped_bytes", "mmapped_count", "mmapped_peak")
+OF_POOLS = ("pool_arenas", "pool_bytes", "pools", "free_pools", "pool_used")
+LISTS = ("doubtful", "arenas", "allocator", "classes", "odd")
+COLUMNS = ("time", "offset", "pid", "event", *PLAIN, *SUMS, *OF_POOLS, *LISTS, "detail")
+MARKS = ("arenas", "mmapped", "pools", "values")
+
+
+def form_of(path: str) -> str:
+    """The form by a file's ending; of standard output CSV. Raises UsageError for another one."""
+    form = os.path.splitext(path)[1][1:].lower()
+    if path == STANDARD_OUTPUT:
+        return CSV
+    if form not in FORMS:
+        raise UsageError(f"{one_line(path)}: a series is written to a file that ends in .csv or .jsonl, or to - (CSV)")
+    return form
+
+
+class SeriesFile:
+    """A file that rows are added to. An older one is replaced when the first row is written. Raises UsageError where it
+    cannot be written at all, GdbheapError when it cannot any more."""
+
+    def __init__(self, path: str, series: Series) -> None:
+        self.path, self.form = path, form_of(path)
+        self.rows = 0
+        self.size = 0
+        self._closed = False
+        self._descriptor = self._open()
+        header = {"kind": SERIES, "format": FORMAT, "schema": SCHEMA, **_about(series)}
+        if self.form == CSV:
+            self._write(_line(COLUMNS))
+            header = _row_of_series(header)
+        self._put(header)
+
+    def _open(self) -> int:
+        if self.path == STANDARD_OUTPUT:
+            return os.dup(1)
+        try:
+            return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"{one_line(self.path)} cannot be written: {reason}") from None
+
+    def add(self, row: Sample | Event) -> None:
+        """Write a sample or an event."""
+        if isinstance(row, Sample):
+            self._put({"kind": SAMPLE, **to_json(row)} if self.form == JSONL else _row_of_sample(row))
+            self.rows += 1
+        elif self.form == JSONL:
+            known = {key: value for key, value in vars(row).items() if value is not None}
+            self._put({**known, "event": row.kind, "kind": EVENT})
+        else:
+            self._put(_row_of_event(row))
+
+    def _put(self, row: Mapping[str, Any]) -> None:
+        if self.form == JSONL:
+            self._write(json.dumps(row, default=to_json, separators=(",", ":")) + "\n")
+        else:
+            self._write(_line([row.get(name, "") for name in COLUMNS]))
+
+    def _write(self, text: str) -> None:
+        """All of it, or nothing: a part that was written before the disk was full is cut off again."""
+        data = text.encode("utf-8", "surrogateescape")
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self.size)
+            reason = EXHAUSTED.get(error.errno or 0, error.strerror or str(error))
+            raise GdbheapError(
+                f"{one_line(self.path)} cannot be written any more ({reason}); its {self.rows:,} samples can be read"
+            ) from None
+        self.size += len(data)
+
+    def close(self) -> None:
+        """End it; harmless a second time."""
+        if not self._closed:
+            self._closed = True
+            with suppress(OSError):
+                os.close(self._descriptor)
+
+
+def _line(cells: Iterable[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _about(series: Series) -> dict[str, Any]:
+    """The fields that stand at the beginning of a file."""
+    return {key: value for key, value in vars(series).items() if key not in ("samples", "events", "cut")}
+
+
+# CSV.
+
+
+def _cell(value: object) -> object:
+    return "" if value is None else int(value) if isinstance(value, bool) else value
+
+
+def _packed(*values: object) -> str:
+    return ":".join(str(_cell(value)) for value in values)
+
+
+def _row_of_series(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {"time": header["time"], "offset": 0, "event": SERIES, "detail": json.dumps(header)}
+
+
+def _row_of_event(event: Event) -> dict[str, Any]:
+    own = {key: value for key, value in vars(event).items() if value is not None}
+    row = {"time": own.pop("time"), "offset": own.pop("offset"), "event": own.pop("kind"), "pid": own.pop("pid", "")}
+    return {**row, "detail": json.dumps(own) if own else ""}
+
+
+def _row_of_sample(sample: Sample) -> dict[str, Any]:
+    row: dict[str, Any] = {name: _cell(getattr(sample, name)) for name in ("time", "offset", "pid", *PLAIN)}
+    malloc, pools = sample.malloc, sample.pools
+    row["doubtful"] = " ".join(_doubts(sample))
+    if malloc is not None:
+        row.update((name, _cell(getattr(malloc, name))) for name in SUMS[:3])
+        row["arenas"] = " ".join(_packed(*vars(arena).values()) for arena in malloc.arenas) or MARKS[0]
+        if malloc.mmapped is not None:
+            mmapped = malloc.mmapped
+            row.update(mmapped_bytes=mmapped.bytes, mmapped_count=mmapped.count, mmapped_peak=mmapped.peak)
+    if pools is not None:
+        figures = (pools.arenas, pools.bytes, pools.pools, pools.free_pools, pools.used)
+        row.update(zip(OF_POOLS, map(_cell, figures)))
+        row.update(allocator=pools.allocator, odd=pools.odd)
+        row["classes"] = "" if pools.classes is None else _classes(pools.classes)
+    return row
+
+
+def _classes(rows: list[ClassSample]) -> str:
+    return " ".join(_packed(*vars(row).values()) for row in rows) or MARKS[3]
+
+
+def _doubts(sample: Sample) -> Iterator[str]:
+    """What of a sample is doubtful besides single arenas."""
+    malloc, pools = sample.malloc, sample.pools
+    if malloc is not None and malloc.doubtful:
+        yield MARKS[0]
+    if malloc is not None and malloc.mmapped is not None and malloc.mmapped.doubtful:
+        yield MARKS[1]
+    if pools is not None and pools.doubtful:
+        yield MARKS[2]
+    if malloc is not None and any(arena.doubtful for arena in malloc.arenas):
+        yield MARKS[3]
+
+
+def _number(text: str) -> float | int | None:
+    if text == "":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text else None
+
+
+def _of_cells(row: Mapping[str, str]) -> dict[str, Any]:
+    """The document of a CSV row. Raises ValueError."""
+    if row["event"]:
+        detail = json.loads(row["detail"]) if row["detail"] else {}
+        if row["event"] == SERIES:
+            return dict(detail)
+        when = {"time": float(row["time"]), "offset": float(row["offset"]), "pid": _number(row["pid"])}
+        return {**detail, **when, "kind": EVENT, "event": row["event"]}
+    return {"kind": SAMPLE, SAMPLE: _sample_of(row)}
+
+
+def _sample_of(row: Mapping[str, str]) -> Sample:
+    doubts = row["doubtful"].split()
+    plain: dict[str, Any] = {name: _number(row[name]) for name in PLAIN}
+    stopped = plain.pop("stopped")
+    for name in ("minor_faults", "major_faults", "threads"):
+        plain[name] = plain[name] or 0
+    return Sample(
+        int(row["pid"]), float(row["time"]), float(row["offset"]), **plain, malloc=_malloc_of(row, doubts),
+        pools=_pools_of(row, doubts), stopped=None if stopped is None else float(stopped),
+    )  # fmt: skip
+
+
+def _malloc_of(row: Mapping[str, str], doubts: list[str]) -> MallocSample | None:
+    if not row["arenas"]:
+        return None
+    arenas = [_arena_of(packed) for packed in row["arenas"].split() if packed != MARKS[0]]
+    mmapped = None
+    if row["mmapped_count"]:
+        counts = (int(row["mmapped_count"]), int(row["mmapped_bytes"]), int(row["mmapped_peak"]))
+        mmapped = MmappedSample(*counts, doubtful=MARKS[1] in doubts)
+    return MallocSample(arenas, mmapped, MARKS[0] in doubts)
+
+
+def _arena_of(packed: str) -> ArenaSample:
+    address, system, peak, top, in_use, trim, doubtful = packed.split(":")
+    known = (int(address), int(system), int(peak))
+    return ArenaSample(*known, _whole(top), _whole(in_use), _whole(trim), doubtful == "1")
+
+
+def _pools_of(row: Mapping[str, str], doubts: list[str]) -> PoolsSample | None:
+    if not row["allocator"]:
+        return None
+    pools = (_whole(row["pools"]), _whole(row["free_pools"]))
+    rows = row["classes"].split()
+    found = [ClassSample(*map(int, packed.split(":"))) for packed in rows if packed != MARKS[3]] if rows else None
+    sizes = (int(row["pool_arenas"]), int(row["pool_bytes"]))
+    return PoolsSample(row["allocator"], *sizes, *pools, found, int(row["odd"]), MARKS[2] in doubts)
+
+
+# Reading.
+
+
+def read(path: str) -> Series:
+    """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
+    try:
+        with open(path, "rb") as stream:
+            return _read(path, stream)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{one_line(path)} cannot be read: {one_line(reason or error)}") from None
+
+
+def _read(path: str, stream: io.BufferedReader) -> Series:
+    lines = _Lines(stream)
+    documents = _documents(path, lines)
+    series = _header(path, next(documents, None))
+    for number, document in documents:
+        try:
+            if document.get("kind") == SAMPLE:
+                sample = document.get(SAMPLE)
+                series.samples.append(sample if isinstance(sample, Sample) else from_json(Sample, document))
+            else:
+                series.events.append(from_json(Event, {**document, "kind": document.get("event")}))
+        except UsageError as error:
+            raise _damaged(path, number, error) from None
+    return series if not lines.cut else Series(**{**vars(series), "cut": True})
+
+
+class _Lines:
+    """The whole lines of a file, with their numbers. ``cut``: there was a part of one after them."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream = stream
+        self.cut = False
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        number = 0
+        while line := self._stream.readline(MAX_LINE_BYTES):
+            number += 1
+            if line[-1] != NEWLINE:
+                self.cut = True
+                return
+            yield number, line.decode("utf-8", "surrogateescape").rstrip("\n")
+
+
+def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of either form as JSON has them, with the numbers of their lines."""
+    columns: list[str] | None = None
+    for number, line in lines:
+        try:
+            if number == 1 and not line.startswith("{"):
+                columns = next(csv.reader([line]))
+                if missing := [name for name in COLUMNS if name not in columns]:
+                    raise UsageError(f"{one_line(path)} is no series of gdbheap's: it has no column {missing[0]}")
+                continue
+            yield number, _document(line, columns)
+        except (ValueError, KeyError, TypeError, csv.Error, RecursionError) as error:
+            if number == 1:
+                raise UsageError(f"{one_line(path)} is no series of gdbheap's") from None
+            raise _damaged(path, number, error) from None
+
+
+def _document(line: str, columns: list[str] | None) -> dict[str, Any]:
+    """Raises ValueError."""
+    if columns is None:
+        found = json.loads(line)
+        if not isinstance(found, dict):
+            raise ValueError("no object")
+        return found
+    cells = next(csv.reader([line]))
+    if len(cells) != len(columns):
+        raise ValueError(f"{len(cells)} cells instead of {len(columns)}")
+    return _of_cells(dict(zip(columns, cells)))
+
+
+def _header(path: str, found: tuple[int, dict[str, Any]] | None) -> Series:
+    if found is None or found[1].get("format") != FORMAT:
+        raise UsageError(f"{one_line(path)} is no series of gdbheap's")
+    number, content = found
+    schema = content.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise UsageError(f"{one_line(path)} was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
+    try:
+        return from_json(Series, content)
+    except UsageError as error:
+        raise _damaged(path, number, error) from None
+
+
+def _damaged(path: str, number: int, error: BaseException) -> UsageError:
+    return UsageError(f"{one_line(path)} is damaged in line {number}: {one_line(error)}")

@@ -1,0 +1,427 @@
+"""``gdbheap record`` against what programs say of themselves at each step: malloc_stats(), malloc_info(),
+sys._debugmallocstats(), the sizes that they were told to allocate; and how a recording ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.pool_figures import told
+from support.programs import (
+    GDBHEAP,
+    PATIENCE,
+    RELEASES,
+    Running,
+    c_program,
+    gdbheap,
+    release_program,
+    running,
+)
+
+from gdbheap.errors import UsageError
+from gdbheap.history.sample import Sample, Series
+from gdbheap.history.series import read
+
+ARENA = re.compile(r"^Arena (\d+):\nsystem bytes +=\s+(\d+)\nin use bytes +=\s+(\d+)$", re.MULTILINE)
+PEAK = re.compile(r'<system type="max" size="(\d+)"/>')
+MMAPPED = re.compile(r'^<total type="mmap" count="(\d+)" size="(\d+)"/>$', re.MULTILINE)
+ENOUGH = 3
+# What malloc_info() and malloc_stats() print ends with this.
+LAST = "</malloc>"
+# The kernel says resident pages to within a batch for each CPU, and the program has its own pages besides.
+RSS_SLACK = 1 << 20
+
+
+class Recorder:
+    """A recording that goes on; ``path`` is its file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], path: Path) -> None:
+        self.process, self.path = process, path
+
+    def series(self) -> Series:
+        """Return what is in the file by now."""
+        return read(str(self.path))
+
+    def samples(self, first: int = 0) -> list[Sample]:
+        """Return the samples from that one on."""
+        return self.series().samples[first:] if self.path.exists() and self.path.stat().st_size else []
+
+    def wait(self, is_enough: Callable[[list[Sample]], object], first: int = 0) -> list[Sample]:
+        """Return the samples from ``first`` on as soon as they are enough."""
+        deadline = time.monotonic() + PATIENCE
+        while not is_enough(found := self.samples(first)):
+            assert self.process.poll() is None, "the recorder has ended"
+            assert time.monotonic() < deadline, "the samples that are waited for do not come"
+            time.sleep(0.02)
+        return found
+
+    def during_rest(self, is_enough: Callable[[list[Sample]], object] = bool) -> list[Sample]:
+        """Return samples that began after this call, while the program rests; more of them until they are enough."""
+        known = len(self.samples())
+        # The first one of these may have begun before.
+        return self.wait(lambda found: len(found) > ENOUGH and is_enough(found[1:]), known)[1:]
+
+
+@contextmanager
+def recording(directory: Path, *words: str, name: str = "series.jsonl") -> Iterator[Recorder]:
+    """Yield a recorder of ``gdbheap record WORDS``; it is killed in the end if it still runs."""
+    path = directory / name
+    command = [str(GDBHEAP), "record", "-o", str(path), "--every=20ms", *words]
+    process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield Recorder(process, path)
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+def finish(recorder: Recorder, number: int = signal.SIGINT) -> tuple[int, str]:
+    """End a recording with a signal; return its status and what it printed on standard error."""
+    recorder.process.send_signal(number)
+    _out, errors = recorder.process.communicate(timeout=PATIENCE)
+    return recorder.process.returncode, errors.decode()
+
+
+def go_on(target: Running, line: str) -> str:
+    """Have a program of steps do one; return what it says afterwards."""
+    before = len(target.stderr)
+    target.go_on(line)
+    return target.stderr[before:]
+
+
+def check_malloc(sample: Sample, text: str, doubts: bool) -> bool:
+    """Compare with what the program said; return whether it was compared. Without ``doubts`` all is known."""
+    malloc = sample.malloc
+    assert malloc is not None and malloc.mmapped is not None
+    theirs = [(int(system), int(in_use)) for _index, system, in_use in ARENA.findall(text)]
+    peaks = [int(peak) for peak in PEAK.findall(text)][: len(theirs)]
+    mmapped = MMAPPED.findall(text)[-1]
+    assert (malloc.mmapped.count, malloc.mmapped.bytes) == tuple(map(int, mmapped))
+    assert [arena.system for arena in malloc.arenas] == [system for system, _ in theirs]
+    assert [arena.peak for arena in malloc.arenas] == peaks
+    for arena, (_system, in_use) in zip(malloc.arenas, theirs):
+        assert arena.in_use == in_use or (doubts and arena.in_use is None), (arena, in_use)
+    if malloc.in_use is not None:
+        assert malloc.in_use == sum(in_use for _, in_use in theirs) + malloc.mmapped.bytes
+    return malloc.in_use is not None
+
+
+@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("threads", [0, 3])
+def test_malloc_at_each_step(threads: int, stop: bool, rng: random.Random, tmp_path: Path) -> None:
+    """Each arena's system, peak and in-use bytes, and the mmapped chunks, are the program's own; nothing that is not
+    known is said to be known."""
+    words = ["--stop"] if stop else []
+    with running(c_program("steps", rng.getrandbits(30), threads), tmp_path) as target:
+        with recording(tmp_path, *words, str(target.pid)) as recorder:
+            recorder.wait(lambda found: found and found[-1].malloc)
+            for _ in range(6):
+                text = go_on(target, rng.choice(["step", "step", f"big {rng.randrange(1 << 17, 1 << 23)}"]))
+                samples = recorder.during_rest(
+                    lambda found: any(one.malloc and one.malloc.in_use is not None for one in found)
+                )
+                compared = [check_malloc(sample, text, not stop) for sample in samples]
+                assert all(compared) if stop else any(compared)
+                assert all((sample.stopped is not None) == stop for sample in samples)
+            assert finish(recorder)[0] == 0
+
+
+def test_resident_memory_at_each_step(rng: random.Random, tmp_path: Path) -> None:
+    """What is touched, is resident, to 1 %: from each step to the next, and the page faults that it took."""
+    with running(c_program("steps", 1, 0), tmp_path) as target, recording(tmp_path, str(target.pid)) as recorder:
+        base = recorder.wait(lambda found: found)[-1]
+        sizes: list[int] = []
+        for _ in range(8):
+            if sizes and rng.random() < 0.4:
+                go_on(target, "drop")
+                sizes.pop()
+            else:
+                sizes.append(rng.randrange(20 << 20, 60 << 20))
+                go_on(target, f"big {sizes[-1]}")
+            for sample in recorder.during_rest():
+                assert sample.rss is not None and base.rss is not None and sample.malloc and sample.malloc.mmapped
+                assert abs(sample.rss - base.rss - sum(sizes)) <= sum(sizes) // 100 + RSS_SLACK
+                assert 0 <= sample.malloc.mmapped.bytes - sum(sizes) <= 8192 * len(sizes)
+        last = recorder.samples()[-1]
+        assert last.minor_faults > base.minor_faults and last.threads == 1 and last.swap == 0
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_pools_at_each_step(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """pymalloc's arenas, pools, and the blocks of each size class are the interpreter's own."""
+    if release == "2.7":
+        pytest.skip("CPython 2.7 has no sys._debugmallocstats()")
+    with running(release_program(release, "pool_steps", rng.getrandbits(30)), tmp_path) as target:
+        with recording(tmp_path, str(target.pid)) as recorder:
+            recorder.wait(lambda found: found and found[-1].pools)
+            for _ in range(4):
+                theirs = told(go_on(target, ""))
+                samples = recorder.during_rest(lambda found: any(one.pools and one.pools.classes for one in found))
+                assert_pools(samples, theirs)
+
+
+def assert_pools(samples: list[Sample], theirs: dict[str, Any]) -> None:
+    """Compare all samples with the interpreter's figures."""
+    for sample in samples:
+        pools = sample.pools
+        assert pools is not None and not pools.doubtful and pools.odd == 0
+        assert pools.arenas == theirs["arenas"] and pools.bytes == theirs["arenas"] * theirs["arena_size"]
+        assert pools.free_pools == theirs["free_pools"]
+        if pools.classes is not None:
+            ours = {row.size: (row.pools, row.used, row.free) for row in pools.classes}
+            assert ours == {size: row for size, row in theirs["classes"].items() if row[0]}
+            assert pools.pools == sum(row[0] for row in ours.values())
+
+
+def test_an_arena_that_changes_is_doubtful(tmp_path: Path, rng: random.Random) -> None:
+    """While a thread is never out of malloc, nothing is said to be in use but what was the same twice; system bytes are
+    always known."""
+    with running(c_program("steps", 1, 0), tmp_path) as target, recording(tmp_path, str(target.pid)) as recorder:
+        recorder.wait(lambda found: found and found[-1].malloc)
+        storm = subprocess.Popen(c_program("churn", rng.getrandbits(30)))
+        try:
+            with recording(tmp_path, str(storm.pid), name="storm.csv") as other:
+                samples = other.wait(lambda found: len(found) > 20 and any(one.malloc for one in found))
+        finally:
+            storm.kill()
+            storm.wait(PATIENCE)
+        looked = [sample.malloc for sample in samples if sample.malloc is not None]
+        assert looked and all(malloc.system > 0 for malloc in looked)
+        assert any(malloc.is_doubtful for malloc in looked)
+        for malloc in looked:
+            for arena in malloc.arenas:
+                assert not arena.doubtful or arena.in_use is None
+                assert arena.in_use is None or 0 < arena.in_use <= arena.system
+
+
+def test_exec_is_an_event(tmp_path: Path) -> None:
+    """Another program in the same process is looked at anew; its figures are its own."""
+    with running(c_program("steps", 5, 2), tmp_path) as target, recording(tmp_path, str(target.pid)) as recorder:
+        recorder.wait(lambda found: found and found[-1].malloc)
+        go_on(target, "step")
+        text = go_on(target, "exec")
+        samples = recorder.wait(lambda found: found and (found[-1].malloc is not None and found[-1].threads == 1))
+        check_malloc(samples[-1], text, True)
+        target.process.stdin.close()  # type: ignore[union-attr]
+        target.process.wait(PATIENCE)
+        recorder.process.wait(PATIENCE)
+        kinds = [event.kind for event in recorder.series().events]
+        assert kinds == ["start", "exec", "end", "close"] and recorder.process.returncode == 0
+        assert recorder.series().events[-1].reason == "ended"
+
+
+def test_command(tmp_path: Path) -> None:
+    """A command is recorded from its first moment on; its output and its status are its own."""
+    code = "import sys, time; x = bytearray(30 << 20); print('mine'); time.sleep(0.5); sys.exit(7)"
+    path = tmp_path / "series.csv"
+    done = gdbheap("record", "--every=20ms", "-o", str(path), "--", sys.executable, "-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "mine\n", "")
+    found = read(str(path))
+    ends = [event for event in found.events if event.kind == "end"]
+    assert [event.status for event in ends] == [7] and found.events[-1].kind == "close"
+    assert max(sample.rss or 0 for sample in found.samples) > 30 << 20
+    killed = gdbheap("record", "-o", str(path), "--", "sh", "-c", "kill -KILL $$")
+    assert killed.returncode == 128 + signal.SIGKILL
+    absent = gdbheap("record", "-o", str(path), "--", "/nowhere/at-all")
+    assert absent.returncode == 2 and "cannot be started" in absent.stderr and read(str(path)).samples is not None
+
+
+def test_children_that_start_meanwhile(tmp_path: Path) -> None:
+    """Children and theirs have rows of their own from their start to their end."""
+    code = """
+import os, subprocess, sys, time
+print(os.getpid(), flush=True)
+for _ in range(3):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.4)"])
+    print(child.pid, flush=True)
+    child.wait()
+"""
+    path = tmp_path / "series.csv"
+    done = gdbheap("record", "--every=20ms", "--children", "-o", str(path), "--", sys.executable, "-c", code)
+    pids = set(map(int, done.stdout.split()))
+    found = read(str(path))
+    assert done.returncode == 0 and len(pids) == 4
+    assert {sample.pid for sample in found.samples} == pids
+    for kind in ("start", "end"):
+        assert {event.pid for event in found.events if event.kind == kind} == pids
+
+
+@pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ended_by_a_signal(name: str, number: int, tmp_path: Path) -> None:
+    """The file is whole, the recorder says nothing but what it has, the program runs on."""
+    with running(c_program("steps", 5, 1), tmp_path) as target:
+        with recording(tmp_path, str(target.pid), name=name) as recorder:
+            recorder.wait(lambda found: len(found) > ENOUGH)
+            assert finish(recorder, number) == (0, "")
+            found = recorder.series()
+            assert not found.cut and found.events[-1].kind == "close" and found.events[-1].reason == "interrupted"
+        assert "Arena 0" in go_on(target, "step")
+
+
+def test_duration_that_is_not_reached(tmp_path: Path) -> None:
+    """Less than what was asked for is a partial answer."""
+    with running(c_program("steps", 5, 0), tmp_path) as target:
+        with recording(tmp_path, "--duration=1h", str(target.pid)) as recorder:
+            recorder.wait(lambda found: found)
+            assert finish(recorder)[0] == 1
+        done = gdbheap(
+            "record", str(target.pid), "--duration=200ms", "--every=50ms", "-o", str(tmp_path / "a.csv"), "--json"
+        )
+        answer = json.loads(done.stdout)
+        assert (
+            done.returncode == 0
+            and answer["reason"] == "duration"
+            and answer["samples"] == len(read(str(tmp_path / "a.csv")).samples)
+        )
+        assert answer["command"] == "gdbheap record" and answer["processes"] == 1 and answer["exit_status"] is None
+
+
+@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
+def test_killed(name: str, stop: bool, rng: random.Random, tmp_path: Path) -> None:
+    """kill -9: what was written can be read, and the program runs on."""
+    with running(c_program("steps", 5, 2), tmp_path) as target:
+        for _ in range(3):
+            with recording(tmp_path, *["--stop"][:stop], str(target.pid), name=name) as recorder:
+                count = rng.randrange(1, 20)
+                recorder.wait(lambda found, count=count: len(found) > count)
+                recorder.process.kill()
+                recorder.process.wait(PATIENCE)
+                assert len(recorder.series().samples) > count
+            assert "Arena 0" in go_on(target, "step")
+
+
+@pytest.mark.parametrize("name", ["series.csv", "series.jsonl"])
+def test_cut_anywhere(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """A file that ends in the middle of a line has all whole lines before; a damaged line is named."""
+    with (
+        running(c_program("steps", 5, 2), tmp_path) as target,
+        recording(tmp_path, str(target.pid), name=name) as recorder,
+    ):
+        whole = recorder.wait(lambda found: len(found) > 4)
+        finish(recorder)
+    data = recorder.path.read_bytes()
+    lines = data.split(b"\n")
+    least = len(b"\n".join(lines[: 2 if name.endswith("csv") else 1])) + 1
+    for _ in range(60):
+        end = rng.randrange(least, len(data))
+        recorder.path.write_bytes(data[:end])
+        found = recorder.series()
+        assert found.samples == read_rows(whole, found) and found.cut == (data[end - 1 : end] != b"\n")
+    place = rng.randrange(least, len(data) - 10)
+    recorder.path.write_bytes(data[:place] + b'\x00\xff{"' + data[place:])
+    try:
+        recorder.series()
+    except UsageError as error:
+        assert "is damaged in line" in str(error)
+
+
+def read_rows(whole: list[Sample], found: Series) -> list[Sample]:
+    """Return as many of the first samples as another file has."""
+    return whole[: len(found.samples)] if len(found.samples) <= len(whole) else found.samples
+
+
+def test_both_forms_say_the_same(rng: random.Random, tmp_path: Path) -> None:
+    """A series written to one form and to the other is read back as it was."""
+    from gdbheap.history.series import SeriesFile
+
+    with running(release_program("3.11", "pool_steps", 3), tmp_path) as target:
+        with recording(tmp_path, "--stop", str(target.pid)) as recorder:
+            recorder.wait(lambda found: len(found) > 4 and any(one.pools for one in found))
+            finish(recorder)
+    found = recorder.series()
+    assert found.samples and found.events
+    out = SeriesFile(str(tmp_path / "other.csv"), found)
+    for row in sorted([*found.samples, *found.events], key=lambda row: row.offset):
+        out.add(row)
+    out.close()
+    assert read(str(tmp_path / "other.csv")) == found
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_full_disk(tmp_path: Path) -> None:
+    """One line; what was written before can be read, and the program runs on."""
+    with running(c_program("steps", 5, 1), tmp_path) as target:
+        path = tmp_path / "series.csv"
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))  # noqa: E731
+        command = [str(GDBHEAP), "record", str(target.pid), "--every=5ms", "-o", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, preexec_fn=limit)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and "cannot be written any more" in done.stderr
+        found = read(str(path))
+        assert found.samples and not found.cut
+        assert "Arena 0" in go_on(target, "step")
+        (tmp_path / "full.csv").symlink_to("/dev/full")
+        done = gdbheap("record", str(target.pid), "-o", str(tmp_path / "full.csv"))
+        assert done.returncode == 1 and "the disk is full" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_closed_pipe(tmp_path: Path) -> None:
+    """| head ends it quietly."""
+    with running(c_program("steps", 5, 1), tmp_path) as target:
+        line = f"{GDBHEAP} record {target.pid} --every=5ms -o - | head -n 5"
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.stdout.count("\n") == 5 and done.stdout.startswith("time,offset,pid,") and done.stderr == ""
+
+
+def test_snapshots_beside(tmp_path: Path) -> None:
+    """Each is a file that heap diff reads, and an event."""
+    with running(c_program("steps", 5, 1), tmp_path) as target:
+        with recording(tmp_path, "--snapshot-every=100ms", str(target.pid)) as recorder:
+            deadline = time.monotonic() + PATIENCE
+            while len([e for e in recorder.series().events if e.kind == "snapshot"] if recorder.samples() else []) < 2:
+                assert time.monotonic() < deadline and recorder.process.poll() is None
+                time.sleep(0.05)
+            finish(recorder)
+        events = [event for event in recorder.series().events if event.kind == "snapshot"]
+        assert all(event.path and event.pid == target.pid and event.seconds for event in events)
+        done = gdbheap("diff", str(events[0].path), str(target.pid), "--json")
+        assert done.returncode == 0 and json.loads(done.stdout)["command"] == "heap diff"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["-o", "a.csv"], 2, "which processes"),
+        (["1"], 2, "where to"),
+        (["1", "-o", "a.txt"], 2, ".csv or .jsonl"),
+        (["1", "-o", "/nowhere/a.csv"], 2, "cannot be written"),
+        (["999999999", "-o", "a.csv"], 4, "no process"),
+        (["--name=^no such name$", "-o", "a.csv"], 4, "no process"),
+        (["--cgroup=/no/such/group", "-o", "a.csv"], 4, "no control group"),
+        (["1", "-o", "a.csv", "--every=0"], 2, "is not a time"),
+        (["1", "-o", "a.csv", "--every=1us"], 2, "is not a time"),
+        (["1", "-o", "-", "--json"], 2, "both want standard output"),
+        (["1", "--", "ls"], 2, "either processes, or a command"),
+        (["core.1", "-o", "a.csv"], 2, "is no process"),
+    ],
+)
+def test_refused(words: list[str], status: int, said: str, tmp_path: Path) -> None:
+    """One line, the status, and an older file is left as it was."""
+    (tmp_path / "a.csv").write_text("older")
+    done = gdbheap("record", *words, cwd=tmp_path)
+    assert done.returncode == status and said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+    assert (tmp_path / "a.csv").read_text() == "older"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a,b\n1,2\n", "{}\n", '{"format": "gdbheap series", "schema": 99}\n', "\x00", "[" * 9999]
+)
+def test_foreign_files(text: str, tmp_path: Path) -> None:
+    """Whatever else a file may be, it is refused in one line."""
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"is no series|newer gdbheap"):
+        read(str(path))
