@@ -56,6 +56,7 @@ setup(
     zip_safe=False,
     install_requires=["pyelftools>=0.29,<0.33", "tabulate>=0.9"],
     extras_require={
+        "plot": ["matplotlib>=3.5"],
         "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
     },
     entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell.main:main"]},

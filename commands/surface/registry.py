@@ -38,6 +38,8 @@ _MODULES = {
     "snapshot": "snapshot",
     "diff": "diff",
     "record": "record",
+    "plot": "plot",
+    "top": "top",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",

@@ -27,6 +27,7 @@ __all__ = ["Plan", "Recorded", "record"]
 SLICE_SECONDS = 0.05
 # A terminal's Ctrl-C goes to the command too, which then takes a moment to end.
 PARTING_SECONDS = 1.0
+LEAST_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Recording:
         if plan.path != STANDARD_OUTPUT:
             file.check_writable(plan.path)
         self.tally = _Tally()
-        self.sampler = Sampler(programs, plan.stop, plan.limit)
+        self.sampler = Sampler(programs, plan.stop, plan.limit, max(plan.every, LEAST_LOOK_SECONDS))
         self.sampler.check()
         if not programs.command and not programs.may_come and not programs.now():
             raise NoTarget("none of these processes runs: ps -e lists those that do")

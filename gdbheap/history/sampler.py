@@ -18,10 +18,14 @@ SEARCH_SHARE = 0.02
 
 
 class Sampler:
-    """Who is looked at. ``stop``: each is stopped for each sample, for at most ``limit`` seconds. ``failed``: whether
+    """Who is looked at. ``stop``: each is stopped for each sample, for at most ``limit`` seconds. ``look_seconds``: for
+    so long a round may find out where new ones have their books; the others wait for the next one. ``failed``: whether
     anything could not be looked at."""
 
-    def __init__(self, programs: Programs, stop: bool = False, limit: float | None = None) -> None:
+    def __init__(
+        self, programs: Programs, stop: bool = False, limit: float | None = None, look_seconds: float = 1.0
+    ) -> None:
+        self._look_seconds, self._no_look_after = look_seconds, 0.0
         self._programs, self._stop, self._limit = programs, stop, limit
         self._began = time.monotonic()
         self._search = Paced(SEARCH_SHARE)
@@ -53,6 +57,7 @@ class Sampler:
     def take(self) -> Iterator[Row]:
         """One round: each process once, with what happened to it."""
         yield from self._join()
+        self._no_look_after = time.monotonic() + self._look_seconds
         for pid, watched in list(self.watched.items()):
             try:
                 yield from self._rows(watched)
@@ -81,7 +86,7 @@ class Sampler:
     def _rows(self, watched: Watched) -> Iterator[Row]:
         """Raises NoTarget."""
         usage = watched.usage()
-        kind = watched.look(usage)
+        kind = watched.look(usage) if time.monotonic() < self._no_look_after else None
         if kind is not None and watched.found is not None:
             yield self.event(kind, watched.pid, target=watched.found.target)
             if watched.refused is not None:

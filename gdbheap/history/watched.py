@@ -41,6 +41,8 @@ __all__ = ["Moment", "Paced", "Watched"]
 SHARE, LOOK_SHARE, LEAST_SHARE = 0.02, 0.2, 0.001
 STOPS = 5
 NAP_SECONDS = 0.001
+# A tick of the kernel's slowest clock is 10 ms; most have 1 or 4.
+RUN_SECONDS = 0.005
 
 
 class Moment(NamedTuple):
@@ -221,24 +223,24 @@ class Watched:
             return None
         if not self._lists.is_due:
             return _malloc_sample(books, found.space, *books.arenas(found.space, False))
-        ran = self._run_time(usage)
-        arenas, closed = self._lists.do(lambda: books.arenas(found.space, True))
-        if not self._is_trusted(usage, ran):
-            arenas = [arena._replace(in_use=None, trim=None, doubtful=True) for arena in arenas]
+        arenas, closed = self._lists.do(lambda: self._followed(books, found.space, usage))
         return _malloc_sample(books, found.space, arenas, closed)
 
-    def _run_time(self, usage: Usage) -> int | None:
-        return run_time(self.folder) if usage.threads == 1 else None
-
-    def _is_trusted(self, before: Usage, ran: int | None) -> bool:
-        """Whether what was the same twice was no operation half done: with one thread malloc takes no lock, and a
-        thread that waits for a processor may wait in the middle of one."""
-        if before.threads > 1:
-            return True
+    def _followed(self, books: RunningMalloc, space: _native.Space, before: Usage) -> tuple[list[ArenaNow], bool]:
+        """The arenas with what their lists hold. With one thread malloc takes no lock, and one that waits for a
+        processor may wait in the middle of an operation: what it leaves is the same twice, and wrong. So the arenas
+        must be the same once more when it has run."""
+        arenas, closed = books.arenas(space, True)
         after = self.usage()
-        if not before.runs and not after.runs:
-            return after.threads == 1
-        return ran is not None and run_time(self.folder) != ran
+        if before.threads > 1 or not (before.runs or after.runs):
+            return arenas, closed
+        ran = run_time(self.folder)
+        time.sleep(RUN_SECONDS)
+        again = {arena.address: arena for arena in books.arenas(space, True)[0]}
+        has_run = ran is not None and run_time(self.folder) != ran
+        return [
+            arena if has_run and again.get(arena.address) == arena else _doubtful(arena) for arena in arenas
+        ], closed
 
     def _standing(self) -> tuple[MallocSample | None, float | None]:
         """The arenas while all threads stand still, and for how many seconds they did; tried again where one stands
@@ -313,6 +315,11 @@ class Watched:
 
 def _classes(rows: Sequence[_native.SizeClass]) -> list[ClassSample]:
     return [ClassSample(row.block_size, row.groups, row.used, row.free) for row in rows]
+
+
+def _doubtful(arena: ArenaNow) -> ArenaNow:
+    """The arena without what its lists said."""
+    return arena._replace(in_use=None, trim=None, doubtful=True)
 
 
 def _malloc_sample(books: RunningMalloc, space: _native.Space, arenas: list[ArenaNow], closed: bool) -> MallocSample:

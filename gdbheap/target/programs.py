@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ MEMBERS = "cgroup.procs"
 STAT_BYTES, NAME_BYTES = 4096, 4096
 # State, parent, flags, start and resident pages, counted from the state, which follows the name (proc(5), stat).
 STATE, PARENT, FLAGS, START, RSS = 0, 1, 6, 19, 21
+MAX_OWNED = 100
 OVER = ("Z", "X", "x")
 
 
@@ -40,7 +42,8 @@ class Programs:
 
     ``pids``, and those whose name ``name`` is found in, and the members of the control group ``cgroup`` and of those
     below it; with ``children`` all that they start, too, which stay meant when their parents have ended. ``command`` is
-    what ``start`` starts: its process is one of them. We are none of them ourselves."""
+    what ``start`` starts: its process is one of them. ``owner``: the largest MAX_OWNED processes of a user, besides. We
+    are none of them ourselves."""
 
     def __init__(
         self,
@@ -49,7 +52,9 @@ class Programs:
         name: re.Pattern[str] | None = None,
         cgroup: str | None = None,
         command: Sequence[str] = (),
+        owner: int | None = None,
     ) -> None:
+        self._owner = owner
         self.pids = list(dict.fromkeys(pids))
         self.children, self.name, self.command = children, name, tuple(command)
         self._groups = [] if cgroup is None else folders(cgroup)
@@ -63,12 +68,12 @@ class Programs:
     @property
     def may_grow(self) -> bool:
         """Whether others than those that are there now may come to be meant."""
-        return bool(self.children or self.name or self._groups)
+        return bool(self.children or self.may_come)
 
     @property
     def may_come(self) -> bool:
         """Whether there may be some although none of those that there were is left."""
-        return bool(self.name or self._groups)
+        return bool(self.name or self._groups or self._owner is not None)
 
     def start(self) -> Started:
         """Start the command; from now on its process is among those that are meant. Raises UsageError."""
@@ -82,6 +87,7 @@ class Programs:
             return sorted(pid for pid in self.pids if running(pid) is not None)
         there = {found.pid: found for found in processes()}
         meant = {pid for pid in self.pids if pid in there} | self._named(there) | self._members(there)
+        meant |= self._owned(there)
         if self.children:
             meant |= self._family(there, meant)
         return sorted(meant - {os.getpid()})
@@ -92,6 +98,12 @@ class Programs:
 
     def _members(self, there: dict[int, Running]) -> set[int]:
         return {pid for folder in self._groups for pid in members(folder) if pid in there}
+
+    def _owned(self, there: dict[int, Running]) -> set[int]:
+        if self._owner is None:
+            return set()
+        largest = sorted((one for one in there.values() if not one.is_kernels), key=lambda one: -one.pages)
+        return set(islice((one.pid for one in largest if owner_of(one.pid) == self._owner), MAX_OWNED))
 
     def _family(self, there: dict[int, Running], parents: set[int]) -> set[int]:
         """Those that ``parents`` started, and theirs; also those that were seen as such and belong to init by now."""
@@ -106,6 +118,13 @@ class Programs:
             waiting += new
         self._descendants = {pid: there[pid].start for pid in known}
         return known
+
+
+def owner_of(pid: int) -> int | None:
+    """The user whose process it is; None when it is gone."""
+    with suppress(OSError):
+        return os.stat(f"{PROC}/{pid}").st_uid
+    return None
 
 
 def processes() -> Iterator[Running]:

@@ -1,0 +1,94 @@
+"""``gdbheap plot``: series as a picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import FILES
+from gdbheap.commands.surface.options import Common, valued
+from gdbheap.errors import UsageError, one_line
+from gdbheap.history.curves import Plotted, ProcessCurves, curves_of, extents_of
+from gdbheap.history.file import check_writable
+from gdbheap.history.series import read
+from gdbheap.report.plot import FORMS, picture
+from gdbheap.report.plot_page import page
+from gdbheap.report.plot_table import notes_of, render
+
+__all__ = ["COMMAND"]
+
+MAX_PANELS = 12
+
+
+@dataclass
+class Options(Common):
+    """The options of gdbheap plot."""
+
+    file: str = valued("-o", "FILE", "where to write it: .svg, .png or .html", "", str)
+
+
+def _answer(files: tuple[str, ...], options: Options) -> Plotted:
+    form = os.path.splitext(options.file)[1][1:].lower()
+    if form not in FORMS:
+        raise UsageError("gdbheap plot: where to? -o FILE.svg, -o FILE.png or -o FILE.html")
+    check_writable(options.file)
+    series = {file: read(file) for file in files}
+    processes = [process for file, found in series.items() for process in curves_of(found, file) if process.curves]
+    if not processes:
+        raise UsageError(f"gdbheap plot: {one_line(files[0])} has no samples")
+    drawn = _largest(processes)
+    extents = [row for process in processes for row in extents_of(process)]
+    cut = [file for file, found in series.items() if found.cut]
+    answer = Plotted(options.file, 0, extents, len(processes) - len(drawn), cut)
+    data = picture(drawn, "png" if form == "png" else "svg")
+    _write(options.file, data if form != "html" else page(data, extents, notes_of(answer)))
+    return Plotted(options.file, os.stat(options.file).st_size, extents, answer.not_drawn, cut)
+
+
+def _largest(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:
+    """Those with the highest peaks, in their order."""
+    largest = sorted(processes, key=lambda process: -process.peak)[:MAX_PANELS]
+    return [process for process in processes if process in largest]
+
+
+def _write(path: str, data: bytes) -> None:
+    """Beside its place, and then there."""
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        with open(beside, "wb") as stream:
+            stream.write(data)
+        os.replace(beside, path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"gdbheap plot: {one_line(path)} cannot be written: {reason}") from None
+    finally:
+        with suppress(OSError, ValueError):
+            os.unlink(beside)
+
+
+def _render(shown: Shown[Plotted, Options]) -> str:
+    return render(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="plot",
+    question="What does a series look like? A picture of what gdbheap record wrote",
+    text="""A panel for each process (the 12 largest): RSS; what malloc has from the kernel and what of that is in use,
+    with the gap between them shaded, which is memory that the program has freed; the same of Python's arenas; marks
+    for snapshots, other programs (exec) and ends. As SVG, as PNG, or as one HTML page with a table of the first, last
+    and highest values, which needs no network and no script. Drawing needs matplotlib: pip install 'gdbheap[plot]'.
+
+    In JSON, path is the picture's file, size its bytes, not_drawn how many processes it leaves out, cut the files
+    whose last line was not whole, and extents a list of {file, pid, exe, figure, samples, first, last, peak,
+    peak_time}; figure is rss, system, in_use, pool_bytes or pool_used.""",
+    example="gdbheap plot -o memory.html",
+    needs=FILES,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    listed="",
+    writes=True,
+)

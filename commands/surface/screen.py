@@ -1,0 +1,66 @@
+"""A full screen that is shown anew again and again, and given back as it was, however it ends."""
+
+from __future__ import annotations
+
+import curses
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+__all__ = ["Screen", "opened_screen"]
+
+QUIT, ESCAPE = (ord("q"), ord("Q"), 3), 27
+
+
+class Screen:
+    """What ``opened_screen`` yields."""
+
+    def __init__(self, window: Any) -> None:
+        self._window = window
+
+    def show(self, text: str) -> None:
+        """Show the lines of ``text`` that fit."""
+        height, width = self._window.getmaxyx()
+        self._window.erase()
+        for number, line in enumerate(text.splitlines()[:height]):
+            # The last cell of the last line cannot be written without scrolling.
+            with suppress(curses.error):
+                self._window.addnstr(number, 0, line, max(1, width - 1), curses.A_BOLD if number == 0 else 0)
+        self._window.refresh()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until a key is pressed; whether it asks to end (q)."""
+        self._window.timeout(max(0, round(1000 * seconds)))
+        return self._window.getch() in QUIT
+
+
+@contextmanager
+def opened_screen() -> Iterator[Screen | None]:
+    """The terminal's whole screen; None where standard output is none, or one that only scrolls."""
+    if not (sys.stdin and sys.stdout and os.isatty(0) and os.isatty(1)) or not _is_known():
+        yield None
+        return
+    window = curses.initscr()
+    try:
+        curses.noecho()
+        curses.cbreak()
+        with suppress(curses.error):
+            curses.curs_set(0)
+        yield Screen(window)
+    finally:
+        with suppress(curses.error):
+            curses.curs_set(1)
+        curses.nocbreak()
+        curses.echo()
+        curses.endwin()
+
+
+def _is_known() -> bool:
+    """Whether the terminal can move its cursor. initscr() would end the program where TERM names none."""
+    try:
+        curses.setupterm()
+        return curses.tigetstr("cup") is not None
+    except curses.error:
+        return False

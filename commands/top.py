@@ -1,0 +1,123 @@
+"""``gdbheap top``: the memory of running processes, live."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import PROCESSES
+from gdbheap.commands.surface.options import Several, parse_duration, valued
+from gdbheap.commands.surface.screen import opened_screen
+from gdbheap.commands.surface.session import listed
+from gdbheap.history.sampler import Sampler
+from gdbheap.history.standing import Standings, Table
+from gdbheap.report.style import encodable, style_for
+from gdbheap.report.top import render
+from gdbheap.target.programs import Programs
+
+__all__ = ["COMMAND"]
+
+EVERY = 2.0
+SORTS = {
+    "rss": lambda row: row.rss,
+    "growth": lambda row: row.growth,
+    "swap": lambda row: row.swap,
+    "malloc": lambda row: row.system,
+    "idle": lambda row: row.idle,
+    "program": lambda row: row.program,
+}
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 1 << 31:
+        raise ValueError(f"{text!r} is not a number of tables")
+    return int(text)
+
+
+@dataclass
+class Options(Several):
+    """The options of gdbheap top. ``is_shown``: the last table was printed."""
+
+    is_shown: bool = False
+
+    every: float = valued("--every", "TIME", "between two tables (the default is 2s)", EVERY, parse_duration)
+    count: int | None = valued(
+        "--count", "N", "end after so many tables (the default is never, with --json after one)", None, _count
+    )
+
+
+def _answer(programs: Programs, options: Options) -> Table:
+    """The last table; those before it were shown."""
+    if not programs.are_named:
+        programs = Programs(owner=os.geteuid())
+    sampler = Sampler(programs)
+    sampler.check()
+    standings = Standings(sampler)
+    if options.json:
+        return _last(standings, options, lambda table: None, lambda: time.sleep(options.every))
+    with opened_screen() as screen:
+        if screen is None:
+            return _last(standings, options, lambda table: _print(table, options), lambda: time.sleep(options.every))
+        return _last(
+            standings, options, lambda table: screen.show(_text(table, options)), lambda: screen.wait(options.every)
+        )
+
+
+def _last(
+    standings: Standings, options: Options, show: Callable[[Table], None], wait: Callable[[], bool | None]
+) -> Table:
+    """Show table after table until there are enough, or ``wait`` says that no more are wanted; the last one."""
+    left = options.count or (1 if options.json else 0)
+    table = standings.take()
+    with suppress(KeyboardInterrupt, BrokenPipeError):
+        while left != 1 and not standings.sampler.is_over:
+            show(table)
+            if wait():
+                break
+            table, options.is_shown, left = standings.take(), False, left - 1
+    return table
+
+
+def _text(table: Table, options: Options) -> str:
+    rows = listed(table.programs, SORTS, options)
+    style = style_for(sys.stdout, options.exact, None)
+    return render(replace(table, programs=rows), len(table.programs) - len(rows), style)
+
+
+def _print(table: Table, options: Options) -> None:
+    sys.stdout.write(encodable(f"{_text(table, options)}\n\n", sys.stdout.encoding))
+    sys.stdout.flush()
+    options.is_shown = True
+
+
+def _render(shown: Shown[Table, Options]) -> str:
+    """The last table, unless it was printed already."""
+    return "" if shown.options.is_shown else render(shown.answer, shown.left_out, shown.style)
+
+
+COMMAND = Command(
+    noun="top",
+    question="Which processes grow? Live, until q or Ctrl-C",
+    text="""A row for each process, refreshed: RSS and how much it has grown since it was first looked at, swap, what
+    malloc has from the kernel, what of it is in use and what is idle, Python's arenas and what of them is in use.
+    Without a process these are the 100 largest of your own. Nothing is stopped; where a process has not been looked
+    into yet, or may not be, only what the kernel says is known. Where standard output is no terminal, tables are
+    printed one after the other.
+
+    In JSON, time is seconds since 1970, programs a list of {pid, program, rss, growth, seconds, swap, system, in_use,
+    pools, pool_used}, total {processes, rss, growth, swap}; --count says after how many tables the last is printed.""",
+    example="gdbheap top --sort=growth",
+    needs=PROCESSES,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    rows="programs",
+    listed="processes",
+    sorts=SORTS,
+    top=30,
+)
