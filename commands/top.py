@@ -43,7 +43,7 @@ def _count(text: str) -> int:
 class Options(Several):
     """The options of gdbheap top. ``is_shown``: the last table was printed."""
 
-    is_shown: bool = False
+    is_shown = False
 
     every: float = valued("--every", "TIME", "between two tables (the default is 2s)", EVERY, parse_duration)
     count: int | None = valued(

@@ -54,7 +54,8 @@ def rows() -> Iterator[str]:
 def readme_rows() -> Iterator[str]:
     """Yield README.md's table: how it is typed, the question, and the command's own options."""
     for command in COMMANDS.values():
-        after = command.argument.metavar if command.argument else command.needs.in_gdb
+        needs = command.needs
+        after = command.argument.metavar if command.argument else needs.words if needs.shell_only else needs.in_gdb
         typed = f"{command.name} {after}".strip()
         own = ", ".join(f"`{option.spelling}`" for option in command.own_options)
         yield f"| [`{typed}`](docs/commands.md#{anchor(command)}) | {command.question} | {own} |\n"

@@ -185,7 +185,7 @@ def test_top_of_a_program(tmp_path: Path) -> None:
 def test_top_of_ones_own(tmp_path: Path) -> None:
     """Without a process they are all of one's own, the largest first."""
     with running(c_program("steps", 3, 0), tmp_path) as target:
-        target.go_on("big 2000000000")
+        target.go_on("big 300000000")
         done = gdbheap("top", "--json")
         answer = json.loads(done.stdout)
         sizes = [row["rss"] for row in answer["programs"]]

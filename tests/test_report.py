@@ -621,7 +621,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
         "--allocator": "glibc", "--by": "type", "--max-stop": "2.5", "--since": "a.heap", "--limit": "4G",
         "-o": "a.csv", "--every": "10ms", "--duration": "2h", "--snapshot-every": "1d", "--name": "^a.*b",
-        "--cgroup": "a/b",
+        "--cgroup": "a/b", "--count": "3",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text
