@@ -1,18 +1,21 @@
-"""What ``gdbheap record`` costs the process that it looks at: its own CPU time for the same work, in turn with and
-without a recorder, and the recorder's CPU time beside it.
+"""What ``gdbheap record`` costs the process that it looks at: its own CPU time for the same work, round by round in
+turn with a recorder that is stopped and one that runs, and the recorder's CPU time beside it.
 
 The work is a Python program that makes and drops objects, some of them above pymalloc's limit, and says after each
-round how much CPU time that took. Ratios of medians are printed; a loaded machine widens them."""
+round how much CPU time that took. The median of the pairs' ratios is printed, with the middle half of them; a loaded
+machine widens that."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
+import random
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
@@ -24,7 +27,7 @@ print("ready", flush=True)
 for line in sys.stdin:
     before = time.process_time()
     held = {}
-    for number in range(150_000):
+    for number in range(40_000):
         place = generator.randrange(20_000)
         held[place] = bytes(generator.randrange(1, 2000)) if number % 4 else [place] * 20
     print(time.process_time() - before, flush=True)
@@ -39,49 +42,51 @@ def work(process: subprocess.Popen[str]) -> float:
     return float(process.stdout.readline())
 
 
-def recorded(process: subprocess.Popen[str], rounds: int, words: list[str]) -> tuple[list[float], float]:
-    """Return the seconds of some rounds with a recorder beside it, and its share of a processor."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def used(process: subprocess.Popen[bytes]) -> float:
+    """Return the CPU seconds of a process so far (proc(5), stat)."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def compared(process: subprocess.Popen[str], pairs: int, words: list[str]) -> tuple[list[float], float]:
+    """Return the ratio of each pair of rounds, and the share of a processor that the recorder took while it ran."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "series.csv")
         command = [str(GDBHEAP), "record", str(process.pid), "-o", path, *words]
         recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while not (os.path.exists(path) and b",start," in Path(path).read_bytes()):
             work(process)
-        begun = os.times().elapsed
-        seconds = [work(process) for _ in range(rounds)]
-        elapsed = os.times().elapsed - begun
+        ratios, before, elapsed = [], used(recorder), 0.0
+        for _ in range(pairs):
+            seconds = {}
+            for runs in random.sample((False, True), 2):
+                recorder.send_signal(signal.SIGCONT if runs else signal.SIGSTOP)
+                begun = time.monotonic()
+                seconds[runs] = work(process)
+                elapsed += (time.monotonic() - begun) * runs
+            ratios.append(seconds[True] / seconds[False])
+        share = (used(recorder) - before) / elapsed
+        recorder.send_signal(signal.SIGCONT)
         recorder.terminate()
         recorder.wait()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, used / elapsed
+    return ratios, share
 
 
 def main() -> None:
     """Print a line for each way of recording."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--objects", type=int, default=2_000_000, help="objects that stay")
-    parser.add_argument("--turns", type=int, default=6)
-    parser.add_argument("--rounds", type=int, default=12, help="rounds of work in each turn")
+    parser.add_argument("--pairs", type=int, default=60, help="pairs of rounds for each way")
     chosen = parser.parse_args()
     command = [sys.executable, "-c", WORK, str(chosen.objects)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         for words in (["--every=100ms"], ["--every=100ms", "--stop"], ["--every=10ms"]):
-            alone: list[float] = []
-            beside: list[float] = []
-            shares: list[float] = []
-            for _ in range(chosen.turns):
-                alone += [work(process) for _ in range(chosen.rounds)]
-                seconds, share = recorded(process, chosen.rounds, words)
-                beside += seconds
-                shares.append(share)
-            ratio = statistics.median(beside) / statistics.median(alone)
+            ratios, share = compared(process, chosen.pairs, words)
+            low, middle, high = statistics.quantiles(ratios, n=4)
             print(
-                f"{' '.join(words):24} ratio {ratio:.4f} (least {min(beside) / min(alone):.4f}),"
-                f" recorder {100 * statistics.median(shares):.1f} % of a processor with its start,"
-                f" rounds of {1000 * statistics.median(alone):.0f} ms",
+                f"{' '.join(words):22} ratio {middle:.4f} ({low:.4f} to {high:.4f}), recorder {100 * share:.1f} % of a"
+                " processor",
                 flush=True,
             )
         assert process.stdin is not None

@@ -64,7 +64,7 @@ COMMAND = Command(
     by size. Events have rows of their own: a process starts, runs another program, ends; a snapshot was written.
 
     Processes run on: all comes from short reads. What changed while it was read is left out and marked doubtful;
-    what is dear (PSS, in use, blocks by size) is read so seldom that it takes 2 % of a processor at most, and is
+    what is dear (PSS, in use, blocks by size) is read so seldom that each takes 1 % of a processor at most, and is
     left out between. With --stop the bytes in use are exact in each row.
 
     It ends when nobody is left, after --duration, or with Ctrl-C; the file is whole at any time. A command that

@@ -38,7 +38,7 @@ from gdbheap.target.usage import Exact, Usage, exact_of, libraries_of, run_time,
 __all__ = ["Moment", "Paced", "Watched"]
 
 # Of the time, at most.
-SHARE, LOOK_SHARE, LEAST_SHARE = 0.02, 0.2, 0.001
+SHARE, LOOK_SHARE, LEAST_SHARE = 0.01, 0.2, 0.001
 STOPS = 5
 NAP_SECONDS = 0.001
 # A tick of the kernel's slowest clock is 10 ms; most have 1 or 4.
@@ -70,11 +70,11 @@ class Paced:
 
     def do(self, work: Callable[[], Any]) -> Any:
         """Do it now, whether or not it is due, and note what it costs."""
-        before = time.thread_time()
+        before = time.process_time()
         try:
             return work()
         finally:
-            self._next = time.monotonic() + (time.thread_time() - before) / self._share
+            self._next = time.monotonic() + (time.process_time() - before) / self._share
 
 
 @dataclass(frozen=True)
