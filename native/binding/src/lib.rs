@@ -117,6 +117,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         rows::Released,
         rows::SizeClass,
         rows::Member,
+        stacks::Unwinder,
         stacks::Unwound,
     );
     functions!(
@@ -165,6 +166,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         pymalloc::used_blocks,
         pymalloc::find_list_ends,
         pymalloc::find_arena_tables,
+        stacks::demangle,
         stacks::unwind_stacks,
         stacks::mentions,
     );

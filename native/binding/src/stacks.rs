@@ -1,18 +1,20 @@
-//! The stacks of threads that stand still.
+//! The stacks of threads that stand still, and the names of functions.
 
 use crate::memory::Space;
 use crate::records::{records, Given};
-use crate::rows::answers;
+use crate::rows::{all, answers};
 use gdbheap_core::process::{self, Module, REGISTERS};
 use pyo3::prelude::*;
+use std::sync::{Mutex, MutexGuard};
 
 records! {
     Module { start, end, table_start, table_end }
 }
 
 answers! {
-    /// The program counters of a thread's frames, innermost first, and why the walk ended early or "".
-    struct Unwound { counters: Vec<u64>, cut: String }
+    /// The program counters of a thread's frames, innermost first, where the function of each begins (0: unknown), why the
+    /// walk ended early or "", and the program counter that no object holds if that is why.
+    struct Unwound of process::Unwound { counters: Vec<u64>, starts: Vec<u64>, cut: String, unknown: Option<u64> }
 }
 
 /// The frames of each thread.
@@ -25,8 +27,43 @@ pub fn unwind_stacks(
     modules: Given<Vec<Module>>,
     threads: Vec<[u64; REGISTERS]>,
 ) -> Vec<Unwound> {
-    let row = |(counters, cut)| Unwound { counters, cut };
-    py.detach(|| process::unwind_stacks(&space.0, modules.0, threads)).into_iter().map(row).collect()
+    all(py.detach(|| process::unwind_stacks(&space.0, modules.0, threads)))
+}
+
+/// Follows the stacks of single threads, and keeps the tables of the code that it has met.
+#[pyclass(frozen)]
+pub struct Unwinder(Mutex<process::Unwinder>);
+
+impl Unwinder {
+    fn lock(&self) -> MutexGuard<'_, process::Unwinder> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[pymethods]
+impl Unwinder {
+    /// Of code in the objects `modules`.
+    #[new]
+    fn new(modules: Given<Vec<Module>>) -> Unwinder {
+        Unwinder(Mutex::new(process::Unwinder::new(modules.0)))
+    }
+
+    /// Other objects are loaded now; the tables of those that stay are kept.
+    fn renew(&self, modules: Given<Vec<Module>>) {
+        self.lock().renew(modules.0);
+    }
+
+    /// The frames of the thread with these registers (as DWARF numbers them, rip last). `tables`: where tables are read that
+    /// were not needed before; `space`: where its stack is read.
+    fn unwind(&self, py: Python<'_>, tables: &Space, space: &Space, registers: [u64; REGISTERS]) -> Unwound {
+        py.detach(|| self.lock().unwind(&tables.0, &space.0, registers)).into()
+    }
+}
+
+/// The name behind a linker's symbol of C++ or Rust, without parameters, result and hash; None for any other symbol.
+#[pyfunction]
+pub fn demangle(symbol: &str) -> Option<String> {
+    process::demangle(symbol)
 }
 
 /// Whether a word in [start, end) of the target lies in [low, high]. What cannot be read is as bad as one that does.

@@ -1,6 +1,7 @@
 //! A live process: stopping it, copying it, looking at its threads, making a call in one of them.
 
 pub(crate) mod call;
+pub(crate) mod demangle;
 pub(crate) mod frozen;
 pub(crate) mod injection;
 pub(crate) mod ptrace;
@@ -11,6 +12,7 @@ pub(crate) mod tracer;
 pub(crate) mod unwind;
 
 pub use call::{call, look, Answer, Bytes, End, Look, Plan, Style};
+pub use demangle::demangle;
 pub use frozen::Frozen;
 pub use stop::{Stop, Thread};
-pub use unwind::{mentions, unwind_stacks, Module, REGISTERS};
+pub use unwind::{mentions, unwind_stacks, Module, Unwinder, Unwound, REGISTERS};

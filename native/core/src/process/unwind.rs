@@ -1,15 +1,18 @@
-//! The stacks of threads of an x86-64 process that stands still, by the tables in `.eh_frame` that its code brings.
+//! The stacks of threads of an x86-64 process that stand still, by the tables in `.eh_frame` that its code brings.
 //!
 //! All 16 registers are followed, and frames of signal handlers. A stack that cannot be followed to its end says why:
 //! what is further out is then unknown, and nothing is guessed.
 #![forbid(unsafe_code)]
 
 use crate::bytes::u64_at;
+use crate::error::Missing;
 use crate::memory::space::Space;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, LittleEndian, Location,
     ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
 };
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// rax to r15, and rip.
 pub const REGISTERS: usize = 17;
@@ -25,7 +28,7 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Values = [u64; REGISTERS];
 
 /// A loaded object: its addresses, and those from `.eh_frame_hdr` to the end of the segment that holds it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Module {
     pub start: u64,
     pub end: u64,
@@ -52,11 +55,107 @@ enum Step {
     Outermost,
 }
 
-/// For each thread its program counters, innermost first, and why the walk ended early or "". `threads`: their registers
-/// as DWARF numbers them, rip last.
-pub fn unwind_stacks(space: &Space, modules: Vec<Module>, threads: Vec<[u64; REGISTERS]>) -> Vec<(Vec<u64>, String)> {
-    let mut modules: Vec<Loaded> = modules.into_iter().map(|module| Loaded { module, bytes: None }).collect();
-    threads.into_iter().map(|values| unwind(space, &mut modules, values)).collect()
+/// The stack of one thread, innermost first: the program counters, where the function of each begins (0: unknown), why the
+/// walk ended early or "", and the program counter that no object holds, if it ended there.
+#[derive(Clone, Debug, Default)]
+pub struct Unwound {
+    pub counters: Vec<u64>,
+    pub starts: Vec<u64>,
+    pub cut: String,
+    pub unknown: Option<u64>,
+}
+
+/// The stacks of several threads. `threads`: their registers as DWARF numbers them, rip last.
+pub fn unwind_stacks(space: &Space, modules: Vec<Module>, threads: Vec<[u64; REGISTERS]>) -> Vec<Unwound> {
+    let mut unwinder = Unwinder::new(modules);
+    threads.into_iter().map(|values| unwinder.unwind(space, space, values)).collect()
+}
+
+/// Follows stacks, and keeps the tables that it has read.
+pub struct Unwinder {
+    modules: Vec<Loaded>,
+}
+
+impl Unwinder {
+    pub fn new(modules: Vec<Module>) -> Unwinder {
+        Unwinder { modules: modules.into_iter().map(|module| Loaded { module, bytes: None }).collect() }
+    }
+
+    /// Other objects are loaded now; the tables of those that stay are kept.
+    pub fn renew(&mut self, modules: Vec<Module>) {
+        let mut old = std::mem::take(&mut self.modules);
+        let mut kept = |module| old.iter_mut().find(|loaded| loaded.module == module).and_then(|one| one.bytes.take());
+        self.modules = modules.into_iter().map(|module| Loaded { bytes: kept(module), module }).collect();
+    }
+
+    /// The stack of a thread with these registers. `tables`: where tables are read that were not needed before.
+    pub fn unwind(&mut self, tables: &Space, space: &Space, values: Values) -> Unwound {
+        let memory = Seen { space, pages: RefCell::default() };
+        let mut found = Unwound::default();
+        let mut context = UnwindContext::new();
+        let mut frame = Frame { values, exact: true, after_signal: false };
+        while found.counters.len() < MAX_FRAMES {
+            found.counters.push(frame.values[RA as usize]);
+            found.starts.push(0);
+            match self.step(tables, &memory, &frame, &mut context, &mut found) {
+                Ok(Step::Outermost) => return found,
+                Ok(Step::On(next)) => frame = next,
+                Err(reason) => {
+                    found.cut = reason;
+                    return found;
+                }
+            }
+        }
+        found.cut = "it has too many frames".to_string();
+        found
+    }
+
+    fn step(
+        &mut self,
+        tables: &Space,
+        memory: &Seen,
+        frame: &Frame,
+        context: &mut UnwindContext<usize>,
+        found: &mut Unwound,
+    ) -> Result<Step, String> {
+        let counter = frame.values[RA as usize];
+        let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
+        let held = |loaded: &&mut Loaded| loaded.module.start <= place && place < loaded.module.end;
+        let Some(module) = self.modules.iter_mut().find(held) else {
+            found.unknown = Some(counter);
+            return Err(format!("no object holds the code at {counter:#x}"));
+        };
+        let header_at = module.module.table_start;
+        let bytes = module.load(tables)?;
+        let start = found.starts.last_mut();
+        by_table(memory, bytes, header_at, frame, place, context, start)
+            .map_err(|error| format!("{error} at {counter:#x}"))
+    }
+}
+
+/// Memory read a page at a time, each page once: what is read of one stack lies close together.
+struct Seen<'a> {
+    space: &'a Space,
+    pages: RefCell<HashMap<u64, Vec<u8>>>,
+}
+
+impl Seen<'_> {
+    fn word(&self, address: u64) -> Result<u64, Missing> {
+        let size = self.space.machine.page;
+        let start = size.down(address);
+        let at = (address - start) as usize;
+        let mut pages = self.pages.borrow_mut();
+        let page = pages.entry(start).or_insert_with(|| {
+            let mut bytes = vec![0u8; size.bytes() as usize];
+            let there = self.space.fill(start, &mut bytes);
+            bytes.truncate(there);
+            bytes
+        });
+        match page.get(at..at + 8) {
+            Some(_) => Ok(u64_at(page, at)),
+            None => self.space.word(address),
+        }
+    }
 }
 
 /// Whether a word in [start, end) of the target lies in [low, high]. What cannot be read is as bad as one that does.
@@ -76,36 +175,6 @@ pub fn mentions(space: &Space, start: u64, end: u64, low: u64, high: u64) -> boo
     false
 }
 
-fn unwind(space: &Space, modules: &mut [Loaded], values: Values) -> (Vec<u64>, String) {
-    let mut counters = Vec::new();
-    let mut context = UnwindContext::new();
-    let mut frame = Frame { values, exact: true, after_signal: false };
-    while counters.len() < MAX_FRAMES {
-        counters.push(frame.values[RA as usize]);
-        match step(space, modules, &frame, &mut context) {
-            Ok(Step::Outermost) => return (counters, String::new()),
-            Ok(Step::On(next)) => frame = next,
-            Err(reason) => return (counters, reason),
-        }
-    }
-    (counters, "it has too many frames".to_string())
-}
-
-fn step(
-    space: &Space,
-    modules: &mut [Loaded],
-    frame: &Frame,
-    context: &mut UnwindContext<usize>,
-) -> Result<Step, String> {
-    let counter = frame.values[RA as usize];
-    let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
-    let module = modules.iter_mut().find(|loaded| loaded.module.start <= place && place < loaded.module.end);
-    let module = module.ok_or_else(|| format!("no object holds the code at {counter:#x}"))?;
-    let header_at = module.module.table_start;
-    let bytes = module.load(space)?;
-    by_table(space, bytes, header_at, frame, place, context).map_err(|error| format!("{error} at {counter:#x}"))
-}
-
 impl Loaded {
     fn load(&mut self, space: &Space) -> Result<&[u8], String> {
         if self.bytes.is_none() {
@@ -122,13 +191,15 @@ impl Loaded {
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 fn by_table(
-    space: &Space,
+    memory: &Seen,
     bytes: &[u8],
     header_at: u64,
     frame: &Frame,
     place: u64,
     context: &mut UnwindContext<usize>,
+    start: Option<&mut u64>,
 ) -> Result<Step, gimli::Error> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
     let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8)?;
@@ -141,10 +212,13 @@ fn by_table(
     let bases = bases.set_eh_frame(table_at);
     let table = header.table().ok_or(gimli::Error::NoUnwindInfoForAddress)?;
     let entry = table.fde_for_address(&section, &bases, place, EhFrame::cie_from_offset)?;
+    if let Some(start) = start {
+        *start = entry.initial_address();
+    }
     let encoding = entry.cie().encoding();
     let signal = entry.cie().is_signal_trampoline();
     let row = entry.unwind_info_for_address(&section, &bases, context, place)?;
-    let machine = Machine { space, section: &section, encoding, values: &frame.values };
+    let machine = Machine { memory, section: &section, encoding, values: &frame.values };
     let cfa = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => machine.register(*register)?.wrapping_add_signed(*offset),
         CfaRule::Expression(expression) => machine.evaluate(expression, None)?,
@@ -170,7 +244,7 @@ fn by_table(
 
 /// What rules and expressions look at: the registers of one frame, and memory.
 struct Machine<'a> {
-    space: &'a Space,
+    memory: &'a Seen<'a>,
     section: &'a EhFrame<Slice<'a>>,
     encoding: gimli::Encoding,
     values: &'a Values,
@@ -182,7 +256,7 @@ impl Machine<'_> {
     }
 
     fn word(&self, address: u64) -> Result<u64, gimli::Error> {
-        self.space.word(address).map_err(|_| gimli::Error::OffsetOutOfBounds)
+        self.memory.word(address).map_err(|_| gimli::Error::OffsetOutOfBounds)
     }
 
     /// The value of a register in the calling frame; None where there is no rule for it.
