@@ -20,10 +20,11 @@ from support.programs import ask, c_program, gdbheap, python_program, running
 
 from gdbheap import _native
 from gdbheap.commands.calls.inferior_call import TRIM, find_libc
-from gdbheap.commands.calls.native_caller import DWARF, Debugger, NativeCaller
+from gdbheap.commands.calls.native_caller import Debugger, NativeCaller
 from gdbheap.commands.gdb.remote_target import unrestorable
 from gdbheap.errors import GdbheapError
 from gdbheap.target.process import stopped
+from gdbheap.target.unwind_tables import DWARF, modules_of
 
 
 @pytest.fixture(scope="module")
@@ -190,10 +191,9 @@ def test_stacks_are_gdbs(kind: str, storm: Storm, rng: random.Random, tmp_path: 
         try:
             with stopped(pid) as process:
                 assert process.tracer is not None
-                caller = NativeCaller(process, process.tracer, find_libc(process, TRIM), False, 1.0)
                 looks = {thread.tid: process.tracer.look(thread.tid).registers for thread in process.threads}
                 rows = [[looks[tid][index] for index in DWARF] for tid in looks]
-                found = _native.unwind_stacks(process.space, caller._modules(), rows)
+                found = _native.unwind_stacks(process.space, modules_of(process, process.space), rows)
             look = tmp_path / "look.gdb"
             look.write_text(LOOK)
             done = batch(["-p", str(pid)], ["set backtrace past-main on", f"source {look}"], home(tmp_path))

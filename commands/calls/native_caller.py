@@ -12,16 +12,15 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
-from gdbheap.target import image, procfs
-from gdbheap.target.elf import load_bias, read_segments
+from gdbheap.target import procfs
 from gdbheap.target.stacks import find_stacks
-from gdbheap.target.target import AT_SYSINFO_EHDR
+from gdbheap.target.unwind_tables import DWARF, modules_of
 
 if TYPE_CHECKING:
     from gdbheap.target.process import Process
@@ -30,15 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
 
-# struct user_regs_struct: where the registers stand that DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8 …).
-DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
 RAX, ORIG_RAX, RSP = 10, 15, 19
 SIGN = 1 << 63
 # The frame takes up to 12 KiB, a lazy binding 3, printing 10.
 ROOM = 64 << 10
 GUARD_GAP = 1 << 20
 CODE_LIMIT = 64 << 20
-PT_GNU_EH_FRAME = 0x6474E550
 RESTORER = bytes.fromhex("48c7c00f0000000f05")
 # Stores rax where a register points that functions keep, then only moves the stack pointer up, and returns.
 KEEPER = re.compile(
@@ -106,15 +102,6 @@ class _Keeper:
     skips: int
 
 
-class Module(NamedTuple):
-    """A loaded object [start, end), the address of its .eh_frame_hdr, and the end of the segment which that lies in."""
-
-    start: int
-    end: int
-    table_start: int
-    table_end: int
-
-
 class NativeCaller:
     """What ``inferior_call.Caller`` asks for, by ptrace, in a thread that is chosen for it. Raises GdbheapError."""
 
@@ -173,7 +160,7 @@ class NativeCaller:
         place = malloc_range(self._libc.loaded)
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
         registers = [[self._look(thread.tid).registers[index] for index in DWARF] for thread in doubtful]
-        found = _native.unwind_stacks(self._target.space, self._modules(), registers)
+        found = _native.unwind_stacks(self._target.space, modules_of(self._target, self._target.space), registers)
         followed = {
             thread.tid: Stack(_name(thread), row.counters, row.cut, self._is_interrupted(thread, row.counters))
             for thread, row in zip(doubtful, found)
@@ -206,19 +193,6 @@ class NativeCaller:
         main = self._target.main_stack
         is_main = main is not None and (stack.start, stack.end) == (main.start, main.end)
         return stack if is_main or sp < thread.thread_pointer < stack.end else None
-
-    def _modules(self) -> list[Module]:
-        """The loaded objects and the vDSO, as far as they have tables."""
-        objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in self._target.objects]
-        base = self._target.auxv.get(AT_SYSINFO_EHDR, 0)
-        vdso = self._target.mappings.find(base)
-        machine = self._target.machine
-        segments = read_segments(machine, self._target.space, base) if vdso is not None else []
-        bias = load_bias(machine, segments, base)
-        if vdso is not None and bias is not None:
-            objects.append((vdso.start, vdso.end, bias, segments))
-        rows = [_module(*loaded) for loaded in objects]
-        return [row for row in rows if row is not None and all(0 <= number < machine.address_end for number in row)]
 
     def choose(self) -> None:
         """Choose the thread to call in: one that waits in a system call, if there is any.
@@ -384,15 +358,6 @@ def _signal_name(number: int) -> str:
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"
-
-
-def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> Module | None:
-    """None for an object without tables."""
-    table = next((segment.address for segment in segments if segment.type == PT_GNU_EH_FRAME), None)
-    for load in segments:
-        if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.memory_size:
-            return Module(start, end, bias + table, bias + load.address + load.memory_size)
-    return None
 
 
 def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:
