@@ -30,7 +30,8 @@ DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 HEADERS_LIMIT = 4 << 20
 
-_SYMBOL = struct.Struct("<IBBHQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
+"""An entry of a table of symbols (Elf64_Sym): name, info, other, section, value, size."""
 _GLOBAL_BINDINGS = (1, 2, 10)
 _ADDRESS_TYPES = (0, 1, 2, 5, 10)
 
@@ -334,8 +335,8 @@ def _data(section: Any, stream: BinaryIO) -> bytes:
 
 def _add_symbols(table: SymbolTable, symbols: bytes, names: bytes, dynamic: bool) -> None:
     local: dict[str, tuple[int, int]] = {}
-    whole = len(symbols) - len(symbols) % _SYMBOL.size
-    for offset, info, _other, section, value, size in _SYMBOL.iter_unpack(symbols[:whole]):
+    whole = len(symbols) - len(symbols) % SYMBOL.size
+    for offset, info, _other, section, value, size in SYMBOL.iter_unpack(symbols[:whole]):
         if section == 0 or section == 0xFFF1 or not value or info & 15 not in _ADDRESS_TYPES:
             continue
         name = names[offset : names.find(b"\0", offset, offset + NAME_LIMIT)].decode("utf-8", "replace")

@@ -1,0 +1,135 @@
+"""Which function of an ELF file is at an address, by ``.symtab``, ``.dynsym``, the small table that Fedora keeps
+compressed in ``.gnu_debugdata``, and a separate debug file of the same build-id.
+
+Names are C's as they are, those of C++ and Rust as their programmers wrote them. What the compiler moved out of a
+function (``.cold``) has the function's name.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, BinaryIO, NamedTuple
+
+from gdbheap import _native
+from gdbheap.target.elf import NAME_LIMIT, SYMBOL, SYMBOL_BYTES_LIMIT, open_regular
+
+DEBUG_FILES = "/usr/lib/debug/.build-id/{}/{}.debug"
+# STT_FUNC, STT_GNU_IFUNC.
+KINDS = (2, 10)
+# A function that lies around others, as assembler has them, begins at most so many symbols before.
+MAX_AROUND = 8
+_COLD = re.compile(r"\.cold(\.\d+)?$")
+
+
+class _Symbol(NamedTuple):
+    value: int
+    size: int
+    table: int
+    name: int
+
+
+class Functions:
+    """The functions of one file by the addresses at which they were linked; read when first asked for."""
+
+    def __init__(self, path: str | None, build_id: str | None) -> None:
+        """``build_id``: hex digits, of the debug file that is looked for."""
+        self._names: list[bytes] = []
+        self._symbols: list[_Symbol] = []
+        self._starts: list[int] = []
+        for candidate in (path, _debug_file(build_id)):
+            if candidate is not None:
+                with suppress(OSError), open_regular(candidate) as stream:
+                    self.add(stream)
+
+    def add(self, stream: BinaryIO) -> None:
+        """Take the symbols of an ELF image; none of one that is damaged."""
+        for symbols, names in _tables(stream):
+            self._names.append(names)
+            self._symbols += _functions(symbols, len(self._names) - 1)
+        self._symbols.sort()
+        self._starts = [symbol.value for symbol in self._symbols]
+
+    def find(self, address: int) -> str | None:
+        """The name of the function at an address as linked; None where none is known to be there."""
+        if not self._symbols:
+            return None
+        last = bisect_right(self._starts, address) - 1
+        for place in range(last, max(-1, last - MAX_AROUND), -1):
+            symbol = self._symbols[place]
+            if address - symbol.value < symbol.size or (symbol.value == address or (not symbol.size and place == last)):
+                return self._best(place)
+        return None
+
+    def _best(self, place: int) -> str:
+        """Of the names for one address the plainest: ``read`` rather than ``__libc_read``."""
+        value = self._symbols[place].value
+        first = place
+        while first > 0 and self._symbols[first - 1].value == value:
+            first -= 1
+        names = []
+        while first < len(self._symbols) and self._symbols[first].value == value:
+            names.append(self._name(self._symbols[first]))
+            first += 1
+        return readable(min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name)))
+
+    def _name(self, symbol: _Symbol) -> str:
+        names = self._names[symbol.table]
+        end = names.find(b"\0", symbol.name, symbol.name + NAME_LIMIT)
+        return names[symbol.name : end if end >= 0 else symbol.name + NAME_LIMIT].decode("utf-8", "replace")
+
+
+@lru_cache(maxsize=10_000)
+def readable(symbol: str) -> str:
+    """A linker's name as people know it."""
+    symbol = _COLD.sub("", symbol)
+    if not symbol.startswith(("_Z", "_R")):
+        return symbol
+    stem, dot, rest = symbol.partition(".")
+    return _native.demangle(symbol) or f"{_native.demangle(stem) or stem}{dot}{rest}"
+
+
+def _debug_file(build_id: str | None) -> str | None:
+    return DEBUG_FILES.format(build_id[:2], build_id[2:]) if build_id else None
+
+
+def _functions(symbols: bytes, table: int) -> Iterator[_Symbol]:
+    whole = len(symbols) - len(symbols) % SYMBOL.size
+    for name, info, _other, section, value, size in SYMBOL.iter_unpack(symbols[:whole]):
+        if info & 15 in KINDS and section and value:
+            yield _Symbol(value, size, table, name)
+
+
+def _tables(stream: BinaryIO) -> list[tuple[bytes, bytes]]:
+    """(symbols, names) of each table of symbols."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    found: list[tuple[bytes, bytes]] = []
+    errors = (ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error)
+    with suppress(*errors, lzma.LZMAError, MemoryError):
+        elf: Any = ELFFile(stream)
+        for name in (".symtab", ".dynsym"):
+            section = elf.get_section_by_name(name)
+            if section is not None:
+                names = elf.get_section(section["sh_link"])
+                found.append((_data(section, stream), _data(names, stream)))
+        small = elf.get_section_by_name(".gnu_debugdata")
+        if small is not None:
+            packed = lzma.LZMADecompressor().decompress(_data(small, stream), SYMBOL_BYTES_LIMIT)
+            found += _tables(BytesIO(packed))
+    return found
+
+
+def _data(section: Any, stream: BinaryIO) -> bytes:
+    """The bytes of a section in the file, bounded; none for one that has none there."""
+    if section["sh_type"] == "SHT_NOBITS":
+        return b""
+    stream.seek(section["sh_offset"])
+    return stream.read(min(section["sh_size"], SYMBOL_BYTES_LIMIT))

@@ -1,0 +1,130 @@
+"""A process that runs on while it is read, all but one of its threads, which stands still at that moment.
+
+What lies on that thread's stack, and what its frames point to, stays as it is meanwhile. All else may change between
+two reads: what is read of it must be checked. Bytes come through ``/proc/PID/mem``, which stays with this address
+space: after exec() nothing can be read any more.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from gdbheap._native import Space, Unwinder, Unwound
+from gdbheap.target import procfs, refusal
+from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects
+from gdbheap.target.machine import LOWEST_ADDRESS, Machine
+from gdbheap.target.mappings import Mapping, parse_maps
+from gdbheap.target.process import FROM_FILE, FROM_PROCESS, MappedFiles, MappingRow, elf_candidates, executable
+from gdbheap.target.target import Target
+from gdbheap.target.unwind_tables import Module, modules_of
+
+# Seconds after which the mappings are looked at again: an object may have been unloaded and another be in its place.
+PERIOD = 1.0
+_CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
+
+
+class Running(Target):
+    """The process ``pid`` as it is at each moment. ``objects`` are those that were loaded when they were last looked
+    at; ``age`` counts how often they were found changed.
+
+    Its ``space`` reads whatever address it is given from the process, also what came after it was made: nothing is
+    known of pages. ``find_objects`` reads the heads of files, which are there. Raises NoTarget, NotPermitted.
+    """
+
+    def __init__(self, pid: int, machine: Machine) -> None:
+        super().__init__("process", pid=pid, machine=machine)
+        self._folder = refusal.open_folder(pid)
+        self._files = ElfFiles()
+        # One segment, always read from the process; "shared": by /proc/PID/mem, which makes no copies of pages.
+        everything = [MappingRow(LOWEST_ADDRESS, machine.user_end, FROM_PROCESS, -1, 0)]
+        self.space = Space.for_process(machine, pid, everything, None, [], True, None)
+        self.exe = executable(self._folder)
+        with suppress(OSError):
+            self.auxv = procfs.parse_auxv(machine, self._folder.read("auxv"))
+        self.age = 0
+        self._tables = self.space
+        self._unwinder = Unwinder([])
+        self._code: list[bytes] = []
+        self._looked = 0.0
+        # Code of no object (a compiler's at run time) that was met since the mappings were last looked at.
+        self._strange: list[Mapping] = []
+        self._bases: list[int] = []
+        self.look_again()
+
+    def look_again(self) -> bool:
+        """Find the objects that are loaded now; whether they are others than before."""
+        self._looked, self._strange = time.monotonic(), []
+        try:
+            text = self._folder.read("maps", procfs.TABLE_LIMIT)
+        except OSError:
+            return False
+        code = _CODE.findall(text)
+        if code == self._code:
+            return False
+        self._code, self.age = code, self.age + 1
+        self.mappings = parse_maps(text)
+        self.objects = find_objects(self.machine, self.mappings, self.space, self._files, self._candidates)
+        self._bases = [loaded.base for loaded in self.objects]
+        modules = modules_of(self, self.space)
+        self._tables = self._table_space(modules)
+        self._unwinder.renew(modules)
+        return True
+
+    def _candidates(self, mapping: Mapping) -> list[str]:
+        return elf_candidates(self._folder, self.exe, mapping)
+
+    def _table_space(self, modules: Sequence[Module]) -> Space:
+        """Where the tables are read: from the files, so that no page of theirs is put into the process."""
+        files = MappedFiles(self._folder)
+        rows = [row for module in modules for row in self._table_rows(module, files)]
+        return Space.for_process(self.machine, self.pid or 0, _disjoint(rows), None, files.paths, True, None)
+
+    def _table_rows(self, module: Module, files: MappedFiles) -> list[MappingRow]:
+        start, end = module.table_start, module.table_end
+        mapping = self.mappings.find(start)
+        if mapping is None or mapping.writable:
+            return [MappingRow(start, end, FROM_PROCESS, -1, 0)] if end > start else []
+        index = files.index(mapping) if mapping.path.startswith("/") else -1
+        kind, end = FROM_PROCESS if index < 0 else FROM_FILE, min(end, mapping.end)
+        return [MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)]
+
+    def unwind(self, registers: Sequence[int]) -> Unwound:
+        """The stack of the thread that stands still with these registers (as DWARF numbers them, rip last)."""
+        if time.monotonic() - self._looked > PERIOD:
+            self.look_again()
+        found = self._unwinder.unwind(self._tables, self.space, registers)
+        if found.unknown is not None and self._is_new(found.unknown) and self.look_again():
+            found = self._unwinder.unwind(self._tables, self.space, registers)
+        return found
+
+    def _is_new(self, counter: int) -> bool:
+        """Whether the code there may be an object's that was loaded since; remembered where it is not."""
+        if any(counter in mapping for mapping in self._strange):
+            return False
+        try:
+            mapping = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT)).find(counter)
+        except OSError:
+            return False
+        if mapping is not None and not mapping.path.startswith("/"):
+            self._strange.append(mapping)
+        return mapping is not None and mapping.path.startswith("/")
+
+    def code_object(self, address: int) -> LoadedObject | None:
+        """The object whose code is at ``address``, as far as they were known when they were last looked at."""
+        index = bisect_right(self._bases, address) - 1
+        if index < 0 or not self.objects[index].contains(address):
+            return None
+        return self.objects[index]
+
+
+def _disjoint(rows: Iterable[MappingRow]) -> list[MappingRow]:
+    """What a damaged header says of its tables may overlap another's: the first counts."""
+    kept: list[MappingRow] = []
+    for row in sorted(rows):
+        if row.start < row.end and (not kept or kept[-1].end <= row.start):
+            kept.append(row)
+    return kept
