@@ -52,6 +52,7 @@ FIELDS = {
     "func_qualname": ["PyFunctionObject.func_qualname"],
     "co_filename": ["PyCodeObject.co_filename"],
     "co_name": ["PyCodeObject.co_name"],
+    "co_qualname": ["PyCodeObject.co_qualname"],
     "co_firstlineno": ["PyCodeObject.co_firstlineno"],
     "values_header": ["struct _dictvalues.values"],
     "bytearray_alloc": ["PyByteArrayObject.ob_alloc"],
