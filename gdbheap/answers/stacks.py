@@ -1,0 +1,202 @@
+"""What does a thread run that stands still for a moment: C and Python frames merged into one stack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+
+from gdbheap.errors import Fault, GdbheapError, Unsupported, one_line
+from gdbheap.heap import Heap
+from gdbheap.layout.facts import Facts
+from gdbheap.python.call_stacks import CallStacks, PythonStack, RawFrame
+from gdbheap.python.interpreter import Interpreter
+from gdbheap.target.elf import LoadedObject, load_bias, read_segments
+from gdbheap.target.functions import Functions
+from gdbheap.target.running import PERIOD, Running
+from gdbheap.target.target import AT_SYSINFO_EHDR
+
+__all__ = ["Captured", "StackFrame", "Stacks"]
+
+NATIVE, PYTHON = "native", "python"
+# The function that runs Python's instructions: one call of it for one or more Python frames.
+EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
+# Of the interpreter that is built with tail calls (3.14): what runs one instruction, called by the evaluator.
+HANDLER = "_TAIL_CALL_"
+NO_OBJECT = "[code of no file]"
+MAX_VDSO = 64 << 10
+ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """A line of a stack. ``name``: the function, of Python its qualified name where the interpreter keeps it (3.11 and
+    later), of C ``object+0x1234`` where no symbol tells, with the address at which the function was linked. ``file``:
+    the source of a Python function, else the path of the object. ``line``: Python's, None of C and where nobody
+    knows. ``kind``: "python" or "native"."""
+
+    name: str
+    file: str
+    line: int | None
+    kind: str
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A stack as it was taken, innermost first: an address in each native frame that lies in its function, and that
+    function's start (0 where it is unknown), with the objects that held them; ``cut``: why it ends early, or "";
+    ``python``: the thread's Python frames, None where it has none."""
+
+    places: tuple[tuple[LoadedObject | None, int, int], ...]
+    cut: str
+    python: PythonStack | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Native:
+    frame: StackFrame
+    evaluates: bool
+    interpreters: bool
+
+
+class Stacks:
+    """The stacks of threads of one live process, whose other threads run on.
+
+    Follows what is loaded and started later; after an exec() of the process nothing can be read, and a new one of
+    these is needed. Raises NoTarget, NotPermitted; Unsupported for a core.
+    """
+
+    def __init__(self, heap: Heap) -> None:
+        target = heap.target
+        if target.refusal is not None:
+            raise target.refusal
+        if target.kind != "process" or target.pid is None or target.remote:
+            raise Unsupported("stacks can be taken of a live process on this machine only")
+        self._running = Running(target.pid, target.machine)
+        self._functions: dict[tuple[str, str | None], Functions] = {}
+        self._names: dict[tuple[LoadedObject, int], _Native] = {}
+        self._interpreter: Interpreter | None = None
+        self._calls: CallStacks | None = None
+        self._tried = (0, 0.0)
+        self._find_python()
+
+    def capture(self, registers: Sequence[int], thread_pointer: int) -> Captured:
+        """The stack of a thread that stands still with these registers (as DWARF numbers them, rip last). Quick, never
+        raises: what cannot be read is missing, and ``cut`` says so."""
+        try:
+            found = self._running.unwind(registers)
+            counters, starts, cut = found.counters, found.starts, found.cut
+        except ERRORS as error:
+            counters, starts, cut = list(registers[-1:]), [0], one_line(error)
+        # A return address may lie behind the function that called, if that call does not return.
+        exact = [counter - bool(index) for index, counter in enumerate(counters)]
+        places = [(self._running.code_object(at), max(at, start), start) for at, start in zip(exact, starts)]
+        return Captured(tuple(places), cut, self._python(thread_pointer))
+
+    def _python(self, thread_pointer: int) -> PythonStack | None:
+        try:
+            if self._calls is None:
+                self._find_python()
+            return None if self._calls is None else self._calls.take(thread_pointer)
+        except ERRORS:
+            return None
+
+    def _find_python(self) -> None:
+        """The interpreter may be loaded later."""
+        now = time.monotonic()
+        age, tried = self._tried
+        if self._running.age == age and now - tried < PERIOD:
+            return
+        self._tried = self._running.age, now
+        try:
+            self._interpreter = Interpreter(self._running, Facts())
+            self._calls = CallStacks(self._running.space, self._interpreter.module, self._interpreter.release)
+        except ERRORS:
+            self._interpreter = self._calls = None
+
+    def name(self, captured: Captured) -> tuple[StackFrame, ...]:
+        """The frames of a stack, outermost first. The process may run again, or have ended."""
+        natives = [self._named(*place) for place in captured.places]
+        python = captured.python
+        groups = [] if python is None else [[self._python_frame(frame) for frame in group] for group in python.groups]
+        torn = python is not None and python.torn
+        return tuple(reversed(merge(natives, groups, bool(captured.cut), torn)))
+
+    def _python_frame(self, frame: RawFrame) -> StackFrame:
+        assert self._calls is not None
+        return StackFrame(frame.code.name, frame.code.file, self._calls.line(frame), PYTHON)
+
+    def _named(self, loaded: LoadedObject | None, place: int, start: int) -> _Native:
+        if loaded is None:
+            return self._without_object(place)
+        key = loaded, start or place
+        if key not in self._names:
+            self._names[key] = self._read_name(loaded, place, start)
+        return self._names[key]
+
+    def _without_object(self, place: int) -> _Native:
+        vdso = self._running.mappings.find(self._running.auxv.get(AT_SYSINFO_EHDR, 0))
+        if vdso is None or place not in vdso:
+            return _Native(StackFrame(NO_OBJECT, "", None, NATIVE), False, False)
+        name = self._of_file(vdso.path, None, self._read_vdso).find(place - self._vdso_bias(vdso.start))
+        return _Native(StackFrame(name or vdso.path, vdso.path, None, NATIVE), False, False)
+
+    def _vdso_bias(self, start: int) -> int:
+        machine = self._running.machine
+        return load_bias(machine, read_segments(machine, self._running.space, start), start) or 0
+
+    def _read_vdso(self) -> Functions:
+        found = Functions(None, None)
+        base = self._running.auxv.get(AT_SYSINFO_EHDR, 0)
+        found.add(BytesIO(self._running.space.read_available(base, MAX_VDSO)))
+        return found
+
+    def _of_file(self, path: str, build_id: str | None, make: Callable[[], Functions]) -> Functions:
+        key = path, build_id
+        if key not in self._functions:
+            self._functions[key] = make()
+        return self._functions[key]
+
+    def _read_name(self, loaded: LoadedObject, place: int, start: int) -> _Native:
+        functions = self._of_file(loaded.path, loaded.build_id, lambda: Functions(loaded.file, loaded.build_id))
+        known = functions.find(place - loaded.bias)
+        own = self._interpreter is not None and loaded.base == self._interpreter.module.base
+        name = known or f"{loaded.path.rsplit('/', 1)[-1]}+{(start or place) - loaded.bias:#x}"
+        major = self._interpreter.release.major if self._interpreter is not None else 0
+        return _Native(StackFrame(name, loaded.path, None, NATIVE), own and known == EVALUATORS.get(major), own)
+
+
+def merge(
+    natives: Sequence[_Native], groups: Sequence[Sequence[StackFrame]], cut: bool, torn: bool
+) -> list[StackFrame]:
+    """One stack, innermost first, of native frames and of Python frames in groups, one for each evaluator.
+
+    The evaluators are replaced by what they run; what else of the interpreter's own lies outside of the innermost
+    Python frame is left out. ``cut``: there may be more native frames further out, ``torn``: more Python frames. Where
+    the numbers do not fit, all Python frames are outside of all that is shown of the native ones: what the innermost
+    evaluator has called.
+    """
+    places = [index for index, native in enumerate(natives) if native.evaluates]
+    if not any(groups):
+        return [native.frame for native in natives]
+    inner = natives[: places[0]] if places else natives
+    merged = [native.frame for native in inner if not (native.interpreters and native.frame.name.startswith(HANDLER))]
+    if not _fits(len(places), len(groups), cut, torn):
+        return merged + [frame for group in groups for frame in group]
+    for number, group in enumerate(groups):
+        merged += group
+        if number < len(places):
+            end = places[number + 1] if number + 1 < len(places) else len(natives)
+            merged += [native.frame for native in natives[places[number] + 1 : end] if not native.interpreters]
+    return merged + _beyond(natives, places[len(groups) :])
+
+
+def _fits(evaluators: int, groups: int, cut: bool, torn: bool) -> bool:
+    """Whether the innermost of both belong together, the next ones, and so on."""
+    return evaluators == groups or (cut and evaluators < groups) or (torn and groups < evaluators)
+
+
+def _beyond(natives: Sequence[_Native], places: Sequence[int]) -> list[StackFrame]:
+    """From the first evaluator on whose Python frames could not be read."""
+    return [native.frame for native in natives[places[0] :]] if places else []
