@@ -22,12 +22,14 @@ R = TypeVar("R")
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """The fields of a record, which may be records themselves; they are not copied, as there may be millions.
+    """The fields of a record, which may be records themselves; they are not copied, as there may be millions. A record
+    whose keys are not all its fields' names (``from`` cannot be one) has a dict of those that differ, ``keys``.
 
     Raises TypeError for anything else than a record."""
     if not dataclasses.is_dataclass(record):
         raise TypeError(f"an answer holds a {type(record).__name__}")
-    return vars(record)
+    keys = _renamed(type(record))
+    return {keys.get(name, name): value for name, value in vars(record).items()} if keys else vars(record)
 
 
 def from_json(kind: type[R], content: Any) -> R:
@@ -40,11 +42,22 @@ def from_json(kind: type[R], content: Any) -> R:
     hints_for = getattr(kind, "hints_for", None)
     if hints_for is not None:
         hints = {**hints, **hints_for(content)}
-    found = {name: _value(hints[name], content[name], f"{kind.__name__}.{name}") for name in hints if name in content}
+    keys = _renamed(kind)
+    found = {
+        name: _value(hint, content[keys.get(name, name)], f"{kind.__name__}.{name}")
+        for name, hint in hints.items()
+        if keys.get(name, name) in content
+    }
     try:
         return kind(**found)
     except TypeError as error:
         raise UsageError(f"not a {kind.__name__}: {error}") from None
+
+
+def _renamed(kind: type[Any]) -> dict[str, str]:
+    """{field: key} of a kind of record where they differ: a class variable beside its fields."""
+    own = vars(kind).get("keys")
+    return own if isinstance(own, dict) else {}
 
 
 @cache
