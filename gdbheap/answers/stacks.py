@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
+from typing import BinaryIO
 
-from gdbheap.errors import Fault, GdbheapError, Unsupported, one_line
+from gdbheap.errors import Fault, GdbheapError, NotAPython, Unsupported, one_line
 from gdbheap.heap import Heap
 from gdbheap.layout.facts import Facts
 from gdbheap.python.call_stacks import CallStacks, PythonStack, RawFrame
 from gdbheap.python.interpreter import Interpreter
-from gdbheap.target.elf import LoadedObject, load_bias, read_segments
+from gdbheap.target.elf import LoadedObject, load_bias, open_regular, read_segments
 from gdbheap.target.functions import Functions
 from gdbheap.target.running import PERIOD, Running
 from gdbheap.target.target import AT_SYSINFO_EHDR
 
-__all__ = ["Captured", "StackFrame", "Stacks"]
+__all__ = ["Captured", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
 
 NATIVE, PYTHON = "native", "python"
 # The function that runs Python's instructions: one call of it for one or more Python frames.
@@ -42,6 +44,10 @@ class StackFrame:
     kind: str
 
 
+Weighted = tuple[tuple[StackFrame, ...], int, int]
+"""A stack, outermost frame first, its weight (bytes unless said otherwise), and how many calls that are."""
+
+
 @dataclass(frozen=True)
 class Captured:
     """A stack as it was taken, innermost first: an address in each native frame that lies in its function, and that
@@ -54,7 +60,9 @@ class Captured:
 
 
 @dataclass(frozen=True)
-class _Native:
+class NativeFrame:
+    """A native frame: whether it is the evaluator's, and whether its code is the interpreter's own."""
+
     frame: StackFrame
     evaluates: bool
     interpreters: bool
@@ -74,8 +82,10 @@ class Stacks:
         if target.kind != "process" or target.pid is None or target.remote:
             raise Unsupported("stacks can be taken of a live process on this machine only")
         self._running = Running(target.pid, target.machine)
+        # By path and build-id. Files are opened when they are first met: those of a process that ended may be gone.
+        self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}
-        self._names: dict[tuple[LoadedObject, int], _Native] = {}
+        self._names: dict[tuple[LoadedObject, int], NativeFrame] = {}
         self._interpreter: Interpreter | None = None
         self._calls: CallStacks | None = None
         self._tried = (0, 0.0)
@@ -91,27 +101,40 @@ class Stacks:
             counters, starts, cut = list(registers[-1:]), [0], one_line(error)
         # A return address may lie behind the function that called, if that call does not return.
         exact = [counter - bool(index) for index, counter in enumerate(counters)]
-        places = [(self._running.code_object(at), max(at, start), start) for at, start in zip(exact, starts)]
+        places = [(self._met(self._running.code_object(at)), max(at, start), start) for at, start in zip(exact, starts)]
         return Captured(tuple(places), cut, self._python(thread_pointer))
+
+    def _met(self, loaded: LoadedObject | None) -> LoadedObject | None:
+        if loaded is not None and (loaded.path, loaded.build_id) not in self._files:
+            try:
+                found = open_regular(loaded.file) if loaded.file else None
+            except OSError:
+                found = None
+            self._files[loaded.path, loaded.build_id] = found
+        return loaded
 
     def _python(self, thread_pointer: int) -> PythonStack | None:
         try:
-            if self._calls is None:
-                self._find_python()
+            self._find_python()
             return None if self._calls is None else self._calls.take(thread_pointer)
         except ERRORS:
             return None
 
     def _find_python(self) -> None:
-        """The interpreter may be loaded later."""
-        now = time.monotonic()
-        age, tried = self._tried
+        """The interpreter may be loaded later, or be there and not ready: nothing is settled before it has threads."""
+        if self._calls is not None and self._calls.has_threads:
+            return
+        now, (age, tried) = time.monotonic(), self._tried
         if self._running.age == age and now - tried < PERIOD:
             return
         self._tried = self._running.age, now
         try:
             self._interpreter = Interpreter(self._running, Facts())
             self._calls = CallStacks(self._running.space, self._interpreter.module, self._interpreter.release)
+        except NotAPython:
+            self._interpreter = self._calls = None
+            # Until other objects are loaded.
+            self._tried = self._running.age, math.inf
         except ERRORS:
             self._interpreter = self._calls = None
 
@@ -127,7 +150,7 @@ class Stacks:
         assert self._calls is not None
         return StackFrame(frame.code.name, frame.code.file, self._calls.line(frame), PYTHON)
 
-    def _named(self, loaded: LoadedObject | None, place: int, start: int) -> _Native:
+    def _named(self, loaded: LoadedObject | None, place: int, start: int) -> NativeFrame:
         if loaded is None:
             return self._without_object(place)
         key = loaded, start or place
@@ -135,12 +158,12 @@ class Stacks:
             self._names[key] = self._read_name(loaded, place, start)
         return self._names[key]
 
-    def _without_object(self, place: int) -> _Native:
+    def _without_object(self, place: int) -> NativeFrame:
         vdso = self._running.mappings.find(self._running.auxv.get(AT_SYSINFO_EHDR, 0))
         if vdso is None or place not in vdso:
-            return _Native(StackFrame(NO_OBJECT, "", None, NATIVE), False, False)
+            return NativeFrame(StackFrame(NO_OBJECT, "", None, NATIVE), False, False)
         name = self._of_file(vdso.path, None, self._read_vdso).find(place - self._vdso_bias(vdso.start))
-        return _Native(StackFrame(name or vdso.path, vdso.path, None, NATIVE), False, False)
+        return NativeFrame(StackFrame(name or vdso.path, vdso.path, None, NATIVE), False, False)
 
     def _vdso_bias(self, start: int) -> int:
         machine = self._running.machine
@@ -158,17 +181,24 @@ class Stacks:
             self._functions[key] = make()
         return self._functions[key]
 
-    def _read_name(self, loaded: LoadedObject, place: int, start: int) -> _Native:
-        functions = self._of_file(loaded.path, loaded.build_id, lambda: Functions(loaded.file, loaded.build_id))
+    def _read_functions(self, loaded: LoadedObject) -> Functions:
+        file = self._files.get((loaded.path, loaded.build_id))
+        if file is None:
+            return Functions(None, loaded.build_id)
+        with file:
+            return Functions(file, loaded.build_id)
+
+    def _read_name(self, loaded: LoadedObject, place: int, start: int) -> NativeFrame:
+        functions = self._of_file(loaded.path, loaded.build_id, lambda: self._read_functions(loaded))
         known = functions.find(place - loaded.bias)
         own = self._interpreter is not None and loaded.base == self._interpreter.module.base
         name = known or f"{loaded.path.rsplit('/', 1)[-1]}+{(start or place) - loaded.bias:#x}"
         major = self._interpreter.release.major if self._interpreter is not None else 0
-        return _Native(StackFrame(name, loaded.path, None, NATIVE), own and known == EVALUATORS.get(major), own)
+        return NativeFrame(StackFrame(name, loaded.path, None, NATIVE), own and known == EVALUATORS.get(major), own)
 
 
 def merge(
-    natives: Sequence[_Native], groups: Sequence[Sequence[StackFrame]], cut: bool, torn: bool
+    natives: Sequence[NativeFrame], groups: Sequence[Sequence[StackFrame]], cut: bool, torn: bool
 ) -> list[StackFrame]:
     """One stack, innermost first, of native frames and of Python frames in groups, one for each evaluator.
 
@@ -197,6 +227,6 @@ def _fits(evaluators: int, groups: int, cut: bool, torn: bool) -> bool:
     return evaluators == groups or (cut and evaluators < groups) or (torn and groups < evaluators)
 
 
-def _beyond(natives: Sequence[_Native], places: Sequence[int]) -> list[StackFrame]:
+def _beyond(natives: Sequence[NativeFrame], places: Sequence[int]) -> list[StackFrame]:
     """From the first evaluator on whose Python frames could not be read."""
     return [native.frame for native in natives[places[0] :]] if places else []

@@ -80,6 +80,11 @@ class CallStacks:
         self._code_size = max(self._code_at.values()) + WORD
         self._clean = ~(release.get("f_tags") or 0)
 
+    @property
+    def has_threads(self) -> bool:
+        """Whether an interpreter with a thread was met."""
+        return self._states.met
+
     def take(self, thread_pointer: int) -> PythonStack | None:
         """The frames of the thread with that thread pointer; None where the interpreter does not know it."""
         state = self._states.find(thread_pointer)
@@ -199,6 +204,7 @@ class _States:
         self._known: dict[int, int] = {}
         self._interpreters: list[int] = []
         self._next_search = 0.0
+        self.met = False
 
     def find(self, pointer: int) -> int | None:
         """The state of the thread with that thread pointer; None where there is none."""
@@ -212,6 +218,7 @@ class _States:
             self._known.pop(pointer, None)
         else:
             self._known[pointer] = state
+            self.met = True
         return state
 
     def _is_listed(self, state: int, pointer: int) -> bool:

@@ -18,8 +18,7 @@ from gdbheap.report.numbers import count_text, counted, share_text, size_text
 from gdbheap.report.weighted import label
 
 if TYPE_CHECKING:
-    from gdbheap.answers.stacks import StackFrame
-    from gdbheap.report.weighted import Weighted
+    from gdbheap.answers.stacks import StackFrame, Weighted
 
 __all__ = ["flame_graph"]
 
@@ -141,7 +140,8 @@ def _scheme(number: int, page: str, text: str) -> str:
     """The colours of COLOURS' first or second scheme."""
     rows = [(f"{kind}{shade}", fills[number][shade]) for kind, fills in COLOURS.items() for shade in range(SHADES)]
     cells = "".join(f".flame .{name}{{fill:{fill}}}" for name, fill in rows)
-    return f".flame{{background:{page}}}.flame .page{{fill:{page}}}.flame>svg>rect{{stroke:{page}}}.flame text{{fill:{text}}}{cells}"
+    own = f".flame{{background:{page}}}.flame .page{{fill:{page}}}.flame>svg>rect{{stroke:{page}}}"
+    return f"{own}.flame text{{fill:{text}}}{cells}"
 
 
 def _legend(root: _Node) -> Iterator[str]:

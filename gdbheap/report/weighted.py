@@ -10,10 +10,7 @@ from gdbheap import __version__
 from gdbheap.errors import one_line
 
 if TYPE_CHECKING:
-    from gdbheap.answers.stacks import StackFrame
-
-    Weighted = tuple[tuple[StackFrame, ...], int, int]
-    """A stack, outermost frame first, its weight (bytes unless said otherwise), and how many calls that are."""
+    from gdbheap.answers.stacks import StackFrame, Weighted
 
 __all__ = ["NO_STACK", "folded", "label", "speedscope"]
 

@@ -38,15 +38,16 @@ class _Symbol(NamedTuple):
 class Functions:
     """The functions of one file by the addresses at which they were linked; read when first asked for."""
 
-    def __init__(self, path: str | None, build_id: str | None) -> None:
+    def __init__(self, file: BinaryIO | None, build_id: str | None) -> None:
         """``build_id``: hex digits, of the debug file that is looked for."""
         self._names: list[bytes] = []
         self._symbols: list[_Symbol] = []
         self._starts: list[int] = []
-        for candidate in (path, _debug_file(build_id)):
-            if candidate is not None:
-                with suppress(OSError), open_regular(candidate) as stream:
-                    self.add(stream)
+        if file is not None:
+            self.add(file)
+        if build_id:
+            with suppress(OSError), open_regular(DEBUG_FILES.format(build_id[:2], build_id[2:])) as stream:
+                self.add(stream)
 
     def add(self, stream: BinaryIO) -> None:
         """Take the symbols of an ELF image; none of one that is damaged."""
@@ -93,10 +94,6 @@ def readable(symbol: str) -> str:
         return symbol
     stem, dot, rest = symbol.partition(".")
     return _native.demangle(symbol) or f"{_native.demangle(stem) or stem}{dot}{rest}"
-
-
-def _debug_file(build_id: str | None) -> str | None:
-    return DEBUG_FILES.format(build_id[:2], build_id[2:]) if build_id else None
 
 
 def _functions(symbols: bytes, table: int) -> Iterator[_Symbol]:

@@ -1,0 +1,49 @@
+"""One thread of a process held by ptrace(2) while the others run on."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator
+
+from gdbheap.target.unwind_tables import DWARF
+
+TRACEME, GETREGS, DETACH, SEIZE, INTERRUPT = 0, 12, 17, 0x4206, 0x4207
+# waitpid(2): for threads too.
+WALL = 0x40000000
+FS_BASE, REGISTERS = 21, 27
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+_libc.ptrace.restype = ctypes.c_long
+
+
+def ptrace(request: int, tid: int, data: object = None) -> None:
+    """Raises OSError."""
+    if _libc.ptrace(request, tid, None, data) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def trace_me() -> None:
+    """Have this process stop once it executes a program."""
+    ptrace(TRACEME, 0)
+
+
+def registers(tid: int) -> tuple[list[int], int]:
+    """Return the registers of a thread that stands still as DWARF numbers them, and its thread pointer."""
+    found = (ctypes.c_ulong * REGISTERS)()
+    ptrace(GETREGS, tid, ctypes.cast(found, ctypes.c_void_p))
+    return [found[index] for index in DWARF], found[FS_BASE]
+
+
+@contextlib.contextmanager
+def held(tid: int) -> Iterator[tuple[list[int], int]]:
+    """Yield a thread's registers while it stands still."""
+    ptrace(SEIZE, tid)
+    ptrace(INTERRUPT, tid)
+    os.waitpid(tid, WALL)
+    try:
+        yield registers(tid)
+    finally:
+        ptrace(DETACH, tid)
