@@ -87,6 +87,25 @@ def check_python(target: Running, release: str) -> None:
                 assert all(frame.kind == "native" for frame in frames[place + 1 : place + 1 + len(inside)])
 
 
+@pytest.mark.parametrize("release", ["3.12", "3.13"])
+def test_code_of_no_file(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """With trampolines for perf each Python function is called through code that was made at run time and has no
+    tables: C's frames end there, Python's are all there."""
+    program = release_program(release, "calls", rng.getrandbits(30), 12, 2)
+    if subprocess.run([program[0], "-X", "perf", "-c", ""], capture_output=True).returncode:
+        pytest.skip(f"this CPython {release} has no trampolines for perf")
+    with running([program[0], "-X", "perf", *program[1:]], tmp_path) as target:
+        Path(f"/tmp/perf-{target.pid}.map").unlink(missing_ok=True)
+        truth = json.loads(target.stderr)
+        stacks = stacks_of(target.pid)
+        for tid in tasks(target.pid):
+            raw, pointer = captured(stacks, tid)
+            frames = stacks.name(raw)
+            assert python_rows(frames) == truth[str(pointer)]
+            kinds = [frame.kind for frame in frames]
+            assert raw.cut and kinds[0] == "python" and kinds[-1] == "native"
+
+
 def compare_name(names: list[str]) -> str:
     """Return what this release calls the callback."""
     return "by_c.<locals>.compare" if "by_c.<locals>.compare" in names else "compare"
@@ -168,7 +187,9 @@ def test_a_library_is_loaded_later(rng: random.Random, tmp_path: Path) -> None:
     source, library = tmp_path / "late.c", tmp_path / "late.so"
     source.write_text(LIBRARY)
     build("nested")
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    subprocess.run(
+        [shutil.which("gcc") or "cc", "-O1", "-shared", "-fPIC", str(source), "-o", str(library)], check=True
+    )
     with running(c_program("nested", rng.getrandbits(28), 3, 1, library), tmp_path) as target:
         stacks = stacks_of(target.pid)
         before = [frame.name for frame in stacks.name(captured(stacks, target.pid)[0])]

@@ -68,6 +68,8 @@ class CallStacks:
     def __init__(self, space: Space, module: LoadedObject, release: Release) -> None:
         self._space, self._module, self._release = space, module, release
         self._states = _States(space, module, release)
+        # Now rather than while a thread stands still.
+        self._states.search()
         self._codes: dict[tuple[int, ...], Code | None] = {}
         self._lines: dict[tuple[Code, int], int | None] = {}
         self._is_object = release.get("f_previous") is None
@@ -212,7 +214,7 @@ class _States:
         if state is not None and self._is_listed(state, pointer):
             return state
         state = self._listed(pointer)
-        if state is None and self._search():
+        if state is None and self.search():
             state = self._listed(pointer)
         if state is None:
             self._known.pop(pointer, None)
@@ -265,7 +267,7 @@ class _States:
             yield state
             state = self._space.word(state + self._release["ts_next"])
 
-    def _search(self) -> bool:
+    def search(self) -> bool:
         """Look for interpreters; whether there are others than before. Not each time: a thread may be none of
         Python's."""
         started = time.monotonic()

@@ -118,7 +118,7 @@ def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str) -> str
         f'<svg xmlns="http://www.w3.org/2000/svg" width="100%" height="{height}" '
         'class="flame" font-family="system-ui, sans-serif" font-size="12" role="img">'
     )
-    told, size = one_line(title, LONGEST), f"{_amount(root.weight, unit)}, {counted(root.calls, 'call')}"
+    told, size = one_line(title, LONGEST), _amounts(root.weight, root.calls, unit)
     body = [head, f"<title>{_safe(told)}: {size}</title>", _styles(), '<rect class="page" width="100%" height="100%"/>']
     body.append(f'<text class="title" x="{MARGIN}" y="22">{_safe(told)}</text>')
     body += [f'<text x="{MARGIN}" y="42">{size}</text>', *_legend(root)]
@@ -126,8 +126,10 @@ def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str) -> str
     return "\n".join([*body, "</svg>", ""])
 
 
-def _amount(weight: int, unit: str) -> str:
-    return size_text(weight) if unit == "bytes" else f"{count_text(weight)} {unit}"
+def _amounts(weight: int, calls: int, unit: str, share: str = "") -> str:
+    """The weight, its share, and the calls, unless these are the weight."""
+    size = size_text(weight) if unit == "bytes" else f"{count_text(weight)} {unit}"
+    return f"{size}{share}" + ("" if unit != "bytes" and weight == calls else f", {counted(calls, 'call')}")
 
 
 def _styles() -> str:
@@ -157,9 +159,9 @@ def _legend(root: _Node) -> Iterator[str]:
 
 
 def _drawn(cell: _Cell, whole: int, unit: str) -> str:
-    share = share_text(cell.weight, whole)
+    share = f", {share_text(cell.weight, whole)} %"
     about = f"{cell.about}\n" if cell.about else ""
-    title = f"{_safe(cell.text)}\n{_safe(about)}{_amount(cell.weight, unit)}, {share} %, {counted(cell.calls, 'call')}"
+    title = f"{_safe(cell.text)}\n{_safe(about)}{_amounts(cell.weight, cell.calls, unit, share)}"
     kind = f"{cell.kind if cell.kind in COLOURS else 'native'}{crc32(cell.text.encode('utf-8', 'replace')) % SHADES}"
     place = f'x="{_percent(cell.left, whole)}" y="{HEAD + cell.depth * ROW}" width="{_percent(cell.weight, whole)}"'
     fits = min(LONGEST, WIDTH * cell.weight // max(whole, 1) // CHARACTER * 4)
