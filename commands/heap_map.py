@@ -8,7 +8,8 @@ from gdbheap.answers import heap_map
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, valued
-from gdbheap.errors import UsageError, one_line
+from gdbheap.errors import one_line
+from gdbheap.files import write_text
 from gdbheap.heap import Heap
 from gdbheap.report.heap_map import render
 from gdbheap.report.numbers import parse_size
@@ -35,7 +36,7 @@ def _answer(heap: Heap, options: Options) -> heap_map.HeapMap:
     if options.svg is None:
         return heap_map.heap_map(heap, options.cell)
     answer = heap_map.heap_map(heap, options.cell, CELLS_OF_PICTURE)
-    _write(options.svg, picture(answer, _title(heap)))
+    write_text(options.svg, picture(answer, _title(heap)))
     return answer
 
 
@@ -43,15 +44,6 @@ def _title(heap: Heap) -> str:
     target = heap.target
     where = f"process {target.pid}" if target.kind == "process" else f"core {one_line(target.core or '')}"
     return f"Heap of {where}, {one_line(target.exe or 'an unknown program')}"
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"heap map: {one_line(path)} cannot be written: {reason}") from None
 
 
 def _render(shown: Shown[heap_map.HeapMap, Options]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROGRAMS
-from gdbheap.commands.surface.options import Several, parse_duration, switch, valued
+from gdbheap.commands.surface.options import Several, some_time, switch, valued
 from gdbheap.errors import UsageError
 from gdbheap.history.recording import Plan, Recorded, record
 from gdbheap.history.series import STANDARD_OUTPUT
@@ -23,18 +23,16 @@ class Options(Several):
     """The options of gdbheap record."""
 
     file: str = valued("-o", "FILE", "where to write it: .csv, .jsonl, or - for CSV on standard output", "", str)
-    every: float = valued(
-        "--every", "TIME", "between two samples of a process (the default is 1s)", 1.0, parse_duration
-    )
+    every: float = valued("--every", "TIME", "between two samples of a process (the default is 1s)", 1.0, some_time)
     duration: float | None = valued(
-        "--duration", "TIME", "for how long (the default is until nobody is left, or Ctrl-C)", None, parse_duration
+        "--duration", "TIME", "for how long (the default is until nobody is left, or Ctrl-C)", None, some_time
     )
     stop: bool = switch(
         "--stop", "stop each process for each sample, for about a millisecond: then malloc's bytes in use are exact"
     )
     snapshot_every: float | None = valued(
         "--snapshot-every", "TIME", "also write a snapshot of each process beside FILE, for heap diff", None,
-        parse_duration,
+        some_time,
     )  # fmt: skip
 
 

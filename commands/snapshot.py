@@ -9,8 +9,9 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Filed, switch
 from gdbheap.errors import UsageError
+from gdbheap.files import check_writable
 from gdbheap.heap import Heap
-from gdbheap.history.file import check_writable, write
+from gdbheap.history.file import write
 from gdbheap.history.snapshot import Written, take
 from gdbheap.report.snapshot import render
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
-from gdbheap.commands.surface.options import Several, parse_duration, valued
+from gdbheap.commands.surface.options import Several, some_time, valued
 from gdbheap.commands.surface.screen import opened_screen
 from gdbheap.commands.surface.session import listed
 from gdbheap.history.sampler import Sampler
@@ -45,7 +45,7 @@ class Options(Several):
 
     is_shown = False
 
-    every: float = valued("--every", "TIME", "between two tables (the default is 2s)", EVERY, parse_duration)
+    every: float = valued("--every", "TIME", "between two tables (the default is 2s)", EVERY, some_time)
     count: int | None = valued(
         "--count", "N", "end after so many tables (the default is never, with --json after one)", None, _count
     )

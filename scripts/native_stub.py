@@ -29,7 +29,7 @@ from gdbheap.target.machine import Machine
 CALLABLES = {"Report": "Callable[[int, int], object]", "ReadMemory": "Callable[[int, int], bytes]"}
 NAMES = {
     **dict.fromkeys(("u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize", "Address"), "int"),
-    **dict.fromkeys(("String", "str"), "str"),
+    **dict.fromkeys(("String", "str", "Operand", "Test"), "str"),
     "f64": "float",
     "bool": "bool",
     "PyBytes": "bytes",

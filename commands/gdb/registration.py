@@ -21,15 +21,23 @@ from gdbheap.commands.gdb.exit_status import Status
 from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, selection_kept
 from gdbheap.commands.gdb.output import charset, write
 from gdbheap.commands.gdb.server_calls import ServerCalls
-from gdbheap.commands.surface.declaration import ADDRESS, FILE, GDB, SHELL, AnyCommand
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, SHELL, AnyCommand
 from gdbheap.commands.surface.heap_cache import HeapCache
 from gdbheap.commands.surface.help import help_text
-from gdbheap.commands.surface.needs import LOOKS, PROCESS, TARGET
-from gdbheap.commands.surface.options import Addressed, Common, Filed
+from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS, TARGET
+from gdbheap.commands.surface.options import Addressed, Called, Common, Filed
 from gdbheap.commands.surface.parser import parse, wants_help
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.commands.surface.session import Result, TargetInfo, ask, ask_about_looks, present, status_of
+from gdbheap.commands.surface.session import (
+    Result,
+    TargetInfo,
+    ask,
+    ask_about_looks,
+    ask_about_process,
+    present,
+    status_of,
+)
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.python.disclosure import is_hidden
@@ -42,7 +50,9 @@ __all__ = ["CACHE", "register"]
 INTERRUPTED = 1
 LONG_SECONDS = 1.0
 # gdb has one target at a time; commands about two, about other files or about nothing are a shell's.
-OFFERED = {noun: command for noun, command in COMMANDS.items() if command.needs in (TARGET, PROCESS, LOOKS)}
+OFFERED = {
+    noun: command for noun, command in COMMANDS.items() if command.needs in (TARGET, PROCESS, LOOKS, FOLLOWED, CALLED)
+}
 ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
@@ -138,6 +148,18 @@ def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Resu
         with shown_for(heap):
             looks.append(take(heap, with_blocks=looks[0].columns is not None))
     return ask_about_looks(command, looks, options)
+
+
+def _follow(command: AnyCommand, options: Common) -> Result:
+    """What the selected inferior does while gdb lets it run."""
+    from gdbheap.commands.gdb.follower import GdbProcess
+
+    where = _place()
+    if where.kind != LIVE:
+        raise UsageError(f"{command.name}: only a live process on this machine can be followed, and this is none")
+    CACHE.drop(where.inferior)
+    process = GdbProcess(where)
+    return ask_about_process(command, process, process.describe, options)
 
 
 def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) -> Result:
@@ -240,15 +262,20 @@ class HeapCommand(_Words):
         """Answer, print, and remember the exit status."""
         options, left = self._options(words)
         began = time.monotonic()
-        is_compared = self.command.needs is LOOKS
-        answered = _compare(self.command, options, left) if is_compared else _ask(self.command, options)
-        seconds = time.monotonic() - began
+        answered = self._answered(options, left)
+        seconds = 0.0 if self.command.needs in (FOLLOWED, CALLED) else time.monotonic() - began
         _quiet_end(options)
         write(present(answered, _style(options, answered.info)) + "\n")
         live = answered.info.target.get("kind") == "process"
         if seconds > LONG_SECONDS and live and not options.json:
             write(stood_still(self.command, answered.info.target.get("pid"), seconds), gdb.STDERR)
         STATUS.note(status_of(answered))
+
+    def _answered(self, options: Common, left: list[str]) -> Result:
+        needs = self.command.needs
+        if needs is LOOKS:
+            return _compare(self.command, options, left)
+        return _follow(self.command, options) if needs in (FOLLOWED, CALLED) else _ask(self.command, options)
 
     def _options(self, words: list[str]) -> tuple[Common, list[str]]:
         """The options, and the words that are neither options nor their argument."""
@@ -258,6 +285,8 @@ class HeapCommand(_Words):
             options.address = self._address(left)
         elif isinstance(options, Filed):
             options.file = self._file(left)
+        elif isinstance(options, Called):
+            options.function = self._function(left)
         elif left and self.command.needs is not LOOKS:
             known = "" if self.command.noun else f" (the nouns are {', '.join(noun for noun in OFFERED if noun)})"
             raise UsageError(f"{self.called}: unrecognized arguments: {' '.join(left)}{known}")
@@ -267,6 +296,11 @@ class HeapCommand(_Words):
         if len(words) != 1:
             raise UsageError(f"{self.called}: which file? {self.called} {FILE.metavar}")
         return os.path.expanduser(words[0])
+
+    def _function(self, words: list[str]) -> str:
+        if len(words) != 1:
+            raise UsageError(f"{self.called}: which function? {self.called} {FUNCTION.metavar}")
+        return words[0]
 
     def _address(self, words: list[str]) -> int:
         if not words:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gdbheap.commands.surface.declaration import ADDRESS, FILE, AnyCommand
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, AnyCommand
 from gdbheap.commands.surface.needs import (
+    CALLED,
     FILES,
+    FOLLOWED,
     LOOKS,
     NOTHING,
     PROCESS,
@@ -21,11 +23,21 @@ from gdbheap.commands.surface.needs import (
     TWO_TARGETS,
     Needs,
 )
-from gdbheap.commands.surface.options import Addressed, Common, Filed, Option, Several, options_of, switch, valued
+from gdbheap.commands.surface.options import (
+    Addressed,
+    Called,
+    Common,
+    Filed,
+    Option,
+    Several,
+    options_of,
+    switch,
+    valued,
+)
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import COMMANDS
-from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_of, with_warnings
+from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_about_process, ask_of, with_warnings
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_address
@@ -169,6 +181,25 @@ def _programs(line: _Line) -> Programs:
     return Programs(pids, options.children, options.name, options.cgroup, line.started)
 
 
+def _about_live(line: _Line) -> Result:
+    """A process that runs on, or a command that is started."""
+    from gdbheap.target.following import LocalProcess, Program
+
+    if line.started:
+        _refuse_words(line, line.words)
+        return ask_of(line.command, Program(line.started), [], line.options)
+    if not line.words:
+        raise line.error(f"which process? ('{line.command.shell_name} --help' tells more)")
+    word, *rest = line.words
+    _check_noun(word)
+    target = parse_target(word)
+    if not isinstance(target, int):
+        raise line.error(f"{target} is no process: only a live one can be followed")
+    _take_argument(line, rest)
+    process = LocalProcess(target)
+    return ask_about_process(line.command, process, process.describe, line.options)
+
+
 def _about_files(line: _Line) -> Result:
     if not line.words:
         raise line.error(f"which file? ('{line.command.shell_name} --help' tells more)")
@@ -187,6 +218,8 @@ ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
     PROCESSES: _about_programs,
     PROGRAMS: _about_programs,
     LOOKS: _about_looks,
+    FOLLOWED: _about_live,
+    CALLED: _about_live,
     FILES: _about_files,
     NOTHING: _about_nothing,
 }
@@ -218,6 +251,12 @@ def _take_argument(line: _Line, words: list[str]) -> None:
         if not words:
             raise line.error(f"which file? {line.command.shell_name} {line.words[0]} {FILE.metavar}")
         line.options.file = words[0]
+        return
+    if isinstance(line.options, Called):
+        _refuse_words(line, words[1:], words)
+        if not words:
+            raise line.error(f"which function? {line.command.shell_name} {line.words[0]} {FUNCTION.metavar}")
+        line.options.function = words[0]
         return
     if not isinstance(line.options, Addressed):
         _refuse_words(line, words)

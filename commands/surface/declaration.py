@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gdbheap.commands.surface.needs import Needs
-from gdbheap.commands.surface.options import Addressed, Common, Filed, Option, one_of, options_of
+from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, Option, one_of, options_of
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.target.target import Damage
 
-__all__ = ["ADDRESS", "FILE", "GDB", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
+__all__ = ["ADDRESS", "FILE", "FUNCTION", "GDB", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
 
 Answer = TypeVar("Answer")
 Subject = TypeVar("Subject")
@@ -34,6 +34,7 @@ class Argument:
 
 
 FILE = Argument("FILE", "where to write it; an older one is replaced once the new one is whole")
+FUNCTION = Argument("FUNCTION", "malloc, calloc, realloc or free")
 ADDRESS = Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal")
 
 
@@ -110,7 +111,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     @property
     def argument(self) -> Argument | None:
         """What follows the noun, if anything does."""
-        return ADDRESS if issubclass(self.options, Addressed) else FILE if issubclass(self.options, Filed) else None
+        return next((argument for kind, argument in ARGUMENTS.items() if issubclass(self.options, kind)), None)
 
     def call_for(self, options: Chosen) -> Call[Chosen, Answer] | None:
         """The call that these options ask for. Raises UsageError where they exclude each other."""
@@ -133,6 +134,7 @@ class Command(Generic[Subject, Chosen, Answer]):
 
 
 AnyCommand = Command[Any, Any, Any]
+ARGUMENTS: dict[type[Common], Argument] = {Addressed: ADDRESS, Filed: FILE, Called: FUNCTION}
 
 
 def _top_option(command: AnyCommand) -> Option:

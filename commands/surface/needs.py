@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.history.snapshot import Look
+    from gdbheap.target.following import Live, LocalProcess
     from gdbheap.target.programs import Programs
 
 __all__ = [
+    "CALLED",
     "FILES",
+    "FOLLOWED",
     "LOOKS",
     "NOTHING",
     "PROCESS",
@@ -55,5 +58,10 @@ PROCESSES: Needs[Programs] = Needs("processes", "[TARGET…]", "1234", 0, shell_
 PROGRAMS: Needs[Programs] = Needs(
     "processes, or a command that is started", "TARGET…|-- COMMAND", "1234", 0, starts=True, shell_only=True
 )
+FOLLOWED: Needs[Live] = Needs(
+    "a live process, or a command that is started", "TARGET|-- COMMAND", "1234", 0, starts=True
+)
+# The function follows: malloc, calloc, realloc or free.
+CALLED: Needs[LocalProcess] = Needs("a live process", "TARGET", "1234", 0)
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
 NOTHING: Needs[None] = Needs("no target", "", "", 0, shell_only=True)

@@ -11,19 +11,22 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from gdbheap.python.disclosure import NO_TEXT, VARIABLE
-from gdbheap.report.numbers import parse_size
+from gdbheap.report.numbers import parse_duration, parse_size
 
 __all__ = [
     "Addressed",
+    "Called",
     "Common",
     "Filed",
     "Option",
     "Several",
+    "duration",
     "minimum_size",
     "one_of",
     "options_of",
-    "parse_duration",
+    "whole_number",
     "root_paths",
+    "some_time",
     "switch",
     "under_seccomp",
     "valued",
@@ -120,25 +123,17 @@ class Addressed(Common):
 
 
 @dataclass
+class Called(Common):
+    """The options of a command about a function, which follows its noun."""
+
+    function: str = ""
+
+
+@dataclass
 class Filed(Common):
     """The options of a command that writes a file, which follows its noun."""
 
     file: str = ""
-
-
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def parse_duration(text: str) -> float:
-    """Seconds: a number, or one with ms, s, m, h or d after it. Raises ValueError."""
-    number = text.rstrip("smhd")
-    try:
-        seconds = float(number) * _UNITS[text[len(number) :] or "s"]
-    except (ValueError, KeyError):
-        seconds = -1
-    if not 0 < seconds < MAX_SECONDS * 1000:
-        raise ValueError(f"{text!r} is not a time: 500ms, 1s, 10m, 2h")
-    return seconds
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -162,6 +157,26 @@ class Several(Common):
         "--cgroup", "PATH", "the processes of a control group and of those below it: as /proc/PID/cgroup names it, or"
         " its folder in /sys/fs/cgroup", None, str,
     )  # fmt: skip
+
+
+def some_time(text: str) -> float:
+    """A duration above 0, in seconds. Raises ValueError."""
+    seconds = parse_duration(text)
+    if not seconds:
+        raise ValueError(f"{text!r} is no time at all")
+    return seconds
+
+
+def whole_number(text: str) -> int:
+    """A number of things, 0 for no limit. Raises ValueError."""
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is not a number")
+    return int(text)
+
+
+def duration(help: str) -> float | None:
+    """The field of --duration, in seconds or with a unit: 90, 1.5s, 10m, 2h."""
+    return valued("--duration", "TIME", f"{help}; in seconds, or with a unit: 90, 10m, 2h", None, some_time)
 
 
 def minimum_size() -> int:

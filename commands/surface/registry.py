@@ -37,6 +37,8 @@ _MODULES = {
     "threads": "threads",
     "snapshot": "snapshot",
     "diff": "diff",
+    "growth": "growth",
+    "catch": "catch",
     "record": "record",
     "plot": "plot",
     "top": "top",

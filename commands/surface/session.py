@@ -26,6 +26,7 @@ __all__ = [
     "TargetInfo",
     "ask",
     "ask_about_looks",
+    "ask_about_process",
     "ask_of",
     "listed",
     "order",
@@ -120,6 +121,14 @@ def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common)
     partial = any(look.partial or look.damaged for look in found)
     info = TargetInfo(last.target, warnings, [], partial, last.ledger.rss.bytes)
     return dataclasses.replace(ask_of(command, tuple(looks), [], options), info=info)
+
+
+def ask_about_process(
+    command: AnyCommand, subject: Any, describe: Callable[[], dict[str, Any]], options: Common
+) -> Result:
+    """Answer about a process that runs on, which ``describe`` describes."""
+    described = describe()
+    return dataclasses.replace(ask_of(command, subject, [], options), info=TargetInfo(described, [], [], False, None))
 
 
 def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import BinaryIO
 
-from gdbheap.errors import Fault, GdbheapError, NotAPython, Unsupported, one_line
-from gdbheap.heap import Heap
+from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
 from gdbheap.layout.facts import Facts
 from gdbheap.python.call_stacks import CallStacks, PythonStack, RawFrame
 from gdbheap.python.interpreter import Interpreter
 from gdbheap.target.elf import LoadedObject, load_bias, open_regular, read_segments
 from gdbheap.target.functions import Functions
+from gdbheap.target.machine import Machine
 from gdbheap.target.running import PERIOD, Running
 from gdbheap.target.target import AT_SYSINFO_EHDR
 
@@ -72,16 +72,11 @@ class Stacks:
     """The stacks of threads of one live process, whose other threads run on.
 
     Follows what is loaded and started later; after an exec() of the process nothing can be read, and a new one of
-    these is needed. Raises NoTarget, NotPermitted; Unsupported for a core.
+    these is needed. Raises NoTarget, NotPermitted.
     """
 
-    def __init__(self, heap: Heap) -> None:
-        target = heap.target
-        if target.refusal is not None:
-            raise target.refusal
-        if target.kind != "process" or target.pid is None or target.remote:
-            raise Unsupported("stacks can be taken of a live process on this machine only")
-        self._running = Running(target.pid, target.machine)
+    def __init__(self, pid: int, machine: Machine) -> None:
+        self._running = Running(pid, machine)
         # By path and build-id. Files are opened when they are first met: those of a process that ended may be gone.
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}

@@ -1,12 +1,10 @@
 """The file of a snapshot: a zip with one JSON document, so that other programs can read it (docs/snapshots.md).
 
-Each entry of a zip has a checksum, by which damage is noticed. The file is written beside its place and renamed, so
-that nobody finds half of one, and an older one stays where a new one cannot be written."""
+Each entry of a zip has a checksum, by which damage is noticed."""
 
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 import zlib
 from contextlib import suppress
@@ -15,10 +13,11 @@ from typing import Any
 from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
 from gdbheap.errors import UsageError, one_line
+from gdbheap.files import replacing
 from gdbheap.history.blocks import COLUMNS, WIDTHS, columns_of
 from gdbheap.history.snapshot import Look, Snapshot
 
-__all__ = ["check_writable", "is_snapshot", "read", "write"]
+__all__ = ["is_snapshot", "read", "write"]
 
 ENTRY = "snapshot.json"
 FORMAT = "gdbheap snapshot"
@@ -36,29 +35,15 @@ def write(path: str, look: Look) -> None:
     """Raises UsageError where that is not possible."""
     keys = {"format": FORMAT, "schema": SCHEMA, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
-    beside = f"{path}.{os.getpid()}.part"
-    try:
-        with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION_LEVEL) as archive:
-            archive.writestr(ENTRY, text)
-            for name in COLUMNS if look.columns is not None else ():
-                # The columns are many and their bytes alike: a higher level costs three times as long for a fifth.
-                column = getattr(look.columns, name)
-                archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
-        os.replace(beside, path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{one_line(path)} cannot be written: {reason}") from None
-    finally:
-        with suppress(OSError, ValueError):
-            os.unlink(beside)
-
-
-def check_writable(path: str) -> None:
-    """Before a look that takes time. Raises UsageError where there is no such folder, or no right to write there."""
-    folder = os.path.dirname(path) or "."
-    if os.path.isdir(path) or not os.access(folder, os.W_OK):
-        reason = "it is a folder" if os.path.isdir(path) else f"there is no folder {folder} that may be written"
-        raise UsageError(f"{one_line(path)} cannot be written: {one_line(reason)}")
+    with (
+        replacing(path) as beside,
+        zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive,
+    ):
+        archive.writestr(ENTRY, text)
+        for name in COLUMNS if look.columns is not None else ():
+            # The columns are many and their bytes alike: a higher level costs three times as long for a fifth.
+            column = getattr(look.columns, name)
+            archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
 
 
 def is_snapshot(path: str) -> bool:

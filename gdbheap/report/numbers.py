@@ -7,14 +7,17 @@ import re
 from gdbheap.target.machine import LARGEST_ADDRESS
 
 __all__ = [
-    "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "parse_address", "parse_size", "share_text",
-    "size_text",
+    "UNKNOWN", "address_text", "arena_text", "count_text", "counted", "duration_text", "parse_address",
+    "parse_duration", "parse_size", "share_text", "size_text",
 ]  # fmt: skip
 
 UNKNOWN = "?"
 UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 SUFFIXES = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 SIZE = re.compile(r"([0-9]+)(\.[0-9]+)?([KMGT]?)(?:iB|B)?", re.IGNORECASE | re.ASCII)
+DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|)", re.ASCII)
+SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+MAX_SECONDS = 1e9
 ADDRESS = re.compile(r"0x[0-9a-f]+|[0-9]+", re.IGNORECASE | re.ASCII)
 
 
@@ -75,6 +78,27 @@ def parse_size(text: str) -> int:
     return _bounded(
         text, int(float(whole + fraction) * (1 << SUFFIXES[suffix])) if fraction else int(whole) << SUFFIXES[suffix]
     )
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in its largest unit that leaves no more than one decimal: "500 ms", "1.5 s", "10 min", "2 h"."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size or seconds == size:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {'day' if seconds == 86400 else unit}"
+    return f"{seconds:.1f}".removesuffix(".0") + " s"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of "90", "90s", "500ms", "10m", "1.5h" or "2d". Raises ValueError for anything else."""
+    found = DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a duration: seconds, or a number with ms, s, m, h or d")
+    seconds = float(found[1]) * SECONDS[found[2]]
+    if seconds > MAX_SECONDS:
+        raise ValueError(f"{text!r} is longer than anybody waits")
+    return seconds
 
 
 def parse_address(text: str) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import platform
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from gdbheap.target.image import CLASS_64, LITTLE_ENDIAN, MACHINE_X86_64, Header
@@ -48,12 +48,14 @@ class Notes:
 class SystemCalls:
     """How a thread that waits in a system call is told: the code before its program counter is ``load``, the number in
     four bytes, ``instruction``, as glibc's wrappers have it. ``of_malloc``: the calls that malloc makes (mmap,
-    mprotect, munmap, brk, mremap, madvise, futex, getrandom)."""
+    mprotect, munmap, brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of those that map memory,
+    make it usable and give it back."""
 
     load: bytes
     instruction: bytes
     of_malloc: frozenset[int]
     memfd_create: int
+    of_memory: Mapping[int, str] = field(hash=False)
 
     @property
     def size(self) -> int:
@@ -210,7 +212,8 @@ X86_64 = Machine(
     ),
     system_calls=SystemCalls(
         load=b"\xb8", instruction=b"\x0f\x05",
-        of_malloc=frozenset((9, 10, 11, 12, 25, 28, 202, 318)), memfd_create=319,
+        of_malloc=frozenset((9, 10, 11, 12, 25, 28, 202, 318)),
+        of_memory={9: "mmap", 10: "mprotect", 11: "munmap", 12: "brk", 25: "mremap", 28: "madvise"}, memfd_create=319,
     ),
     storage=ThreadStorage(data_below=True, has_self_pointer=True),
     gdb=GdbNames(

@@ -4,6 +4,7 @@
 //! of their fields (records.rs); answers are classes with a name for each field (rows.rs).
 
 mod claimed;
+mod following;
 mod glibc;
 mod graph;
 mod heaps;
@@ -39,6 +40,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     classes!(
         module,
         claimed::Claimed,
+        following::CallSite,
+        following::LeftPatch,
+        following::CodePatch,
+        following::PlaceHit,
+        following::Follower,
         glibc::RegionTotals,
         glibc::Trimmed,
         glibc::FreePiece,
@@ -122,6 +128,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     );
     functions!(
         module,
+        following::find_call_sites,
+        following::plan_patches,
+        following::find_left_patches,
+        following::restore_left_patches,
+        following::registers_before_trap,
+        following::return_from_trap,
         glibc::walk_chunks,
         glibc::follow_bins,
         glibc::least_sizes,

@@ -1,9 +1,15 @@
 //! A live process: stopping it, copying it, looking at its threads, making a call in one of them.
 
 pub(crate) mod call;
+pub(crate) mod chase;
 pub(crate) mod demangle;
+pub(crate) mod follower;
 pub(crate) mod frozen;
+pub(crate) mod guard;
 pub(crate) mod injection;
+pub(crate) mod launch;
+pub mod patch;
+pub(crate) mod pipe;
 pub(crate) mod ptrace;
 pub(crate) mod registers;
 pub(crate) mod stat;
@@ -12,7 +18,11 @@ pub(crate) mod tracer;
 pub(crate) mod unwind;
 
 pub use call::{call, look, Answer, Bytes, End, Look, Plan, Style};
+pub use chase::{return_from_trap, Course};
 pub use demangle::demangle;
+pub use follower::{Finish, Follower, Hit};
 pub use frozen::Frozen;
+pub use guard::restore_left;
+pub use launch::Start;
 pub use stop::{Stop, Thread};
 pub use unwind::{mentions, unwind_stacks, Module, Unwinder, Unwound, REGISTERS};

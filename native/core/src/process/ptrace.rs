@@ -68,6 +68,16 @@ pub(crate) fn go_on_to_syscall(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_SYSCALL, tid, 0, signal as usize).map(drop)
 }
 
+/// Lets a thread in a group stop stay there, and wakes it when that is over.
+pub(crate) fn listen(tid: i32) -> Result<(), Error> {
+    request(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
+}
+
+/// Writes a word, also where the process itself may not write.
+pub(crate) fn poke(tid: i32, address: u64, word: u64) -> Result<(), Error> {
+    request(libc::PTRACE_POKEDATA, tid, address as usize, word as usize).map(drop)
+}
+
 /// Lets a stopped thread go on for good.
 pub(crate) fn detach(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
@@ -152,22 +162,44 @@ pub(crate) fn wait(tid: i32, patiently: bool) -> Waited {
     }
 }
 
+/// How a thread or process that has ended did so, as wait(2) gives it, which is the last that is known of it; None where
+/// it has not.
+pub(crate) fn wait_status(tid: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: the kernel writes one integer.
+    let answer = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | libc::WNOHANG) };
+    (answer == tid && !libc::WIFSTOPPED(status)).then_some(status)
+}
+
 /// Looks what a thread has done and leaves it for a later wait. The kernel then still has the signal of a
 /// signal-delivery-stop: should the tracer die before it passes it on, the thread gets it all the same.
 pub(crate) fn peek(tid: i32) -> Waited {
+    look(libc::P_PID, tid, libc::WNOHANG).map_or(Waited::Gone, |(_, waited)| waited)
+}
+
+/// Waits until a tracee of this thread has done something, which is left for a later wait. Tracees and children of other
+/// threads of this process are theirs.
+pub(crate) fn peek_any() -> Result<(i32, Waited), Error> {
+    const NOT_OF_OTHERS: i32 = 0x2000_0000;
+    look(libc::P_ALL, 0, NOT_OF_OTHERS)
+}
+
+/// Whom it is about, and what.
+fn look(kind: libc::idtype_t, tid: i32, how: i32) -> Result<(i32, Waited), Error> {
     // SAFETY: plain data, which the kernel fills in; all zeros where nothing has happened.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | how;
     // SAFETY: as above.
-    let answer = unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &mut about, options) };
+    let answer = unsafe { libc::waitid(kind, tid as libc::id_t, &mut about, options) };
     if answer < 0 {
-        return Waited::Gone;
+        return Err(Error::last_os_error());
     }
     // SAFETY: after waitid these two fields are either filled in or zero.
     let (pid, status) = unsafe { (about.si_pid(), about.si_status()) };
-    match (pid, about.si_code) {
+    let waited = match (pid, about.si_code) {
         (0, _) => Waited::Running,
         (_, libc::CLD_TRAPPED | libc::CLD_STOPPED) => Waited::Stopped { signal: status & 0xff, event: status >> 8 },
         _ => Waited::Gone,
-    }
+    };
+    Ok((pid, waited))
 }

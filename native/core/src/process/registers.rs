@@ -4,6 +4,7 @@ use crate::bytes::words;
 use crate::process::ptrace;
 use std::io::Error;
 
+pub(crate) const R11: usize = 6;
 pub(crate) const R10: usize = 7;
 pub(crate) const R9: usize = 8;
 pub(crate) const R8: usize = 9;

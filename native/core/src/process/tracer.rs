@@ -356,7 +356,7 @@ const STARTED_AGAIN: [u64; 26] =
 /// A thread that stands in user code has a negative `orig_rax`, and one whose handler is about to run has rax 0: so
 /// -EINTR beside the number of a system call is not yet the program's. A time limit starts again.
 #[cfg(target_arch = "x86_64")]
-fn restart_interrupted(tid: i32) -> bool {
+pub(crate) fn restart_interrupted(tid: i32) -> bool {
     const ERESTARTNOHAND: i64 = 514;
     let Ok(mut registers) = registers::read(tid) else { return false };
     let is_ended = registers[RAX] as i64 == -i64::from(libc::EINTR);
@@ -369,6 +369,6 @@ fn restart_interrupted(tid: i32) -> bool {
 
 /// Elsewhere the kernel has settled that before the thread stands.
 #[cfg(not(target_arch = "x86_64"))]
-fn restart_interrupted(_tid: i32) -> bool {
+pub(crate) fn restart_interrupted(_tid: i32) -> bool {
     false
 }

@@ -191,6 +191,24 @@ impl Loaded {
     }
 }
 
+impl Unwinder {
+    /// [start, end) of the function that holds the code at `address`, by the table of its object; None where it has none.
+    pub(crate) fn function_at(&mut self, tables: &Space, address: u64) -> Option<(u64, u64)> {
+        let held = |loaded: &&mut Loaded| loaded.module.start <= address && address < loaded.module.end;
+        let module = self.modules.iter_mut().find(held)?;
+        let header_at = module.module.table_start;
+        let bytes = module.load(tables).ok()?;
+        let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
+        let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8).ok()?;
+        let gimli::Pointer::Direct(table_at) = header.eh_frame_ptr() else { return None };
+        let offset = table_at.checked_sub(header_at).filter(|offset| *offset < bytes.len() as u64)?;
+        let section = EhFrame::new(&bytes[offset as usize..], LittleEndian);
+        let bases = bases.set_eh_frame(table_at);
+        let entry = header.table()?.fde_for_address(&section, &bases, address, EhFrame::cie_from_offset).ok()?;
+        Some((entry.initial_address(), entry.initial_address().checked_add(entry.len())?))
+    }
+}
+
 #[allow(clippy::too_many_arguments)]
 fn by_table(
     memory: &Seen,

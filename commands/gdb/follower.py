@@ -1,0 +1,249 @@
+"""gdb as the one who sees threads come by: it holds the process, so that nobody else can."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import gdb
+
+from gdbheap import _native
+from gdbheap.commands.gdb.inferior import Place as Inferior
+from gdbheap.commands.gdb.inferior import selection_kept
+from gdbheap.commands.gdb.output import write
+from gdbheap.errors import CallEnded, GdbheapError, one_line
+from gdbheap.target import procfs, refusal
+from gdbheap.target.code import Place, Plan, left_patches
+from gdbheap.target.following import Following, LocalProcess, planned_for
+
+__all__ = ["GdbProcess"]
+
+# struct user_regs_struct, as gdb calls the registers.
+NAMES = (
+    "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "orig_rax",
+    "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
+)  # fmt: skip
+RSP, RIP = NAMES.index("rsp"), NAMES.index("rip")
+FRAME_BYTES = 96
+STDOUT = 1
+# gdb sees Ctrl-C by itself; each end of a wait stops the process.
+LONGEST_WAIT = 3600.0
+WORD = (1 << 64) - 1
+
+
+class GdbProcess(LocalProcess):
+    """The selected inferior, a process on this machine that gdb holds and that stands still."""
+
+    def __init__(self, where: Inferior) -> None:
+        super().__init__(where.pid)
+
+    def _clear(self) -> None:
+        for left in left_patches(self.running):
+            if self.running.space.read_available(left.address, len(left.replacement)) == left.replacement:
+                _write(left.address, left.original)
+
+    @contextmanager
+    def _followed(self, places: Sequence[Place], waits: bool, seccomp: bool) -> Iterator[Following]:
+        planned = planned_for(self.running, places, seccomp)
+        follower = GdbFollower(self.pid, planned)
+        try:
+            what = [place.what for place in planned.places]
+            yield Following(follower, what, planned.refused, follower.stand_at_call, LONGEST_WAIT)
+        finally:
+            follower.end()
+
+
+class _Hit(NamedTuple):
+    pid: int
+    tid: int
+    place: int
+    registers: list[int]
+
+
+class _Stop(NamedTuple):
+    """Why gdb says that the process stands."""
+
+    signal: str | None
+    gone: bool
+
+
+class GdbFollower:
+    """Lets the process run by gdb's ``continue`` until a thread tells of itself. Raises GdbheapError."""
+
+    status = None
+    left_in = False
+
+    def __init__(self, pid: int, planned: Plan) -> None:
+        self._pid, self._planned = pid, planned
+        self._signal = signal.Signals(planned.signal).name
+        self._handling = _handling(self._signal)
+        self._traps = {patch.trap: index for index, patch in enumerate(planned.patches)}
+        self.hits, self.stood, self.held = 0, 0.0, 0.0
+        self.finish = ""
+        self._met: float | None = None
+        self._last: tuple[int, int] | None = None
+        self.maps = b"", b""
+        self._put_in()
+
+    def _put_in(self) -> None:
+        if any(self._is_inside(counter) for counter in _counters()):
+            raise GdbheapError("a thread stands where the code would be changed: let it run on, and try again")
+        gdb.execute(f"handle {self._signal} stop print nopass", to_string=True)
+        self.maps = _maps(self._pid), b""
+        for patch in self._planned.patches:
+            _write(patch.stub_at, patch.stub)
+        for patch in self._planned.patches:
+            _write(patch.address, patch.replacement)
+
+    def _is_inside(self, counter: int) -> bool:
+        patches = self._planned.patches
+        return any(patch.address < counter < patch.address + len(patch.original) for patch in patches)
+
+    def next(self, seconds: float) -> _Hit | None:
+        """The next thread that comes by; all others stand too until this is called again."""
+        if self.finish:
+            return None
+        self._go_on()
+        stop = _run(seconds)
+        if stop.gone:
+            self.finish = "gone"
+            return None
+        hit = self._hit(stop)
+        if hit is None and stop.signal not in (None, "SIGINT"):
+            # Something of the program's own, or a breakpoint: it is the user's to look at.
+            self.finish = "asked"
+            write(
+                f"gdbheap: the process stopped by itself ({stop.signal or 'a breakpoint'}), and is left so\n",
+                gdb.STDERR,
+            )
+        return hit
+
+    def _go_on(self) -> None:
+        """gdb stops all threads for one."""
+        if self._met is not None:
+            stood = time.monotonic() - self._met
+            self.stood, self.held, self._met = self.stood + stood, self.held + stood, None
+
+    def _hit(self, stop: _Stop) -> _Hit | None:
+        if stop.signal != self._signal:
+            return None
+        registers = _registers()
+        index = self._traps.get(registers[RIP])
+        if index is None:
+            return None
+        self._met = time.monotonic()
+        self.hits += 1
+        frame = gdb.selected_inferior().read_memory(registers[RSP], FRAME_BYTES).tobytes()
+        tid = gdb.selected_thread().ptid[1]
+        before = _native.registers_before_trap(registers, frame, self._planned.patches[index].seen_at)
+        self._last = tid, self._planned.patches[index].seen_at
+        return _Hit(self._pid, tid, index, before)
+
+    def stand_at_call(self) -> None:
+        """Put the thread that was seen last where it came from, as if it had been stopped there."""
+        if self._last is None or self._met is None:
+            return
+        tid, address = self._last
+        try:
+            _native.return_from_trap(tid, address)
+        except OSError as error:
+            raise CallEnded(f"thread {tid} cannot be put back to where it was: {one_line(error)}") from error
+        with selection_kept():
+            for line in ("maintenance flush register-cache", "maintenance flush dcache"):
+                with contextlib.suppress(gdb.error):
+                    gdb.execute(line, to_string=True)
+
+    def end(self) -> None:
+        """Put the code back. The process stands, as gdb has it."""
+        self._go_on()
+        if self.finish != "gone" and gdb.selected_inferior().pid == self._pid:
+            for patch in self._planned.patches:
+                _write(patch.address, patch.original)
+            self.maps = self.maps[0], _maps(self._pid)
+        gdb.execute(f"handle {self._signal} {self._handling}", to_string=True)
+        self.finish = self.finish or "asked"
+
+
+def _write(address: int, data: bytes) -> None:
+    gdb.selected_inferior().write_memory(address, data)
+
+
+def _maps(pid: int) -> bytes:
+    with contextlib.suppress(GdbheapError, OSError):
+        return refusal.open_folder(pid).read("maps", procfs.TABLE_LIMIT)
+    return b""
+
+
+def _counters() -> list[int]:
+    found = []
+    with selection_kept():
+        for thread in gdb.selected_inferior().threads():
+            thread.switch()
+            found.append(int(gdb.newest_frame().pc()))
+    return found
+
+
+def _registers() -> list[int]:
+    frame = gdb.newest_frame()
+    return [int(frame.read_register(name)) & WORD for name in NAMES]
+
+
+def _handling(name: str) -> str:
+    """What gdb does with a signal now, in the words of ``handle``: "SIGURG  No  No  Yes  …"."""
+    line = gdb.execute(f"info signals {name}", to_string=True).splitlines()[-1].split()
+    words = zip(("stop", "print", "pass"), line[1:4])
+    return " ".join(word if answer == "Yes" else f"no{word}" for word, answer in words)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Inside the block gdb's own words on each stop, which come from its event loop, are not seen."""
+    gdb.flush()
+    kept, nowhere = os.dup(STDOUT), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.dup2(nowhere, STDOUT)
+        yield
+    finally:
+        gdb.flush()
+        os.dup2(kept, STDOUT)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _run(seconds: float) -> _Stop:
+    """Let the process run until it stops, at most for so long. Raises KeyboardInterrupt for Ctrl-C."""
+    stops: list[_Stop] = []
+    timed_out = threading.Event()
+
+    def stopped(event: gdb.Event) -> None:
+        found = event.stop_signal if isinstance(event, gdb.SignalEvent) else ""
+        stops.append(_Stop(found, False))
+
+    def exited(event: gdb.Event) -> None:
+        stops.append(_Stop(None, True))
+
+    def interrupt() -> None:
+        timed_out.set()
+        gdb.post_event(lambda: gdb.execute("interrupt", to_string=True))
+
+    timer = threading.Timer(seconds, interrupt)
+    gdb.events.stop.connect(stopped)
+    gdb.events.exited.connect(exited)
+    timer.start()
+    try:
+        with _quiet():
+            gdb.execute("continue", to_string=True)
+    finally:
+        timer.cancel()
+        gdb.events.stop.disconnect(stopped)
+        gdb.events.exited.disconnect(exited)
+    stop = stops[-1] if stops else _Stop(None, False)
+    if stop.signal == "SIGINT" and not timed_out.is_set():
+        raise KeyboardInterrupt
+    return stop

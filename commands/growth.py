@@ -1,0 +1,102 @@
+"""``heap growth``: what makes the memory of a process grow, from where?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.interruption import until_told
+from gdbheap.commands.surface.needs import FOLLOWED
+from gdbheap.commands.surface.options import Common, duration, switch, under_seccomp, valued, whole_number
+from gdbheap.files import check_writable
+from gdbheap.report.growth import render
+from gdbheap.report.stack_files import KINDS, write_stacks
+
+if TYPE_CHECKING:
+    from gdbheap.answers.growth import Growth
+    from gdbheap.target.following import Live
+
+__all__ = ["COMMAND"]
+
+
+@dataclass
+class Options(Common):
+    """The options of heap growth."""
+
+    duration: float | None = duration("for how long (the default is until Ctrl-C, or the end of the process)")
+    count: int | None = valued("--count", "N", "end after N calls that make memory grow", None, whole_number)
+    no_stacks: bool = switch(
+        "--no-stacks", "only count: no stacks are taken, which costs the process a tenth of the time"
+    )
+    folded: str | None = valued("--folded", "FILE", "write the stacks as folded lines, for other programs", None, str)
+    svg: str | None = valued("--svg", "FILE", "write the stacks as a flame graph", None, str)
+    speedscope: str | None = valued(
+        "--speedscope", "FILE", "write the stacks as a file for speedscope.app", None, str
+    )  # fmt: skip
+    seccomp: bool = under_seccomp()
+
+
+def _answer(live: Live, options: Options) -> Growth:
+    # Imported where it is needed: a command's start is mostly imports.
+    from gdbheap.answers.following_growth import Course, follow
+
+    files = {kind: os.path.expanduser(path) for kind in KINDS if (path := getattr(options, kind)) is not None}
+    for path in files.values():
+        check_writable(path)
+    with until_told() as is_told:
+        course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, is_told)
+        found = follow(live, course, lambda places: _begun(live.pid, places))
+    stacks = [(tuple(stack.frames), stack.bytes, stack.calls) for stack in found.stacks]
+    for kind, path in files.items():
+        write_stacks(kind, path, stacks, _title(live.pid))
+    return found
+
+
+def _title(pid: int | None) -> str:
+    return "What the program got from the kernel" if pid is None else f"What process {pid} got from the kernel"
+
+
+def _begun(pid: int | None, places: int) -> None:
+    """Nothing is printed for a long time after this."""
+    if pid is not None and sys.stderr is not None and sys.stderr.isatty():
+        print(f"gdbheap: process {pid} is followed at {places} places; Ctrl-C ends it", file=sys.stderr)
+
+
+def _render(shown: Shown[Growth, Options]) -> str:
+    return render(shown.answer, shown.left_out, not shown.options.no_stacks, shown.style)
+
+
+COMMAND = Command(
+    noun="growth",
+    question="What makes the memory of a process grow, from where? (live)",
+    text="""Follows the process while it runs: each of its system calls brk, mmap, mprotect, munmap, mremap and
+    madvise, until Ctrl-C, the end of the process, --duration or --count. Then it prints how the calls that made
+    memory grow are distributed by size, those for malloc's heap (brk) and the others (mmap) apart; what all calls did;
+    and the stacks from which memory grew, those of most bytes first, Python's frames and C's in one. Nothing else of
+    the process is slowed down. What it cost is said: how often a thread stood, and for how long.
+
+    Calls are seen at a jump behind each such system call in the code of libc, the dynamic linker and whatever else
+    makes it by a constant number; what came past that is a line of its own, by the mappings before and after. The
+    jumps are taken out however this ends, and do nothing while nobody traces the process (docs/growth.md). Of a command
+    that is started (after --) each call is seen, whoever makes it, with all processes that it starts, by a filter of
+    the kernel's; these are followed to their end, and end with this command if that is killed.
+
+    In JSON, brk and mmap are {bytes, calls, sizes}, sizes a list of {from, to, calls, bytes} for powers of two;
+    operations is a list of {id, calls, bytes}, where brk, mmap, mremap and commit (mprotect makes reserved memory
+    usable) make memory grow, reserve maps what may not be used yet, mmap.file files and shared memory, brk.shrink,
+    mremap.shrink, munmap, madvise and decommit give memory back; stacks a list of {bytes, calls,
+    frames}, frames from the outermost to the innermost {name, file, line, kind}; unseen is {grown, gone, stacks} in
+    bytes (null for a command that is started), cost {stops, stood, held} in seconds; end is asked, gone or exec.""",
+    example="heap growth --duration=10",
+    needs=FOLLOWED,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    rows="stacks",
+    listed="stacks",
+    sorts={"bytes": lambda row: row.bytes, "calls": lambda row: row.calls},
+    top=5,
+)

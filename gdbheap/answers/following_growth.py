@@ -1,0 +1,181 @@
+"""Follows a process, or a program that is started, and adds up what makes its memory grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gdbheap.answers.growth import (
+    GROWS,
+    IDS,
+    Cost,
+    Growth,
+    GrowthStack,
+    Memory,
+    MemoryCall,
+    Operation,
+    Unseen,
+    counted,
+    unseen,
+)
+from gdbheap.answers.stacks import Captured, StackFrame, Stacks
+from gdbheap.errors import GdbheapError
+from gdbheap.target.following import Following, Hit, Live
+from gdbheap.target.mappings import Mappings, parse_maps
+from gdbheap.target.unwind_tables import DWARF
+
+__all__ = ["Course", "follow"]
+
+# struct user_regs_struct: the arguments of a system call, its result, and the thread pointer.
+ARGUMENTS, RESULT, THREAD_POINTER = (14, 13, 12, 7, 9, 8), 10, 21
+
+
+@dataclass(frozen=True)
+class Course:
+    """For how long: ``duration`` seconds, or ``count`` calls that make memory grow, whichever comes first (None: until
+    the end), or until ``is_told`` says so. ``stacks``: whether they are taken; ``seccomp``: also under a filter."""
+
+    duration: float | None = None
+    count: int | None = None
+    stacks: bool = True
+    seccomp: bool = False
+    is_told: Callable[[], bool] = lambda: False
+
+
+def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
+    """What made memory grow. ``begun`` is called with the number of places at which it can be seen, once it is.
+    Raises GdbheapError; an interrupt ends it with what there is."""
+    numbers = list(live.machine.system_calls.of_memory)
+    with live.calls(numbers, course.stacks, course.seccomp) as following:
+        sums = _Sums(live, course.stacks, following)
+        begun(len(following.what))
+        # A second one, while what was patched is put back, is the caller's.
+        with suppress(KeyboardInterrupt):
+            _run(following, course, sums)
+        seconds = time.monotonic() - sums.began
+        following.follower.end()
+        sums.add_rest(following)
+    return sums.growth(following, seconds)
+
+
+def _run(following: Following, course: Course, sums: _Sums) -> None:
+    end = None if course.duration is None else sums.began + course.duration
+    while (course.count is None or sums.grown < course.count) and not course.is_told():
+        left = following.longest_wait
+        left = left if end is None else min(left, end - time.monotonic())
+        if left <= 0:
+            return
+        hit = following.follower.next(left)
+        if hit is not None:
+            sums.add(hit, following.place(hit))
+        elif following.follower.finish:
+            return
+
+
+@dataclass
+class _Process:
+    """What is kept of one process: what its calls are told by, how its stacks are read, and its calls."""
+
+    memory: Memory
+    stacks: Stacks | None
+    calls: list[MemoryCall] = field(default_factory=list)
+
+
+class _Sums:
+    """Adds up calls as they come."""
+
+    def __init__(self, live: Live, with_stacks: bool, following: Following) -> None:
+        self._live, self._machine, self._with_stacks = live, live.machine, with_stacks
+        # Empty of a program that was started.
+        self._before = parse_maps(following.follower.maps[0])
+        self.began = time.monotonic()
+        self.grown = 0
+        self._processes: dict[int, _Process] = {}
+        self._sizes: dict[str, list[int]] = {"brk": [], "mmap": []}
+        self._counts: dict[str, list[int]] = {}
+        self._stacks: dict[tuple[Stacks, Captured], list[int]] = {}
+
+    def add(self, hit: Hit, what: int | str | None) -> None:
+        """A thread was seen."""
+        if not isinstance(what, int):
+            # Another program: nothing of the one before is there any more.
+            self._processes.pop(hit.pid, None)
+            return
+        process = self._process(hit.pid)
+        arguments = [hit.registers[place] for place in ARGUMENTS]
+        call = process.memory.read(what, arguments, hit.registers[RESULT])
+        self._count(call)
+        process.calls.append(call)
+        if call.id in GROWS:
+            self._note_stack(process, hit, call)
+
+    def add_rest(self, following: Following) -> None:
+        """Threads that were seen while the process was being let go."""
+        while (hit := following.follower.next(0)) is not None:
+            self.add(hit, following.place(hit))
+
+    def _process(self, pid: int) -> _Process:
+        if pid not in self._processes:
+            before = self._before if pid == self._live.pid else Mappings()
+            self._processes[pid] = _Process(Memory(self._machine, before), self._stacks_of(pid))
+        return self._processes[pid]
+
+    def _stacks_of(self, pid: int) -> Stacks | None:
+        if self._with_stacks:
+            with suppress(GdbheapError, OSError):
+                return Stacks(pid, self._machine)
+        return None
+
+    def _count(self, call: MemoryCall) -> None:
+        sums = self._counts.setdefault(call.id, [0, 0])
+        sums[0] += 1
+        sums[1] += call.bytes
+        if call.id in GROWS:
+            self.grown += 1
+            self._sizes["brk" if call.id == "brk" else "mmap"].append(call.bytes)
+
+    def _note_stack(self, process: _Process, hit: Hit, call: MemoryCall) -> None:
+        if process.stacks is None:
+            return
+        registers = [hit.registers[place] for place in DWARF]
+        key = process.stacks, process.stacks.capture(registers, hit.registers[THREAD_POINTER])
+        sums = self._stacks.setdefault(key, [0, 0])
+        sums[0] += call.bytes
+        sums[1] += 1
+
+    def growth(self, following: Following, seconds: float) -> Growth:
+        """All that was added up."""
+        follower = following.follower
+        return Growth(
+            self._live.pid,
+            seconds,
+            counted(self._sizes["brk"]),
+            counted(self._sizes["mmap"]),
+            [Operation(id, *self._counts[id]) for id in IDS if id in self._counts],
+            self._named(),
+            self._unseen(following),
+            Cost(follower.hits, follower.stood, follower.held),
+            follower.finish or "asked",
+            len(following.what),
+            len(following.refused),
+            follower.status,
+        )
+
+    def _named(self) -> list[GrowthStack]:
+        """Stacks that have the same names are one."""
+        sums: dict[tuple[StackFrame, ...], list[int]] = {}
+        for (stacks, captured), (size, calls) in self._stacks.items():
+            found = sums.setdefault(stacks.name(captured), [0, 0])
+            found[0] += size
+            found[1] += calls
+        named = [GrowthStack(size, calls, list(frames)) for frames, (size, calls) in sums.items()]
+        return sorted(named, key=lambda stack: (-stack.bytes, -stack.calls))
+
+    def _unseen(self, following: Following) -> Unseen | None:
+        after = parse_maps(following.follower.maps[1])
+        process = self._processes.get(self._live.pid or 0)
+        if not len(self._before) or not len(after):
+            return None
+        return unseen(self._before, process.calls if process else [], after)

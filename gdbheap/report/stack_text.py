@@ -1,0 +1,34 @@
+"""A stack of C and Python frames as lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.style import Style
+
+if TYPE_CHECKING:
+    from gdbheap.answers.stacks import StackFrame
+
+__all__ = ["stack_text"]
+
+MAX_FRAMES = 40
+
+
+def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
+    """The frames, the innermost first, a line each; of a long stack the middle is left out."""
+    lines = [_line(frame) for frame in reversed(frames)]
+    left = len(lines) - MAX_FRAMES
+    if left > 1:
+        half = MAX_FRAMES // 2
+        lines = [*lines[:half], f"    … {left:,} more frames", *lines[-half:]]
+    width = None if style.width is None else style.width - 1
+    return "\n".join(line if width is None else line[:width] for line in lines)
+
+
+def _line(frame: StackFrame) -> str:
+    name, file = one_line(frame.name), one_line(os.path.basename(frame.file))
+    line = "" if frame.line is None else f":{frame.line}"
+    return f"    {name} ({file}{line})" if file else f"    {name}"

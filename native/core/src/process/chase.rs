@@ -1,0 +1,265 @@
+//! Follows a process that runs on, and sees each thread that comes by one of the patched places.
+//!
+//! A thread of ours has seized all threads of the target, so that the signal by which they tell of themselves stops them.
+//! Everything else that stops a traced thread is passed on at once. However this ends, the process runs on: the kernel
+//! detaches when the tracer dies, the patches do nothing without one, and a guard takes them out.
+
+use crate::memory::space::read_process;
+use crate::process::follower::{Finish, Teller, Trace};
+use crate::process::guard::Guard;
+use crate::process::patch::{self, text, Patch};
+use crate::process::ptrace::{self, Waited};
+use crate::process::registers::{self, RIP, RSP};
+use crate::process::tracer::{raise_priority, restart_interrupted, Failure, Tracer};
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+const NAP: Duration = Duration::from_millis(5);
+const INSTALL_ATTEMPTS: usize = 50;
+const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEEXEC;
+
+/// What is to be followed: a process, the places in its code, and the signal by which threads tell of themselves.
+#[derive(Clone, Debug)]
+pub struct Course {
+    pub pid: i32,
+    pub patches: Vec<Patch>,
+    pub signal: i32,
+}
+
+/// The life of the tracer's thread.
+pub(crate) struct Chase {
+    course: Course,
+    limit: Duration,
+    threads: BTreeSet<i32>,
+}
+
+impl Chase {
+    pub(crate) fn new(course: Course, limit: Duration) -> Chase {
+        Chase { course, limit, threads: BTreeSet::new() }
+    }
+}
+
+impl Trace for Chase {
+    fn trace(mut self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish {
+        raise_priority();
+        let guard = match Guard::new(self.course.pid, &self.course.patches) {
+            Ok(guard) => guard,
+            Err(error) => {
+                let _ = ready.send(Err(error.into()));
+                return Finish::Asked;
+            }
+        };
+        if let Err(failure) = self.begin(&teller) {
+            guard.dismiss();
+            let _ = ready.send(Err(failure));
+            return Finish::Asked;
+        }
+        if ready.send(Ok(())).is_err() {
+            teller.shared.ending.store(true, Ordering::SeqCst);
+        }
+        let finish = self.follow(&teller);
+        if finish != Finish::Asked || self.take_out(&teller) {
+            guard.dismiss();
+        }
+        finish
+    }
+}
+
+impl Chase {
+    /// Stops the process, puts the patches in, and lets it run, traced.
+    fn begin(&mut self, teller: &Teller) -> Result<(), Failure> {
+        for _ in 0..INSTALL_ATTEMPTS {
+            let mut tracer = Tracer::new(self.course.pid, None);
+            tracer.stop(&teller.shared.cancelled)?;
+            let put_in = self.put_in(&tracer);
+            if matches!(put_in, Ok(true)) {
+                teller.shared.note_maps(0, self.course.pid);
+                self.take_over(&mut tracer, teller);
+                return Ok(());
+            }
+            tracer.release();
+            while !tracer.threads.is_empty() {
+                tracer.let_rest_go();
+                std::thread::sleep(NAP / 5);
+            }
+            put_in?;
+            std::thread::sleep(NAP);
+        }
+        Err(Failure::Timeout(self.course.pid))
+    }
+
+    /// Whether they are in now; false while a thread is where they would be, or cannot be stopped.
+    fn put_in(&self, tracer: &Tracer) -> Result<bool, Failure> {
+        let patches = &self.course.patches;
+        let is_free = tracer
+            .threads
+            .values()
+            .all(|thread| thread.stopped && !text::is_inside(patches, thread.registers.program_counter));
+        let Some(tid) = tracer.threads.keys().next().filter(|_| is_free) else { return Ok(false) };
+        text::put_in(self.course.pid, *tid, patches)?;
+        Ok(true)
+    }
+
+    fn take_over(&mut self, tracer: &mut Tracer, teller: &Teller) {
+        let stood = tracer.since().map_or(Duration::ZERO, |since| since.elapsed());
+        for (tid, thread) in std::mem::take(&mut tracer.threads) {
+            let _ = ptrace::set_options(tid, OPTIONS);
+            let _ = if thread.group_stop == 0 { ptrace::go_on(tid, 0) } else { ptrace::listen(tid) };
+            self.threads.insert(tid);
+        }
+        teller.shared.held.fetch_add(stood.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// Until it is told to end, or there is nothing more to follow.
+    fn follow(&mut self, teller: &Teller) -> Finish {
+        loop {
+            if teller.shared.is_ending() {
+                return Finish::Asked;
+            }
+            if self.threads.is_empty() {
+                return Finish::Gone;
+            }
+            match ptrace::peek_any() {
+                Ok((tid, Waited::Stopped { event: libc::PTRACE_EVENT_EXEC, .. })) => {
+                    let _ = ptrace::detach(tid, 0);
+                    return Finish::Exec;
+                }
+                Ok((tid, waited)) => self.attend(tid, waited, teller),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Finish::Gone,
+            }
+        }
+    }
+
+    /// Lets a thread go on from whatever has stopped it.
+    fn attend(&mut self, tid: i32, waited: Waited, teller: &Teller) {
+        match waited {
+            Waited::Running => {}
+            Waited::Gone => self.forget(tid),
+            Waited::Stopped { event: ptrace::EVENT_STOP, .. } if !self.is_known(tid) => {
+                // A process of its own that clone(2) made: it has the patches, which do nothing there.
+                let _ = ptrace::detach(tid, 0);
+            }
+            Waited::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => {
+                let _ = ptrace::go_on(tid, 0);
+            }
+            Waited::Stopped { event: ptrace::EVENT_STOP, .. } => {
+                ptrace::wait(tid, false);
+                let _ = ptrace::listen(tid);
+            }
+            Waited::Stopped { event: libc::PTRACE_EVENT_FORK, .. } => {
+                self.free_child(tid);
+                let _ = ptrace::go_on(tid, 0);
+            }
+            Waited::Stopped { signal, event: 0 } => {
+                let passed = if signal == self.course.signal && self.meet(tid, teller) { 0 } else { signal };
+                let _ = ptrace::go_on(tid, passed);
+            }
+            Waited::Stopped { .. } => {
+                let _ = ptrace::go_on(tid, 0);
+            }
+        }
+    }
+
+    /// Whether it is a thread of the process; a new one is known from then on.
+    fn is_known(&mut self, tid: i32) -> bool {
+        let is_thread = || std::path::Path::new(&format!("/proc/{}/task/{tid}", self.course.pid)).exists();
+        self.threads.contains(&tid) || (is_thread() && self.threads.insert(tid))
+    }
+
+    /// A child has the patches too, and nobody who follows it: they are taken out of it.
+    fn free_child(&self, tid: i32) {
+        let Ok(child) = ptrace::event_message(tid).map(|child| child as i32) else { return };
+        if let Waited::Stopped { .. } = ptrace::wait(child, true) {
+            text::take_out(child, child, &self.course.patches);
+            let _ = ptrace::detach(child, 0);
+        }
+    }
+
+    /// Whether the thread stands at a trap; then the hit was told of, and answered where it waits.
+    fn meet(&self, tid: i32, teller: &Teller) -> bool {
+        let Ok(found) = registers::read(tid) else { return false };
+        let Some(place) = self.course.patches.iter().position(|patch| patch.trap == found[RIP]) else { return false };
+        let mut frame = vec![0u8; patch::frame_size()];
+        if read_process(self.course.pid, found[RSP], &mut frame) == frame.len() {
+            let (registers, _) = patch::original_registers(&found, &frame, self.course.patches[place].seen_at);
+            teller.tell(self.course.pid, tid, Some(place), registers);
+        }
+        true
+    }
+
+    /// Its end is for its parent to see, who may be this process.
+    fn forget(&mut self, tid: i32) {
+        self.threads.remove(&tid);
+        ptrace::wait(tid, false);
+    }
+
+    /// Stops all threads, puts the code back and lets them go; whether that went well.
+    fn take_out(&mut self, teller: &Teller) -> bool {
+        let began = Instant::now();
+        let standing = self.stop_all(teller);
+        let is_whole = standing.len() == self.threads.len();
+        if let Some(tid) = standing.first().filter(|_| is_whole) {
+            text::take_out(self.course.pid, *tid, &self.course.patches);
+        }
+        teller.shared.note_maps(1, self.course.pid);
+        teller.shared.left_in.store(!is_whole, Ordering::SeqCst);
+        for tid in standing {
+            let _ = ptrace::detach(tid, 0);
+        }
+        teller.shared.held.fetch_add(began.elapsed().as_nanos() as u64, Ordering::SeqCst);
+        is_whole
+    }
+
+    /// Those that stand, by an interrupt or a group stop: all, unless one sleeps uninterruptibly for long.
+    fn stop_all(&mut self, teller: &Teller) -> Vec<i32> {
+        let began = Instant::now();
+        let mut standing: BTreeSet<i32> = BTreeSet::new();
+        for tid in &self.threads {
+            let _ = ptrace::interrupt(*tid);
+        }
+        while standing.len() < self.threads.len() && began.elapsed() < self.limit {
+            let running: Vec<i32> = self.threads.difference(&standing).copied().collect();
+            for tid in running {
+                match ptrace::peek(tid) {
+                    Waited::Running => {}
+                    Waited::Stopped { event: ptrace::EVENT_STOP, .. } => {
+                        ptrace::wait(tid, false);
+                        restart_interrupted(tid);
+                        standing.insert(tid);
+                    }
+                    Waited::Stopped { event: libc::PTRACE_EVENT_CLONE, .. } => {
+                        // The new thread stops by itself before its first instruction.
+                        self.threads.extend(ptrace::event_message(tid).map(|new| new as i32));
+                        let _ = ptrace::interrupt(tid);
+                        let _ = ptrace::go_on(tid, 0);
+                    }
+                    waited => {
+                        // Entering any other stop has taken the interrupt back.
+                        let _ = ptrace::interrupt(tid);
+                        self.attend(tid, waited, teller);
+                    }
+                }
+            }
+            std::thread::yield_now();
+        }
+        standing.into_iter().collect()
+    }
+}
+
+/// Puts a thread that stands at a trap, and that this thread traces, back to the place from which it came there, with its
+/// own registers and signal mask.
+pub fn return_from_trap(tid: i32, address: u64) -> Result<(), io::Error> {
+    let found = registers::read(tid)?;
+    let mut frame = vec![0u8; patch::frame_size()];
+    if read_process(tid, found[RSP], &mut frame) != frame.len() {
+        return Err(io::Error::from_raw_os_error(libc::EFAULT));
+    }
+    let (mut registers, mask) = patch::original_registers(&found, &frame, address);
+    registers[registers::ORIG_RAX] = registers::NO_CALL;
+    registers::write(tid, &registers)?;
+    ptrace::set_signal_mask(tid, mask)
+}

@@ -1,0 +1,117 @@
+//! A process of ours that takes patches out of the target when we are killed before we could.
+//!
+//! It waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked, and glibc
+//! keeps malloc usable in a child. It is in a session of its own, so that what ends a group of processes leaves it alone.
+
+use crate::process::patch::{text, Left, Patch};
+use crate::process::pipe::pipe;
+use crate::process::stat;
+use crate::process::tracer::Tracer;
+use std::fs::File;
+use std::io::{Error, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const ATTEMPTS: usize = 100;
+const NAP: Duration = Duration::from_millis(20);
+const NOT_NEEDED: u8 = 1;
+
+/// Takes `patches` out of the process `pid` when this process ends without having said that it need not.
+pub(crate) struct Guard {
+    pid: i32,
+    pipe: Option<File>,
+}
+
+impl Guard {
+    pub(crate) fn new(pid: i32, patches: &[Patch]) -> Result<Guard, Error> {
+        let started = stat::field(&format!("/proc/{pid}/stat"), stat::STARTED);
+        let (reader, writer) = pipe()?;
+        // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
+        let child = unsafe { libc::fork() };
+        match child {
+            ..0 => Err(Error::last_os_error()),
+            0 => {
+                watch(reader.as_raw_fd(), || {
+                    restore(pid, started.as_deref(), patches);
+                });
+                // SAFETY: ends this process and runs nothing of the other's.
+                unsafe { libc::_exit(0) }
+            }
+            guard => Ok(Guard { pid: guard, pipe: Some(File::from(writer)) }),
+        }
+    }
+
+    /// The patches are out.
+    pub(crate) fn dismiss(mut self) {
+        if let Some(mut pipe) = self.pipe.take() {
+            let _ = pipe.write_all(&[NOT_NEEDED]);
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.pipe.take());
+        // SAFETY: takes numbers, and a null pointer for what is not wanted.
+        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
+    }
+}
+
+/// Waits at the pipe with nothing else open, so that nobody waits for what this process would never write.
+fn watch(pipe: RawFd, act: impl FnOnce()) {
+    // SAFETY: numbers and buffers of this function; what is closed belongs to this process alone.
+    unsafe {
+        libc::setsid();
+        for fd in 0..pipe {
+            libc::close(fd);
+        }
+        libc::syscall(libc::SYS_close_range, pipe + 1, u32::MAX, 0);
+        libc::prctl(libc::PR_SET_NAME, c"gdbheap guard".as_ptr());
+        let mut word = [0u8; 1];
+        let got = loop {
+            let got = libc::read(pipe, word.as_mut_ptr().cast(), 1);
+            if got >= 0 || Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+                break got;
+            }
+        };
+        if got == 0 {
+            act();
+        }
+    }
+}
+
+/// Takes patches out of the process `pid`, which nobody else traces or is about to let go; whether they are out. What
+/// started at another time than `started` is another process.
+pub(crate) fn restore(pid: i32, started: Option<&str>, patches: &[Patch]) -> bool {
+    for _ in 0..ATTEMPTS {
+        if stat::field(&format!("/proc/{pid}/stat"), stat::STARTED).as_deref() != started {
+            return true;
+        }
+        restore_once(pid, patches);
+        if patches.iter().all(|patch| !text::is_there(pid, patch.address, &patch.replacement)) {
+            return true;
+        }
+        std::thread::sleep(NAP);
+    }
+    false
+}
+
+fn restore_once(pid: i32, patches: &[Patch]) {
+    let mut tracer = Tracer::new(pid, Some(PATIENCE));
+    if tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.threads.values().all(|thread| thread.stopped) {
+        if let Some(tid) = tracer.threads.keys().next() {
+            text::take_out(pid, *tid, patches);
+        }
+    }
+    tracer.release();
+}
+
+/// Takes out what a run that was killed has left in a process; whether nothing of it is left.
+pub fn restore_left(pid: i32, left: &[Left]) -> bool {
+    let patches: Vec<Patch> = left.iter().map(Left::patch).collect();
+    let started = stat::field(&format!("/proc/{pid}/stat"), stat::STARTED);
+    let is_in = patches.iter().any(|patch| text::is_there(pid, patch.address, &patch.replacement));
+    !is_in || restore(pid, started.as_deref(), &patches)
+}

@@ -1,0 +1,148 @@
+//! Where stubs lie: in the bytes behind the end of an object's code, in its last page, which nothing uses.
+//!
+//! A stub is never taken out again, because a thread may stand in it for as long as it likes; only the jump to it is. So
+//! each has a header that tells a later run what it is: one for the same place and of the same shape is written over, which
+//! changes no more than the numbers that are compared.
+
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::process::patch::stub::{plan, replacement, Condition, Function, Patch, Wish};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"gdbheap\x01");
+const ADDRESS_AT: usize = 8;
+const SIZE_AT: usize = 16;
+const ORIGINAL_SIZE_AT: usize = 18;
+const ORIGINAL_AT: usize = 19;
+pub(crate) const HEADER: usize = 48;
+const ALIGNMENT: usize = 16;
+/// How far a jump leads, with some to spare.
+const REACH: u64 = 0x7fff_0000;
+
+/// Unused executable bytes of the target, and what they hold now.
+#[derive(Clone, Debug)]
+pub struct Cave {
+    pub start: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// Code where threads are to be seen at `address`: its function's bytes, which lie from `start` on, and when a thread stops
+/// there. Where its instructions cannot be replaced, those from `before` on are.
+#[derive(Clone, Debug)]
+pub struct CodePlace {
+    pub address: u64,
+    pub before: Option<u64>,
+    pub start: u64,
+    pub function: Vec<u8>,
+    pub conditions: Vec<Condition>,
+}
+
+/// What a stub of an earlier run says: the place that it took, what was there, the jump that came there, and where it lies
+/// itself, [start, end).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub address: u64,
+    pub original: Vec<u8>,
+    pub replacement: Vec<u8>,
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Left {
+    /// The patch that it belonged to.
+    pub(crate) fn patch(&self) -> Patch {
+        let Left { address, original, replacement, start, .. } = self.clone();
+        Patch { address, original, replacement, stub_at: start, stub: Vec::new(), trap: 0, seen_at: address }
+    }
+}
+
+pub(crate) fn write_header(stub: &mut [u8], address: u64, original: &[u8]) {
+    let size = stub.len() as u16;
+    stub[..ADDRESS_AT].copy_from_slice(&MAGIC.to_le_bytes());
+    stub[ADDRESS_AT..SIZE_AT].copy_from_slice(&address.to_le_bytes());
+    stub[SIZE_AT..ORIGINAL_SIZE_AT].copy_from_slice(&size.to_le_bytes());
+    stub[ORIGINAL_SIZE_AT] = original.len() as u8;
+    stub[ORIGINAL_AT..ORIGINAL_AT + original.len()].copy_from_slice(original);
+}
+
+/// The stubs in unused bytes, by their headers.
+pub fn left_behind(cave: &Cave) -> Vec<Left> {
+    let mut found = Vec::new();
+    let mut at = padding(cave.start);
+    while at + HEADER <= cave.bytes.len() {
+        let header = &cave.bytes[at..at + HEADER];
+        let size = usize::from(u16::from_le_bytes([header[SIZE_AT], header[SIZE_AT + 1]]));
+        let original = usize::from(header[ORIGINAL_SIZE_AT]);
+        let is_stub = u64_at(header, 0) == MAGIC && size >= HEADER && at + size <= cave.bytes.len();
+        if !is_stub || original > HEADER - ORIGINAL_AT {
+            at += ALIGNMENT;
+            continue;
+        }
+        let start = cave.start + at as u64;
+        let original = header[ORIGINAL_AT..ORIGINAL_AT + original].to_vec();
+        let address = u64_at(header, ADDRESS_AT);
+        if let Some(replacement) = replacement(address, start + HEADER as u64, original.len()) {
+            found.push(Left { address, original, replacement, start, end: start + size as u64 });
+        }
+        at += size.next_multiple_of(ALIGNMENT);
+    }
+    found
+}
+
+fn padding(start: u64) -> usize {
+    (start.next_multiple_of(ALIGNMENT as u64) - start) as usize
+}
+
+/// Plans a patch for each place, all of which tell of themselves with `signal`. An error says for which there is no room,
+/// or why its instructions cannot be replaced.
+pub fn plan_all(places: &[CodePlace], caves: &[Cave], signal: u32) -> Result<Vec<Patch>> {
+    let mut caves: Vec<Taken> = caves.iter().map(Taken::new).collect();
+    places.iter().map(|place| plan_one(place, &mut caves, signal)).collect()
+}
+
+fn plan_one(place: &CodePlace, caves: &mut [Taken], signal: u32) -> Result<Patch> {
+    let CodePlace { address, before, start, function, conditions } = place;
+    let function = Function { code: function, start: *start };
+    let planned = |from, stub_at| plan(function, &Wish { address: *address, from, stub_at, signal, conditions });
+    let trial = planned(*address, *address).or_else(|error| match before {
+        Some(before) => planned(*before, *address),
+        None => Err(error),
+    })?;
+    let mut near = caves.iter_mut().filter(|cave| cave.start.abs_diff(*address) < REACH);
+    let at = near.find_map(|cave| cave.take(&trial));
+    let at = at.ok_or_else(|| Error::Invalid(format!("there is no room for a jump near {address:#x}")))?;
+    planned(trial.address, at)
+}
+
+/// A cave with the stubs that it has, those of now among them.
+struct Taken {
+    start: u64,
+    end: u64,
+    left: Vec<Left>,
+    used: u64,
+}
+
+impl Taken {
+    fn new(cave: &Cave) -> Taken {
+        let left = left_behind(cave);
+        let first = cave.start + padding(cave.start) as u64;
+        let used = left.iter().map(|left| left.end).max().unwrap_or(first);
+        Taken { start: cave.start, end: cave.start + cave.bytes.len() as u64, left, used }
+    }
+
+    /// Where this one's stub is to lie; None where it does not fit in.
+    fn take(&mut self, patch: &Patch) -> Option<u64> {
+        let size = patch.stub.len() as u64;
+        let is_same = |left: &Left| {
+            left.address == patch.address && left.original == patch.original && left.end - left.start == size
+        };
+        if let Some(left) = self.left.iter().find(|left| is_same(left)) {
+            return Some(left.start);
+        }
+        let at = self.used.next_multiple_of(ALIGNMENT as u64);
+        if at + size > self.end {
+            return None;
+        }
+        self.used = at + size;
+        Some(at)
+    }
+}

@@ -1,0 +1,276 @@
+//! What is written into the target: the jump, and the instructions that it leads to.
+
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::process::patch::cave::{write_header, HEADER};
+use crate::process::registers::{EFLAGS, R10, R11, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP};
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
+};
+
+/// `jmp rel32`.
+const JUMP_SIZE: usize = 5;
+const NOP: u8 = 0x90;
+/// Below the stack pointer, a function may use it without moving that (System V ABI).
+const RED_ZONE: u8 = 128;
+/// On the stack where a thread stops: the mask for meanwhile, its own one, and the registers below in this order.
+const MASKS: usize = 2;
+const SAVED: [usize; 10] = [R11, R10, R9, R8, RDI, RSI, RDX, RCX, RAX, EFLAGS];
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// The first, second or third argument.
+    First,
+    Second,
+    Third,
+    /// The product of the first two, as calloc's.
+    Product,
+    /// The size word of the chunk that the first argument points into, without its flags; never equal for null.
+    ChunkSize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    Equal,
+    AtLeast,
+    AtMost,
+}
+
+/// All of a stub's conditions have to hold for the thread to stop.
+#[derive(Clone, Copy, Debug)]
+pub struct Condition {
+    pub operand: Operand,
+    pub test: Test,
+    pub value: u64,
+}
+
+/// One place: `original` at `address` becomes `replacement`, and `stub` comes to `stub_at`. A thread that tells of itself
+/// stops with its program counter at `trap`, and is as it is at `seen_at` without the patch.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    pub address: u64,
+    pub original: Vec<u8>,
+    pub replacement: Vec<u8>,
+    pub stub_at: u64,
+    pub stub: Vec<u8>,
+    pub trap: u64,
+    pub seen_at: u64,
+}
+
+/// A function's bytes, which lie from `start` on.
+#[derive(Clone, Copy)]
+pub(crate) struct Function<'a> {
+    pub(crate) code: &'a [u8],
+    pub(crate) start: u64,
+}
+
+/// How a patch is to be.
+pub(crate) struct Wish<'a> {
+    /// Where threads are seen.
+    pub(crate) address: u64,
+    /// Where the instructions begin that are replaced: there, or before it: then they are carried out first.
+    pub(crate) from: u64,
+    pub(crate) stub_at: u64,
+    pub(crate) signal: u32,
+    pub(crate) conditions: &'a [Condition],
+}
+
+/// Plans a patch. An error says why that cannot be.
+pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
+    let (from, address) = (wish.from, wish.address);
+    let code = from.checked_sub(function.start).and_then(|offset| function.code.get(offset as usize..));
+    let code = code.unwrap_or_default();
+    let displaced = displaced(code, from, address)?;
+    let size = displaced.iter().map(Instruction::len).sum::<usize>();
+    let back = from + size as u64;
+    if targets(function).any(|target| from < target && target < back) {
+        return Err(refused(from, "a jump leads into what would be replaced"));
+    }
+    let mut stub = vec![0; HEADER];
+    let carry_out = |stub: &mut Vec<u8>, to| {
+        let moved = moved(&displaced, wish.stub_at + stub.len() as u64, to);
+        moved.map(|moved| stub.extend(moved)).ok_or_else(|| refused(from, "they are not to be moved"))
+    };
+    if from < address {
+        carry_out(&mut stub, None)?;
+    }
+    let trap = wish.stub_at + look_and_tell(&mut stub, wish) as u64;
+    if from < address {
+        let end = wish.stub_at + stub.len() as u64;
+        stub.extend(replacement(end, back, JUMP_SIZE).ok_or_else(|| refused(from, "it is too far away"))?);
+    } else {
+        carry_out(&mut stub, Some(back))?;
+    }
+    let replacement = replacement(from, wish.stub_at + HEADER as u64, size);
+    let replacement = replacement.ok_or_else(|| refused(from, "it is too far away"))?;
+    let original = code[..size].to_vec();
+    write_header(&mut stub, from, &original);
+    Ok(Patch { address: from, original, replacement, stub_at: wish.stub_at, stub, trap, seen_at: address })
+}
+
+/// The comparisons, and the signal where all of them hold. Returns at which byte a thread then stops.
+fn look_and_tell(stub: &mut Vec<u8>, wish: &Wish) -> usize {
+    enter(stub);
+    let leaves = wish.conditions.iter().map(|condition| compare(stub, *condition)).collect::<Vec<_>>();
+    let trap = tell(stub, wish.signal);
+    let out = stub.len();
+    for at in leaves.into_iter().flatten() {
+        stub[at..at + 4].copy_from_slice(&((out - (at + 4)) as u32).to_le_bytes());
+    }
+    leave(stub);
+    trap
+}
+
+fn refused(address: u64, reason: &str) -> Error {
+    Error::Invalid(format!("the instructions at {address:#x} cannot be replaced: {reason}"))
+}
+
+/// The whole instructions that the jump takes the place of: all up to `end`, and as many as it needs.
+fn displaced(code: &[u8], address: u64, end: u64) -> Result<Vec<Instruction>> {
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let mut found: Vec<Instruction> = Vec::new();
+    let mut size = 0;
+    while size < JUMP_SIZE || address + (size as u64) < end {
+        if found.last().is_some_and(|last| ends(last) && !is_padding(&code[size..JUMP_SIZE.min(code.len())])) {
+            return Err(refused(address, "they end too soon"));
+        }
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return Err(refused(address, "they are not known"));
+        }
+        size += instruction.len();
+        found.push(instruction);
+    }
+    let is_call = |found: &Instruction| {
+        found.code() != Code::Syscall && matches!(found.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+    };
+    // The return address would be the stub's.
+    if found.iter().any(is_call) {
+        return Err(refused(address, "they call a function"));
+    }
+    Ok(found)
+}
+
+fn ends(instruction: &Instruction) -> bool {
+    use FlowControl::{IndirectBranch, Return, UnconditionalBranch};
+    matches!(instruction.flow_control(), Return | UnconditionalBranch | IndirectBranch)
+}
+
+/// What compilers put between functions: nop in its lengths, int3.
+fn is_padding(code: &[u8]) -> bool {
+    matches!(code, [] | [0xcc, ..] | [NOP, ..] | [0x66 | 0x0f | 0x2e, ..])
+}
+
+/// Where the jumps of a function lead to.
+fn targets(function: Function<'_>) -> impl Iterator<Item = u64> + '_ {
+    let decoder = Decoder::with_ip(64, function.code, function.start, DecoderOptions::NONE);
+    decoder.into_iter().map(|instruction| instruction.near_branch_target()).filter(|target| *target != 0)
+}
+
+/// The instructions as they have to be at another address, and a jump to `back` if that is where they go on.
+fn moved(displaced: &[Instruction], at: u64, back: Option<u64>) -> Option<Vec<u8>> {
+    let mut instructions = displaced.to_vec();
+    if let Some(back) = back {
+        instructions.push(Instruction::with_branch(Code::Jmp_rel32_64, back).ok()?);
+    }
+    let block = InstructionBlock::new(&instructions, at);
+    BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok().map(|encoded| encoded.code_buffer)
+}
+
+/// A jump from one address to another, as long as the instructions whose place it takes.
+pub(crate) fn replacement(from: u64, to: u64, size: usize) -> Option<Vec<u8>> {
+    let distance = to.wrapping_sub(from + JUMP_SIZE as u64) as i64;
+    let distance = i32::try_from(distance).ok()?;
+    let mut bytes = [&[0xe9][..], &distance.to_le_bytes()].concat();
+    bytes.resize(size, NOP);
+    Some(bytes)
+}
+
+/// Keeps clear of the red zone; saves the flags and all registers that are used here.
+fn enter(code: &mut Vec<u8>) {
+    code.extend([0x48, 0x8d, 0x64, 0x24, RED_ZONE.wrapping_neg()]); // lea rsp, [rsp-128]
+    code.push(0x9c); // pushfq
+    code.extend([0x50, 0x51, 0x52, 0x56, 0x57]); // push rax, rcx, rdx, rsi, rdi
+    code.extend([0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53]); // push r8, r9, r10, r11
+}
+
+fn leave(code: &mut Vec<u8>) {
+    code.extend([0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58]); // pop r11, r10, r9, r8
+    code.extend([0x5f, 0x5e, 0x5a, 0x59, 0x58]); // pop rdi, rsi, rdx, rcx, rax
+    code.push(0x9d); // popfq
+    code.extend([0x48, 0x8d, 0xa4, 0x24, RED_ZONE, 0, 0, 0]); // lea rsp, [rsp+128]
+}
+
+/// Where the distances of jumps are to be filled in that are taken when the condition does not hold.
+fn compare(code: &mut Vec<u8>, condition: Condition) -> Vec<usize> {
+    let mut jumps = Vec::new();
+    match condition.operand {
+        Operand::First => code.extend([0x48, 0x89, 0xf8]),  // mov rax, rdi
+        Operand::Second => code.extend([0x48, 0x89, 0xf0]), // mov rax, rsi
+        Operand::Third => code.extend([0x48, 0x8b, 0x44, 0x24, 0x30]), // mov rax, [rsp+48]: rdx as it was
+        Operand::Product => {
+            code.extend([0x48, 0x89, 0xf8, 0x48, 0xf7, 0xe6]); // mov rax, rdi; mul rsi
+            jumps.push(jump_if(code, 0x80)); // jo: no such block
+        }
+        Operand::ChunkSize => {
+            code.extend([0x48, 0x85, 0xff]); // test rdi, rdi
+            jumps.push(jump_if(code, 0x84)); // je
+            code.extend([0x48, 0x8b, 0x47, 0xf8, 0x48, 0x83, 0xe0, 0xf8]); // mov rax, [rdi-8]; and rax, -8
+        }
+    }
+    code.extend([0x48, 0xb9]); // mov rcx, value
+    code.extend(condition.value.to_le_bytes());
+    code.extend([0x48, 0x39, 0xc8]); // cmp rax, rcx
+    jumps.push(match condition.test {
+        Test::Equal => jump_if(code, 0x85),   // jne
+        Test::AtLeast => jump_if(code, 0x82), // jb
+        Test::AtMost => jump_if(code, 0x87),  // ja
+    });
+    jumps
+}
+
+/// `jcc rel32`; where its distance lies.
+fn jump_if(code: &mut Vec<u8>, condition: u8) -> usize {
+    code.extend([0x0f, condition, 0, 0, 0, 0]);
+    code.len() - 4
+}
+
+/// Sends the thread the signal, which it does not hold back meanwhile. Returns at which byte it then stops.
+fn tell(code: &mut Vec<u8>, signal: u32) -> usize {
+    let others = !(1u64 << (signal - 1));
+    code.extend([0x6a, 0x00]); // push 0: for its own mask
+    code.extend([0x48, 0xb8]); // mov rax, all other signals
+    code.extend(others.to_le_bytes());
+    code.push(0x50); // push rax
+    code.extend([0xb8, 14, 0, 0, 0, 0xbf, 2, 0, 0, 0]); // mov eax, rt_sigprocmask; mov edi, SIG_SETMASK
+    code.extend([0x48, 0x89, 0xe6, 0x48, 0x8d, 0x54, 0x24, 0x08]); // mov rsi, rsp; lea rdx, [rsp+8]
+    code.extend([0x41, 0xba, 8, 0, 0, 0, 0x0f, 0x05]); // mov r10d, 8; syscall
+    code.extend([0xb8, 186, 0, 0, 0, 0x0f, 0x05]); // mov eax, gettid; syscall
+    code.extend([0x89, 0xc7, 0xbe]); // mov edi, eax; mov esi, signal
+    code.extend(signal.to_le_bytes());
+    code.extend([0xb8, 200, 0, 0, 0, 0x0f, 0x05]); // mov eax, tkill; syscall
+    let trap = code.len();
+    code.extend([0xb8, 14, 0, 0, 0, 0xbf, 2, 0, 0, 0]); // mov eax, rt_sigprocmask; mov edi, SIG_SETMASK
+    code.extend([0x48, 0x8d, 0x74, 0x24, 0x08, 0x31, 0xd2]); // lea rsi, [rsp+8]; xor edx, edx
+    code.extend([0x41, 0xba, 8, 0, 0, 0, 0x0f, 0x05]); // mov r10d, 8; syscall
+    code.extend([0x48, 0x83, 0xc4, 0x10]); // add rsp, 16
+    trap
+}
+
+/// How many bytes at the stack pointer of a thread that stands at a trap `original_registers` needs.
+pub const fn frame_size() -> usize {
+    8 * (MASKS + SAVED.len())
+}
+
+/// The registers that a thread had when it came to `address`, from those that it has at the trap and the bytes at its
+/// stack pointer; and the signals that it held back.
+pub fn original_registers(at_trap: &[u64], frame: &[u8], address: u64) -> (Vec<u64>, u64) {
+    let mut registers = at_trap.to_vec();
+    for (place, index) in SAVED.into_iter().enumerate() {
+        registers[index] = u64_at(frame, 8 * (MASKS + place));
+    }
+    registers[RSP] = at_trap[RSP] + frame_size() as u64 + u64::from(RED_ZONE);
+    registers[RIP] = address;
+    (registers, u64_at(frame, 8))
+}

@@ -1,0 +1,80 @@
+"""gdbheap as it follows a process in the background, for as long as the test lets it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from support.programs import GDBHEAP, PATIENCE
+
+CODE_BYTES = 4 << 20
+PAGE, BREAKPOINT = 4096, 0xCC
+
+
+class Follower:
+    """A command that follows a process. ``answer`` ends it as Ctrl-C does, unless it has ended."""
+
+    def __init__(self, noun: str, *arguments: str) -> None:
+        environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
+        self.process = subprocess.Popen(
+            [str(GDBHEAP), noun, "--json", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def ends(self) -> dict[str, Any]:
+        """Return the answer of one that ends by itself."""
+        out, errors = self.process.communicate(timeout=PATIENCE)
+        assert self.process.returncode == 0, errors
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    def answer(self) -> dict[str, Any]:
+        """End it, and return its answer."""
+        self.process.send_signal(signal.SIGINT)
+        return self.ends()
+
+
+@contextlib.contextmanager
+def following(pid: int, *arguments: str) -> Iterator[Follower]:
+    """Follow a process in this block, from the moment at which its code has changed."""
+    before = code(pid)
+    follower = Follower(*arguments)
+    waiting = threading.Event()
+    try:
+        while code(pid) == before and follower.process.poll() is None:
+            waiting.wait(0.01)
+        yield follower
+    finally:
+        if follower.process.poll() is None:
+            follower.process.kill()
+        follower.process.communicate()
+
+
+def code(pid: int) -> dict[int, bytes]:
+    """Return what may be run of libc and the dynamic linker in a process, by address."""
+    found = {}
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            place, permissions, *_, path = [*line.split(), ""][:7][:2] + [line.rstrip().rsplit(" ", 1)[-1]]
+            if "x" in permissions and Path(path).name.startswith(("libc.", "libc-", "ld-")):
+                start, end = (int(word, 16) for word in place.split("-"))
+                found[start] = os.pread(memory.fileno(), min(end - start, CODE_BYTES), start)
+    return found
+
+
+def patched(pid: int, before: dict[int, bytes]) -> int:
+    """Return how many bytes of code differ. Left out are the last ones of each mapping, which nothing uses and which
+    are left changed, and breakpoints: those that gdb has in the dynamic linker stay where it was killed."""
+    now = code(pid)
+    pairs = (pair for start, bytes_ in before.items() for pair in zip(bytes_[:-PAGE], now[start][:-PAGE]))
+    return sum(one != other and other != BREAKPOINT for one, other in pairs)

@@ -1,0 +1,315 @@
+"""``heap growth`` and ``heap catch``: what a program says that it did, what strace saw, and no process is harmed."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.following import Follower, code, following, patched
+from support.programs import PATIENCE, Running, c_program, gdbheap, running
+
+PAGE = 4096
+CALLS = ("brk", "mmap", "munmap", "mremap")
+STRACE = shutil.which("strace")
+# Of strace: "123 mmap(NULL, 8192, PROT_READ…, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f…".
+LINE = re.compile(r"^(\d+)\s+(\w+)\((.*)\)\s+= (\S+)")
+URG, WINCH, CHLD = 23, 28, 17
+
+
+def grows(rng: random.Random, *caught: int) -> list[str]:
+    """Return the command of a program that grows by a schedule, and handles these signals."""
+    return c_program("grows", rng.randrange(1, 1 << 20), 40, *caught)
+
+
+def said(target: Running) -> dict[str, Any]:
+    """Return what the program says that it did."""
+    found: dict[str, Any] = json.loads(target.stderr.splitlines()[-1])
+    return found
+
+
+def by_id(answer: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """Return {id: (calls, bytes)} of all operations."""
+    return {row["id"]: (row["calls"], row["bytes"]) for row in answer["operations"]}
+
+
+def from_function(answer: dict[str, Any], name: str, system_call: str) -> tuple[int, int]:
+    """Return the calls and bytes of stacks whose two innermost frames are these."""
+    found = [
+        (row["calls"], row["bytes"])
+        for row in answer["stacks"]
+        if len(row["frames"]) > 1
+        and row["frames"][-2]["name"] == name
+        and row["frames"][-1]["name"].lstrip("_").startswith(system_call)
+    ]
+    return sum(calls for calls, _ in found), sum(size for _, size in found)
+
+
+@pytest.mark.parametrize("caught", [(), (URG,), (URG, WINCH)])
+def test_schedule(caught: tuple[int, ...], rng: random.Random, tmp_path: Path) -> None:
+    """Calls and bytes of each kind, in several threads of which some hold back all signals: to the byte; no handler
+    runs, its child is as it should be, and afterwards the code is what it was."""
+    with running(grows(rng, *caught), tmp_path) as target:
+        before = code(target.pid)
+        with following(target.pid, "growth", str(target.pid)) as follower:
+            target.go_on()
+            answer = follower.answer()
+        truth = said(target)
+        assert patched(target.pid, before) == 0
+        target.go_on()
+    found = by_id(answer)
+    assert from_function(answer, "map", "mmap") == tuple(truth["mmap"])
+    assert from_function(answer, "step", "mremap") == tuple(truth["mremap"]) == found["mremap"]
+    assert found["munmap"] == tuple(truth["munmap"])
+    assert found["failed"][0] == truth["failed"]
+    assert (answer["brk"]["calls"], answer["brk"]["bytes"]) == tuple(truth["brk"])
+    assert truth["handled"] == 0
+    assert answer["cost"]["stops"] == sum(calls for calls, _ in found.values())
+    assert sum(row["bytes"] for row in answer["stacks"]) == answer["brk"]["bytes"] + answer["mmap"]["bytes"]
+    check_distribution(answer)
+
+
+def check_distribution(answer: dict[str, Any]) -> None:
+    """Rows add up to their totals, and each size lies in its row."""
+    for kind in ("brk", "mmap"):
+        rows = answer[kind]["sizes"]
+        assert sum(row["calls"] for row in rows) == answer[kind]["calls"]
+        assert sum(row["bytes"] for row in rows) == answer[kind]["bytes"]
+        assert all(row["from"] * row["calls"] <= row["bytes"] <= row["to"] * row["calls"] for row in rows)
+
+
+def test_mappings_agree(rng: random.Random, tmp_path: Path) -> None:
+    """The mappings at the end are what the calls make of those at the beginning, in four threads at once."""
+    with running(grows(rng), tmp_path) as target:
+        with following(target.pid, "growth", str(target.pid), "--no-stacks") as follower:
+            for _ in range(5):
+                target.go_on()
+            answer = follower.answer()
+    assert answer["unseen"] == {"grown": 0, "gone": 0, "stacks": 0}
+    assert answer["stacks"] == []
+
+
+def test_three_signals_handled(rng: random.Random, tmp_path: Path) -> None:
+    """A process that handles all signals which would do is left alone, with a line."""
+    with running(grows(rng, URG, WINCH, CHLD, signal.SIGCONT), tmp_path) as target:
+        before = code(target.pid)
+        done = gdbheap("growth", str(target.pid), "--duration=1")
+        assert (done.returncode, len(done.stderr.splitlines())) == (5, 1)
+        assert "SIGURG" in done.stderr and code(target.pid) == before
+
+
+PROGRAMS = (
+    [
+        sys.executable,
+        "-c",
+        "import json, decimal; x = [bytes(n) for n in range(3000)]; print(len(json.dumps([1] * 9999)))",
+    ],
+    ["sort", "--parallel=2", "/proc/self/maps", "/proc/self/smaps"],
+    ["bash", "-c", "for i in 1 2 3; do ls -R /usr/share/doc > /dev/null; done; x=$(seq 20000); echo ${#x}"],
+)
+
+
+@pytest.mark.skipif(STRACE is None, reason="no strace")
+@pytest.mark.parametrize("command", PROGRAMS, ids=["python", "sort", "bash"])
+def test_as_strace(command: list[str], tmp_path: Path) -> None:
+    """Calls of each kind and their bytes, of a program and all that it starts, without random addresses."""
+    quiet = ["sh", "-c", 'exec "$@" > /dev/null', "sh", *command]
+    quiet = ["setarch", "-R", *quiet] if shutil.which("setarch") else quiet
+    counted = count_by_strace(quiet, tmp_path / "strace")
+    answer = Follower("growth", "--folded", str(tmp_path / "folded"), "--", *quiet).ends()
+    rows = by_id(answer)
+    assert sum(calls for calls, _ in rows.values()) == sum(calls for calls, _ in counted.values())
+    for name in ("mmap", "munmap", "brk"):
+        ids = {"mmap": ("mmap", "mmap.file", "reserve")}.get(name, (name,))
+        assert sum(rows[id][1] for id in ids if id in rows) == counted[name][1], name
+    folded = [int(line.rsplit(" ", 1)[1]) for line in (tmp_path / "folded").read_text().splitlines()]
+    assert sum(folded) == answer["brk"]["bytes"] + answer["mmap"]["bytes"]
+
+
+def count_by_strace(command: Sequence[str], path: Path) -> dict[str, tuple[int, int]]:
+    """Return {call: (calls, bytes)}: what is mapped and unmapped in whole pages, and by how much breaks rise."""
+    names = (*CALLS, "madvise", "mprotect")
+    subprocess.run(
+        [str(STRACE), "-f", "-q", "-o", str(path), "-e", f"trace={','.join(names)}", "-e", "signal=none", *command],
+        check=True, timeout=PATIENCE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    sums = {name: [0, 0] for name in names}
+    breaks: dict[str, int] = {}
+    for line in whole_lines(path.read_text()):
+        found = LINE.match(line)
+        if found is None:
+            continue
+        pid, name, arguments, result = found.groups()
+        sums[name][0] += 1
+        if name == "brk":
+            now = int(result, 16)
+            sums[name][1] += max(0, now - breaks.get(pid, now) if arguments != "NULL" else 0)
+            breaks[pid] = now
+        elif name in ("mmap", "munmap") and not result.startswith("-1"):
+            sums[name][1] += -(-int(arguments.split(", ")[1]) // PAGE) * PAGE
+    return {name: (calls, size) for name, (calls, size) in sums.items()}
+
+
+def whole_lines(text: str) -> list[str]:
+    """Return strace's lines, those that others interrupted put together again."""
+    begun: dict[str, str] = {}
+    lines = []
+    for line in text.splitlines():
+        pid, rest = line.split(None, 1)
+        if rest.endswith("<unfinished ...>"):
+            begun[pid] = f"{pid} {rest.removesuffix('<unfinished ...>').rstrip()}"
+        elif rest.startswith("<..."):
+            lines.append(f"{begun.pop(pid)}{rest.split('resumed>', 1)[1].lstrip()}")
+        else:
+            lines.append(line)
+    return lines
+
+
+def test_ends_with_its_program(tmp_path: Path) -> None:
+    """The program's words, output and status are its own; one that is not there is one line."""
+    done = gdbheap("growth", "--no-stacks", "--", "sh", "-c", "echo of its own; exit 3")
+    assert "of its own" in done.stdout and "ended with status 3" in done.stdout and done.returncode == 0
+    done = gdbheap("growth", "--", str(tmp_path / "nothing"))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:
+    """A command that is killed at any moment harms nobody, and its guard puts the code back."""
+    with running(grows(rng), tmp_path) as target:
+        before = code(target.pid)
+        for _ in range(10):
+            with following(target.pid, "growth", str(target.pid)) as follower:
+                assert target.process.stdin is not None
+                target.process.stdin.write(b"x")
+                target.process.stdin.flush()
+                time.sleep(0.02 * rng.random())
+                follower.process.kill()
+            deadline = time.monotonic() + PATIENCE
+            while patched(target.pid, before) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert patched(target.pid, before) == 0
+        target.go_on()
+        assert said(target)["handled"] == 0
+        assert target.process.poll() is None
+
+
+def test_group_stop(rng: random.Random, tmp_path: Path) -> None:
+    """Job control works while it is followed: stopped, it stays so; then it goes on."""
+    with running(grows(rng), tmp_path) as target:
+        with following(target.pid, "growth", str(target.pid)) as follower:
+            target.process.send_signal(signal.SIGSTOP)
+            wait_for_state(target.pid, "T")
+            target.process.send_signal(signal.SIGCONT)
+            wait_for_state(target.pid, "S")
+            target.go_on()
+            follower.answer()
+        target.go_on()
+
+
+def wait_for_state(pid: int, wanted: str) -> None:
+    """Return when the process is in that state, whether it is traced or not ("t")."""
+    deadline = time.monotonic() + PATIENCE
+    state = ""
+    while state.upper() != wanted and time.monotonic() < deadline:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        time.sleep(0.005)
+    assert state.upper() == wanted
+
+
+def test_end_of_the_process(rng: random.Random, tmp_path: Path) -> None:
+    """The end of a process ends the answer, which is whole."""
+    with running(grows(rng), tmp_path) as target:
+        with following(target.pid, "growth", str(target.pid)) as follower:
+            target.go_on()
+            target.process.kill()
+            target.process.wait()
+            answer = follower.ends()
+    assert answer["end"] == "gone" and answer["mmap"]["calls"] > 0
+
+
+FUNCTIONS = ("malloc", "calloc", "realloc", "free")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_catch(function: str, rng: random.Random, tmp_path: Path) -> None:
+    """Exactly the calls of that size among hundreds of thousands, from the function that makes them."""
+    size = 8 * rng.randrange(5_000, 100_000)
+    with running(c_program("asks", size), tmp_path) as target:
+        before = code(target.pid)
+        arguments = ("catch", str(target.pid), function, f"--size={size}", "--count=0")
+        with following(target.pid, *arguments) as follower:
+            for _ in range(3):
+                target.go_on()
+            answer = follower.answer()
+        assert patched(target.pid, before) == 0
+        target.go_on()
+    expected = {"malloc": 6, "calloc": 3, "realloc": 3, "free": 12}[function]
+    assert len(answer["calls"]) == expected
+    for call in answer["calls"]:
+        assert [frame["name"] for frame in call["frames"]][-2:] == ["wanted", function]
+        if function == "free":
+            assert chunk_size(size) <= call["size"] <= max(chunk_size(size) + 16, -(-(size + 16) // PAGE) * PAGE)
+        else:
+            assert call["size"] == size
+        assert (call["address"] is None) == (function in ("malloc", "calloc"))
+
+
+def chunk_size(size: int) -> int:
+    """Return the size of the chunk for a request (glibc malloc/malloc.c, request2size)."""
+    return max(32, (size + 23) // 16 * 16)
+
+
+def test_catch_range(rng: random.Random, tmp_path: Path) -> None:
+    """From and to a size, and one call by default: the first that comes."""
+    size = 8 * rng.randrange(5_000, 100_000)
+    with running(c_program("asks", size), tmp_path) as target:
+        arguments = ("catch", str(target.pid), "malloc", f"--min={size - 7}", f"--max={size + 7}")
+        with following(target.pid, *arguments) as follower:
+            target.go_on()
+            answer = follower.ends()
+        assert [call["size"] for call in answer["calls"]] == [size]
+        with following(target.pid, "catch", str(target.pid), "malloc", f"--min={size + 1}") as follower:
+            target.go_on()
+            assert follower.answer()["calls"] == []
+
+
+def test_catch_survives_kills(rng: random.Random, tmp_path: Path) -> None:
+    """Killed at any moment, with the process in the middle of calls that are caught: it runs on, unchanged."""
+    with running(c_program("asks", 8 * rng.randrange(5_000, 100_000)), tmp_path) as target:
+        before = code(target.pid)
+        for number in range(10):
+            function = FUNCTIONS[number % 4]
+            with following(target.pid, "catch", str(target.pid), function, "--min=4096", "--count=0") as follower:
+                assert target.process.stdin is not None
+                target.process.stdin.write(b"x")
+                target.process.stdin.flush()
+                time.sleep(0.05 * rng.random())
+                follower.process.kill()
+            deadline = time.monotonic() + PATIENCE
+            while patched(target.pid, before) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert patched(target.pid, before) == 0
+        target.go_on()
+        assert target.process.poll() is None
+
+
+def test_catch_of_what_is_none(tmp_path: Path) -> None:
+    """One line for each, and a status that says whose fault it is."""
+    with running(c_program("asks", 80_000), tmp_path) as target:
+        for arguments, expected in (
+            ([str(target.pid)], 2),
+            ([str(target.pid), "valloc"], 2),
+            ([str(target.pid), "malloc", "--block=0x10"], 2),
+            (["999999999", "malloc"], 4),
+        ):
+            done = gdbheap("catch", *arguments)
+            assert (done.returncode, len(done.stderr.splitlines())) == (expected, 1), done.stderr
