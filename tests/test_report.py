@@ -622,6 +622,8 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--allocator": "glibc", "--by": "type", "--max-stop": "2.5", "--since": "a.heap", "--limit": "4G",
         "-o": "a.csv", "--every": "10ms", "--duration": "2h", "--snapshot-every": "1d", "--name": "^a.*b",
         "--cgroup": "a/b", "--count": "3",
+        "--rss": "1G", "--grows": "100M/10m", "--mark": "80%", "--within": "1s", "--output": "a", "--run": "a b",
+        "--run-limit": "2m", "--again": "1h",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

@@ -42,6 +42,7 @@ _MODULES = {
     "record": "record",
     "plot": "plot",
     "top": "top",
+    "watch": "watch",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",

@@ -413,9 +413,12 @@ def _quiet_tasks(folder: ProcessFolder) -> list[int]:
 
 
 @contextmanager
-def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
+def stopped(
+    pid: int, limit: float | None = None, copies: bool = False, preparation: Preparation | None = None
+) -> Iterator[Process]:
     """The process ``pid``, standing still until the block ends, however it ends, or for ``limit`` seconds; then it runs
     on as it did before. With ``copies`` it is let go once its private memory is copied, if there is room for that.
+    ``preparation``: one that was made earlier, for a stop without delay.
 
     A process in a job-control stop stays in it. ``stopped_seconds`` is set when it was let go. Ctrl-Z waits until then:
     a suspended gdbheap would keep the process standing. When only its memory is refused, the process is yielded without
@@ -424,8 +427,9 @@ def stopped(pid: int, limit: float | None = None, copies: bool = False) -> Itera
     """
     folder = refusal.open_folder(pid)
     holding.without_tracer(folder)
-    preparation = Preparation(pid)
-    preparation.load_files()
+    if preparation is None:
+        preparation = Preparation(pid)
+        preparation.load_files()
     space = room_for(folder) if copies else None
     with _standing(pid, limit, preparation, space) as process:
         if process.stopped_seconds is None:

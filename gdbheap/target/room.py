@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gdbheap.target.procfs import PROC, kib, parse_status
 
-__all__ = ["copy_fits", "group_limit", "memory_left", "processes_left"]
+__all__ = ["CGROUPS", "UNLIMITED", "copy_fits", "group_folders", "group_limit", "memory_left", "processes_left"]
 
 CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 62
@@ -37,7 +37,7 @@ def processes_left(process: int | str) -> int:
     """How many more processes or threads its control groups allow."""
     groups = [
         limit - used
-        for folder in _groups(process, "pids")
+        for folder in group_folders(process, "pids")
         for limit, used in [_pair(folder, ("pids.max",), ("pids.current",))]
     ]
     return min([UNLIMITED, *groups])
@@ -53,7 +53,7 @@ def commit_left() -> int | None:
 
 def _memory_limits(process: int | str) -> Iterator[tuple[int, int]]:
     """(limit, used) of each control group above a process, in bytes; UNLIMITED where there is no limit."""
-    for folder in _groups(process, "memory"):
+    for folder in group_folders(process, "memory"):
         yield _pair(folder, ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes"))
 
 
@@ -70,7 +70,7 @@ def _address_space_left() -> int:
     return max(0, soft - int(pages[0]) * resource.getpagesize()) if pages else 0
 
 
-def _groups(process: int | str, controller: str) -> Iterator[Path]:
+def group_folders(process: int | str, controller: str) -> Iterator[Path]:
     """The folders of a process's control group and of those above it: of version 2, and of 1 where that is mounted."""
     for line in _text(Path(f"{PROC}/{process}/cgroup")).splitlines():
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]

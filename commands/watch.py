@@ -1,0 +1,308 @@
+"""``gdbheap watch``: be there when it happens, and keep what there is to see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import PROCESSES
+from gdbheap.commands.surface.options import Several, switch, valued
+from gdbheap.commands.surface.session import TargetInfo
+from gdbheap.errors import UsageError, one_line
+from gdbheap.report.json import document, text_of
+from gdbheap.report.numbers import parse_duration, parse_size
+from gdbheap.report.style import encodable, style_for
+from gdbheap.report.watch import event_text, render
+from gdbheap.watching.events import Event, Limit
+
+if TYPE_CHECKING:
+    from gdbheap.heap import Heap
+    from gdbheap.target.process import Preparation
+    from gdbheap.target.programs import Programs
+    from gdbheap.watching.memory import GroupMemory
+    from gdbheap.watching.watcher import Happening
+
+__all__ = ["COMMAND"]
+
+NAME = "gdbheap watch"
+# What is needed for a stop without delay is kept ready for this many processes.
+PREPARED = 4
+HIGHEST_PRIORITY = -20
+
+
+def _growth(text: str) -> tuple[int, float]:
+    """ "100M/10m": bytes and seconds. Raises ValueError."""
+    size, slash, duration = text.partition("/")
+    if not slash:
+        raise ValueError(f"{text!r} is no growth: a size and a duration, as 100M/10m")
+    seconds = parse_duration(duration)
+    if not seconds:
+        raise ValueError(f"{text!r} is no growth: nothing grows in no time")
+    return parse_size(size), seconds
+
+
+def _share(text: str) -> float:
+    """ "90%" or "90" as 0.9. Raises ValueError."""
+    number = text.removesuffix("%")
+    if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= 99:
+        raise ValueError(f"{text!r} is no share of a limit: 1% to 99%")
+    return int(number) / 100
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """A command line as a shell splits it. Raises ValueError."""
+    words = tuple(shlex.split(text))
+    if not words:
+        raise ValueError("there is no command in it")
+    return words
+
+
+def _times(text: str) -> int:
+    """How often; 0 for "all". Raises ValueError."""
+    if text != "all" and not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is not how often to act: a number, or 'all'")
+    return 0 if text == "all" else int(text)
+
+
+@dataclass
+class Options(Several):
+    """The options of gdbheap watch."""
+
+    rss: int | None = valued("--rss", "SIZE", "act when its RSS is more than this", None, parse_size)
+    grows: tuple[int, float] | None = valued(
+        "--grows", "SIZE/DURATION", "act when it has grown by more than this in such a time: 100M/10m", None, _growth
+    )  # fmt: skip
+    at_oom: bool = switch(
+        "--at-oom", "act before a control group that the process is in, or the machine, has no memory left"
+    )
+    mark: float = valued(
+        "--mark", "PERCENT", "for --at-oom: at this share of the limit (the default is 90%)", 0.9, _share
+    )  # fmt: skip
+    within: float = valued(
+        "--within", "DURATION", "for --at-oom: from three quarters of the limit on, also when at the present rate all"
+        " of it is needed within this time (the default is 2s)", 2.0, parse_duration,
+    )  # fmt: skip
+    output: str = valued(
+        "--output", "FOLDER", "where files are written, named by program, process id and time (the default is the"
+        " current folder)", ".", str,
+    )  # fmt: skip
+    no_snapshot: bool = switch("--no-snapshot", "take no snapshot, which is what is done unless this is given")
+    blocks: bool = switch("--blocks", "have each block in the snapshot, as heap snapshot --blocks has")
+    heap: bool = switch("--heap", "also keep the answer of heap --json, from the same stop")
+    core: bool = switch(
+        "--core", "also have gdb write a core, if the disk has room for it; the process stands still meanwhile, at most"
+        " for --max-stop, after which there is no core",
+    )  # fmt: skip
+    run: tuple[str, ...] = valued(
+        "--run", "COMMAND", "then run this: a program and its arguments, without a shell (--run='sh -c …' is one). Its"
+        " environment says what happened: GDBHEAP_PID, GDBHEAP_SNAPSHOT and others", (), _words,
+    )  # fmt: skip
+    run_limit: float = valued(
+        "--run-limit", "DURATION", "for how long the command may run (the default is 60s, 0 is no limit)", 60.0,
+        parse_duration,
+    )  # fmt: skip
+    count: int = valued("--count", "N", "how often to act in all (the default is 1; 0 or 'all': no end)", 1, _times)
+    again: float = valued(
+        "--again", "DURATION", "act on a process again after this time at the earliest (the default is 10m)", 600.0,
+        parse_duration,
+    )  # fmt: skip
+
+
+class _Watch:
+    """One run of the command: it waits, acts and tells."""
+
+    def __init__(self, programs: Programs, options: Options) -> None:
+        # Imported here: other commands start faster without.
+        from gdbheap.watching.actions import Actions, check
+        from gdbheap.watching.triggers import Bounds
+        from gdbheap.watching.watcher import Wanted, Watcher
+
+        self.options = options
+        self.actions = Actions(
+            options.output, not options.no_snapshot, options.blocks, options.heap, options.core, options.run,
+            options.run_limit, options.max_stop or None, _heap_document,
+        )  # fmt: skip
+        check(self.actions)
+        self.bounds = Bounds(options.count or None, options.again)
+        wanted = Wanted(options.rss, options.grows, options.at_oom, options.mark, options.within)
+        self.watcher = Watcher(programs, wanted, _group(options))
+        self.prepared: dict[int, Preparation] = {}
+        self.failed = 0
+        self.style = style_for(None, options.exact, None)
+
+    def run(self) -> Event:
+        """Watch until there is nothing more to do. Ctrl-C and SIGTERM are how it is asked to end."""
+        if self.options.at_oom:
+            # Milliseconds decide, also where other programs want all cores. Not everybody may.
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
+        try:
+            why = self._watch()
+        except KeyboardInterrupt:
+            why = "asked"
+        return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why=why)
+
+    def _watch(self) -> str:
+        for happening in self.watcher.happenings():
+            event = self._event(happening)
+            if event is not None:
+                self._tell(event)
+            if self.bounds.used_up:
+                return "count"
+        return "ended"
+
+    def _event(self, happening: Happening) -> Event | None:
+        """What is to be told of it; what is due is done."""
+        pid = happening.pid
+        if happening.kind == "due":
+            return self._acted(happening)
+        if happening.kind == "began" and pid is not None:
+            self._prepare(pid)
+            limits = self._limits()
+            return Event("began", time.time(), pid, happening.name, limits=limits)
+        self.prepared.pop(pid or 0, None)
+        return Event(happening.kind, time.time(), pid, happening.name, group=happening.group)
+
+    def _acted(self, happening: Happening) -> Event | None:
+        from gdbheap.watching.actions import act
+
+        pid, cause = happening.pid, happening.cause
+        if pid is None or cause is None or not self.bounds.allow(pid, time.monotonic()):
+            return None
+        now = time.time()
+        done = act(self.actions, pid, happening.name, cause, self.prepared.get(pid))
+        self.failed += bool(done.errors)
+        return Event(
+            "acted", now, pid, happening.name, cause, happening.group, done.files, done.errors, done.held,
+            done.partial, done.run,
+        )  # fmt: skip
+
+    def _prepare(self, pid: int) -> None:
+        """Read what a stop needs that can be read before; where memory runs out there is no time for it."""
+        from gdbheap.errors import GdbheapError
+        from gdbheap.target.process import Preparation
+
+        if not self.options.at_oom or len(self.prepared) >= PREPARED:
+            return
+        try:
+            self.prepared[pid] = preparation = Preparation(pid)
+            preparation.load_files()
+        except (GdbheapError, OSError):
+            self.prepared.pop(pid, None)
+
+    def _limits(self) -> list[Limit]:
+        from gdbheap.watching.memory import groups_of
+
+        if not self.options.at_oom:
+            return []
+        ours = {group.name for group in groups_of("self")}
+        share = self.options.mark
+        limits = self.watcher.limits.items()
+        return [Limit(group, size, int(share * size), group in ours) for group, size in limits]
+
+    def _tell(self, event: Event) -> None:
+        """One line: for a person on standard error, or in JSON on standard output."""
+        stream = sys.stdout if self.options.json else sys.stderr
+        line = text_of(document(NAME, {}, [], [], event)) if self.options.json else event_text(event, self.style)
+        # Who reads it may be gone; what is watched for is still done.
+        try:
+            stream.write(encodable(f"{line}\n", stream.encoding))
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            pass
+
+
+def _heap_document(heap: Heap) -> str:
+    from gdbheap.answers.ledger import ledger
+
+    answer = ledger(heap)
+    info = TargetInfo.of([heap])
+    return text_of(document("heap", info.target, info.warnings, info.damage, answer))
+
+
+def _group(options: Options) -> GroupMemory | None:
+    """The group that is watched as a whole. Raises UsageError for one whose memory the kernel does not count."""
+    if options.cgroup is None:
+        return None
+    from gdbheap.target.programs import folders
+    from gdbheap.watching.memory import group_at
+
+    found = group_at(folders(options.cgroup), is_exact=options.rss is not None or options.grows is not None)
+    if found is None:
+        raise UsageError(f"the memory of {one_line(options.cgroup)} is not counted: it has no memory controller")
+    return found
+
+
+def _answer(programs: Programs, options: Options) -> Event:
+    _check(programs, options)
+    for pid in programs.pids:
+        _check_process(pid)
+    return _Watch(programs, options).run()
+
+
+def _check(programs: Programs, options: Options) -> None:
+    """Raises UsageError where there is nothing to watch, or nothing to wait for."""
+    if not programs.are_named:
+        raise UsageError("gdbheap watch: which process? A process id, --name=REGEX or --cgroup=PATH")
+    if options.cgroup is not None and (programs.pids or options.name is not None):
+        raise UsageError("gdbheap watch: --cgroup watches a group as a whole: name no other processes")
+    if options.rss is None and options.grows is None and not options.at_oom:
+        raise UsageError("gdbheap watch: wait for what? --rss=SIZE, --grows=SIZE/DURATION or --at-oom")
+    if options.no_snapshot and not (options.heap or options.core or options.run):
+        raise UsageError("gdbheap watch: do what? --no-snapshot leaves --heap, --core or --run")
+
+
+def _check_process(pid: int) -> None:
+    """Raises NoTarget for one that is not there, NotPermitted for one that could not be looked into."""
+    from gdbheap.target import refusal
+
+    folder = refusal.open_folder(pid)
+    refusal.check(folder)
+    try:
+        os.close(os.open(folder.path("mem"), os.O_RDONLY))
+    except OSError as error:
+        raise refusal.explain(pid, error) from None
+
+
+def _render(shown: Shown[Event, Options]) -> str:
+    return render(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="watch",
+    question="Wait until memory grows or runs out, and keep what there is to see then",
+    text="""Waits until a process has more than --rss, has grown by --grows, or is about to be killed because its
+    control group or the machine has no memory left (--at-oom), and acts: it takes a snapshot, without contents, and
+    what else is asked for. --name also waits for processes that start later; --cgroup watches a group as a whole (--rss
+    and --grows are about what all its processes need together) and acts on its largest process. Waiting costs next
+    to nothing: the kernel wakes it where it can (control groups, pressure stall information, a process's end), and
+    it reads a few numbers, at most fifty times a second where a limit is near, otherwise about once a second.
+
+    Each event is a line with its time on standard error: a process is watched, it was acted on, something failed, a
+    process has ended or was killed for want of memory. A step that fails does not end the watch. It ends when it has
+    acted --count times, when all processes have ended, or by Ctrl-C or SIGTERM, with status 0, or 1 if something
+    failed; a process that was not there to begin with is status 4. docs/watching.md has examples for systemd and
+    Kubernetes.
+
+    With --json each event is a document on a line of its own, on standard output and as it happens, the end last. event
+    is began, ended, killed, acted or end; time seconds since 1970; pid and name the process; group the control group
+    that it is about, "" for the machine; limits, when a process is watched with --at-oom, a list of {group, bytes,
+    mark, ours} (ours: the watch itself is in that group). When it has acted, cause is {kind, size, bound, seconds,
+    limit, group}, kind one of rss, grows, limit, soon, pressure and oom; files are paths by what they are (snapshot,
+    heap, core); errors what failed; held the seconds for which the process stood still for the snapshot; partial
+    whether something is missing in it; run the command's exit status. At the end acted and failed count, and why is
+    count, ended or asked.""",
+    example="gdbheap watch --rss=2G --output=/var/tmp",
+    needs=PROCESSES,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    listed="",
+    writes=True,
+)

@@ -1,0 +1,333 @@
+"""What is done when the moment has come: a snapshot and the answer of ``heap`` from one stop, a core, a command.
+
+The look is taken in a child process of ours: what it needs of memory is given back when it ends, and whatever befalls
+it, the waiting goes on. Each step that fails is a line, and the next one is tried."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_line
+from gdbheap.heap import Heap
+from gdbheap.history.file import check_writable, write
+from gdbheap.history.snapshot import take
+from gdbheap.target.mappings import parse_maps
+from gdbheap.target.process import Preparation, stopped
+from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder
+from gdbheap.watching.triggers import Cause
+
+__all__ = ["Actions", "Done", "check"]
+
+# Computing from a copy goes on after the process was let go; a child that takes longer than this hangs.
+LOOK_SECONDS = 900.0
+# gdb lets the process go when it is asked to end; it is given this long for that.
+PARTING_SECONDS = 5.0
+USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
+NEAR_DEATH = ("limit", "soon", "pressure", "oom")
+CORE_NOTES_BYTES = 16 << 20
+GDB = ("gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off")
+
+
+@dataclass(frozen=True)
+class Actions:
+    """``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which; ``run``: a
+    command and its arguments; ``run_limit``: seconds until it is ended; ``max_stop``: for how many seconds the process
+    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap."""
+
+    folder: str
+    snapshot: bool
+    blocks: bool
+    heap: bool
+    core: bool
+    run: Sequence[str]
+    run_limit: float
+    max_stop: float | None
+    document: Callable[[Heap], str]
+
+
+@dataclass
+class Done:
+    """``files``: what was written, by its kind ("snapshot", "heap", "core"); ``errors``: one line each; ``held``: for
+    how many seconds the process stood still for the look, None where it was not stopped; ``partial``: something is
+    missing in it; ``run``: the exit status of the command, negative for a signal, None where none ran to its end."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    held: float | None = None
+    partial: bool = False
+    run: int | None = None
+
+
+def check(actions: Actions) -> None:
+    """Before waiting. Raises UsageError for what could not be done when the moment comes."""
+    check_writable(os.path.join(actions.folder, "snapshot"))
+    if actions.core and shutil.which(GDB[0]) is None:
+        raise UsageError("--core needs gdb, which writes it: install gdb")
+    if actions.run and shutil.which(actions.run[0]) is None:
+        raise UsageError(f"--run: there is no program {one_line(actions.run[0])}")
+
+
+def act(actions: Actions, pid: int, name: str, cause: Cause, prepared: Preparation | None = None) -> Done:
+    """Do all of it, one after the other."""
+    now = time.time()
+    base = os.path.join(os.path.abspath(actions.folder), _base(name, pid, now, actions.folder))
+    done = Done()
+    if actions.snapshot or actions.heap:
+        _look_in_child(lambda: _look(actions, pid, base, cause, prepared), done)
+    if actions.core:
+        _core(actions, pid, f"{base}.core", done)
+    if actions.run:
+        _run(actions, _variables(pid, name, cause, now, done), done)
+    return done
+
+
+def _base(name: str, pid: int, now: float, folder: str) -> str:
+    """The name of the files without their endings: program, process id and time (UTC), none of it there yet."""
+    plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
+    base = f"{plain.lstrip('-') or 'process'}-{pid}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
+    taken: set[str] = set()
+    with suppress(OSError):
+        taken = {entry.partition(".")[0] for entry in os.listdir(folder)}
+    numbered = (f"{base}-{number}" for number in itertools.count(2))
+    return next(found for found in itertools.chain([base], numbered) if found not in taken)
+
+
+def _look_in_child(look: Callable[[], Done], done: Done) -> None:
+    """A child takes the look and says through a pipe what came of it."""
+    reading, writing = os.pipe()
+    try:
+        child = os.fork()
+        if child == 0:
+            _be_child(look, writing)
+        os.close(writing)
+        writing = -1
+        said = _said_by(child, reading)
+    except OSError as error:
+        done.errors.append(f"the look could not be taken: {exhausted(error)}")
+        return
+    finally:
+        for descriptor in (reading, writing):
+            with suppress(OSError):
+                os.close(descriptor)
+    _take_in(said, done)
+
+
+def _be_child(look: Callable[[], Done], writing: int) -> NoReturn:
+    """Take the look, say what came of it, and end without touching what belongs to the parent."""
+    status = 1
+    try:
+        said = json.dumps(vars(look())).encode()
+        with os.fdopen(writing, "wb") as stream:
+            stream.write(said)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _look(actions: Actions, pid: int, base: str, cause: Cause, prepared: Preparation | None) -> Done:
+    done = Done()
+    # One that stands still asks for no more memory, and is not killed for it before all is written.
+    copies = cause.kind not in NEAR_DEATH
+    try:
+        with stopped(pid, actions.max_stop, copies, prepared) as process:
+            heap = Heap(process)
+            # Files hold no contents.
+            heap.disclosure.contents = False
+            if actions.snapshot:
+                write(f"{base}.heap", take(heap, None, actions.blocks))
+                done.files["snapshot"] = f"{base}.heap"
+            if actions.heap:
+                _write_text(f"{base}.json", actions.document(heap))
+                done.files["heap"] = f"{base}.json"
+        done.held, done.partial = process.stopped_seconds, heap.partial
+    except GdbheapError as error:
+        done.errors.append(str(error))
+    except (MemoryError, OSError) as error:
+        done.errors.append(str(exhausted(error)) if _is_exhausted(error) else one_line(error))
+    except KeyboardInterrupt:
+        done.errors.append("the look was interrupted; the process runs on")
+    except Exception as error:
+        done.errors.append(f"a fault of gdbheap ({type(error).__name__})")
+    return done
+
+
+def _is_exhausted(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED)
+
+
+def _write_text(path: str, text: str) -> None:
+    """Raises UsageError; nobody finds half of it."""
+    beside = f"{path}.part"
+    try:
+        with open(beside, "w", encoding="utf-8") as stream:
+            stream.write(f"{text}\n")
+        os.replace(beside, path)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(beside)
+        raise UsageError(f"{one_line(path)} cannot be written: {error.strerror}") from None
+
+
+def _said_by(child: int, reading: int) -> bytes | None:
+    """What the child wrote until it ended; None for one that took too long, and was ended."""
+    deadline, said = time.monotonic() + LOOK_SECONDS, b""
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    try:
+        while poll.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
+            part = os.read(reading, 1 << 16)
+            if not part:
+                return said
+            said += part
+        return None
+    finally:
+        # One that has said all is ending anyway.
+        _collect(child, 0.0 if said else PARTING_SECONDS)
+
+
+def _collect(child: int, patience: float) -> None:
+    """Wait for its end; where it had nothing to say it is asked to end, then made to. What it holds runs on then."""
+    deadline = time.monotonic() + patience
+    with suppress(OSError):
+        if patience:
+            os.kill(child, signal.SIGTERM)
+        while time.monotonic() < deadline:
+            if os.waitpid(child, os.WNOHANG)[0]:
+                return
+            time.sleep(0.01)
+        if patience:
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _take_in(said: bytes | None, done: Done) -> None:
+    try:
+        found = json.loads(said or b"")
+    except ValueError:
+        why = "it took too long" if said is None else "gdbheap was killed meanwhile, or failed"
+        done.errors.append(f"the look was not taken: {why}; the process runs on")
+        return
+    done.files.update(found["files"])
+    done.errors += found["errors"]
+    done.held, done.partial = found["held"], found["partial"]
+
+
+def _core(actions: Actions, pid: int, path: str, done: Done) -> None:
+    """A core as gdb writes it, if there is room on the disk."""
+    try:
+        was_stopped = _is_stopped(pid)
+        _check_room(pid, actions.folder)
+        reason = _written_by_gdb(pid, path, actions.max_stop)
+    except (GdbheapError, OSError) as error:
+        done.errors.append(f"no core was written: {one_line(error)}")
+        return
+    _let_run(pid, was_stopped)
+    if reason is None:
+        done.files["core"] = path
+        return
+    with suppress(OSError):
+        os.unlink(path)
+    done.errors.append(f"no core was written: {reason}")
+
+
+def _usually() -> None:
+    """What others do is less urgent than the wait and the look."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, USUAL_PRIORITY)
+
+
+def _check_room(pid: int, folder: str) -> None:
+    """Raises UsageError where the disk has no room for all that a core may hold. Raises OSError."""
+    mappings = parse_maps(ProcessFolder(pid).read("maps", TABLE_LIMIT))
+    needed = CORE_NOTES_BYTES + sum(one.end - one.start for one in mappings if one.readable and one.private)
+    status = os.statvfs(folder)
+    room = status.f_bavail * status.f_frsize
+    if needed > room:
+        raise UsageError(f"it may take {needed:,} bytes, and {one_line(folder)} has room for {room:,}")
+
+
+def _written_by_gdb(pid: int, path: str, seconds: float | None) -> str | None:
+    """None once it is written, else why it is not. gdb is ended when the time is up. Raises OSError."""
+    command = [*GDB, "-p", str(pid), "-ex", f"gcore {os.path.basename(path)}"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        command,
+        stdin=quiet,
+        stdout=quiet,
+        stderr=subprocess.PIPE,
+        cwd=os.path.dirname(path),
+        start_new_session=True,
+        preexec_fn=_usually,
+    ) as gdb:
+        try:
+            said = gdb.communicate(timeout=seconds)[1].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            return f"gdb took longer than --max-stop={seconds:g} allows: give it more"
+        finally:
+            _end(gdb)
+    if os.path.exists(path) and gdb.returncode == 0:
+        return None
+    return one_line(next((line for line in said.splitlines() if str(pid) in line), "gdb failed"), 200)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it with all that it has started; gdb lets go of what it holds when it is asked to end."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with suppress(OSError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(PARTING_SECONDS)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether somebody has stopped it by a signal. Raises OSError."""
+    return ProcessFolder(pid).read("stat").rpartition(b")")[2].split()[:1] == [b"T"]
+
+
+def _let_run(pid: int, was_stopped: bool) -> None:
+    """gdb attaches by a SIGSTOP, which stays behind where it was killed at that moment."""
+    with suppress(OSError):
+        if not was_stopped and _is_stopped(pid):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _variables(pid: int, name: str, cause: Cause, now: float, done: Done) -> dict[str, str]:
+    """What the command is told, in its environment."""
+    facts: dict[str, object] = {"PID": pid, "NAME": name, "TIME": f"{now:.3f}"}
+    facts.update({"CAUSE": cause.kind, "SIZE": cause.size, "BOUND": cause.bound, "LIMIT": cause.limit})
+    facts.update({"SECONDS": cause.seconds, "GROUP": cause.group, "ERROR": done.errors[0] if done.errors else None})
+    facts.update({kind.upper(): path for kind, path in done.files.items()})
+    return {f"GDBHEAP_{key}": str(value) for key, value in facts.items() if value is not None}
+
+
+def _run(actions: Actions, variables: Mapping[str, str], done: Done) -> None:
+    """No shell: the words are the program and its arguments. What it prints goes where our own lines go."""
+    try:
+        process = subprocess.Popen(
+            list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},
+            start_new_session=True, preexec_fn=_usually,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        done.errors.append(f"{one_line(actions.run[0])} cannot be started: {one_line(error)}")
+        return
+    try:
+        done.run = process.wait(actions.run_limit or None)
+    except subprocess.TimeoutExpired:
+        done.errors.append(f"{one_line(actions.run[0])} was ended after {actions.run_limit:g} s (--run-limit)")
+    finally:
+        _end(process)
+    if done.run:
+        done.errors.append(f"{one_line(actions.run[0])} ended with status {done.run}")

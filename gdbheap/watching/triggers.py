@@ -1,0 +1,183 @@
+"""Decisions alone: from what was read of some memory, whether the moment has come, and how soon it could.
+
+Nothing here reads or waits: made-up readings show what a trigger does (tests/test_watch_triggers.py)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+__all__ = ["FASTEST", "AboveSize", "Bounds", "Cause", "Grows", "NearLimit", "Reading", "Trigger"]
+
+# Bytes a second: a thread that writes to fresh pages gets about this many from the kernel.
+FASTEST = 2 << 30
+# The growth to the limit is extrapolated from this share of it on: below, a program that starts would look like one.
+SOON_SHARE = 0.75
+# Over how many seconds, and over how many at least.
+RATE_SECONDS, LEAST_RATE_SECONDS = 2.0, 0.1
+# What a sliding window is divided into.
+WINDOW_PARTS = 200
+NEVER = 1e9
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Some memory at a moment: ``time`` on a clock that only rises, in seconds; ``size`` bytes that are needed (of a
+    process its RSS; of a group or a machine without what the kernel would take back); ``used`` with that; ``limit``
+    what there can be, None without one. ``fired``: what woke us, by the wakers' names."""
+
+    time: float
+    size: int
+    used: int = 0
+    limit: int | None = None
+    fired: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why to act now. ``kind``: "rss" (above ``bound``), "grows" (by ``bound`` in ``seconds``), "limit" (near it),
+    "soon" (at its limit in ``seconds``), "pressure" (full, and waiting for memory), "oom" (the kernel found no memory
+    and looks for a process to kill). ``size``: what there was; ``limit``: what there can be, or None. ``group``: the
+    control group that it is about, "" for the machine's memory, None for the process's own."""
+
+    kind: str
+    size: int
+    bound: int
+    seconds: float | None = None
+    limit: int | None = None
+    group: str | None = None
+
+
+class Trigger(Protocol):
+    """One thing that is waited for. It may remember the readings that it was shown.
+
+    What no reading shows (an exception that a process raises, say) has a waker of its own, whose name is among
+    ``fired`` then."""
+
+    def judge(self, reading: Reading) -> Cause | None:
+        """Why to act now, or None."""
+
+    def patience(self, reading: Reading) -> float:
+        """For how many seconds it cannot come to that, however fast the memory grows."""
+
+
+@dataclass
+class AboveSize:
+    """More than ``bound`` bytes."""
+
+    bound: int
+
+    def judge(self, reading: Reading) -> Cause | None:
+        """Whether it is above."""
+        return Cause("rss", reading.size, self.bound, limit=reading.limit) if reading.size > self.bound else None
+
+    def patience(self, reading: Reading) -> float:
+        """Until it could be."""
+        return _time_to(self.bound, reading.size)
+
+
+@dataclass
+class Grows:
+    """By more than ``bound`` bytes within ``seconds``: above the least that was read in that time."""
+
+    bound: int
+    seconds: float
+    # The readings that a later one may be least against: rising sizes at rising times.
+    _least: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def judge(self, reading: Reading) -> Cause | None:
+        """Whether it grew by more than that."""
+        self._forget(reading)
+        while self._least and self._least[-1][1] >= reading.size:
+            self._least.pop()
+        if not self._least or reading.time - self._least[-1][0] >= self.seconds / WINDOW_PARTS:
+            self._least.append((reading.time, reading.size))
+        since, least = self._least[0]
+        if reading.size - least <= self.bound:
+            return None
+        return Cause("grows", reading.size, self.bound, max(reading.time - since, 0.0), reading.limit)
+
+    def patience(self, reading: Reading) -> float:
+        """Until it could have."""
+        least = self._least[0][1] if self._least else reading.size
+        return _time_to(least + self.bound, reading.size)
+
+    def _forget(self, reading: Reading) -> None:
+        while self._least and reading.time - self._least[0][0] > self.seconds:
+            self._least.popleft()
+
+
+@dataclass
+class NearLimit:
+    """Before the kernel has none left to give: ``share`` of the limit is needed; or at the rate of the last seconds the
+    rest is gone within ``within`` seconds; or it is full and programs wait for memory; or the kernel says so."""
+
+    share: float = 0.9
+    within: float = 2.0
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def judge(self, reading: Reading) -> Cause | None:
+        """Whether it is near."""
+        self._remember(reading)
+        if "oom" in reading.fired:
+            return Cause("oom", reading.size, reading.limit or 0, limit=reading.limit)
+        if reading.limit is None:
+            return None
+        mark = int(reading.limit * self.share)
+        if reading.size >= mark:
+            return Cause("limit", reading.size, mark, limit=reading.limit)
+        if "pressure" in reading.fired and reading.used >= mark:
+            return Cause("pressure", reading.size, mark, limit=reading.limit)
+        left = self._seconds_left(reading)
+        if left is not None and left <= self.within and reading.size >= SOON_SHARE * reading.limit:
+            return Cause("soon", reading.size, mark, left, reading.limit)
+        return None
+
+    def patience(self, reading: Reading) -> float:
+        """Until it could be."""
+        return NEVER if reading.limit is None else _time_to(int(reading.limit * self.share), reading.size)
+
+    def _remember(self, reading: Reading) -> None:
+        while len(self._recent) > 1 and reading.time - self._recent[0][0] > RATE_SECONDS:
+            self._recent.popleft()
+        if not self._recent or reading.time - self._recent[-1][0] >= RATE_SECONDS / WINDOW_PARTS:
+            self._recent.append((reading.time, reading.size))
+
+    def _seconds_left(self, reading: Reading) -> float | None:
+        """At the rate of the last seconds; None where it does not grow, or has not been seen for long enough."""
+        if not self._recent or reading.limit is None:
+            return None
+        since, size = self._recent[0]
+        passed, grown = reading.time - since, reading.size - size
+        if not LEAST_RATE_SECONDS <= passed <= 2 * RATE_SECONDS or grown <= 0:
+            return None
+        return (reading.limit - reading.size) * passed / grown
+
+
+@dataclass
+class Bounds:
+    """How often to act: ``count`` times in all (None: no end), on one process again after ``again`` seconds."""
+
+    count: int | None = 1
+    again: float = 600.0
+    acted: int = 0
+    _last: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def used_up(self) -> bool:
+        """Whether it was the last time."""
+        return self.count is not None and self.acted >= self.count
+
+    def allow(self, pid: int, time: float) -> bool:
+        """Whether to act on a process now; that is taken as done."""
+        last = self._last.get(pid)
+        if self.used_up or (last is not None and time - last < self.again):
+            return False
+        self._last[pid] = time
+        self.acted += 1
+        return True
+
+
+def _time_to(bound: int, size: int) -> float:
+    return max(bound - size, 0) / FASTEST

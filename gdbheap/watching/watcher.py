@@ -1,0 +1,215 @@
+"""Which processes are watched, what of them and of their control groups is waited for, and what happens to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gdbheap.errors import GdbheapError, one_line
+from gdbheap.target import refusal
+from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.programs import Programs
+from gdbheap.watching.gauges import LONGEST, SHORTEST_OF_SIZE, Gauge, Gauges
+from gdbheap.watching.memory import GroupMemory, MachineMemory, ProcessMemory, groups_above, groups_of
+from gdbheap.watching.triggers import AboveSize, Cause, Grows, NearLimit, Trigger
+from gdbheap.watching.wakers import group_wakers, machine_wakers, process_wakers
+
+__all__ = ["Happening", "Wanted", "Watched", "Watcher"]
+
+# Looking for processes may take this part of the time at most.
+SCAN_SHARE = 0.002
+NAME_LIMIT = 64
+THE_GROUP, MACHINE = "the group", "machine"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is waited for: more than ``rss`` bytes; growth by more than ``grows`` (bytes, seconds); ``at_oom``: a limit
+    that is near, as ``share`` of it or in ``within`` seconds."""
+
+    rss: int | None = None
+    grows: tuple[int, float] | None = None
+    at_oom: bool = False
+    share: float = 0.9
+    within: float = 2.0
+
+    def of_size(self) -> list[Trigger]:
+        """Triggers about a process, or about a group as a whole."""
+        above: list[Trigger] = [] if self.rss is None else [AboveSize(self.rss)]
+        return above if self.grows is None else [*above, Grows(*self.grows)]
+
+    def of_limit(self) -> list[Trigger]:
+        """Triggers about memory that may run out."""
+        return [NearLimit(self.share, self.within)]
+
+
+@dataclass(frozen=True)
+class Happening:
+    """``kind``: "began" and "ended" (a process is watched from now on, or is gone), "due" (act on it for ``cause``),
+    "killed" (the kernel killed a process of ``group`` for want of memory)."""
+
+    kind: str
+    pid: int | None = None
+    name: str = ""
+    cause: Cause | None = None
+    group: str | None = None
+
+
+@dataclass
+class Watched:
+    """A process: its name, the control groups that it is in (the kernel's text), and the keys of its gauges."""
+
+    folder: ProcessFolder
+    name: str
+    groups: bytes | None = None
+    gauges: set[str] = field(default_factory=set)
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        return self.folder.pid
+
+    @property
+    def size(self) -> int:
+        """Its RSS in bytes; 0 once it has ended."""
+        with suppress(OSError):
+            return ProcessMemory(self.folder).read(0).size
+        return 0
+
+
+class Watcher:
+    """Waits for ``wanted``, of each of ``programs``, or of the group ``cgroup`` as a whole, whose members they are."""
+
+    def __init__(self, programs: Programs, wanted: Wanted, cgroup: GroupMemory | None = None) -> None:
+        self.programs, self.wanted, self.cgroup = programs, wanted, cgroup
+        self.watched: dict[int, Watched] = {}
+        self._gauges = Gauges()
+        self._of_group = self._group_gauges(cgroup) if cgroup is not None else set()
+        self._next_scan = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to watch, and nothing can come."""
+        return not self.watched and not self.programs.may_grow
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits that are watched now, in bytes, by their groups' names, the machine's by ""."""
+        found = {gauge.group: gauge.memory.limit for gauge in self._gauges}
+        return {group: limit for group, limit in found.items() if group is not None and limit is not None}
+
+    def happenings(self) -> Iterator[Happening]:
+        """All that happens, until there is nothing left to watch."""
+        yield from self._scan()
+        while not self.is_over:
+            self._gauges.wait(self._next_scan)
+            yield from self._look()
+            if time.monotonic() >= self._next_scan:
+                yield from self._scan()
+
+    def _look(self) -> Iterator[Happening]:
+        for key, gauge, found in self._gauges.look():
+            if found is None:
+                # A process that has ended, or a group whose processes have ended or moved.
+                self._next_scan = 0.0
+                continue
+            if found.killed:
+                yield Happening("killed", group=gauge.group)
+            for cause in found.causes:
+                yield from self._due(key, gauge, cause)
+
+    def _due(self, key: str, gauge: Gauge, cause: Cause) -> Iterator[Happening]:
+        """The process to act on: the largest of those that it concerns."""
+        concerned = [(one.size, pid) for pid, one in self.watched.items() if key in one.gauges]
+        size, pid = max(concerned, default=(0, 0))
+        if size:
+            yield Happening("due", pid, self.watched[pid].name, dataclasses.replace(cause, group=gauge.group))
+
+    def _scan(self) -> Iterator[Happening]:
+        """Who has come, who has gone, who is in another group by now."""
+        began = time.monotonic()
+        now = self.programs.now()
+        # The id of one that has ended may be another's by now.
+        for pid in [pid for pid in self.watched if pid not in now or _key(pid) not in self._gauges]:
+            yield from self._forget(pid)
+        self._renew_group()
+        for pid in now:
+            if pid not in self.watched:
+                yield from self._add(pid)
+            elif _groups(self.watched[pid].folder) != self.watched[pid].groups:
+                self._regroup(self.watched[pid])
+        now_used = [key for one in self.watched.values() for key in one.gauges]
+        self._gauges.keep([*now_used, *self._of_group])
+        self._next_scan = began + max(LONGEST, (time.monotonic() - began) / SCAN_SHARE)
+
+    def _add(self, pid: int) -> Iterator[Happening]:
+        # It may have ended since, or be one that nobody can look into.
+        with suppress(GdbheapError, OSError):
+            folder = refusal.open_folder(pid)
+            memory = ProcessMemory(folder)
+            triggers = self.wanted.of_size() if self.cgroup is None else []
+            self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, process_wakers(pid), None, SHORTEST_OF_SIZE))
+            self.watched[pid] = one = Watched(folder, one_line(folder.thread_name(pid), NAME_LIMIT))
+            self._regroup(one)
+            yield Happening("began", pid, one.name)
+
+    def _regroup(self, one: Watched) -> None:
+        one.groups = _groups(one.folder)
+        one.gauges = {_key(one.pid), *self._of_group}
+        if self.cgroup is None and self.wanted.at_oom:
+            one.gauges |= self._limit_gauges(groups_of(one.pid))
+
+    def _forget(self, pid: int) -> Iterator[Happening]:
+        """What was killed is said before what has ended."""
+        gone = self.watched.pop(pid)
+        self._gauges.drop([_key(pid)])
+        self._gauges.hurry(gone.gauges)
+        yield from self._look()
+        yield Happening("ended", pid, gone.name)
+
+    def _renew_group(self) -> None:
+        """A service that is started again has a new group of the same name."""
+        if self.cgroup is None or all(key in self._gauges for key in self._of_group):
+            return
+        with suppress(OSError):
+            self.cgroup = GroupMemory(self.cgroup.folder, self.cgroup.is_exact)
+            self._gauges.drop(self._of_group)
+            self._of_group = self._group_gauges(self.cgroup)
+            for one in self.watched.values():
+                self._regroup(one)
+
+    def _group_gauges(self, group: GroupMemory) -> set[str]:
+        """Those of a group that is watched as a whole."""
+        triggers = self.wanted.of_size()
+        if triggers:
+            self._gauges.add(THE_GROUP, lambda: Gauge(group, triggers, (), group.name, SHORTEST_OF_SIZE))
+        limits = self._limit_gauges(groups_above(group.folder)) if self.wanted.at_oom else set()
+        return limits | ({THE_GROUP} if triggers else set())
+
+    def _limit_gauges(self, groups: Iterable[GroupMemory]) -> set[str]:
+        """The keys of the gauges of these groups and of the machine, made where there are none yet."""
+        memories: list[GroupMemory | MachineMemory] = [*groups]
+        with suppress(OSError):
+            memories.append(MachineMemory())
+        return {self._limit_gauge(memory) for memory in memories}
+
+    def _limit_gauge(self, memory: GroupMemory | MachineMemory) -> str:
+        if isinstance(memory, MachineMemory):
+            self._gauges.add(MACHINE, lambda: Gauge(memory, self.wanted.of_limit(), machine_wakers(), memory.name))
+            return MACHINE
+        key, share = f"group {memory.folder}", self.wanted.share
+        self._gauges.add(key, lambda: Gauge(memory, self.wanted.of_limit(), group_wakers(memory, share), memory.name))
+        return key
+
+
+def _key(pid: int) -> str:
+    return f"process {pid}"
+
+
+def _groups(folder: ProcessFolder) -> bytes | None:
+    with suppress(OSError):
+        return folder.read("cgroup")
+    return None

@@ -1,0 +1,454 @@
+"""``gdbheap watch`` on programs that grow by a schedule of their own, and in control groups whose limit the kernel
+keeps: it acts when it should, on whom it should, and whatever fails, the process runs on and is watched on."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from caught import one_round
+from elftools.elf.elffile import ELFFile
+from support.control_groups import limited_group
+from support.programs import GDBHEAP, PATIENCE, SOURCES, gdbheap, interpreters, status, tracer
+
+from gdbheap.history.file import read
+from gdbheap.watching.gauges import Gauge, Gauges
+from gdbheap.watching.memory import GroupMemory, MachineMemory, ProcessMemory
+from gdbheap.watching.triggers import AboveSize, NearLimit
+from gdbheap.watching.watcher import ProcessFolder
+
+MIB = 1 << 20
+# Linux's <linux/ptrace.h>.
+PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
+ROUNDS = 4
+
+
+@contextmanager
+def swelling(rate: float, most: int) -> Iterator[subprocess.Popen[str]]:
+    """Yield a program that grows by ``rate`` bytes a second to ``most`` more than it has, once it reads a line."""
+    found = interpreters()
+    if not found:
+        pytest.skip("no CPython to run the program")
+    command = [found[0].executable, "-I", str(SOURCES / "swelling.py"), str(rate), str(most)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    """Let it grow."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def grown(process: subprocess.Popen[str]) -> None:
+    """Return when it has grown to its end: it has run on until then."""
+    assert process.stdout is not None and process.stdout.readline() == "full\n"
+
+
+def rss(pid: int) -> int:
+    """Return the RSS of a process, in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Watching:
+    """A started ``gdbheap watch --json``."""
+
+    def __init__(self, *words: str, **options: Any) -> None:
+        """Start it."""
+        command = [str(GDBHEAP), "watch", *words, "--json"]
+        environment = {**os.environ, "GDBHEAP_DEBUG": "1"}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
+        )  # fmt: skip
+
+    def event(self, kind: str) -> dict[str, Any]:
+        """Return the next event of that kind; fail where it ends before."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            found: dict[str, Any] = json.loads(line)
+            if found["event"] == kind:
+                return found
+        raise AssertionError(f"no {kind}: {self.process.wait(PATIENCE)}, {self.rest()}")
+
+    def rest(self) -> str:
+        """Return what it says on standard error once it has ended."""
+        return self.process.communicate(timeout=PATIENCE)[1]
+
+    def end(self, number: int = signal.SIGTERM) -> dict[str, Any]:
+        """Ask it to end; return its last event. It says nothing else, and its status is 0."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=PATIENCE)
+        assert (self.process.returncode, err) == (0, ""), (out, err)
+        last: dict[str, Any] = json.loads(out.splitlines()[-1])
+        assert last["event"] == "end"
+        return last
+
+
+@contextmanager
+def watching(*words: str, **options: Any) -> Iterator[Watching]:
+    """Yield a watch, which does not outlive the block."""
+    started = Watching(*words, **options)
+    try:
+        yield started
+    finally:
+        if started.process.poll() is None:
+            started.process.kill()
+        started.process.communicate()
+
+
+def wait_for(condition: Callable[[], object], failure: str) -> None:
+    """Return when ``condition`` is true; fail when it does not become so."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, failure
+        time.sleep(0.005)
+
+
+def test_rss(tmp_path: Path, rng: random.Random) -> None:
+    """Above the bound: the snapshot, the answer and the core are of that moment; the process grows on to its end."""
+    with swelling(100 * MIB, 80 * MIB) as process:
+        bound = rss(process.pid) + rng.randrange(10, 60) * MIB
+        options = ["--heap", *(["--core"] if os.access("/usr/bin/gdb", os.X_OK) else []), "--max-stop=60"]
+        with watching(str(process.pid), f"--rss={bound}", f"--output={tmp_path}", *options) as watch:
+            began = watch.event("began")
+            assert (began["pid"], began["limits"]) == (process.pid, [])
+            go(process)
+            acted = watch.event("acted")
+            last = watch.event("end")
+            assert watch.process.wait(PATIENCE) == 0 and (last["acted"], last["failed"], last["why"]) == (1, 0, "count")
+        assert acted["cause"]["kind"] == "rss" and acted["cause"]["size"] > bound == acted["cause"]["bound"]
+        assert acted["errors"] == [] and acted["held"] > 0 and not acted["partial"] and acted["group"] is None
+        grown(process)
+        found = read(acted["files"]["snapshot"]).snapshot
+        assert bound < found.ledger.rss.bytes <= rss(process.pid) and found.target["pid"] == process.pid
+        answer = json.loads(Path(acted["files"]["heap"]).read_text())
+        assert answer["command"] == "heap" and answer["rss"]["bytes"] == found.ledger.rss.bytes
+        if "core" in acted["files"]:
+            with open(acted["files"]["core"], "rb") as stream:
+                assert ELFFile(stream)["e_type"] == "ET_CORE"
+            types = gdbheap("pyobjects", acted["files"]["core"], "--json")
+            rows = {row["type"]: row["count"] for row in json.loads(types.stdout)["types"]}
+            assert rows["__main__.Ballast"] * 262144 > acted["cause"]["bound"] // 2
+        assert sorted(map(str, tmp_path.iterdir())) == sorted(acted["files"].values())
+
+
+def test_growth(tmp_path: Path) -> None:
+    """It is growth, not size, that counts: what the process had before is no cause."""
+    with swelling(200 * MIB, 60 * MIB) as process:
+        with watching(str(process.pid), "--grows=40M/1m", f"--output={tmp_path}") as watch:
+            watch.event("began")
+            before = rss(process.pid)
+            go(process)
+            cause = watch.event("acted")["cause"]
+            assert cause["kind"] == "grows" and cause["size"] - before > 39 * MIB and cause["bound"] == 40 * MIB
+        grown(process)
+
+
+def test_processes_that_start_later(tmp_path: Path, rng: random.Random) -> None:
+    """By name: one that comes while it waits is watched, and told when it goes. Then the next one."""
+    name = f"sleeper{rng.randrange(1 << 20)}"
+    program = tmp_path / name
+    program.symlink_to("/bin/sleep")
+    (tmp_path / "out").mkdir()
+    with watching(f"--name=^{name}$", "--rss=1K", f"--output={tmp_path}/out", "--count=2") as watch:
+        for _ in range(2):
+            with subprocess.Popen([str(program), "1000"]) as process:
+                assert watch.event("began")["pid"] == process.pid
+                acted = watch.event("acted")
+                assert (acted["pid"], acted["name"], acted["errors"]) == (process.pid, name, [])
+                assert os.path.basename(acted["files"]["snapshot"]).startswith(f"{name}-{process.pid}-")
+                assert process.poll() is None
+                process.kill()
+                if _ == 0:
+                    assert watch.event("ended")["pid"] == process.pid
+        assert watch.event("end")["acted"] == 2
+
+
+def test_group_as_a_whole(tmp_path: Path, rng: random.Random) -> None:
+    """What all its processes need together is compared, and the largest of them is looked at."""
+    with limited_group(1 << 30, rng) as group, swelling(200 * MIB, 60 * MIB) as large, swelling(1 << 30, 1) as small:
+        for process in (large, small):
+            group.take_in(process.pid)
+        line = [f"--cgroup={group.folder}", "--rss=50M", f"--output={tmp_path}"]
+        with watching(*line) as watch:
+            assert {watch.event("began")["pid"] for _ in range(2)} == {large.pid, small.pid}
+            go(large)
+            acted = watch.event("acted")
+            assert acted["pid"] == large.pid and acted["cause"]["group"] == group.name and acted["errors"] == []
+            assert acted["cause"]["size"] > 50 * MIB and acted["cause"]["limit"] == group.limit
+        for process in (large, small):
+            process.kill()
+
+
+def test_before_the_kernel_kills(tmp_path: Path, rng: random.Random) -> None:
+    """About a second after it began to grow the kernel kills it; a whole snapshot is there from before."""
+    found = [one_round(rng, tmp_path) for _ in range(ROUNDS)]
+    assert [one for one in found if not one.caught] == []
+
+
+def test_what_was_killed_is_told(tmp_path: Path, rng: random.Random) -> None:
+    """The kernel killed it: that is told, then its end. It was acted on before, for nothing else was asked."""
+    with limited_group(64 * MIB, rng) as group, swelling(100 * MIB, 200 * MIB) as process:
+        group.take_in(process.pid)
+        line = [str(process.pid), "--at-oom", "--no-snapshot", "--run=true", f"--output={tmp_path}", "--count=all"]
+        with watching(*line) as watch:
+            limits = {limit["group"]: limit["bytes"] for limit in watch.event("began")["limits"]}
+            assert limits[group.name] == group.limit
+            go(process)
+            assert watch.event("acted")["run"] == 0
+            assert watch.event("killed")["group"] == group.name
+            assert watch.event("ended")["pid"] == process.pid
+            last = watch.event("end")
+            assert (last["why"], last["failed"], watch.process.wait(PATIENCE)) == ("ended", 0, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_asked_to_end(tmp_path: Path, number: int) -> None:
+    """Quietly, at once, with status 0; the process is none the wiser."""
+    with swelling(1 << 30, 1) as process:
+        with watching(str(process.pid), "--rss=1T", "--at-oom", f"--output={tmp_path}") as watch:
+            watch.event("began")
+            last = watch.end(number)
+            assert (last["why"], last["acted"], last["failed"]) == ("asked", 0, 0)
+        go(process)
+        grown(process)
+
+
+def test_its_end(tmp_path: Path) -> None:
+    """Told in a line; the watch is over, and nothing failed."""
+    with swelling(1 << 30, 1) as process:
+        with watching(str(process.pid), "--rss=1T", f"--output={tmp_path}") as watch:
+            watch.event("began")
+            process.kill()
+            assert watch.event("ended")["pid"] == process.pid and watch.event("end")["why"] == "ended"
+            assert watch.process.wait(PATIENCE) == 0
+
+
+def test_for_people(tmp_path: Path) -> None:
+    """Lines with the time on standard error, the end on standard output."""
+    with swelling(1 << 30, 1) as process:
+        done = gdbheap("watch", str(process.pid), "--rss=1M", f"--output={tmp_path}", "--run=sh -c 'echo $GDBHEAP_PID'")
+        began, hooked, acted = done.stderr.splitlines()
+        assert began.endswith(f"process {process.pid} ({interpreters()[0].executable.rpartition('/')[2]}) is watched")
+        assert hooked == str(process.pid) and f"process {process.pid}" in acted and "more than 1.0 MiB" in acted
+        assert "the snapshot is in " in acted and acted[:4].isdecimal()
+        assert done.stdout == "The watch is over (it was to act no more often): it acted once.\n"
+        assert done.returncode == 0
+
+
+SECRET = """
+import sys
+names = {sys.argv[1]: [bytes(1000) for _ in range(3000)]}
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_files_hold_no_contents(tmp_path: Path, rng: random.Random) -> None:
+    """A key that the way to the largest object leads over is in none of the files; with --with-contents it would be."""
+    token = "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(12))
+    command = [interpreters()[0].executable, "-I", "-c", SECRET, token]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        with watching(str(process.pid), "--rss=1M", "--heap", f"--output={tmp_path}") as watch:
+            files = watch.event("acted")["files"]
+        whole = tmp_path / "whole.heap"
+        assert gdbheap("snapshot", str(process.pid), str(whole), "--with-contents").returncode == 0
+        process.kill()
+    assert token in str(read(str(whole)).snapshot)
+    assert token not in str(read(files["snapshot"]).snapshot) and token not in Path(files["heap"]).read_text()
+
+
+HOOK = "sh -c 'env | grep ^GDBHEAP_ > {}; exit 3'"
+
+
+def test_hook(tmp_path: Path) -> None:
+    """It knows from its environment what happened; a status other than 0 is a failure."""
+    facts = tmp_path / "facts"
+    with swelling(1 << 30, 1) as process:
+        with watching(str(process.pid), "--rss=1M", f"--output={tmp_path}", f"--run={HOOK.format(facts)}") as watch:
+            acted = watch.event("acted")
+            assert acted["run"] == 3 and acted["errors"] == ["sh ended with status 3"]
+            assert watch.event("end")["failed"] == 1 and watch.process.wait(PATIENCE) == 1
+        said = dict(line.split("=", 1) for line in facts.read_text().splitlines())
+        assert said["GDBHEAP_PID"] == str(process.pid) and said["GDBHEAP_CAUSE"] == "rss"
+        assert said["GDBHEAP_SNAPSHOT"] == acted["files"]["snapshot"] and int(said["GDBHEAP_SIZE"]) > MIB
+        assert said["GDBHEAP_BOUND"] == str(MIB) and "GDBHEAP_LIMIT" not in said
+
+
+def test_hook_that_hangs(tmp_path: Path) -> None:
+    """It is ended with all that it started, and the watch goes on."""
+    mark = tmp_path / "mark"
+    with swelling(1 << 30, 1) as process:
+        hook = f"--run=sh -c 'echo $$ > {mark}; sleep 1000 & wait'"
+        line = [str(process.pid), "--rss=1M", "--no-snapshot", "--run-limit=200ms", "--count=2", "--again=0"]
+        with watching(*line, f"--output={tmp_path}", hook) as watch:
+            for _ in range(2):
+                acted = watch.event("acted")
+                assert acted["run"] is None and acted["errors"] == ["sh was ended after 0.2 s (--run-limit)"]
+                group = int(mark.read_text())
+                with pytest.raises(ProcessLookupError):
+                    wait_for(lambda group=group: os.killpg(group, 0), "it goes on")  # type: ignore[misc]
+            assert watch.event("end")["failed"] == 2
+        assert process.poll() is None
+
+
+def small_files() -> None:
+    """Let no file grow beyond a kilobyte, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """One line, no file and no half of one; the next step is done, and the next time, too."""
+    with swelling(1 << 30, 1) as process:
+        line = [str(process.pid), "--rss=1M", f"--output={tmp_path}", "--run=true", "--count=2", "--again=0"]
+        with watching(*line, preexec_fn=small_files) as watch:
+            for _ in range(2):
+                acted = watch.event("acted")
+                assert acted["files"] == {} and acted["run"] == 0 and len(acted["errors"]) == 1
+                assert "cannot be written" in acted["errors"][0] and list(tmp_path.iterdir()) == []
+            assert watch.event("end")["failed"] == 2 and watch.process.wait(PATIENCE) == 1
+        go(process)
+        grown(process)
+
+
+def test_held_by_somebody_else(tmp_path: Path) -> None:
+    """A debugger that came since: one line says who, and later it works."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with swelling(200 * MIB, 40 * MIB) as process:
+        bound = rss(process.pid) + 20 * MIB
+        line = [str(process.pid), f"--rss={bound}", f"--output={tmp_path}", "--count=2", "--again=0"]
+        with watching(*line) as watch:
+            watch.event("began")
+            if libc.ptrace(PTRACE_SEIZE, process.pid, None, None):
+                pytest.skip("this machine allows no ptrace here")
+            go(process)
+            acted = watch.event("acted")
+            assert acted["files"] == {} and str(os.getpid()) in acted["errors"][0]
+            grown(process)
+            process.send_signal(signal.SIGSTOP)
+            os.waitpid(process.pid, 0x40000000)
+            assert libc.ptrace(PTRACE_DETACH, process.pid, None, None) == 0
+            process.send_signal(signal.SIGCONT)
+            again = watch.event("acted")
+            assert again["errors"] == [] and read(again["files"]["snapshot"]).snapshot.target["pid"] == process.pid
+            assert watch.process.wait(PATIENCE) == 1
+
+
+def test_killed_while_it_acts(tmp_path: Path, rng: random.Random) -> None:
+    """kill -9 at any moment: the process is let go, and not left standing."""
+    with swelling(1 * MIB, 1 << 40) as process:
+        go(process)
+        for _ in range(6):
+            line = [str(process.pid), "--rss=1M", f"--output={tmp_path}", "--count=all", "--again=0"]
+            with watching(*line) as watch:
+                watch.event("began")
+                time.sleep(rng.uniform(0, 0.5))
+                watch.process.kill()
+            wait_for(lambda: tracer(process.pid) == 0, "it is still held")
+            before = rss(process.pid)
+            wait_for(lambda before=before: rss(process.pid) > before, "it does not go on")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--rss=1G"], 2, "which process"),
+        (["PID"], 2, "wait for what"),
+        (["PID", "--rss=1G", "--no-snapshot"], 2, "do what"),
+        (["PID", "--rss=x"], 2, "not a size"),
+        (["PID", "--grows=1G"], 2, "no growth"),
+        (["PID", "--grows=1G/0s"], 2, "no growth"),
+        (["PID", "--at-oom", "--mark=100%"], 2, "no share"),
+        (["PID", "--rss=1G", "--count=-1"], 2, "how often"),
+        (["PID", "--rss=1G", "--run="], 2, "no command"),
+        (["PID", "--rss=1G", "--run='"], 2, "--run"),
+        (["PID", "--rss=1G", "--run=no-such-program"], 2, "no program no-such-program"),
+        (["PID", "--rss=1G", "--output=/no/such/folder"], 2, "no folder"),
+        (["PID", "--rss=1G", "--cgroup=/x"], 4, "no control group"),
+        (["--cgroup=/no-such-group", "--rss=1G"], 4, "no control group"),
+        (["4194304", "--rss=1G"], 4, "no process"),
+        (["core", "--rss=1G"], 2, "core"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    """One line, before anything is waited for."""
+    pid = str(os.getpid())
+    done = gdbheap("watch", *[word.replace("PID", pid) for word in words], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "") and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def made_up_group(folder: Path, used: int, **files: object) -> GroupMemory:
+    """Return a control group of version 2 that is nothing but files."""
+    folder.mkdir(exist_ok=True)
+    texts = {"memory.max": "max", "memory.high": "max", "memory.events": "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0"}
+    texts["memory.stat"] = "anon 5\nfile 77\ninactive_file 30\nactive_file 12\nslab_reclaimable 3\nshmem 35"
+    texts.update({name.replace("_", ".", 1): str(text) for name, text in files.items()})
+    texts["memory.current"] = str(used)
+    for name, text in texts.items():
+        (folder / name).write_text(text + "\n")
+    return GroupMemory(folder)
+
+
+def test_second_version(tmp_path: Path) -> None:
+    """Its files as the kernel documents them: the least limit counts, caches do not, a rising count is news."""
+    group = made_up_group(tmp_path / "a", 1000, memory_max=1100, memory_high=1050)
+    assert not group.is_first_version and group.limit == 1050
+    found = group.read(7.0, frozenset({"pressure"}))
+    assert (found.time, found.size, found.used, found.limit) == (7.0, 1000 - 45, 1000, 1050)
+    assert found.fired == {"pressure"}
+    (tmp_path / "a" / "memory.events").write_text("low 0\nhigh 9\nmax 3\noom 1\noom_kill 1\n")
+    assert group.read(8.0).fired == {"oom", "oom_kill"} and group.read(9.0).fired == frozenset()
+    # Far from its limit nothing is looked up; without one there is none.
+    assert made_up_group(tmp_path / "b", 100, memory_max=1000).read(0).size == 100
+    free = made_up_group(tmp_path / "c", 100)
+    assert free.limit is None and free.read(0).limit is None
+    assert GroupMemory(tmp_path / "b", is_exact=True).read(0).size == 55
+    with pytest.raises(OSError):
+        GroupMemory(tmp_path)
+
+
+def test_machine_and_process() -> None:
+    """As the kernel's other files say it."""
+    found = MachineMemory().read(1.0)
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert found.limit is not None and abs(found.limit - total) < total // 50 and 0 < found.size < found.limit
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        memory = ProcessMemory(ProcessFolder(process.pid))
+        wait_for(lambda: memory.read(0).size == status(process.pid, "VmRSS") << 10, "two sources differ")
+        process.kill()
+        with pytest.raises(OSError):
+            wait_for(lambda: memory.read(0).size < 0, "it is still there")
+
+
+def test_gauges_are_read_when_due(tmp_path: Path) -> None:
+    """Soon where it is close, after a second where it is far, at once when it is woken; dropped when it is gone."""
+    gauges = Gauges()
+    group = made_up_group(tmp_path / "a", 0, memory_max=1 << 50)
+    gauges.add("far", lambda: Gauge(group, [NearLimit()]))
+    gauges.add("close", lambda: Gauge(made_up_group(tmp_path / "b", 1000), [AboveSize(1001)]))
+    assert [key for key, _gauge, _found in gauges.look()] == ["far", "close"]
+    now = time.monotonic()
+    due = {gauge.due - now for gauge in gauges}
+    assert min(due) <= 0.02 < 0.5 < max(due) <= 1.0
+    gauges.hurry(["far", "nobody"])
+    assert "far" in [key for key, _gauge, _found in gauges.look()]
+    gauges.keep(["close"])
+    assert "far" not in gauges and "close" in gauges
