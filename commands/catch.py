@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import CALLED
-from gdbheap.commands.surface.options import Called, duration, under_seccomp, valued, whole_number
+from gdbheap.commands.surface.options import Called, duration, switch, under_seccomp, valued, whole_number
 from gdbheap.errors import UsageError
 from gdbheap.report.catch import render
 from gdbheap.report.numbers import parse_address, parse_size
@@ -31,6 +31,7 @@ class Options(Called):
     address: int | None = valued(
         "--block", "ADDRESS", "calls of realloc and free about the block at this address", None, parse_address
     )
+    grows: bool = switch("--grows", "calls in which malloc gets memory from the kernel, of whatever size")
     count: int | None = valued("--count", "N", "end after N calls (the default is 1; 0: no limit)", 1, whole_number)
     duration: float | None = duration("end after this time, however many calls came")
     seccomp: bool = under_seccomp()
@@ -41,12 +42,15 @@ def _answer(process: LocalProcess, options: Options) -> Catch:
 
     if options.function not in FUNCTIONS:
         raise UsageError(f"heap catch: {options.function!r} is none of {', '.join(FUNCTIONS)}")
+    sizes = (options.size, options.min, options.max, options.address)
+    if options.grows and (options.function == "free" or any(value is not None for value in sizes)):
+        raise UsageError("heap catch: --grows is about malloc, calloc and realloc, of whatever size and block")
     if options.address is not None and options.function not in ("realloc", "free"):
         raise UsageError(f"heap catch: {options.function} is about no block that there is: leave out --block")
     with until_told() as is_told:
         wanted = Wanted(
-            options.function, options.size, options.min, options.max, options.address, options.count or None,
-            options.duration, options.seccomp, is_told,
+            options.function, options.size, options.min, options.max, options.address, options.grows,
+            options.count or None, options.duration, options.seccomp, is_told,
         )  # fmt: skip
         return catch(process, wanted, lambda: _begun(process.pid, options.function))
 
@@ -72,8 +76,9 @@ COMMAND = Command(
     The size is the one that is asked for, of calloc the product. free does not know it: there it is that of a request
     whose chunk may be as large as the block's, which are a few, of 128 KiB and more those of a page.
 
-    In JSON, calls is a list of {seconds, tid, function, address, size, frames}: seconds since the beginning, the block
-    that realloc and free are about (else null), frames from the outermost to the innermost {name, file, line, kind};
+    In JSON, calls is a list of {seconds, tid, function, address, size, grown, frames}: seconds since the beginning, the
+    block that realloc and free are about (else null), with --grows the bytes that came from the kernel (else null, and
+    size is null then), frames from the outermost to the innermost {name, file, line, kind};
     end is asked, gone or exec, cost {stops, stood, held}.""",
     example="heap catch realloc --size=8880819",
     needs=CALLED,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Common, valued
 from gdbheap.errors import UsageError, one_line
+from gdbheap.files import check_writable, write_bytes
 from gdbheap.history.curves import Plotted, ProcessCurves, curves_of, extents_of
-from gdbheap.history.file import check_writable
 from gdbheap.history.series import read
 from gdbheap.report.plot import FORMS, picture
 from gdbheap.report.plot_page import page
@@ -44,7 +43,7 @@ def _answer(files: tuple[str, ...], options: Options) -> Plotted:
     cut = [file for file, found in series.items() if found.cut]
     answer = Plotted(options.file, 0, extents, len(processes) - len(drawn), cut)
     data = picture(drawn, "png" if form == "png" else "svg")
-    _write(options.file, data if form != "html" else page(data, extents, notes_of(answer)))
+    write_bytes(options.file, data if form != "html" else page(data, extents, notes_of(answer)))
     return Plotted(options.file, os.stat(options.file).st_size, extents, answer.not_drawn, cut)
 
 
@@ -52,21 +51,6 @@ def _largest(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:
     """Those with the highest peaks, in their order."""
     largest = sorted(processes, key=lambda process: -process.peak)[:MAX_PANELS]
     return [process for process in processes if process in largest]
-
-
-def _write(path: str, data: bytes) -> None:
-    """Beside its place, and then there."""
-    beside = f"{path}.{os.getpid()}.part"
-    try:
-        with open(beside, "wb") as stream:
-            stream.write(data)
-        os.replace(beside, path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"gdbheap plot: {one_line(path)} cannot be written: {reason}") from None
-    finally:
-        with suppress(OSError, ValueError):
-            os.unlink(beside)
 
 
 def _render(shown: Shown[Plotted, Options]) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from gdbheap.errors import UsageError, one_line
 
-__all__ = ["check_writable", "replacing", "write_text"]
+__all__ = ["check_writable", "replacing", "write_bytes", "write_text"]
 
 
 def check_writable(path: str) -> None:
@@ -38,7 +38,12 @@ def replacing(path: str) -> Iterator[str]:
             os.unlink(beside)
 
 
+def write_bytes(path: str, data: bytes) -> None:
+    """Raises UsageError where that is not possible."""
+    with replacing(path) as beside, open(beside, "wb") as stream:
+        stream.write(data)
+
+
 def write_text(path: str, text: str) -> None:
     """Raises UsageError where that is not possible."""
-    with replacing(path) as beside, open(beside, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    write_bytes(path, text.encode("utf-8"))

@@ -302,6 +302,20 @@ def test_catch_survives_kills(rng: random.Random, tmp_path: Path) -> None:
         assert target.process.poll() is None
 
 
+def test_catch_what_grows(rng: random.Random, tmp_path: Path) -> None:
+    """Of hundreds of thousands of calls only those that get memory from the kernel: the large ones."""
+    with running(c_program("asks", 8 * rng.randrange(200_000, 300_000)), tmp_path) as target:
+        target.go_on()
+        with following(target.pid, "catch", str(target.pid), "malloc", "--grows", "--count=0") as follower:
+            target.go_on()
+            answer = follower.answer()
+    assert answer["calls"]
+    for call in answer["calls"]:
+        names = [frame["name"] for frame in call["frames"]]
+        assert "malloc" in names and call["grown"] > 0 and call["size"] is None
+    assert any("wanted" in [frame["name"] for frame in call["frames"]] for call in answer["calls"])
+
+
 def test_catch_of_what_is_none(tmp_path: Path) -> None:
     """One line for each, and a status that says whose fault it is."""
     with running(c_program("asks", 80_000), tmp_path) as target:
@@ -309,6 +323,7 @@ def test_catch_of_what_is_none(tmp_path: Path) -> None:
             ([str(target.pid)], 2),
             ([str(target.pid), "valloc"], 2),
             ([str(target.pid), "malloc", "--block=0x10"], 2),
+            ([str(target.pid), "malloc", "--grows", "--min=1M"], 2),
             (["999999999", "malloc"], 4),
         ):
             done = gdbheap("catch", *arguments)

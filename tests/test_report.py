@@ -623,7 +623,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "-o": "a.csv", "--every": "10ms", "--duration": "2h", "--snapshot-every": "1d", "--name": "^a.*b",
         "--cgroup": "a/b", "--count": "3",
         "--rss": "1G", "--grows": "100M/10m", "--mark": "80%", "--within": "1s", "--output": "a", "--run": "a b",
-        "--run-limit": "2m", "--again": "1h",
+        "--run-limit": "2m", "--again": "1h", "--size": "5M", "--block": "0x10", "--folded": "a", "--speedscope": "b",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

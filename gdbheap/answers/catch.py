@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
-from gdbheap.answers.following_growth import THREAD_POINTER
-from gdbheap.answers.growth import Cost
-from gdbheap.answers.stacks import StackFrame, Stacks
+from gdbheap.answers.following_growth import ARGUMENTS, RESULT, THREAD_POINTER
+from gdbheap.answers.growth import GROWS, Cost, Memory
+from gdbheap.answers.stacks import NATIVE, StackFrame, Stacks
 from gdbheap.errors import Fault
 from gdbheap.target.code import Condition
 from gdbheap.target.following import Following, Hit, LocalProcess
 from gdbheap.target.machine import Machine
+from gdbheap.target.mappings import parse_maps
 from gdbheap.target.unwind_tables import DWARF
 
 __all__ = ["FUNCTIONS", "Catch", "Caught", "Wanted", "catch", "conditions"]
@@ -30,13 +31,15 @@ MIN_MAPPED = 128 << 10
 class Caught:
     """A call: when (seconds after the beginning), by which thread, the block that it is about (None of malloc and
     calloc), the size that was asked for (of free the size of its chunk; None where it is no block of glibc's), and the
-    frames, the outermost first."""
+    frames, the outermost first. ``grown``: the bytes that it got from the kernel, where that was asked for, and only
+    that is known."""
 
     seconds: float
     tid: int
     function: str
     address: int | None
     size: int | None
+    grown: int | None
     frames: list[StackFrame]
 
 
@@ -55,13 +58,15 @@ class Catch:
 @dataclass(frozen=True)
 class Wanted:
     """Which calls: of ``function``, of exactly ``size`` bytes or from ``least`` to ``most``, about the block at
-    ``address``; None: any. ``count`` calls at most, for ``duration`` seconds at most, until ``is_told`` says so."""
+    ``address``; None: any. ``grows``: those alone that get memory from the kernel. ``count`` calls at most, for
+    ``duration`` seconds at most, until ``is_told`` says so."""
 
     function: str
     size: int | None = None
     least: int | None = None
     most: int | None = None
     address: int | None = None
+    grows: bool = False
     count: int | None = 1
     duration: float | None = None
     seccomp: bool = False
@@ -97,48 +102,92 @@ def _largest_chunk(machine: Machine, size: int) -> int:
 def catch(process: LocalProcess, wanted: Wanted, begun: Callable[[], None]) -> Catch:
     """The calls that are made from now on. ``begun`` is called once they are seen. Raises GdbheapError; an interrupt
     ends it with what there is."""
-    tests = conditions(process.machine, wanted)
     stacks = Stacks(process.pid, process.machine)
-    with process.functions([wanted.function], tests, wanted.seccomp) as following:
-        began = time.monotonic()
-        calls: list[Caught] = []
+    with _seen(process, wanted) as following:
+        catcher = (_Grower if wanted.grows else _Caller)(process, wanted, stacks, following)
         begun()
         with suppress(KeyboardInterrupt):
-            _run(following, process, wanted, stacks, calls, began)
-        seconds = time.monotonic() - began
+            _run(following, wanted, catcher)
+        seconds = time.monotonic() - catcher.began
         follower = following.follower
-        if following.stay is not None and calls and len(calls) == wanted.count:
+        if following.stay is not None and catcher.calls and len(catcher.calls) == wanted.count:
             following.stay()
         follower.end()
         cost = Cost(follower.hits, follower.stood, follower.held)
-    return Catch(process.pid, seconds, calls, follower.finish or "asked", cost)
+    return Catch(process.pid, seconds, catcher.calls, follower.finish or "asked", cost)
 
 
-def _run(
-    following: Following, process: LocalProcess, wanted: Wanted, stacks: Stacks, calls: list[Caught], began: float
-) -> None:
-    end = None if wanted.duration is None else began + wanted.duration
-    while (wanted.count is None or len(calls) < wanted.count) and not wanted.is_told():
+def _seen(process: LocalProcess, wanted: Wanted) -> AbstractContextManager[Following]:
+    if wanted.grows:
+        return process.calls(list(process.machine.system_calls.of_memory), True, wanted.seccomp)
+    return process.functions([wanted.function], conditions(process.machine, wanted), wanted.seccomp)
+
+
+def _run(following: Following, wanted: Wanted, catcher: _Catcher) -> None:
+    end = None if wanted.duration is None else catcher.began + wanted.duration
+    while (wanted.count is None or len(catcher.calls) < wanted.count) and not wanted.is_told():
         left = following.longest_wait
         left = left if end is None else min(left, end - time.monotonic())
         if left <= 0:
             return
         hit = following.follower.next(left)
         if hit is not None:
-            calls.append(_caught(process, stacks, hit, wanted.function, time.monotonic() - began))
+            catcher.add(hit)
         elif following.follower.finish:
             return
 
 
-def _caught(process: LocalProcess, stacks: Stacks, hit: Hit, function: str, seconds: float) -> Caught:
-    """The call that a thread is about to make."""
-    registers = [hit.registers[place] for place in DWARF]
-    frames = stacks.name(stacks.capture(registers, hit.registers[THREAD_POINTER]))
-    first, second = hit.registers[FIRST], hit.registers[SECOND]
-    sizes = {"malloc": first, "calloc": first * second, "realloc": second}
-    address = first if function in ("free", "realloc") else None
-    size = sizes[function] if function in sizes else _size_of_chunk(process, first)
-    return Caught(seconds, hit.tid, function, address, size, list(frames))
+class _Catcher:
+    """Keeps the calls that are wanted."""
+
+    def __init__(self, process: LocalProcess, wanted: Wanted, stacks: Stacks, following: Following) -> None:
+        self.process, self.wanted, self._stacks, self._following = process, wanted, stacks, following
+        self.began = time.monotonic()
+        self.calls: list[Caught] = []
+
+    def add(self, hit: Hit) -> None:
+        """A thread was seen. A subclass says whether its call is wanted."""
+        raise NotImplementedError
+
+    def frames(self, hit: Hit) -> list[StackFrame]:
+        """Its stack, the outermost frame first."""
+        registers = [hit.registers[place] for place in DWARF]
+        return list(self._stacks.name(self._stacks.capture(registers, hit.registers[THREAD_POINTER])))
+
+
+class _Caller(_Catcher):
+    """Calls of a function, of which a thread makes one."""
+
+    def add(self, hit: Hit) -> None:
+        """All that are seen are wanted: the process compares by itself."""
+        function = self.wanted.function
+        first, second = hit.registers[FIRST], hit.registers[SECOND]
+        sizes = {"malloc": first, "calloc": first * second, "realloc": second}
+        address = first if function in ("free", "realloc") else None
+        size = sizes[function] if function in sizes else _size_of_chunk(self.process, first)
+        seconds = time.monotonic() - self.began
+        self.calls.append(Caught(seconds, hit.tid, function, address, size, None, self.frames(hit)))
+
+
+class _Grower(_Catcher):
+    """Calls of a function in which malloc gets memory from the kernel: seen behind its system calls."""
+
+    def __init__(self, process: LocalProcess, wanted: Wanted, stacks: Stacks, following: Following) -> None:
+        super().__init__(process, wanted, stacks, following)
+        self._memory = Memory(process.machine, parse_maps(following.follower.maps[0]))
+
+    def add(self, hit: Hit) -> None:
+        """It is wanted if memory grew, and the function is among the frames."""
+        number = self._following.place(hit)
+        if not isinstance(number, int):
+            return
+        call = self._memory.read(number, [hit.registers[place] for place in ARGUMENTS], hit.registers[RESULT])
+        if call.id not in GROWS:
+            return
+        frames = self.frames(hit)
+        if any(frame.kind == NATIVE and frame.name == self.wanted.function for frame in frames):
+            seconds = time.monotonic() - self.began
+            self.calls.append(Caught(seconds, hit.tid, self.wanted.function, None, None, call.bytes, frames))
 
 
 def _size_of_chunk(process: LocalProcess, address: int) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gdbheap import __version__
 from gdbheap.errors import GdbheapError, NoTarget, one_line
+from gdbheap.files import check_writable
 from gdbheap.heap import Heap
 from gdbheap.history import file
 from gdbheap.history.sample import Event, Sample, Series
@@ -95,7 +96,7 @@ class Recording:
         self.plan, self.programs = plan, programs
         form_of(plan.path)
         if plan.path != STANDARD_OUTPUT:
-            file.check_writable(plan.path)
+            check_writable(plan.path)
         self.tally = _Tally()
         self.sampler = Sampler(programs, plan.stop, plan.limit, max(plan.every, LEAST_LOOK_SECONDS))
         self.sampler.check()

@@ -30,5 +30,6 @@ def render(answer: Catch, cut: int, style: Style) -> str:
 def _call(call: Caught, style: Style) -> str:
     words = [address_text(call.address)] if call.address is not None else []
     words += [f"{count_text(call.size)} bytes"] if call.size is not None else []
-    head = f"{call.function}({', '.join(words)}) after {call.seconds:.3f} s in thread {call.tid}"
+    grown = f" got {style.bytes(call.grown)} from the kernel" if call.grown is not None else ""
+    head = f"{call.function}({', '.join(words)}){grown} after {call.seconds:.3f} s in thread {call.tid}"
     return f"{style.heading(head)}\n{stack_text(call.frames, style)}"

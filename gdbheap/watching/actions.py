@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_line
+from gdbheap.files import check_writable, write_text
 from gdbheap.heap import Heap
-from gdbheap.history.file import check_writable, write
+from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, stopped
@@ -148,7 +149,7 @@ def _look(actions: Actions, pid: int, base: str, cause: Cause, prepared: Prepara
                 write(f"{base}.heap", take(heap, None, actions.blocks))
                 done.files["snapshot"] = f"{base}.heap"
             if actions.heap:
-                _write_text(f"{base}.json", actions.document(heap))
+                write_text(f"{base}.json", f"{actions.document(heap)}\n")
                 done.files["heap"] = f"{base}.json"
         done.held, done.partial = process.stopped_seconds, heap.partial
     except GdbheapError as error:
@@ -164,19 +165,6 @@ def _look(actions: Actions, pid: int, base: str, cause: Cause, prepared: Prepara
 
 def _is_exhausted(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED)
-
-
-def _write_text(path: str, text: str) -> None:
-    """Raises UsageError; nobody finds half of it."""
-    beside = f"{path}.part"
-    try:
-        with open(beside, "w", encoding="utf-8") as stream:
-            stream.write(f"{text}\n")
-        os.replace(beside, path)
-    except OSError as error:
-        with suppress(OSError):
-            os.unlink(beside)
-        raise UsageError(f"{one_line(path)} cannot be written: {error.strerror}") from None
 
 
 def _said_by(child: int, reading: int) -> bytes | None:

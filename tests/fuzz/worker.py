@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 # The installed package is the one tested: not the folder that this file is in, nor the one above the tests.
 sys.path[:] = [str(HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != HERE)]
 
-from support.nouns import ADDRESSED, COMPARING, LIVE_ONLY, SHELL_ONLY, WRITING  # noqa: E402
+from support.nouns import ADDRESSED, COMPARING, FOLLOWING, LIVE_ONLY, SHELL_ONLY, WRITING  # noqa: E402
 
 from fuzz.books import unbalanced  # noqa: E402
 from fuzz.cores import LAID_OUT  # noqa: E402
@@ -85,7 +85,7 @@ class Mutant:
 
     def run(self, only: str | None) -> None:
         """Ask everything, in any order, of one Heap as gdb keeps it."""
-        nouns = [noun for noun in COMMANDS if noun not in (*LIVE_ONLY, *COMPARING, *SHELL_ONLY)]
+        nouns = [noun for noun in COMMANDS if noun not in (*LIVE_ONLY, *COMPARING, *FOLLOWING, *SHELL_ONLY)]
         if self.base.path.name.startswith(LAID_OUT):
             self._guarded("mimalloc", self._laid_out)
         heap = self._open()

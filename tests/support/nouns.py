@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.commands.surface.declaration import ADDRESS, FILE
-from gdbheap.commands.surface.needs import LOOKS, PROCESS, TARGET
+from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS, TARGET
 from gdbheap.commands.surface.registry import COMMANDS
 
 # Of a process or a core, without an address: those that are quick, and those that compute for long.
@@ -18,6 +18,8 @@ PLAIN, GRAPHS = (
 ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is ADDRESS)
 WRITING = tuple(noun for noun, command in COMMANDS.items() if command.argument is FILE)
 COMPARING = tuple(noun for noun, command in COMMANDS.items() if command.needs is LOOKS)
+# A process while it runs.
+FOLLOWING = tuple(noun for noun, command in COMMANDS.items() if command.needs in (FOLLOWED, CALLED))
 # What gdb has no command for: about many processes, or files.
 SHELL_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs.shell_only)
 LIVE_ONLY = tuple(noun for noun, command in COMMANDS.items() if command.needs is PROCESS)
