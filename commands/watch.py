@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
-from gdbheap.commands.surface.options import Several, switch, valued
+from gdbheap.commands.surface.options import Several, switch, under_seccomp, valued
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.errors import UsageError, one_line
 from gdbheap.report.json import document, text_of
@@ -20,6 +20,7 @@ from gdbheap.report.numbers import parse_duration, parse_size
 from gdbheap.report.style import encodable, style_for
 from gdbheap.report.watch import event_text, render
 from gdbheap.watching.events import Event, Limit
+from gdbheap.watching.triggers import MEMORY_ERROR
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
@@ -34,6 +35,8 @@ NAME = "gdbheap watch"
 # What is needed for a stop without delay is kept ready for this many processes.
 PREPARED = 4
 HIGHEST_PRIORITY = -20
+# Of a thread whose --max-stop is no limit.
+LONGEST_STAND = 3600.0
 
 
 def _growth(text: str) -> tuple[int, float]:
@@ -81,6 +84,11 @@ class Options(Several):
     at_oom: bool = switch(
         "--at-oom", "act before a control group that the process is in, or the machine, has no memory left"
     )
+    on_memory_error: bool = switch(
+        "--on-memory-error", "act when Python has no memory for what it was asked for, before it raises MemoryError;"
+        " the thread stands meanwhile, and Python's other threads wait for it",
+    )  # fmt: skip
+    seccomp: bool = under_seccomp()
     mark: float = valued(
         "--mark", "PERCENT", "for --at-oom: at this share of the limit (the default is 90%)", 0.9, _share
     )  # fmt: skip
@@ -130,7 +138,10 @@ class _Watch:
         )  # fmt: skip
         check(self.actions)
         self.bounds = Bounds(options.count or None, options.again)
-        wanted = Wanted(options.rss, options.grows, options.at_oom, options.mark, options.within)
+        wanted = Wanted(
+            options.rss, options.grows, options.at_oom, options.mark, options.within, options.on_memory_error,
+            options.seccomp, options.max_stop or LONGEST_STAND,
+        )  # fmt: skip
         self.watcher = Watcher(programs, wanted, _group(options))
         self.prepared: dict[int, Preparation] = {}
         self.failed = 0
@@ -146,6 +157,8 @@ class _Watch:
             why = self._watch()
         except KeyboardInterrupt:
             why = "asked"
+        finally:
+            self.watcher.end()
         return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why=why)
 
     def _watch(self) -> str:
@@ -166,6 +179,9 @@ class _Watch:
             self._prepare(pid)
             limits = self._limits()
             return Event("began", time.time(), pid, happening.name, limits=limits)
+        if happening.kind == "unseen":
+            self.failed += 1
+            return Event("unseen", time.time(), pid, happening.name, errors=[happening.reason])
         self.prepared.pop(pid or 0, None)
         return Event(happening.kind, time.time(), pid, happening.name, group=happening.group)
 
@@ -173,14 +189,24 @@ class _Watch:
         from gdbheap.watching.actions import act
 
         pid, cause = happening.pid, happening.cause
-        if pid is None or cause is None or not self.bounds.allow(pid, time.monotonic()):
+        if pid is None or cause is None:
             return None
-        now = time.time()
-        done = act(self.actions, pid, happening.name, cause, self.prepared.get(pid))
+        errors = self.watcher.watched[pid].errors if cause.kind == MEMORY_ERROR else None
+        standing = errors.standing() if errors is not None else []
+        try:
+            if not self.bounds.allow(pid, time.monotonic()):
+                return None
+            now = time.time()
+            stack = errors.stack() if errors is not None else []
+            prepared = errors.preparation if errors is not None else self.prepared.get(pid)
+            done = act(self.actions, pid, happening.name, cause, prepared, standing)
+        finally:
+            if errors is not None:
+                errors.go_on()
         self.failed += bool(done.errors)
         return Event(
             "acted", now, pid, happening.name, cause, happening.group, done.files, done.errors, done.held,
-            done.partial, done.run,
+            done.partial, done.run, stack=stack,
         )  # fmt: skip
 
     def _prepare(self, pid: int) -> None:
@@ -252,8 +278,12 @@ def _check(programs: Programs, options: Options) -> None:
         raise UsageError("gdbheap watch: which process? A process id, --name=REGEX or --cgroup=PATH")
     if options.cgroup is not None and (programs.pids or options.name is not None):
         raise UsageError("gdbheap watch: --cgroup watches a group as a whole: name no other processes")
-    if options.rss is None and options.grows is None and not options.at_oom:
-        raise UsageError("gdbheap watch: wait for what? --rss=SIZE, --grows=SIZE/DURATION or --at-oom")
+    if options.rss is None and options.grows is None and not (options.at_oom or options.on_memory_error):
+        raise UsageError(
+            "gdbheap watch: wait for what? --rss=SIZE, --grows=SIZE/DURATION, --at-oom or --on-memory-error"
+        )
+    if options.on_memory_error and options.core:
+        raise UsageError("gdbheap watch: gdb cannot write a core of a process that is followed: leave out --core")
     if options.no_snapshot and not (options.heap or options.core or options.run):
         raise UsageError("gdbheap watch: do what? --no-snapshot leaves --heap, --core or --run")
 
@@ -278,26 +308,28 @@ COMMAND = Command(
     noun="watch",
     question="Wait until memory grows or runs out, and keep what there is to see then",
     text="""Waits until a process has more than --rss, has grown by --grows, or is about to be killed because its
-    control group or the machine has no memory left (--at-oom), and acts: it takes a snapshot, without contents, and
-    what else is asked for. --name also waits for processes that start later; --cgroup watches a group as a whole (--rss
-    and --grows are about what all its processes need together) and acts on its largest process. Waiting costs next
-    to nothing: the kernel wakes it where it can (control groups, pressure stall information, a process's end), and
-    it reads a few numbers, at most fifty times a second where a limit is near, otherwise about once a second.
+    control group or the machine has no memory left (--at-oom), or until Python raises MemoryError in it
+    (--on-memory-error), and acts: it takes a snapshot, without contents, and what else is asked for. --name also
+    waits for processes that start later; --cgroup watches a group as a whole (--rss and --grows are about what all
+    its processes need together) and acts on its largest process. Waiting costs next to nothing: the kernel wakes it
+    where it can (control groups, pressure stall information, a process's end), and it reads a few numbers, at most
+    fifty times a second where a limit is near, otherwise about once a second.
 
     Each event is a line with its time on standard error: a process is watched, it was acted on, something failed, a
-    process has ended or was killed for want of memory. A step that fails does not end the watch. It ends when it has
-    acted --count times, when all processes have ended, or by Ctrl-C or SIGTERM, with status 0, or 1 if something
-    failed; a process that was not there to begin with is status 4. docs/watching.md has examples for systemd and
-    Kubernetes.
+    process has ended or was killed for want of memory. A step that fails does not end the watch. It ends when it
+    has acted --count times, when all processes have ended, or by Ctrl-C or SIGTERM, with status 0, or 1 if
+    something failed; a process that was not there to begin with is status 4. docs/watching.md has examples for
+    systemd and Kubernetes.
 
-    With --json each event is a document on a line of its own, on standard output and as it happens, the end last. event
-    is began, ended, killed, acted or end; time seconds since 1970; pid and name the process; group the control group
-    that it is about, "" for the machine; limits, when a process is watched with --at-oom, a list of {group, bytes,
-    mark, ours} (ours: the watch itself is in that group). When it has acted, cause is {kind, size, bound, seconds,
-    limit, group}, kind one of rss, grows, limit, soon, pressure and oom; files are paths by what they are (snapshot,
-    heap, core); errors what failed; held the seconds for which the process stood still for the snapshot; partial
-    whether something is missing in it; run the command's exit status. At the end acted and failed count, and why is
-    count, ended or asked.""",
+    With --json each event is a document on a line of its own, on standard output and as it happens, the end last.
+    event is began, ended, killed, unseen (its MemoryErrors cannot be seen), acted or end; time seconds since 1970;
+    pid and name the process; group the control group that it is about, "" for the machine; limits, when a process
+    is watched with --at-oom, a list of {group, bytes, mark, ours} (ours: the watch itself is in that group). When
+    it has acted, cause is {kind, size, bound, seconds, limit, group}, kind one of rss, grows, limit, soon,
+    pressure, oom and memory-error; files are paths by what they are (snapshot, heap, core); errors what failed;
+    held the seconds for which the process stood still for the snapshot; partial whether something is missing in it;
+    run the command's exit status; stack, of a memory-error, the frames of the thread from the outermost to the
+    innermost, {name, file, line, kind}. At the end acted and failed count, and why is count, ended or asked.""",
     example="gdbheap watch --rss=2G --output=/var/tmp",
     needs=PROCESSES,
     options=Options,

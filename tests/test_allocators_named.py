@@ -23,6 +23,7 @@ ALLOWED = {
     "answers.trim": MALLOC, "answers.check_advice": MALLOC, "commands.calls.inferior_call": MALLOC,
     "commands.calls.malloc_stats_call": MALLOC, "commands.calls.native_caller": MALLOC,
     "answers.pools": "size classes of Python's allocators", "report.pools": "the same", "report.mimalloc": "the same",
+    "history.watched": "what each can be read of while the process runs",
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (
         "__init__", "growing_buffers", "huge_pages", "large_chunks", "main_top", "mappings", "pinned_pages",

@@ -18,7 +18,7 @@ from support.programs import GCORE, Running, c_program, running
 from gdbheap.commands.shell import commands as shell
 from gdbheap.commands.shell import subjects
 from gdbheap.commands.surface import registry
-from gdbheap.commands.surface.declaration import AnyCommand, Command, Shown
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, AnyCommand, Command, Shown
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.needs import FILES, NOTHING, PROCESS, PROCESSES, PROGRAMS, TWO_TARGETS, Needs
 from gdbheap.commands.surface.options import Common, Several, valued
@@ -40,9 +40,8 @@ def test_one_file_each() -> None:
 
 def test_groups_hold_every_command() -> None:
     """What other tests go through leaves no command out."""
-    assert sorted((*PLAIN, *GRAPHS, *ADDRESSED, *LIVE_ONLY, *WRITING, *COMPARING, *FOLLOWING, *SHELL_ONLY)) == sorted(
-        COMMANDS
-    )
+    groups = (PLAIN, GRAPHS, ADDRESSED, LIVE_ONLY, WRITING, COMPARING, FOLLOWING, SHELL_ONLY)
+    assert sorted(noun for group in groups for noun in group) == sorted(COMMANDS)
 
 
 def plumbing() -> Iterator[Path]:
@@ -67,7 +66,8 @@ def test_options_are_its_own(noun: str) -> None:
     command = COMMANDS[noun]
     options, _, _ = parse(command, [])
     own = {option.key for option in command.own_options}
-    argument = {"address"} if noun in ADDRESSED else {"file"} if noun in WRITING else set()
+    known = {ADDRESS: {"address"}, FILE: {"file"}, FUNCTION: {"function"}}
+    argument = known[command.argument] if command.argument is not None else set()
     assert {field.name for field in fields(options)} == own | argument | {field.name for field in fields(Common)}
     assert type(options) is command.options
 

@@ -305,7 +305,6 @@ def test_catch_survives_kills(rng: random.Random, tmp_path: Path) -> None:
 def test_catch_what_grows(rng: random.Random, tmp_path: Path) -> None:
     """Of hundreds of thousands of calls only those that get memory from the kernel: the large ones."""
     with running(c_program("asks", 8 * rng.randrange(200_000, 300_000)), tmp_path) as target:
-        target.go_on()
         with following(target.pid, "catch", str(target.pid), "malloc", "--grows", "--count=0") as follower:
             target.go_on()
             answer = follower.answer()

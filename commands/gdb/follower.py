@@ -20,21 +20,15 @@ from gdbheap.commands.gdb.output import write
 from gdbheap.errors import CallEnded, GdbheapError, one_line
 from gdbheap.target import procfs, refusal
 from gdbheap.target.code import Place, Plan, left_patches
-from gdbheap.target.following import Following, LocalProcess, planned_for
+from gdbheap.target.following import MAX_STAND, Following, LocalProcess, planned_for
+from gdbheap.target.machine import Machine
 
 __all__ = ["GdbProcess"]
 
-# struct user_regs_struct, as gdb calls the registers.
-NAMES = (
-    "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "orig_rax",
-    "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
-)  # fmt: skip
-RSP, RIP = NAMES.index("rsp"), NAMES.index("rip")
 FRAME_BYTES = 96
 STDOUT = 1
 # gdb sees Ctrl-C by itself; each end of a wait stops the process.
 LONGEST_WAIT = 3600.0
-WORD = (1 << 64) - 1
 
 
 class GdbProcess(LocalProcess):
@@ -49,9 +43,11 @@ class GdbProcess(LocalProcess):
                 _write(left.address, left.original)
 
     @contextmanager
-    def _followed(self, places: Sequence[Place], waits: bool, seccomp: bool) -> Iterator[Following]:
+    def _followed(
+        self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
+    ) -> Iterator[Following]:
         planned = planned_for(self.running, places, seccomp)
-        follower = GdbFollower(self.pid, planned)
+        follower = GdbFollower(self.pid, self.machine, planned)
         try:
             what = [place.what for place in planned.places]
             yield Following(follower, what, planned.refused, follower.stand_at_call, LONGEST_WAIT)
@@ -78,9 +74,10 @@ class GdbFollower:
 
     status = None
     left_in = False
+    descriptor = -1
 
-    def __init__(self, pid: int, planned: Plan) -> None:
-        self._pid, self._planned = pid, planned
+    def __init__(self, pid: int, machine: Machine, planned: Plan) -> None:
+        self._pid, self._machine, self._planned = pid, machine, planned
         self._signal = signal.Signals(planned.signal).name
         self._handling = _handling(self._signal)
         self._traps = {patch.trap: index for index, patch in enumerate(planned.patches)}
@@ -133,13 +130,13 @@ class GdbFollower:
     def _hit(self, stop: _Stop) -> _Hit | None:
         if stop.signal != self._signal:
             return None
-        registers = _registers()
-        index = self._traps.get(registers[RIP])
+        registers, notes = _registers(self._machine), self._machine.notes
+        index = self._traps.get(registers[notes.pc])
         if index is None:
             return None
         self._met = time.monotonic()
         self.hits += 1
-        frame = gdb.selected_inferior().read_memory(registers[RSP], FRAME_BYTES).tobytes()
+        frame = gdb.selected_inferior().read_memory(registers[notes.sp], FRAME_BYTES).tobytes()
         tid = gdb.selected_thread().ptid[1]
         before = _native.registers_before_trap(registers, frame, self._planned.patches[index].seen_at)
         self._last = tid, self._planned.patches[index].seen_at
@@ -189,9 +186,9 @@ def _counters() -> list[int]:
     return found
 
 
-def _registers() -> list[int]:
+def _registers(machine: Machine) -> list[int]:
     frame = gdb.newest_frame()
-    return [int(frame.read_register(name)) & WORD for name in NAMES]
+    return [int(frame.read_register(name)) % machine.address_end for name in machine.gdb.registers]
 
 
 def _handling(name: str) -> str:

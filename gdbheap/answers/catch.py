@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
-from gdbheap.answers.following_growth import ARGUMENTS, RESULT, THREAD_POINTER
 from gdbheap.answers.growth import GROWS, Cost, Memory
 from gdbheap.answers.stacks import NATIVE, StackFrame, Stacks
 from gdbheap.errors import Fault
@@ -19,8 +18,6 @@ from gdbheap.target.unwind_tables import DWARF
 
 __all__ = ["FUNCTIONS", "Catch", "Caught", "Wanted", "catch", "conditions"]
 
-# struct user_regs_struct: the first two arguments of a function.
-FIRST, SECOND = 14, 13
 SIZE_OF = {"malloc": "first", "calloc": "product", "realloc": "second", "free": "chunk size"}
 FUNCTIONS = tuple(SIZE_OF)
 # DEFAULT_MMAP_THRESHOLD_MIN: malloc maps nothing smaller, unless it is told to.
@@ -152,7 +149,8 @@ class _Catcher:
     def frames(self, hit: Hit) -> list[StackFrame]:
         """Its stack, the outermost frame first."""
         registers = [hit.registers[place] for place in DWARF]
-        return list(self._stacks.name(self._stacks.capture(registers, hit.registers[THREAD_POINTER])))
+        pointer = hit.registers[self.process.machine.notes.thread_pointer]
+        return list(self._stacks.name(self._stacks.capture(registers, pointer)))
 
 
 class _Caller(_Catcher):
@@ -161,7 +159,7 @@ class _Caller(_Catcher):
     def add(self, hit: Hit) -> None:
         """All that are seen are wanted: the process compares by itself."""
         function = self.wanted.function
-        first, second = hit.registers[FIRST], hit.registers[SECOND]
+        first, second = (hit.registers[place] for place in self.process.machine.system_calls.arguments[:2])
         sizes = {"malloc": first, "calloc": first * second, "realloc": second}
         address = first if function in ("free", "realloc") else None
         size = sizes[function] if function in sizes else _size_of_chunk(self.process, first)
@@ -181,7 +179,7 @@ class _Grower(_Catcher):
         number = self._following.place(hit)
         if not isinstance(number, int):
             return
-        call = self._memory.read(number, [hit.registers[place] for place in ARGUMENTS], hit.registers[RESULT])
+        call = self._memory.read(number, hit.registers)
         if call.id not in GROWS:
             return
         frames = self.frames(hit)

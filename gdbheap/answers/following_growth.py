@@ -28,9 +28,6 @@ from gdbheap.target.unwind_tables import DWARF
 
 __all__ = ["Course", "follow"]
 
-# struct user_regs_struct: the arguments of a system call, its result, and the thread pointer.
-ARGUMENTS, RESULT, THREAD_POINTER = (14, 13, 12, 7, 9, 8), 10, 21
-
 
 @dataclass(frozen=True)
 class Course:
@@ -104,8 +101,7 @@ class _Sums:
             self._processes.pop(hit.pid, None)
             return
         process = self._process(hit.pid)
-        arguments = [hit.registers[place] for place in ARGUMENTS]
-        call = process.memory.read(what, arguments, hit.registers[RESULT])
+        call = process.memory.read(what, hit.registers)
         self._count(call)
         process.calls.append(call)
         if call.id in GROWS:
@@ -140,7 +136,7 @@ class _Sums:
         if process.stacks is None:
             return
         registers = [hit.registers[place] for place in DWARF]
-        key = process.stacks, process.stacks.capture(registers, hit.registers[THREAD_POINTER])
+        key = process.stacks, process.stacks.capture(registers, hit.registers[self._machine.notes.thread_pointer])
         sums = self._stacks.setdefault(key, [0, 0])
         sums[0] += call.bytes
         sums[1] += 1

@@ -35,7 +35,6 @@ PROT_WRITE = 2
 MREMAP_FIXED, MREMAP_DONTUNMAP = 2, 4
 # MADV_DONTNEED, MADV_FREE, MADV_REMOVE: those by which memory goes back.
 GIVES_BACK = (4, 8, 9)
-MAX_ERRNO = 4095
 NO_ACCESS = "---p"
 GROWS = ("brk", "mmap", "mremap", "commit")
 IDS = (
@@ -136,12 +135,14 @@ class Memory:
         closed = [(one.start, one.end) for one in before if one.perms == NO_ACCESS and one.anonymous]
         self._reserved = _Ranges(joined(sorted(closed)))
 
-    def read(self, number: int, arguments: Sequence[int], result: int) -> MemoryCall:
-        """What system call ``number`` did with these arguments and result."""
-        name = self._machine.system_calls.of_memory.get(number, "")
+    def read(self, number: int, registers: Sequence[int]) -> MemoryCall:
+        """What system call ``number`` did, by its thread's registers right after it (``struct user_regs_struct``)."""
+        known = self._machine.system_calls
+        name, result = known.of_memory.get(number, ""), registers[known.result]
+        arguments = [registers[place] for place in known.arguments]
         if name == "brk":
             return self._read_brk(result)
-        if result > (1 << 64) - 1 - MAX_ERRNO:
+        if self._machine.is_error(result):
             return MemoryCall("failed", 0)
         read = {
             "mmap": self._read_mmap, "munmap": self._read_munmap, "mremap": self._read_mremap,

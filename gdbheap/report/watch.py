@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from gdbheap.answers.stacks import PYTHON, StackFrame
 from gdbheap.errors import one_line
 from gdbheap.report.numbers import counted, duration_text
 from gdbheap.report.style import Style
@@ -26,7 +27,8 @@ def render(event: Event, style: Style) -> str:
 
 def event_text(event: Event, style: Style) -> str:
     """One line, with the local time."""
-    said = {"began": _began, "ended": _ended, "killed": _killed, "acted": _acted}[event.event](event, style)
+    tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen, "acted": _acted}[event.event]
+    said = tell(event, style)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
 
 
@@ -56,13 +58,23 @@ def _killed(event: Event, style: Style) -> str:
     return f"the kernel killed a process of {_group(event.group)}, which was out of memory"
 
 
+def _unseen(event: Event, style: Style) -> str:
+    return f"{_process(event)}: its MemoryErrors cannot be seen: {'; '.join(event.errors)}"
+
+
 def _acted(event: Event, style: Style) -> str:
     held = "" if event.held is None else f", for which it was held for {duration_text(event.held)}"
     missing = ", something is missing in it" if event.partial else ""
     parts = [f"{_process(event)}: {cause_text(event.cause, style)}" if event.cause else _process(event)]
+    parts += [f"it stands in {frame.name} ({frame.file}:{frame.line})" for frame in _innermost(event)]
     parts += [f"{KINDS[kind]} in {path}{held if place == 0 else ''}{missing if place == 0 else ''}"
               for place, (kind, path) in enumerate(event.files.items())]  # fmt: skip
     return "; ".join([*parts, *event.errors])
+
+
+def _innermost(event: Event) -> list[StackFrame]:
+    """The Python function that wanted memory."""
+    return [frame for frame in event.stack if frame.kind == PYTHON][-1:]
 
 
 def cause_text(cause: Cause, style: Style) -> str:
@@ -78,5 +90,6 @@ def cause_text(cause: Cause, style: Style) -> str:
         "limit": f"{where} {size}{limit}, more than {bound}",
         "soon": f"{where} {size}{limit}, and at this rate all of it in {seconds}",
         "pressure": f"{where} {size}{limit}, and its programs wait for memory",
+        "memory-error": f"Python has no memory, and {where} {size}",
         "oom": f"{_group(cause.group)} is out of memory",
     }.get(cause.kind, cause.kind)

@@ -15,7 +15,7 @@ from gdbheap.target.code import Condition, Place, Plan, call_places, function_pl
 from gdbheap.target.machine import X86_64, Machine
 from gdbheap.target.running import Running
 
-__all__ = ["Follower", "Following", "Hit", "Live", "LocalProcess", "Program"]
+__all__ = ["MAX_STAND", "Follower", "Following", "Hit", "Live", "LocalProcess", "Program"]
 
 # For how long a thread stands where it was seen at most, whatever becomes of us meanwhile.
 MAX_STAND = 5.0
@@ -55,6 +55,10 @@ class Follower(Protocol):
     @property
     def finish(self) -> str:
         """Why no thread will come any more: "gone", "exec" or "asked"; "" while one may."""
+
+    @property
+    def descriptor(self) -> int:
+        """What poll(2) reports once a thread was seen; -1 where nothing does."""
 
     @property
     def hits(self) -> int:
@@ -133,12 +137,13 @@ class LocalProcess:
         return self._followed(call_places(self.running, numbers), waits, seccomp)
 
     def functions(
-        self, names: Sequence[str], conditions: Sequence[Condition], seccomp: bool
+        self, names: Sequence[str], conditions: Sequence[Condition], seccomp: bool, limit: float = MAX_STAND
     ) -> AbstractContextManager[Following]:
-        """See each call of these functions for which the conditions hold."""
+        """See each call of these functions for which the conditions hold. ``limit``: for how many seconds a thread
+        stands at most."""
         self._clear()
         places = [place for name in names for place in function_places(self.running, name, conditions)]
-        return self._followed(places, True, seccomp)
+        return self._followed(places, True, seccomp, limit)
 
     def _clear(self) -> None:
         """Take out what a run that was killed has left: what is patched is the program's own code."""
@@ -147,9 +152,11 @@ class LocalProcess:
             raise GdbheapError(f"what an earlier run left in process {self.pid} cannot be taken out now: try again")
 
     @contextmanager
-    def _followed(self, places: Sequence[Place], waits: bool, seccomp: bool) -> Iterator[Following]:
+    def _followed(
+        self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
+    ) -> Iterator[Following]:
         planned = planned_for(self.running, places, seccomp)
-        follower = _start(self.pid, planned, waits)
+        follower = _start(self.pid, planned, waits, limit)
         try:
             yield Following(follower, [place.what for place in planned.places], planned.refused)
         finally:
@@ -178,9 +185,9 @@ class _Course(NamedTuple):
     signal: int
 
 
-def _start(pid: int, planned: Plan, waits: bool) -> _native.Follower:
+def _start(pid: int, planned: Plan, waits: bool, limit: float) -> _native.Follower:
     try:
-        return _native.Follower.of_process(_Course(pid, planned.patches, planned.signal), waits, MAX_STAND)
+        return _native.Follower.of_process(_Course(pid, planned.patches, planned.signal), waits, limit)
     except (OSError, TimeoutError) as error:
         raise refusal.explain(pid, error) from error
 

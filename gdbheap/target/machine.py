@@ -19,6 +19,7 @@ from gdbheap.target.image import CLASS_64, LITTLE_ENDIAN, MACHINE_X86_64, Header
 SMALLEST_PAGE, LARGEST_PAGE = 4 << 10, 64 << 10
 # Nothing is mapped below: vm.mmap_min_addr is 64 KiB where nobody changed it, and a page at least.
 LOWEST_ADDRESS = 4 << 10
+MAX_ERRNO = 4095
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,15 @@ class SystemCalls:
     """How a thread that waits in a system call is told: the code before its program counter is ``load``, the number in
     four bytes, ``instruction``, as glibc's wrappers have it. ``of_malloc``: the calls that malloc makes (mmap,
     mprotect, munmap, brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of those that map memory,
-    make it usable and give it back."""
+    make it usable and give it back. ``arguments`` and ``result``: the registers of both, as places among those of a
+    thread (as in ``Notes``); the first arguments are a function's, too."""
 
     load: bytes
     instruction: bytes
     of_malloc: frozenset[int]
     memfd_create: int
+    arguments: tuple[int, ...]
+    result: int
     of_memory: Mapping[int, str] = field(hash=False)
 
     @property
@@ -89,7 +93,8 @@ class ThreadStorage:
 @dataclass(frozen=True)
 class GdbNames:
     """gdb's names: of the architecture, of registers. ``saved``: those that a single step over ``nop`` changes, or that
-    are changed for it; ``restart`` is set to -1 so that the kernel restarts no system call."""
+    are changed for it; ``restart`` is set to -1 so that the kernel restarts no system call. ``registers``: all
+    of a thread, in the order that ``Notes`` is about."""
 
     architecture: str
     thread_pointer: str
@@ -99,6 +104,7 @@ class GdbNames:
     saved: tuple[str, ...]
     restart: str
     nop: bytes
+    registers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -181,6 +187,10 @@ class Machine:
         letter = self._word.format[-1:]
         return struct.unpack(f"{self._word.format[0]}{count}{letter}", raw[: count * self.word])
 
+    def is_error(self, result: int) -> bool:
+        """Whether a system call's result is the number of an error (syscall(2)): -4095 to -1."""
+        return result >= self.address_end - MAX_ERRNO
+
     def word_up(self, address: int) -> int:
         """The first multiple of a word at or after ``address``."""
         return -(-address // self.word) * self.word
@@ -214,12 +224,17 @@ X86_64 = Machine(
         load=b"\xb8", instruction=b"\x0f\x05",
         of_malloc=frozenset((9, 10, 11, 12, 25, 28, 202, 318)),
         of_memory={9: "mmap", 10: "mprotect", 11: "munmap", 12: "brk", 25: "mremap", 28: "madvise"}, memfd_create=319,
+        arguments=(14, 13, 12, 7, 9, 8), result=10,
     ),
     storage=ThreadStorage(data_below=True, has_self_pointer=True),
     gdb=GdbNames(
         architecture="i386:x86-64", thread_pointer="fs_base", pc="rip", sp="rsp",
         general=("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
         saved=("rip", "eflags", "rax", "orig_rax"), restart="orig_rax", nop=b"\x90",
+        registers=(
+            "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi",
+            "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
+        ),
     ),
     has_calls=True,
 )  # fmt: skip

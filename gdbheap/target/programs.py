@@ -18,7 +18,7 @@ __all__ = ["Programs"]
 
 CGROUPS = "/sys/fs/cgroup"
 MEMBERS = "cgroup.procs"
-STAT_BYTES, NAME_BYTES = 4096, 4096
+STAT_BYTES, NAME_BYTES = 4 << 10, 4 << 10
 # State, parent, flags, start and resident pages, counted from the state, which follows the name (proc(5), stat).
 STATE, PARENT, FLAGS, START, RSS = 0, 1, 6, 19, 21
 MAX_OWNED = 100

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -24,7 +24,7 @@ from gdbheap.heap import Heap
 from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
 from gdbheap.target.mappings import parse_maps
-from gdbheap.target.process import Preparation, stopped
+from gdbheap.target.process import Preparation, Process, Registers, stopped
 from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder
 from gdbheap.watching.triggers import Cause
 
@@ -79,13 +79,21 @@ def check(actions: Actions) -> None:
         raise UsageError(f"--run: there is no program {one_line(actions.run[0])}")
 
 
-def act(actions: Actions, pid: int, name: str, cause: Cause, prepared: Preparation | None = None) -> Done:
-    """Do all of it, one after the other."""
+def act(
+    actions: Actions,
+    pid: int,
+    name: str,
+    cause: Cause,
+    prepared: Preparation | None = None,
+    standing: Sequence[Registers] = (),
+) -> Done:
+    """Do all of it, one after the other. ``standing``: threads that stand by somebody else's doing, who keep the others
+    from what they do: the process is not stopped then."""
     now = time.time()
     base = os.path.join(os.path.abspath(actions.folder), _base(name, pid, now, actions.folder))
     done = Done()
     if actions.snapshot or actions.heap:
-        _look_in_child(lambda: _look(actions, pid, base, cause, prepared), done)
+        _look_in_child(lambda: _look(actions, pid, base, cause, prepared, standing), done)
     if actions.core:
         _core(actions, pid, f"{base}.core", done)
     if actions.run:
@@ -136,12 +144,20 @@ def _be_child(look: Callable[[], Done], writing: int) -> NoReturn:
         os._exit(status)
 
 
-def _look(actions: Actions, pid: int, base: str, cause: Cause, prepared: Preparation | None) -> Done:
+def _look(
+    actions: Actions,
+    pid: int,
+    base: str,
+    cause: Cause,
+    prepared: Preparation | None,
+    standing: Sequence[Registers],
+) -> Done:
     done = Done()
     # One that stands still asks for no more memory, and is not killed for it before all is written.
     copies = cause.kind not in NEAR_DEATH
     try:
-        with stopped(pid, actions.max_stop, copies, prepared) as process:
+        held = stopped(pid, actions.max_stop, copies, prepared)
+        with nullcontext(Process(pid, standing, prepared)) if standing else held as process:
             heap = Heap(process)
             # Files hold no contents.
             heap.disclosure.contents = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gdbheap.answers.stacks import StackFrame
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["Event", "Limit"]
@@ -23,12 +24,13 @@ class Limit:
 @dataclass(frozen=True)
 class Event:
     """``event``: "began" (a process is watched from now on), "ended", "killed" (the kernel killed a process of
-    ``group`` for want of memory), "acted", "end" (nothing is watched any more). ``time``: seconds since 1970.
-    ``name``: the process's. ``cause``: why it was acted. ``files``: what was written, by its kind; ``errors``: what
-    failed, a line each; ``held``: for how many seconds the process stood still for the look; ``partial``: something
-    is missing in it; ``run``: the status of the command that ran. ``limits``: those that are near when "began".
-    ``acted`` and ``failed``, at the "end": how often, and how often something failed; ``why``: "count", "ended"
-    (all processes), "asked"."""
+    ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen), "acted", "end" (nothing is watched
+    any more). ``time``: seconds since 1970. ``name``: the process's. ``cause``: why it was acted. ``files``: what
+    was written, by its kind; ``errors``: what failed, a line each; ``held``: for how many seconds the process stood
+    still for the look; ``partial``: something is missing in it; ``run``: the status of the command that ran.
+    ``limits``: those that are near when "began". ``acted`` and ``failed``, at the "end": how often, and how often
+    something failed; ``why``: "count", "ended" (all processes), "asked". ``stack``: of the thread that has no
+    memory, the outermost frame first."""
 
     event: str
     time: float
@@ -45,6 +47,7 @@ class Event:
     acted: int = 0
     failed: int = 0
     why: str = ""
+    stack: list[StackFrame] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:

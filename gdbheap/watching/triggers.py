@@ -8,7 +8,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-__all__ = ["FASTEST", "AboveSize", "Bounds", "Cause", "Grows", "NearLimit", "Reading", "Trigger"]
+__all__ = [
+    "FASTEST", "MEMORY_ERROR", "AboveSize", "Bounds", "Cause", "Grows", "NearLimit", "Raised",
+    "Reading", "Trigger",
+]  # fmt: skip
 
 # Bytes a second: a thread that writes to fresh pages gets about this many from the kernel.
 FASTEST = 2 << 30
@@ -19,6 +22,7 @@ RATE_SECONDS, LEAST_RATE_SECONDS = 2.0, 0.1
 # What a sliding window is divided into.
 WINDOW_PARTS = 200
 NEVER = 1e9
+MEMORY_ERROR = "memory-error"
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,10 @@ class Reading:
 @dataclass(frozen=True)
 class Cause:
     """Why to act now. ``kind``: "rss" (above ``bound``), "grows" (by ``bound`` in ``seconds``), "limit" (near it),
-    "soon" (at its limit in ``seconds``), "pressure" (full, and waiting for memory), "oom" (the kernel found no memory
-    and looks for a process to kill). ``size``: what there was; ``limit``: what there can be, or None. ``group``: the
-    control group that it is about, "" for the machine's memory, None for the process's own."""
+    "soon" (at its limit in ``seconds``), "pressure" (full, and waiting for memory), "oom" (the kernel found no
+    memory and looks for a process to kill), "memory-error" (Python raises MemoryError). ``size``: what there was;
+    ``limit``: what there can be, or None. ``group``: the control group that it is about, "" for the machine's
+    memory, None for the process's own."""
 
     kind: str
     size: int
@@ -60,6 +65,18 @@ class Trigger(Protocol):
 
     def patience(self, reading: Reading) -> float:
         """For how many seconds it cannot come to that, however fast the memory grows."""
+
+
+class Raised:
+    """Python raises MemoryError."""
+
+    def judge(self, reading: Reading) -> Cause | None:
+        """Whether that is what woke us."""
+        return Cause(MEMORY_ERROR, reading.size, 0) if MEMORY_ERROR in reading.fired else None
+
+    def patience(self, reading: Reading) -> float:
+        """It is told of."""
+        return NEVER
 
 
 @dataclass

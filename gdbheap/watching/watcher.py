@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 
 from gdbheap.errors import GdbheapError, one_line
 from gdbheap.target import refusal
+from gdbheap.target.following import MAX_STAND
 from gdbheap.target.procfs import ProcessFolder
 from gdbheap.target.programs import Programs
 from gdbheap.watching.gauges import LONGEST, SHORTEST_OF_SIZE, Gauge, Gauges
 from gdbheap.watching.memory import GroupMemory, MachineMemory, ProcessMemory, groups_above, groups_of
-from gdbheap.watching.triggers import AboveSize, Cause, Grows, NearLimit, Trigger
+from gdbheap.watching.memory_errors import MemoryErrors
+from gdbheap.watching.triggers import AboveSize, Cause, Grows, NearLimit, Raised, Trigger
 from gdbheap.watching.wakers import group_wakers, machine_wakers, process_wakers
 
 __all__ = ["Happening", "Wanted", "Watched", "Watcher"]
@@ -28,13 +30,17 @@ THE_GROUP, MACHINE = "the group", "machine"
 @dataclass(frozen=True)
 class Wanted:
     """What is waited for: more than ``rss`` bytes; growth by more than ``grows`` (bytes, seconds); ``at_oom``: a limit
-    that is near, as ``share`` of it or in ``within`` seconds."""
+    that is near, as ``share`` of it or in ``within`` seconds; ``memory_errors``: Python's MemoryError, with ``seccomp``
+    also under a filter, and for ``limit`` seconds at most."""
 
     rss: int | None = None
     grows: tuple[int, float] | None = None
     at_oom: bool = False
     share: float = 0.9
     within: float = 2.0
+    memory_errors: bool = False
+    seccomp: bool = False
+    limit: float = MAX_STAND
 
     def of_size(self) -> list[Trigger]:
         """Triggers about a process, or about a group as a whole."""
@@ -49,23 +55,27 @@ class Wanted:
 @dataclass(frozen=True)
 class Happening:
     """``kind``: "began" and "ended" (a process is watched from now on, or is gone), "due" (act on it for ``cause``),
-    "killed" (the kernel killed a process of ``group`` for want of memory)."""
+    "killed" (the kernel killed a process of ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen,
+    and ``reason`` says why)."""
 
     kind: str
     pid: int | None = None
     name: str = ""
     cause: Cause | None = None
     group: str | None = None
+    reason: str = ""
 
 
 @dataclass
 class Watched:
-    """A process: its name, the control groups that it is in (the kernel's text), and the keys of its gauges."""
+    """A process: its name, the control groups that it is in (the kernel's text), the keys of its gauges, and where its
+    MemoryErrors are seen."""
 
     folder: ProcessFolder
     name: str
     groups: bytes | None = None
     gauges: set[str] = field(default_factory=set)
+    errors: MemoryErrors | None = None
 
     @property
     def pid(self) -> int:
@@ -155,17 +165,38 @@ class Watcher:
             self.watched[pid] = one = Watched(folder, one_line(folder.thread_name(pid), NAME_LIMIT))
             self._regroup(one)
             yield Happening("began", pid, one.name)
+            if self.wanted.memory_errors:
+                yield from self._see_errors(one, memory)
+
+    def _see_errors(self, one: Watched, memory: ProcessMemory) -> Iterator[Happening]:
+        try:
+            one.errors = errors = MemoryErrors(one.pid, self.wanted.seccomp, self.wanted.limit)
+        except (GdbheapError, OSError) as error:
+            yield Happening("unseen", one.pid, one.name, reason=str(error))
+            return
+        self._gauges.add(_errors_key(one.pid), lambda: Gauge(memory, [Raised()], [errors.waker()]))
+        one.gauges.add(_errors_key(one.pid))
+
+    def end(self) -> None:
+        """Nothing is watched any more."""
+        for one in self.watched.values():
+            if one.errors is not None:
+                one.errors.end()
 
     def _regroup(self, one: Watched) -> None:
         one.groups = _groups(one.folder)
         one.gauges = {_key(one.pid), *self._of_group}
+        if one.errors is not None:
+            one.gauges.add(_errors_key(one.pid))
         if self.cgroup is None and self.wanted.at_oom:
             one.gauges |= self._limit_gauges(groups_of(one.pid))
 
     def _forget(self, pid: int) -> Iterator[Happening]:
         """What was killed is said before what has ended."""
         gone = self.watched.pop(pid)
-        self._gauges.drop([_key(pid)])
+        self._gauges.drop([_key(pid), _errors_key(pid)])
+        if gone.errors is not None:
+            gone.errors.end()
         self._gauges.hurry(gone.gauges)
         yield from self._look()
         yield Happening("ended", pid, gone.name)
@@ -207,6 +238,10 @@ class Watcher:
 
 def _key(pid: int) -> str:
     return f"process {pid}"
+
+
+def _errors_key(pid: int) -> str:
+    return f"errors {pid}"
 
 
 def _groups(folder: ProcessFolder) -> bytes | None:

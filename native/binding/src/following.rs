@@ -191,6 +191,12 @@ impl Follower {
         }
     }
 
+    /// A descriptor that poll(2) reports once a thread was seen.
+    #[getter]
+    fn descriptor(&self) -> i32 {
+        self.0.descriptor()
+    }
+
     /// How many threads came by.
     #[getter]
     fn hits(&self) -> u64 {

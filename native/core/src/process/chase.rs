@@ -5,11 +5,11 @@
 //! detaches when the tracer dies, the patches do nothing without one, and a guard takes them out.
 
 use crate::memory::space::read_process;
-use crate::process::follower::{Finish, Teller, Trace};
 use crate::process::guard::Guard;
 use crate::process::patch::{self, text, Patch};
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, RIP, RSP};
+use crate::process::telling::{Finish, Teller, Trace};
 use crate::process::tracer::{raise_priority, restart_interrupted, Failure, Tracer};
 use std::collections::BTreeSet;
 use std::io;

@@ -4,121 +4,25 @@
 use crate::error::{Error, Result};
 use crate::process::chase::{Chase, Course};
 use crate::process::launch::{Launch, Start};
+use crate::process::telling::{Finish, Hit, Shared, Teller, Trace, WAKE};
 use crate::process::tracer::Failure;
 use crate::signals::SignalsHeld;
 use crate::work::Watcher;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicU8, Ordering};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const WAKE: Duration = Duration::from_millis(20);
 const NAP: Duration = Duration::from_millis(1);
-
-/// A thread that was seen: the process that it belongs to, at which place (None: it runs another program from now on), and
-/// its registers when it came there (`struct user_regs_struct`).
-#[derive(Clone, Debug)]
-pub struct Hit {
-    pub pid: i32,
-    pub tid: i32,
-    pub place: Option<usize>,
-    pub registers: Vec<u64>,
-    /// Nanoseconds since the beginning.
-    pub at: u64,
-}
-
-/// Why nothing more comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    Running,
-    /// It was asked to end.
-    Asked,
-    /// The process has ended, or all have.
-    Gone,
-    /// The process runs another program.
-    Exec,
-}
-
-impl Finish {
-    fn of(number: u8) -> Finish {
-        [Finish::Running, Finish::Asked, Finish::Gone, Finish::Exec][usize::from(number)]
-    }
-}
-
-/// What the tracer's thread and the others both see.
-#[derive(Default)]
-pub(crate) struct Shared {
-    pub(crate) cancelled: AtomicBool,
-    pub(crate) ending: AtomicBool,
-    finish: AtomicU8,
-    /// The thread of ours that traces; 0 when it has ended.
-    tracer: AtomicI32,
-    hits: AtomicU64,
-    /// Nanoseconds for which threads stood where they were seen, all together.
-    stood: AtomicU64,
-    /// Nanoseconds for which a whole process stood, to put patches in and to take them out.
-    pub(crate) held: AtomicU64,
-    pub(crate) left_in: AtomicBool,
-    /// `/proc/PID/maps` while the process stood, when the patches were put in and when they were taken out.
-    pub(crate) maps: Mutex<[Vec<u8>; 2]>,
-    /// As wait(2) gives it, of a process that we started; -1 before.
-    pub(crate) status: AtomicI32,
-}
-
-impl Shared {
-    pub(crate) fn note_maps(&self, place: usize, pid: i32) {
-        let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-        self.maps.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[place] = maps;
-    }
-
-    pub(crate) fn is_ending(&self) -> bool {
-        self.ending.load(Ordering::SeqCst)
-    }
-}
-
-/// The tracer's thread tells of threads by this.
-pub(crate) struct Teller {
-    pub(crate) shared: Arc<Shared>,
-    hits: Sender<Hit>,
-    answers: Receiver<()>,
-    waits: bool,
-    limit: Duration,
-    began: Instant,
-}
-
-impl Teller {
-    /// A thread was seen; it stands until it is answered for, where that is wanted.
-    pub(crate) fn tell(&self, pid: i32, tid: i32, place: Option<usize>, registers: Vec<u64>) {
-        let met = Instant::now();
-        let at = (met - self.began).as_nanos() as u64;
-        self.shared.hits.fetch_add(u64::from(place.is_some()), Ordering::SeqCst);
-        if self.hits.send(Hit { pid, tid, place, registers, at }).is_ok() && self.waits {
-            self.await_answer(met);
-        }
-        self.shared.stood.fetch_add(met.elapsed().as_nanos() as u64, Ordering::SeqCst);
-    }
-
-    fn await_answer(&self, met: Instant) {
-        while met.elapsed() < self.limit {
-            match self.answers.recv_timeout(WAKE) {
-                Err(RecvTimeoutError::Timeout) if !self.shared.is_ending() => {}
-                _ => return,
-            }
-        }
-    }
-}
-
-/// What the tracer's thread does: `ready` hears when the first thread may be seen, or why none will.
-pub(crate) trait Trace: Send + 'static {
-    fn trace(self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish;
-}
 
 /// A process that is followed until this is ended or dropped.
 pub struct Follower {
     shared: Arc<Shared>,
     hits: Mutex<Receiver<Hit>>,
+    counter: Arc<OwnedFd>,
     answers: Mutex<Option<Sender<()>>>,
     pending: AtomicBool,
     waits: bool,
@@ -143,8 +47,16 @@ impl Follower {
         let (ready, is_ready) = channel();
         let (sender, hits) = channel();
         let (answers, answered) = channel();
-        let teller =
-            Teller { shared: shared.clone(), hits: sender, answers: answered, waits, limit, began: Instant::now() };
+        let counter = Arc::new(counter()?);
+        let teller = Teller {
+            shared: shared.clone(),
+            hits: sender,
+            counter: counter.clone(),
+            answers: answered,
+            waits,
+            limit,
+            began: Instant::now(),
+        };
         shared.status.store(-1, Ordering::SeqCst);
         let theirs = shared.clone();
         let held = SignalsHeld::new();
@@ -160,8 +72,15 @@ impl Follower {
         drop(held);
         let thread = Mutex::new(Some(thread?));
         let answers = Mutex::new(Some(answers));
-        let follower =
-            Follower { shared, hits: Mutex::new(hits), answers, pending: AtomicBool::new(false), waits, thread };
+        let follower = Follower {
+            shared,
+            hits: Mutex::new(hits),
+            counter,
+            answers,
+            pending: AtomicBool::new(false),
+            waits,
+            thread,
+        };
         follower.await_start(watcher, &is_ready)?;
         Ok(follower)
     }
@@ -230,6 +149,11 @@ impl Follower {
         Finish::of(self.shared.finish.load(Ordering::SeqCst))
     }
 
+    /// A descriptor that poll(2) reports once a thread was seen (eventfd(2)).
+    pub fn descriptor(&self) -> RawFd {
+        self.counter.as_raw_fd()
+    }
+
     /// How many threads came by.
     pub fn hits(&self) -> u64 {
         self.shared.hits.load(Ordering::SeqCst)
@@ -265,6 +189,16 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+fn counter() -> Result<OwnedFd, io::Error> {
+    // SAFETY: the descriptor is new, and owned here alone.
+    unsafe {
+        match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
+            ..0 => Err(io::Error::last_os_error()),
+            descriptor => Ok(OwnedFd::from_raw_fd(descriptor)),
+        }
     }
 }
 

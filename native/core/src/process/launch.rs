@@ -5,10 +5,10 @@
 //! the end, and is killed if we are.
 
 use crate::error::Result;
-use crate::process::follower::{Finish, Teller, Trace};
 use crate::process::pipe::pipe;
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers;
+use crate::process::telling::{Finish, Teller, Trace};
 use crate::process::tracer::Failure;
 use std::collections::HashMap;
 use std::ffi::CString;

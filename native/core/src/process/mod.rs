@@ -14,15 +14,17 @@ pub(crate) mod ptrace;
 pub(crate) mod registers;
 pub(crate) mod stat;
 pub(crate) mod stop;
+pub(crate) mod telling;
 pub(crate) mod tracer;
 pub(crate) mod unwind;
 
 pub use call::{call, look, Answer, Bytes, End, Look, Plan, Style};
 pub use chase::{return_from_trap, Course};
 pub use demangle::demangle;
-pub use follower::{Finish, Follower, Hit};
+pub use follower::Follower;
 pub use frozen::Frozen;
 pub use guard::restore_left;
 pub use launch::Start;
 pub use stop::{Stop, Thread};
+pub use telling::{Finish, Hit};
 pub use unwind::{mentions, unwind_stacks, Module, Unwinder, Unwound, REGISTERS};

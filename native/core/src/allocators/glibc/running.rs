@@ -15,7 +15,6 @@ const GRAIN: u64 = 16;
 const SMALLEST: u64 = 32;
 const FLAGS: u64 = 7;
 const FAST_BINS: u64 = 10;
-const LARGEST: u64 = 1 << 47;
 
 /// Where fields of `struct malloc_state` are. `fast`: `fastbinsY`, None where there are none (2.43 and later).
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +149,7 @@ fn chunk(space: &Space, at: u64) -> Option<(u64, u64, u64)> {
         return None;
     }
     let size = u64_at(&bytes, 8) & !FLAGS;
-    let is_possible = (SMALLEST..LARGEST).contains(&size) && size % GRAIN == 0;
+    let is_possible = (SMALLEST..space.machine.user_end).contains(&size) && size % GRAIN == 0;
     is_possible.then(|| (size, u64_at(&bytes, 16), u64_at(&bytes, 24)))
 }
 

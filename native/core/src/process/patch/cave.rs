@@ -6,14 +6,9 @@
 
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
+use crate::process::patch::header::{ADDRESS_AT, HEADER, MAGIC, ORIGINAL_AT, ORIGINAL_SIZE_AT, SIZE_AT};
 use crate::process::patch::stub::{plan, replacement, Condition, Function, Patch, Wish};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"gdbheap\x01");
-const ADDRESS_AT: usize = 8;
-const SIZE_AT: usize = 16;
-const ORIGINAL_SIZE_AT: usize = 18;
-const ORIGINAL_AT: usize = 19;
-pub(crate) const HEADER: usize = 48;
 const ALIGNMENT: usize = 16;
 /// How far a jump leads, with some to spare.
 const REACH: u64 = 0x7fff_0000;
@@ -53,15 +48,6 @@ impl Left {
         let Left { address, original, replacement, start, .. } = self.clone();
         Patch { address, original, replacement, stub_at: start, stub: Vec::new(), trap: 0, seen_at: address }
     }
-}
-
-pub(crate) fn write_header(stub: &mut [u8], address: u64, original: &[u8]) {
-    let size = stub.len() as u16;
-    stub[..ADDRESS_AT].copy_from_slice(&MAGIC.to_le_bytes());
-    stub[ADDRESS_AT..SIZE_AT].copy_from_slice(&address.to_le_bytes());
-    stub[SIZE_AT..ORIGINAL_SIZE_AT].copy_from_slice(&size.to_le_bytes());
-    stub[ORIGINAL_SIZE_AT] = original.len() as u8;
-    stub[ORIGINAL_AT..ORIGINAL_AT + original.len()].copy_from_slice(original);
 }
 
 /// The stubs in unused bytes, by their headers.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod cave;
+mod header;
 mod sites;
 mod stub;
 pub(crate) mod text;
