@@ -57,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--targets", default=",".join(STARTERS), help="some of them, with commas between")
     parser.add_argument("--calls", action="store_true", help="also commands that call into the process")
+    parser.add_argument("--following", action="store_true", help="kills: only commands that follow a process")
     parser.add_argument("--programs", type=int, default=20, help="busy: how many programs compute")
     everything = ",".join(noun or "heap" for noun in (*PLAIN, *GRAPHS))
     parser.add_argument("--commands", default=everything, help="busy: some of them")
@@ -74,7 +75,7 @@ def _kills(options: argparse.Namespace, words: list[str], folder: Path) -> int:
     room = folder / "commands"
     room.mkdir()
     with started(options.targets.split(","), folder) as targets:
-        killer = Killer([Watch(target, room) for target in targets], room, words, options.calls)
+        killer = Killer([Watch(target, room) for target in targets], room, words, options.calls, options.following)
         harmed = 0
         for number in range(options.first, options.first + (options.count or 1000)):
             told, harm = killer.one(random.Random(f"{options.seed} {number}"))

@@ -16,14 +16,21 @@ from pathlib import Path
 from typing import Any
 
 from support import programs
+from support.following import code, patched
 from support.nouns import GRAPHS, PLAIN
 from tabulate import tabulate
 
 from harm.targets import Target
-from harm.verdict import Watch, line_of
+from harm.verdict import PATIENCE, Watch, line_of
 
 # These call into the process.
 CALLS = (("stats",), ("trim", "--yes"))
+# These change its code while they follow it.
+FOLLOWED = (
+    ("growth",), ("growth", "--no-stacks"), ("growth", "--count=20"), ("catch", "malloc", "--count=0", "--min=100"),
+    ("catch", "free", "--count=5"), ("catch", "realloc"), ("catch", "calloc", "--count=0"),
+    ("catch", "malloc", "--grows"),
+)  # fmt: skip
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 LIMITS = ("memory", "descriptors", "output", "disk")
 HANGS = 300
@@ -42,11 +49,16 @@ class Ending:
 class Killer:
     """Runs commands on targets and ends them. ``words`` are more options for each command."""
 
-    def __init__(self, watches: list[Watch], folder: Path, words: list[str], calls: bool = False) -> None:
-        """``folder`` is where commands run; it must be empty after each. ``calls``: also the commands that call."""
+    def __init__(
+        self, watches: list[Watch], folder: Path, words: list[str], calls: bool = False, follows: bool = False
+    ) -> None:
+        """``folder`` is where commands run; it must be empty after each. ``calls``: also the commands that call;
+        ``follows``: those alone that follow a process, whose code must be as before after each."""
         self.watches, self.folder, self.words = watches, folder, words
         self.nouns: list[tuple[str, ...]] = [(noun,) if noun else () for noun in (*PLAIN, *GRAPHS)]
         self.nouns += CALLS * 2 if calls else ()
+        self.nouns = list(FOLLOWED) if follows else self.nouns
+        self.code = {watch.target.pid: code(watch.target.pid) for watch in watches if follows}
         self.lengths: dict[tuple[int, tuple[str, ...]], float] = defaultdict(lambda: 1.0)
         self.endings: list[tuple[Watch, Ending]] = []
 
@@ -54,7 +66,10 @@ class Killer:
         """Run one command that does not end by itself; return what was done, and the harm."""
         watch, words = rng.choice(self.watches), rng.choice(self.nouns)
         limit = rng.choice(LIMITS) if rng.random() < 0.15 else ""
-        command = [str(programs.GDBHEAP), *words, str(watch.target.pid), *self.words]
+        command = [str(programs.GDBHEAP), *words[:1], str(watch.target.pid), *words[1:], *self.words]
+        if self.code:
+            # Not every signal ends them: SIGPIPE is for whoever reads.
+            command.append(f"--duration={rng.random() + 0.1:.2f}")
         with tempfile.TemporaryDirectory() as outside:
             if limit:
                 ending = self._limited(command, limit, rng, Path(outside), watch.target)
@@ -62,7 +77,20 @@ class Killer:
                 ending = self._killed(command, (watch.target.pid, words), rng, watch.target)
         self.endings.append((watch, ending))
         told = f"{watch.target.name}: {' '.join(words) or 'heap'}, {ending.way}{', tracing' if ending.traced else ''}"
-        return told, watch.judge()
+        harm = watch.judge()
+        if not harm["dead"] and watch.target.pid in self.code:
+            harm["code that differs"] += not self._becomes_whole(watch.target.pid)
+            watch.harms["code that differs"] += harm["code that differs"]
+        return told, harm
+
+    def _becomes_whole(self, pid: int) -> bool:
+        """Whether its code is put back, by the guard where the command could not."""
+        deadline = time.monotonic() + PATIENCE
+        while patched(pid, self.code[pid]):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
 
     def _start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
         environment = {**os.environ, "TMPDIR": str(self.folder)}

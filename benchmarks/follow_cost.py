@@ -1,0 +1,123 @@
+"""What it costs a program to be followed: calls of realloc beside `gdbheap catch` for a size that never comes, and
+beside gdb's conditional breakpoint for the same; system calls for memory beside `gdbheap growth`, with and without
+stacks.
+
+The program is C and says how long its calls took, round by round in turn with and without. Ratios and the added time of
+a call are printed; of gdb's breakpoint fewer calls are made, because each takes a hundred microseconds and more."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+GDBHEAP = Path(sys.executable).with_name("gdbheap")
+NEVER = 8_880_819
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+int main(void) {
+    char kind;
+    long count;
+    void *volatile block = malloc(100);
+    while (scanf(" %c %ld", &kind, &count) == 2) {
+        struct timespec from, to;
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        for (long i = 0; i < count; i++) {
+            if (kind == 'r') block = realloc(block, 100 + i % 2 * 1000);
+            else munmap(mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 4096);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        printf("%.9f\n", (to.tv_sec - from.tv_sec + (to.tv_nsec - from.tv_nsec) / 1e9) / count);
+        fflush(stdout);
+    }
+}
+"""
+
+
+class Program:
+    """The C program; ``seconds`` has it make calls."""
+
+    def __init__(self, folder: Path) -> None:
+        source, program = folder / "calls.c", folder / "calls"
+        source.write_text(PROGRAM)
+        subprocess.run(["cc", "-O1", "-o", str(program), str(source)], check=True)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen([str(program)], stdin=pipe, stdout=pipe, text=True)
+        self.pid = self._process.pid
+
+    def seconds(self, kind: str, count: int) -> float:
+        """Seconds for each of so many calls: "r" of realloc, "m" of mmap and munmap together."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{kind} {count}\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    def end(self) -> None:
+        """Let it end."""
+        self._process.kill()
+        self._process.wait()
+
+
+def beside(program: Program, command: list[str], kind: str, count: int) -> float:
+    """Seconds of a call while a command follows the program."""
+    follower = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until_traced(program.pid)
+    found = program.seconds(kind, count)
+    follower.terminate()
+    follower.wait()
+    return found
+
+
+def wait_until_traced(pid: int) -> None:
+    """Return once somebody has traced the process for a while: what it does at first is done then."""
+    while "TracerPid:\t0" in Path(f"/proc/{pid}/status").read_text():
+        time.sleep(0.01)
+    time.sleep(2)
+
+
+def gdb_line(pid: int) -> list[str]:
+    """gdb with a conditional breakpoint on a register, as a user would leave it."""
+    quiet = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off"]
+    return [*quiet, "-p", str(pid), "-ex", f"break realloc if $rsi == {NEVER}", "-ex", "continue"]
+
+
+def main() -> None:
+    """Print a line for each way."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--calls", type=int, default=1_000_000, help="calls of realloc in a round")
+    parser.add_argument("--system-calls", type=int, default=2_000, help="pairs of mmap and munmap in a round")
+    parser.add_argument("--rounds", type=int, default=7)
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(Path(folder))
+        pid = str(program.pid)
+        catch = [str(GDBHEAP), "catch", pid, "realloc", f"--size={NEVER}"]
+        growth = [str(GDBHEAP), "growth", pid]
+        ways = [("catch", catch, "r", chosen.calls), ("growth", growth, "m", chosen.system_calls),
+                ("growth --no-stacks", [*growth, "--no-stacks"], "m", chosen.system_calls)]  # fmt: skip
+        if shutil.which("gdb"):
+            ways.append(("gdb's condition", gdb_line(program.pid), "r", chosen.calls // 1000))
+        for name, command, kind, count in ways:
+            alone, followed = [], []
+            for _ in range(chosen.rounds):
+                alone.append(program.seconds(kind, count))
+                followed.append(beside(program, command, kind, count))
+            before, after = statistics.median(alone), statistics.median(followed)
+            low, high = min(followed) - max(alone), max(followed) - min(alone)
+            times = f"{1e9 * before:,.0f} ns a call alone, {1e9 * after:,.0f} beside it: {after / before:.2f} times"
+            print(f"{name}: {times}, {1e9 * (after - before):,.0f} ns more ({1e9 * low:,.0f} to {1e9 * high:,.0f})")
+        program.end()
+
+
+if __name__ == "__main__":
+    os.environ.pop("DEBUGINFOD_URLS", None)
+    main()
