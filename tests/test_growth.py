@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.following import Follower, code, following, patched
+from support.following import Follower, becomes_whole, code, following, patched
 from support.programs import PATIENCE, Running, c_program, gdbheap, running
 
 PAGE = 4096
@@ -193,10 +193,7 @@ def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:
                 target.process.stdin.flush()
                 time.sleep(0.02 * rng.random())
                 follower.process.kill()
-            deadline = time.monotonic() + PATIENCE
-            while patched(target.pid, before) and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert patched(target.pid, before) == 0
+            assert becomes_whole(target.pid, before, PATIENCE)
         target.go_on()
         assert said(target)["handled"] == 0
         assert target.process.poll() is None
@@ -294,10 +291,7 @@ def test_catch_survives_kills(rng: random.Random, tmp_path: Path) -> None:
                 target.process.stdin.flush()
                 time.sleep(0.05 * rng.random())
                 follower.process.kill()
-            deadline = time.monotonic() + PATIENCE
-            while patched(target.pid, before) and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert patched(target.pid, before) == 0
+            assert becomes_whole(target.pid, before, PATIENCE)
         target.go_on()
         assert target.process.poll() is None
 

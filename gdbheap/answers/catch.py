@@ -121,17 +121,11 @@ def _seen(process: LocalProcess, wanted: Wanted) -> AbstractContextManager[Follo
 
 
 def _run(following: Following, wanted: Wanted, catcher: _Catcher) -> None:
-    end = None if wanted.duration is None else catcher.began + wanted.duration
-    while (wanted.count is None or len(catcher.calls) < wanted.count) and not wanted.is_told():
-        left = following.longest_wait
-        left = left if end is None else min(left, end - time.monotonic())
-        if left <= 0:
-            return
-        hit = following.follower.next(left)
-        if hit is not None:
-            catcher.add(hit)
-        elif following.follower.finish:
-            return
+    def is_over() -> bool:
+        return wanted.is_told() or (wanted.count is not None and len(catcher.calls) >= wanted.count)
+
+    for hit in following.seen(wanted.duration, is_over):
+        catcher.add(hit)
 
 
 class _Catcher:

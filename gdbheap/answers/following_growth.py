@@ -58,17 +58,11 @@ def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
 
 
 def _run(following: Following, course: Course, sums: _Sums) -> None:
-    end = None if course.duration is None else sums.began + course.duration
-    while (course.count is None or sums.grown < course.count) and not course.is_told():
-        left = following.longest_wait
-        left = left if end is None else min(left, end - time.monotonic())
-        if left <= 0:
-            return
-        hit = following.follower.next(left)
-        if hit is not None:
-            sums.add(hit, following.place(hit))
-        elif following.follower.finish:
-            return
+    def is_over() -> bool:
+        return course.is_told() or (course.count is not None and sums.grown >= course.count)
+
+    for hit in following.seen(course.duration, is_over):
+        sums.add(hit, following.place(hit))
 
 
 @dataclass

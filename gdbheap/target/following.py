@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -96,6 +97,19 @@ class Following(NamedTuple):
     refused: Sequence[tuple[Place, str]]
     stay: Callable[[], None] | None = None
     longest_wait: float = 0.2
+
+    def seen(self, duration: float | None, is_over: Callable[[], bool]) -> Iterator[Hit]:
+        """The threads as they come, for so many seconds (None: until nothing more comes), until ``is_over`` says so."""
+        end = None if duration is None else time.monotonic() + duration
+        while not is_over():
+            left = self.longest_wait if end is None else min(self.longest_wait, end - time.monotonic())
+            if left <= 0:
+                return
+            hit = self.follower.next(left)
+            if hit is not None:
+                yield hit
+            elif self.follower.finish:
+                return
 
     def place(self, hit: Hit) -> int | str | None:
         """What a thread did; None: it runs another program from now on."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from support import programs
-from support.following import code, patched
+from support.following import becomes_whole, code
 from support.nouns import GRAPHS, PLAIN
 from tabulate import tabulate
 
@@ -79,18 +79,9 @@ class Killer:
         told = f"{watch.target.name}: {' '.join(words) or 'heap'}, {ending.way}{', tracing' if ending.traced else ''}"
         harm = watch.judge()
         if not harm["dead"] and watch.target.pid in self.code:
-            harm["code that differs"] += not self._becomes_whole(watch.target.pid)
+            harm["code that differs"] += not becomes_whole(watch.target.pid, self.code[watch.target.pid], PATIENCE)
             watch.harms["code that differs"] += harm["code that differs"]
         return told, harm
-
-    def _becomes_whole(self, pid: int) -> bool:
-        """Whether its code is put back, by the guard where the command could not."""
-        deadline = time.monotonic() + PATIENCE
-        while patched(pid, self.code[pid]):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.002)
-        return True
 
     def _start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
         environment = {**os.environ, "TMPDIR": str(self.folder)}

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,13 @@ def patched(pid: int, before: dict[int, bytes]) -> int:
     now = code(pid)
     pairs = (pair for start, bytes_ in before.items() for pair in zip(bytes_[:-PAGE], now[start][:-PAGE]))
     return sum(one != other and other != BREAKPOINT for one, other in pairs)
+
+
+def becomes_whole(pid: int, before: dict[int, bytes], seconds: float) -> bool:
+    """Return whether the code is as before in so many seconds: a guard puts it back after its command was killed."""
+    deadline = time.monotonic() + seconds
+    while patched(pid, before):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
