@@ -114,7 +114,7 @@ PROGRAMS = (
         "import json, decimal; x = [bytes(n) for n in range(3000)]; print(len(json.dumps([1] * 9999)))",
     ],
     ["sort", "--parallel=2", "/proc/self/maps", "/proc/self/smaps"],
-    ["bash", "-c", "for i in 1 2 3; do ls -R /usr/share/doc > /dev/null; done; x=$(seq 20000); echo ${#x}"],
+    ["bash", "-c", "for i in 1 2 3; do ls -R /usr/share/doc > /dev/null; done; echo $i"],
 )
 
 

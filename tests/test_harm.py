@@ -64,7 +64,7 @@ def test_rounds_of_attach_and_release(watches: list[Watch], rng: random.Random, 
 def test_harm_is_seen(targets: list[Target], tmp_path: Path) -> None:
     """The means: a stopped thread, a traced one, a file and a cut call are told from none."""
     target = targets[0]
-    watch = Watch(target, tmp_path, patience=1.0)
+    watch = Watch(target, tmp_path, patience=4.0)
     assert not +watch.judge()
     with heap_of(str(target.pid)):
         assert target.tracers == {str(os.getpid())} and watch.judge()["traced or stopped"] == 1

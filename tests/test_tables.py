@@ -117,7 +117,9 @@ def test_published_tables() -> None:
 
 
 MALLOC = {
-    "malloc_state": {"since", "top", "bins", "next", "attached_threads", "system_mem", "size", "fastbinsY"},
+    "malloc_state": {
+        "since", "top", "bins", "next", "attached_threads", "system_mem", "max_system_mem", "size", "fastbinsY",
+    },
     "malloc_par": {
         "since", "n_mmaps", "mmapped_unit", "fast_bins", "mmapped_mem", "sbrk_base", "thp_pagesize", "hp_pagesize",
         "tcache_bins", "tcache_count",
