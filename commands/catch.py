@@ -69,9 +69,9 @@ COMMAND = Command(
     question="Who calls malloc, calloc, realloc or free in exactly this way? (live)",
     text="""Waits until the process makes such a call, and prints the stack, Python's frames and C's in one; in a shell
     the process then goes on, in gdb it stands at the call. The comparison is done by the process itself, by a few
-    instructions at the function's beginning, so that all other calls run as fast as before: gdb's conditional
-    breakpoint costs each of them a tenth of a millisecond and more. They are taken out however this ends, and do
-    nothing while nobody traces the process (docs/growth.md).
+    instructions at the function's beginning, so that all other calls take about 25 ns longer, where gdb's
+    conditional breakpoint costs each of them a tenth of a millisecond and more. They are taken out however this ends,
+    and do nothing while nobody traces the process (docs/growth.md).
 
     The size is the one that is asked for, of calloc the product. free does not know it: there it is that of a request
     whose chunk may be as large as the block's, which are a few, of 128 KiB and more those of a page.
