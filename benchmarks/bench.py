@@ -27,6 +27,9 @@ from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers import arenas, check, holes, ledger, pyobjects, sizes
 from gdbheap.heap import Heap
+from gdbheap.history import file
+from gdbheap.history.difference import difference
+from gdbheap.history.snapshot import take
 from gdbheap.target.core import Core
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.process import stopped
@@ -54,6 +57,27 @@ ON_C: dict[str, Answer] = {
     **{name: answer for name, answer in ON_PYTHON.items() if name != WALKED},
     "heap sizes": sizes.sizes,
     "heap check": check.check,
+}
+
+
+SNAPSHOT = BUILD / "bench.heap"
+
+
+def keep(heap: Heap, blocks: bool) -> None:
+    """Take a snapshot and write it."""
+    file.write(str(SNAPSHOT), take(heap, with_owners=False, with_blocks=blocks))
+
+
+def compare(_heap: Heap) -> None:
+    """Compare the last snapshot with itself, both read from the file."""
+    difference([file.read(str(SNAPSHOT)), file.read(str(SNAPSHOT))])
+
+
+DIFF = "heap diff of two such snapshots"
+SNAPSHOTS: dict[str, Answer] = {
+    "heap snapshot": partial(keep, blocks=False),
+    "heap snapshot --blocks": partial(keep, blocks=True),
+    DIFF: compare,
 }
 
 
@@ -130,6 +154,17 @@ def on_references(pid: int) -> list[str]:
         f" the roots in {reached - drawn:.1f} s; dominators and retained sizes in {done - reached:.1f} s:"
         f" {done - begin:.1f} s together, with {peak / MIB:,.0f} MiB at most (goal: 6 s, 2 GiB)."
     ]
+
+
+def on_snapshots(blocks: int, measured: Measured) -> str:
+    """Return a line about the snapshot with all blocks, and remove its file."""
+    size = SNAPSHOT.stat().st_size
+    SNAPSHOT.unlink()
+    seconds = median(measured.series[DIFF].times)
+    return (
+        f"A snapshot of all {blocks:,} blocks: {size / MIB:.1f} MiB, {size / blocks:.2f} bytes a block (goal: 1); two"
+        f" are read and compared in {seconds:.1f} s (goal: 2)."
+    )
 
 
 def growth(python: str, most: int) -> str:
@@ -265,13 +300,13 @@ def main() -> None:
         say(f"process {target.pid}, seed {target.said['seed']}: whole commands")
         runs = commands(target, options.rounds)
         say("answers against the limit, live")
-        found[PYTHON_PROCESS] = on_process(target.pid, ON_PYTHON, options.rounds)
+        found[PYTHON_PROCESS] = on_process(target.pid, {**ON_PYTHON, **SNAPSHOTS}, options.rounds)
         if not options.no_core:
             say("answers against the limit, core")
             found["its core (gcore)"] = on_core(target.pid, options.rounds)
         blocks = target.said["blocks"]
         say("references")
-        about = on_references(target.pid)
+        about = [*on_references(target.pid), on_snapshots(blocks, found[PYTHON_PROCESS])]
     if not options.no_growth:
         about.append(growth(python, options.blocks))
     say(f"filling a C process with {options.chunks:,} chunks, half of them freed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import CALLED
 from gdbheap.commands.surface.options import Called, duration, switch, under_seccomp, valued, whole_number
+from gdbheap.commands.surface.progress import tell
 from gdbheap.errors import UsageError
 from gdbheap.report.catch import render
 from gdbheap.report.numbers import parse_address, parse_size
@@ -56,8 +56,7 @@ def _answer(process: LocalProcess, options: Options) -> Catch:
 
 
 def _begun(pid: int, function: str) -> None:
-    if sys.stderr is not None and sys.stderr.isatty():
-        print(f"gdbheap: waiting for {function} in process {pid}; Ctrl-C ends it", file=sys.stderr)
+    tell(f"waiting for {function} in process {pid}; Ctrl-C ends it")
 
 
 def _render(shown: Shown[Catch, Options]) -> str:
@@ -69,7 +68,7 @@ COMMAND = Command(
     question="Who calls malloc, calloc, realloc or free in exactly this way? (live)",
     text="""Waits until the process makes such a call, and prints the stack, Python's frames and C's in one; in a shell
     the process then goes on, in gdb it stands at the call. The comparison is done by the process itself, by a few
-    instructions at the function's beginning, so that all other calls take about 25 ns longer, where gdb's
+    instructions at the function's beginning, so that all other calls take about 2 ns longer, where gdb's
     conditional breakpoint costs each of them a tenth of a millisecond and more. They are taken out however this ends,
     and do nothing while nobody traces the process (docs/growth.md).
 

@@ -51,8 +51,10 @@ COMMAND = Command(
     type, path, state, retained, looks}, holes of {address, size, resident, allocator, state, pins}, findings of
     {id, state, bytes}; state is new, gone or changed, and looks has a number of bytes for each look. trend is a
     list of {kind, name, looks, rate}, rate in bytes a second; seconds_left counts from the last look to the limit.
-    blocks, where both looks have them, is a list of {type, size, kept, new, gone, addresses}, else null: a block
-    that is kept lies where one of its size and type lay, and may be its like.""",
+    blocks, where both looks have them, is a list of {type, size, kept, new, gone, addresses, holders}, else null: a
+    block that is kept lies where one of its size and type lay, and may be its like; holders is a list of {type,
+    path, count}, who alone keeps the new ones alive, the first five: an object among the 200 that retain the most,
+    a module or a root; null where no graph was drawn.""",
     example="heap diff second.heap",
     needs=LOOKS,
     options=Options,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FOLLOWED
 from gdbheap.commands.surface.options import Common, duration, switch, under_seccomp, valued, whole_number
+from gdbheap.commands.surface.progress import tell
 from gdbheap.files import check_writable
 from gdbheap.report.growth import render
 from gdbheap.report.stack_files import KINDS, write_stacks
@@ -36,6 +36,11 @@ class Options(Common):
     speedscope: str | None = valued(
         "--speedscope", "FILE", "write the stacks as a file for speedscope.app", None, str
     )  # fmt: skip
+    perf: bool = switch(
+        "--perf",
+        "by a tracepoint of the kernel's: no thread stands, and nothing is changed in the process; without Python's"
+        " frames; for root, or with CAP_PERFMON",
+    )
     seccomp: bool = under_seccomp()
 
 
@@ -47,8 +52,8 @@ def _answer(live: Live, options: Options) -> Growth:
     for path in files.values():
         check_writable(path)
     with until_told() as is_told:
-        course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, is_told)
-        found = follow(live, course, lambda places: _begun(live.pid, places))
+        course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, options.perf, is_told)
+        found = follow(live, course, lambda places: _begun(live.pid, places, options.perf))
     stacks = [(tuple(stack.frames), stack.bytes, stack.calls) for stack in found.stacks]
     for kind, path in files.items():
         write_stacks(kind, path, stacks, _title(live.pid))
@@ -59,10 +64,11 @@ def _title(pid: int | None) -> str:
     return "What the program got from the kernel" if pid is None else f"What process {pid} got from the kernel"
 
 
-def _begun(pid: int | None, places: int) -> None:
+def _begun(pid: int | None, places: int, perf: bool) -> None:
     """Nothing is printed for a long time after this."""
-    if pid is not None and sys.stderr is not None and sys.stderr.isatty():
-        print(f"gdbheap: process {pid} is followed at {places} places; Ctrl-C ends it", file=sys.stderr)
+    where = "by a tracepoint" if perf else f"at {places} places"
+    if pid is not None:
+        tell(f"process {pid} is followed {where}; Ctrl-C ends it", anyway="GDBHEAP_DEBUG" in os.environ)
 
 
 def _render(shown: Shown[Growth, Options]) -> str:
@@ -84,12 +90,17 @@ COMMAND = Command(
     that is started (after --) each call is seen, whoever makes it, with all processes that it starts, by a filter of
     the kernel's; these are followed to their end, and end with this command if that is killed.
 
+    With --perf the kernel tells of each call, by a tracepoint: nothing of the process stands, nothing in it is changed,
+    and no call is missed, whoever makes it; stacks are C's alone, as far as 8 KiB of them go. What came faster than it
+    could be read is lost, and counted. It takes root or CAP_PERFMON, and is for a process that runs.
+
     In JSON, brk and mmap are {bytes, calls, sizes}, sizes a list of {from, to, calls, bytes} for powers of two;
     operations is a list of {id, calls, bytes}, where brk, mmap, mremap and commit (mprotect makes reserved memory
     usable) make memory grow, reserve maps what may not be used yet, mmap.file files and shared memory, brk.shrink,
     mremap.shrink, munmap, madvise and decommit give memory back; stacks a list of {bytes, calls,
     frames}, frames from the outermost to the innermost {name, file, line, kind}; unseen is {grown, gone, stacks} in
-    bytes (null for a command that is started), cost {stops, stood, held} in seconds; end is asked, gone or exec.""",
+    bytes (null for a command that is started), cost {stops, stood, held} in seconds; end is asked, gone or exec; lost
+    is how many calls were (null without --perf: none can be).""",
     example="heap growth --duration=10",
     needs=FOLLOWED,
     options=Options,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
-from gdbheap.commands.surface.options import Several, switch, under_seccomp, valued
+from gdbheap.commands.surface.options import Several, number_or_all, switch, under_seccomp, valued
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.errors import UsageError, one_line
 from gdbheap.report.json import document, text_of
@@ -66,13 +66,6 @@ def _words(text: str) -> tuple[str, ...]:
     return words
 
 
-def _times(text: str) -> int:
-    """How often; 0 for "all". Raises ValueError."""
-    if text != "all" and not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"{text!r} is not how often to act: a number, or 'all'")
-    return 0 if text == "all" else int(text)
-
-
 @dataclass
 class Options(Several):
     """The options of gdbheap watch."""
@@ -115,7 +108,10 @@ class Options(Several):
         "--run-limit", "DURATION", "for how long the command may run (the default is 60s, 0 is no limit)", 60.0,
         parse_duration,
     )  # fmt: skip
-    count: int = valued("--count", "N", "how often to act in all (the default is 1; 0 or 'all': no end)", 1, _times)
+    count: int = valued(
+        "--count", "N", "how often to act in all (the default is 1; 0 or 'all': no end)", 1,
+        number_or_all("how often to act: a number, or 'all'"),
+    )  # fmt: skip
     again: float = valued(
         "--again", "DURATION", "act on a process again after this time at the earliest (the default is 10m)", 600.0,
         parse_duration,

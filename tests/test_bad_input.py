@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
-import shutil
-import signal
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,11 +17,11 @@ import pytest
 from support import programs
 from support.nouns import GRAPHS, LIVE_ONLY, PLAIN
 from support.programs import gdbheap
+from support.users import NOBODY, own_process, run_as, unprivileged
 
 WRONG_USAGE, NOT_PERMITTED, NO_TARGET, UNSUPPORTED = 2, 3, 4, 5
 OF_CORES = (*PLAIN, *GRAPHS)
 NOUNS = (*OF_CORES, *LIVE_ONLY)
-NOBODY = 65534
 PF_KTHREAD = 0x00200000
 TRACE = "import sys; from gdbheap._native import Stop; s = Stop(int(sys.argv[1])); print('in', flush=True); input()"
 
@@ -226,42 +221,8 @@ def test_wrong_usage(victim: programs.Running) -> None:
 @pytest.fixture
 def nobody() -> Iterator[list[str]]:
     """Yield the start of a command that runs gdbheap as an unprivileged user, from a copy that this user may read."""
-    setpriv = shutil.which("setpriv")
-    if os.getuid() != 0 or setpriv is None:
-        pytest.skip("needs root and setpriv to become another user")
-    become = [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    # Not in pytest's own folder: each pytest that starts closes it to other users again.
-    with tempfile.TemporaryDirectory() as folder:
-        copy_packages(Path(folder))
-        script = f"import sys; sys.path.insert(0, {folder!r})\n"
-        script += "from gdbheap.commands.shell.main import main; sys.exit(main(sys.argv[1:]))"
-        for python in (sys.executable, "/usr/bin/python3"):
-            command = [*become, python, "-c", script]
-            if run_as(command, "--version").returncode == 0:
-                yield command
-                return
-    pytest.skip("no Python here that an unprivileged user may run")
-
-
-def copy_packages(folder: Path) -> None:
-    """Copy gdbheap and what it imports, readable by all."""
-    for name in ("gdbheap", "elftools", "tabulate"):
-        found = installed(name)
-        (shutil.copytree if found.is_dir() else shutil.copy)(found, folder / found.name)
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(path.stat().st_mode | 0o055)
-
-
-def installed(name: str) -> Path:
-    """Return the folder of an installed package, or the file of a module."""
-    spec = importlib.util.find_spec(name)
-    assert spec is not None and spec.origin is not None
-    return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
-
-
-def run_as(nobody: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run gdbheap as the unprivileged user."""
-    return subprocess.run([*nobody, *arguments], capture_output=True, text=True, timeout=programs.PATIENCE, cwd="/")
+    with unprivileged() as command:
+        yield command
 
 
 def test_not_permitted(nobody: list[str], victim: programs.Running, tmp_path: Path) -> None:
@@ -292,22 +253,6 @@ def test_ones_own_process_is_permitted(nobody: list[str]) -> None:
         assert done.returncode == 0, done
         answer = json.loads(done.stdout)
         assert sum(line["resident"] for line in answer["ledger"] if line["parent"] is None) == answer["rss"]["bytes"]
-
-
-@contextlib.contextmanager
-def own_process(nobody: list[str], script: str) -> Iterator[int]:
-    """Yield the id of a Python process of the unprivileged user that rests in pause(2)."""
-    become = nobody[: nobody.index("-c")]
-    process = subprocess.Popen([*become, "-c", script], cwd="/")
-    deadline = time.monotonic() + programs.PATIENCE
-    try:
-        while not Path(f"/proc/{process.pid}/syscall").read_text().startswith("34 "):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
-        yield process.pid
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
 
 
 @pytest.mark.parametrize("form", ["kernel core", "gcore"])

@@ -44,6 +44,11 @@ def test_groups_hold_every_command() -> None:
     assert sorted(noun for group in groups for noun in group) == sorted(COMMANDS)
 
 
+def test_registry_knows_shell_only() -> None:
+    """The list of nouns that gdb does not import says what the declarations say."""
+    assert frozenset(SHELL_ONLY) == registry.SHELL_ONLY
+
+
 def plumbing() -> Iterator[Path]:
     """Yield the files that serve every command."""
     for folder in ("surface", "calls", "gdb", "shell"):

@@ -182,17 +182,22 @@ def test_ends_with_its_program(tmp_path: Path) -> None:
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
 
 
+def kill_after(seconds: float, target: Running, *arguments: str) -> None:
+    """Kill a command that follows the program so long after that was told to go on."""
+    with following(target.pid, *arguments) as follower:
+        assert target.process.stdin is not None
+        target.process.stdin.write(b"x")
+        target.process.stdin.flush()
+        time.sleep(seconds)
+        follower.process.kill()
+
+
 def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:
     """A command that is killed at any moment harms nobody, and its guard puts the code back."""
     with running(grows(rng), tmp_path) as target:
         before = code(target.pid)
         for _ in range(10):
-            with following(target.pid, "growth", str(target.pid)) as follower:
-                assert target.process.stdin is not None
-                target.process.stdin.write(b"x")
-                target.process.stdin.flush()
-                time.sleep(0.02 * rng.random())
-                follower.process.kill()
+            kill_after(0.02 * rng.random(), target, "growth", str(target.pid))
             assert becomes_whole(target.pid, before, PATIENCE)
         target.go_on()
         assert said(target)["handled"] == 0
@@ -279,18 +284,40 @@ def test_catch_range(rng: random.Random, tmp_path: Path) -> None:
             assert follower.answer()["calls"] == []
 
 
+def test_catch_keeps_registers(rng: random.Random, tmp_path: Path) -> None:
+    """A call is made with the registers that it was made with, whether it is caught or not."""
+    size, calls = rng.randrange(1, 1 << 40), 300_000
+    with running(c_program("enters", size, rng.randrange(1, 1 << 30)), tmp_path) as target:
+        with following(target.pid, "catch", str(target.pid), "realloc", f"--size={size}", "--count=0") as follower:
+            for _ in range(3):
+                target.go_on()
+            answer = follower.answer()
+        assert said(target) == {"calls": calls, "wrong": 0}
+    assert len(answer["calls"]) == calls // 1000
+
+
+def test_waits_go_on(tmp_path: Path) -> None:
+    """Signals that a process ignores wake its threads only while they are traced: no wait ends by them."""
+    (program,) = c_program("waiting")
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        for _ in range(5):
+            with following(process.pid, "growth", str(process.pid)) as follower:
+                for number in (URG, WINCH, CHLD) * 20:
+                    process.send_signal(number)
+                    time.sleep(0.001)
+                follower.answer()
+        process.communicate()
+    assert process.returncode == 0
+
+
 def test_catch_survives_kills(rng: random.Random, tmp_path: Path) -> None:
     """Killed at any moment, with the process in the middle of calls that are caught: it runs on, unchanged."""
     with running(c_program("asks", 8 * rng.randrange(5_000, 100_000)), tmp_path) as target:
         before = code(target.pid)
         for number in range(10):
-            function = FUNCTIONS[number % 4]
-            with following(target.pid, "catch", str(target.pid), function, "--min=4096", "--count=0") as follower:
-                assert target.process.stdin is not None
-                target.process.stdin.write(b"x")
-                target.process.stdin.flush()
-                time.sleep(0.05 * rng.random())
-                follower.process.kill()
+            arguments = ("catch", str(target.pid), FUNCTIONS[number % 4], "--min=4096", "--count=0")
+            kill_after(0.05 * rng.random(), target, *arguments)
             assert becomes_whole(target.pid, before, PATIENCE)
         target.go_on()
         assert target.process.poll() is None

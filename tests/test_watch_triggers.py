@@ -104,14 +104,15 @@ def test_near_limit_by_rate(rng: random.Random) -> None:
             before = Reading(time, size, size, limit)
             cause = trigger.judge(before)
             time += 0.02
+        due = max(limit - within * rate, SOON_SHARE * limit)
         if cause.kind == "soon":
-            due = max(limit - within * rate, SOON_SHARE * limit)
             # Not before, and no later than it takes to see a rate.
             assert due - 1 <= cause.size <= due + 0.15 * rate
             assert cause.seconds == pytest.approx((limit - cause.size) / rate, rel=0.01, abs=0.01)
         else:
             assert cause.kind == "limit" and cause.size >= int(0.99 * limit)
-            assert limit - 0.97 * limit < within * rate + 0.17 * rate
+            # It was not due before, as far as its rate could be seen.
+            assert due + 0.17 * rate >= int(0.99 * limit)
 
 
 def test_a_start_is_no_danger() -> None:

@@ -9,15 +9,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import gdb
 
 from gdbheap import _native
 from gdbheap.commands.gdb.inferior import Place as Inferior
-from gdbheap.commands.gdb.inferior import selection_kept
+from gdbheap.commands.gdb.inferior import reread, selection_kept
 from gdbheap.commands.gdb.output import write
-from gdbheap.errors import CallEnded, GdbheapError, one_line
+from gdbheap.errors import CallEnded, GdbheapError, UsageError, one_line
 from gdbheap.target import procfs, refusal
 from gdbheap.target.code import Place, Plan, left_patches
 from gdbheap.target.following import MAX_STAND, Following, LocalProcess, planned_for
@@ -42,6 +42,12 @@ class GdbProcess(LocalProcess):
             if self.running.space.read_available(left.address, len(left.replacement)) == left.replacement:
                 _write(left.address, left.original)
 
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> NoReturn:
+        """Raises UsageError."""
+        raise UsageError(
+            "--perf is about a process that gdb does not hold: use it in a shell (gdbheap growth PID --perf)"
+        )
+
     @contextmanager
     def _followed(
         self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
@@ -60,6 +66,8 @@ class _Hit(NamedTuple):
     tid: int
     place: int
     registers: list[int]
+    stack: bytes | None = None
+    doubtful: bool = False
 
 
 class _Stop(NamedTuple):
@@ -73,8 +81,8 @@ class GdbFollower:
     """Lets the process run by gdb's ``continue`` until a thread tells of itself. Raises GdbheapError."""
 
     status = None
-    left_in = False
     descriptor = -1
+    lost = 0
 
     def __init__(self, pid: int, machine: Machine, planned: Plan) -> None:
         self._pid, self._machine, self._planned = pid, machine, planned
@@ -151,10 +159,7 @@ class GdbFollower:
             _native.return_from_trap(tid, address)
         except OSError as error:
             raise CallEnded(f"thread {tid} cannot be put back to where it was: {one_line(error)}") from error
-        with selection_kept():
-            for line in ("maintenance flush register-cache", "maintenance flush dcache"):
-                with contextlib.suppress(gdb.error):
-                    gdb.execute(line, to_string=True)
+        reread()
 
     def end(self) -> None:
         """Put the code back. The process stands, as gdb has it."""

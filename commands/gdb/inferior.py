@@ -24,7 +24,19 @@ from gdbheap.target.machine import READ_TITLES, Machine, machine_of_gdb
 from gdbheap.target.process import Process, Registers
 from gdbheap.target.target import Target
 
-__all__ = ["CORE", "LIVE", "REMOTE", "Place", "build", "core_place", "place", "program", "registers", "selection_kept"]
+__all__ = [
+    "CORE",
+    "LIVE",
+    "REMOTE",
+    "Place",
+    "build",
+    "core_place",
+    "place",
+    "program",
+    "registers",
+    "reread",
+    "selection_kept",
+]
 
 LIVE, CORE, REMOTE = "live", "core", "remote"
 KINDS = {"native": LIVE, "core": CORE, "remote": REMOTE, "extended-remote": REMOTE}
@@ -112,6 +124,14 @@ def selection_kept() -> Iterator[None]:
             thread.switch()
         if frame is not None and frame.is_valid():
             frame.select()
+
+
+def reread() -> None:
+    """Have gdb read anew what others have changed in the process: threads' registers, and memory (gdb 12 and later)."""
+    with selection_kept():
+        for line in ("maintenance flush register-cache", "maintenance flush dcache"):
+            with contextlib.suppress(gdb.error):
+                gdb.execute(line, to_string=True)
 
 
 def registers(machine: Machine) -> list[Registers]:

@@ -18,17 +18,17 @@ from gdbheap.commands.calls.native_caller import Debugger
 from gdbheap.commands.gdb.attachment import attach
 from gdbheap.commands.gdb.command_line import completions, split
 from gdbheap.commands.gdb.exit_status import Status
-from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, selection_kept
+from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, reread
 from gdbheap.commands.gdb.output import charset, write
 from gdbheap.commands.gdb.server_calls import ServerCalls
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, SHELL, AnyCommand
 from gdbheap.commands.surface.heap_cache import HeapCache
 from gdbheap.commands.surface.help import help_text
-from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS, TARGET
+from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS
 from gdbheap.commands.surface.options import Addressed, Called, Common, Filed
 from gdbheap.commands.surface.parser import parse, wants_help
 from gdbheap.commands.surface.progress import shown_for
-from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
 from gdbheap.commands.surface.session import (
     Result,
     TargetInfo,
@@ -50,9 +50,7 @@ __all__ = ["CACHE", "register"]
 INTERRUPTED = 1
 LONG_SECONDS = 1.0
 # gdb has one target at a time; commands about two, about other files or about nothing are a shell's.
-OFFERED = {
-    noun: command for noun, command in COMMANDS.items() if command.needs in (TARGET, PROCESS, LOOKS, FOLLOWED, CALLED)
-}
+OFFERED = {noun: COMMANDS[noun] for noun in COMMANDS if noun not in SHELL_ONLY}
 ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
@@ -197,10 +195,7 @@ def _registers_reread(purpose: Purpose) -> Iterator[None]:
     try:
         yield
     finally:
-        with selection_kept():
-            for line in ("maintenance flush register-cache", "maintenance flush dcache"):
-                with contextlib.suppress(gdb.error):  # gdb 12 and later
-                    gdb.execute(line, to_string=True)
+        reread()
 
 
 def _address(text: str) -> int:

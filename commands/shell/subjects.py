@@ -19,6 +19,7 @@ from gdbheap.commands.surface.needs import (
     PROCESS,
     PROCESSES,
     PROGRAMS,
+    STARTED,
     TARGET,
     TWO_TARGETS,
     Needs,
@@ -200,6 +201,11 @@ def _about_live(line: _Line) -> Result:
     return ask_about_process(line.command, process, process.describe, line.options)
 
 
+def _about_command(line: _Line) -> Result:
+    _refuse_words(line, line.words)
+    return ask_of(line.command, tuple(line.started), [], line.options)
+
+
 def _about_files(line: _Line) -> Result:
     if not line.words:
         raise line.error(f"which file? ('{line.command.shell_name} --help' tells more)")
@@ -220,6 +226,7 @@ ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
     LOOKS: _about_looks,
     FOLLOWED: _about_live,
     CALLED: _about_live,
+    STARTED: _about_command,
     FILES: _about_files,
     NOTHING: _about_nothing,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gdbheap.commands.surface.needs import Needs
-from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, Option, one_of, options_of
+from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, Option, number_or_all, one_of, options_of
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -141,15 +141,7 @@ def _top_option(command: AnyCommand) -> Option:
     cut = f"the default is {command.top}, with --json all; 0 or 'all' lists all"
     default = cut if command.top else "the default is all"
     about = f"how many {command.listed} to list ({default})" if command.listed else NOTHING_LISTED
-    return Option("--top", "N", about, _count, "top")
-
-
-def _count(text: str) -> int:
-    if text == "all":
-        return 0
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"{text!r} is not a number of rows")
-    return int(text)
+    return Option("--top", "N", about, number_or_all("a number of rows"), "top")
 
 
 def _sort_option(command: AnyCommand) -> Option:

@@ -22,6 +22,7 @@ __all__ = [
     "Several",
     "duration",
     "minimum_size",
+    "number_or_all",
     "one_of",
     "options_of",
     "whole_number",
@@ -172,6 +173,17 @@ def whole_number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{text!r} is not a number")
     return int(text)
+
+
+def number_or_all(what: str) -> Callable[[str], int]:
+    """A parser that takes a number, 0 or "all" for no limit; ``what`` it wants, in the words of its error."""
+
+    def number(text: str) -> int:
+        if text != "all" and not (text.isascii() and text.isdecimal()):
+            raise ValueError(f"{text!r} is not {what}")
+        return 0 if text == "all" else int(text)
+
+    return number
 
 
 def duration(help: str) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
 
-__all__ = ["Progress", "shown_for"]
+__all__ = ["Progress", "shown_for", "tell"]
 
 QUIET_SECONDS = 1.0
 EVERY_SECONDS = 0.1
@@ -44,6 +45,12 @@ class Progress:
     def _write(self, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.write(self.file, data)
+
+
+def tell(what: str, anyway: bool = False) -> None:
+    """One line on standard error, if that is a terminal; ``anyway``: wherever it goes."""
+    if sys.stderr is not None and (anyway or sys.stderr.isatty()):
+        print(f"gdbheap: {what}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import cast
 
 from gdbheap.commands.surface.declaration import AnyCommand
 
-__all__ = ["COMMANDS", "HEAP_NOUN"]
+__all__ = ["COMMANDS", "HEAP_NOUN", "SHELL_ONLY"]
 
 HEAP_NOUN = ""
 """The noun of the command that is called without one."""
@@ -47,6 +47,9 @@ _MODULES = {
     "check-advice": "check_advice",
     "info": "info",
 }
+
+SHELL_ONLY = frozenset({"record", "plot", "top", "watch"})
+"""The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
 
 
 class _Commands(MutableMapping[str, AnyCommand]):

@@ -14,7 +14,6 @@ from gdbheap.target.code import Condition
 from gdbheap.target.following import Following, Hit, LocalProcess
 from gdbheap.target.machine import Machine
 from gdbheap.target.mappings import parse_maps
-from gdbheap.target.unwind_tables import DWARF
 
 __all__ = ["FUNCTIONS", "Catch", "Caught", "Wanted", "catch", "conditions"]
 
@@ -140,12 +139,6 @@ class _Catcher:
         """A thread was seen. A subclass says whether its call is wanted."""
         raise NotImplementedError
 
-    def frames(self, hit: Hit) -> list[StackFrame]:
-        """Its stack, the outermost frame first."""
-        registers = [hit.registers[place] for place in DWARF]
-        pointer = hit.registers[self.process.machine.notes.thread_pointer]
-        return list(self._stacks.name(self._stacks.capture(registers, pointer)))
-
 
 class _Caller(_Catcher):
     """Calls of a function, of which a thread makes one."""
@@ -158,7 +151,7 @@ class _Caller(_Catcher):
         address = first if function in ("free", "realloc") else None
         size = sizes[function] if function in sizes else _size_of_chunk(self.process, first)
         seconds = time.monotonic() - self.began
-        self.calls.append(Caught(seconds, hit.tid, function, address, size, None, self.frames(hit)))
+        self.calls.append(Caught(seconds, hit.tid, function, address, size, None, self._stacks.frames(hit.registers)))
 
 
 class _Grower(_Catcher):
@@ -176,7 +169,7 @@ class _Grower(_Catcher):
         call = self._memory.read(number, hit.registers)
         if call.id not in GROWS:
             return
-        frames = self.frames(hit)
+        frames = self._stacks.frames(hit.registers)
         if any(frame.kind == NATIVE and frame.name == self.wanted.function for frame in frames):
             seconds = time.monotonic() - self.began
             self.calls.append(Caught(seconds, hit.tid, self.wanted.function, None, None, call.bytes, frames))

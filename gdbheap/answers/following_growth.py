@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 
 from gdbheap.answers.growth import (
@@ -24,7 +24,6 @@ from gdbheap.answers.stacks import Captured, StackFrame, Stacks
 from gdbheap.errors import GdbheapError
 from gdbheap.target.following import Following, Hit, Live
 from gdbheap.target.mappings import Mappings, parse_maps
-from gdbheap.target.unwind_tables import DWARF
 
 __all__ = ["Course", "follow"]
 
@@ -32,21 +31,22 @@ __all__ = ["Course", "follow"]
 @dataclass(frozen=True)
 class Course:
     """For how long: ``duration`` seconds, or ``count`` calls that make memory grow, whichever comes first (None: until
-    the end), or until ``is_told`` says so. ``stacks``: whether they are taken; ``seccomp``: also under a filter."""
+    the end), or until ``is_told`` says so. ``stacks``: whether they are taken; ``seccomp``: also under a filter;
+    ``tracepoints``: by the kernel's, so that no thread stands."""
 
     duration: float | None = None
     count: int | None = None
     stacks: bool = True
     seccomp: bool = False
+    tracepoints: bool = False
     is_told: Callable[[], bool] = lambda: False
 
 
 def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
     """What made memory grow. ``begun`` is called with the number of places at which it can be seen, once it is.
     Raises GdbheapError; an interrupt ends it with what there is."""
-    numbers = list(live.machine.system_calls.of_memory)
-    with live.calls(numbers, course.stacks, course.seccomp) as following:
-        sums = _Sums(live, course.stacks, following)
+    with _seen(live, course) as following:
+        sums = _Sums(live, course.stacks, following, course.tracepoints)
         begun(len(following.what))
         # A second one, while what was patched is put back, is the caller's.
         with suppress(KeyboardInterrupt):
@@ -54,7 +54,14 @@ def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
         seconds = time.monotonic() - sums.began
         following.follower.end()
         sums.add_rest(following)
-    return sums.growth(following, seconds)
+    return sums.growth(following, seconds, course.tracepoints)
+
+
+def _seen(live: Live, course: Course) -> AbstractContextManager[Following]:
+    numbers = list(live.machine.system_calls.of_memory)
+    if course.tracepoints:
+        return live.tracepoints(numbers, course.stacks)
+    return live.calls(numbers, course.stacks, course.seccomp)
 
 
 def _run(following: Following, course: Course, sums: _Sums) -> None:
@@ -67,17 +74,19 @@ def _run(following: Following, course: Course, sums: _Sums) -> None:
 
 @dataclass
 class _Process:
-    """What is kept of one process: what its calls are told by, how its stacks are read, and its calls."""
+    """What is kept of one process: what its calls are told by, how its stacks are read, its calls, and the ranges of
+    those that were made while its mappings were read."""
 
     memory: Memory
     stacks: Stacks | None
     calls: list[MemoryCall] = field(default_factory=list)
+    doubtful: list[tuple[int, int]] = field(default_factory=list)
 
 
 class _Sums:
     """Adds up calls as they come."""
 
-    def __init__(self, live: Live, with_stacks: bool, following: Following) -> None:
+    def __init__(self, live: Live, with_stacks: bool, following: Following, tracepoints: bool) -> None:
         self._live, self._machine, self._with_stacks = live, live.machine, with_stacks
         # Empty of a program that was started.
         self._before = parse_maps(following.follower.maps[0])
@@ -87,6 +96,11 @@ class _Sums:
         self._sizes: dict[str, list[int]] = {"brk": [], "mmap": []}
         self._counts: dict[str, list[int]] = {}
         self._stacks: dict[tuple[Stacks, Captured], list[int]] = {}
+        if tracepoints and live.pid is not None:
+            # It may have ended when the first call is told.
+            stacks = self._process(live.pid).stacks
+            if stacks is not None:
+                stacks.keep_files()
 
     def add(self, hit: Hit, what: int | str | None) -> None:
         """A thread was seen."""
@@ -98,6 +112,8 @@ class _Sums:
         call = process.memory.read(what, hit.registers)
         self._count(call)
         process.calls.append(call)
+        if hit.doubtful:
+            process.doubtful += [found for found in (call.mapped, call.unmapped) if found is not None]
         if call.id in GROWS:
             self._note_stack(process, hit, call)
 
@@ -129,13 +145,12 @@ class _Sums:
     def _note_stack(self, process: _Process, hit: Hit, call: MemoryCall) -> None:
         if process.stacks is None:
             return
-        registers = [hit.registers[place] for place in DWARF]
-        key = process.stacks, process.stacks.capture(registers, hit.registers[self._machine.notes.thread_pointer])
+        key = process.stacks, process.stacks.capture_registers(hit.registers, hit.stack)
         sums = self._stacks.setdefault(key, [0, 0])
         sums[0] += call.bytes
         sums[1] += 1
 
-    def growth(self, following: Following, seconds: float) -> Growth:
+    def growth(self, following: Following, seconds: float, tracepoints: bool) -> Growth:
         """All that was added up."""
         follower = following.follower
         return Growth(
@@ -151,6 +166,7 @@ class _Sums:
             len(following.what),
             len(following.refused),
             follower.status,
+            follower.lost if tracepoints else None,
         )
 
     def _named(self) -> list[GrowthStack]:
@@ -168,4 +184,5 @@ class _Sums:
         process = self._processes.get(self._live.pid or 0)
         if not len(self._before) or not len(after):
             return None
-        return unseen(self._before, process.calls if process else [], after)
+        calls, doubtful = (process.calls, process.doubtful) if process else ([], [])
+        return unseen(self._before, calls, after, doubtful)

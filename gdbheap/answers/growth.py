@@ -98,7 +98,8 @@ class Growth:
     ``mmap`` are what made it grow (mremap's and mprotect's part is mmap's), ``operations`` all calls, ``stacks`` those
     of what made it grow, the largest first (empty when none were taken). ``end``: "asked", "gone" or "exec", why it
     ended; ``places`` at how many places calls were seen, ``unpatched`` at how many they could not be; ``status``: how a
-    program that was started ended, as os.wait gives it."""
+    program that was started ended, as os.wait gives it; ``lost``: of calls that the kernel told without a thread
+    standing, how many found no room on the way (None: threads stood, and none can be lost)."""
 
     pid: int | None
     seconds: float
@@ -112,6 +113,7 @@ class Growth:
     places: int
     unpatched: int
     status: int | None
+    lost: int | None
 
 
 class MemoryCall(NamedTuple):
@@ -196,8 +198,11 @@ class Memory:
         return MemoryCall("decommit", end - start - reserved)
 
 
-def unseen(before: Mappings, calls: Iterable[MemoryCall], after: Mappings) -> Unseen:
-    """What the calls do not explain of the difference."""
+def unseen(
+    before: Mappings, calls: Iterable[MemoryCall], after: Mappings, doubtful: Sequence[tuple[int, int]] = ()
+) -> Unseen:
+    """What the calls do not explain of the difference. ``doubtful``: the ranges of calls that were made while mappings
+    were read, where nothing can be said."""
     expected = _Expected(before.ranges())
     for call in calls:
         # What a call unmaps goes first.
@@ -205,8 +210,9 @@ def unseen(before: Mappings, calls: Iterable[MemoryCall], after: Mappings) -> Un
             expected.unmap(call.unmapped)
         if call.mapped is not None:
             expected.map(call.mapped, call.replaces)
-    found = joined(sorted(after.ranges()))
-    grown, gone = subtract(found, expected.ranges()), subtract(expected.ranges(), found)
+    found, left_out = joined(sorted(after.ranges())), joined(sorted(doubtful))
+    grown = subtract(subtract(found, expected.ranges()), left_out)
+    gone = subtract(subtract(expected.ranges(), found), left_out)
     stacks = sum(end - start for start, end in grown if _is_stack(after, start))
     return Unseen(size_of(grown) - stacks, size_of(gone), stacks)
 

@@ -11,7 +11,7 @@ from gdbheap.errors import Fault, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import MODULE_DICT
 from gdbheap.python.contents import dict_lookup, read_name
-from gdbheap.python.paths import Paths
+from gdbheap.python.paths import OWN_DICT, Paths
 from gdbheap.python.references import Node, References
 
 OBJECT, TYPE, MODULE = GROUPS = ("object", "type", "module")
@@ -47,9 +47,14 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
 
 
 def _objects(paths: Paths, top: int | None) -> list[Kept]:
-    """Without modules and their dicts, which ``_modules`` is about."""
+    """Without modules and their dicts, which ``_modules`` is about. An instance's dict is a part of the instance: the
+    dicts in it are no nested ones."""
     references = paths.references
-    found = references.graph.top_retained(top, _of_modules(references))
+    without = _of_modules(references)
+    found = references.graph.top_retained(top, without, set())
+    own = {kept.id for kept in found[:MAX_PATHS] if _is_own_dict(paths, kept.id)}
+    if own:
+        found = references.graph.top_retained(top, without, own)
     nodes = references.nodes([kept.id for kept in found])
     return [
         Kept(
@@ -62,6 +67,14 @@ def _objects(paths: Paths, top: int | None) -> list[Kept]:
         )
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
+
+
+def _is_own_dict(paths: Paths, number: int) -> bool:
+    node = paths.references.node(number)
+    if paths.type_name(node) != "dict":
+        return False
+    expression = paths.path(paths.references.graph.chain(number)).expression
+    return expression is not None and expression.endswith(OWN_DICT)
 
 
 def _way(paths: Paths, node: Node) -> tuple[str | None, str]:
@@ -78,12 +91,15 @@ def _types(paths: Paths, top: int | None) -> list[Kept]:
 def _modules(paths: Paths, _top: int | None) -> list[Kept]:
     """A module with its dict: functions of other modules may hold the one without the other."""
     references = paths.references
-    pairs = list(_with_dicts(references))
-    sizes = references.graph.retained_together([[module.id, names.id] for module, names in pairs])
-    return [
-        Kept(module.address, _name(references, names), 1, module.size, size)
-        for (module, names), size in zip(pairs, sizes)
-    ]
+    found = list(named_modules(references))
+    sizes = references.graph.retained_together([[module.id, names.id] for module, names, _name in found])
+    return [Kept(module.address, name, 1, module.size, size) for (module, _names, name), size in zip(found, sizes)]
+
+
+def named_modules(references: References) -> Iterator[tuple[Node, Node, str]]:
+    """Each module with its dict and its name, "?" where that is not known."""
+    for module, names in _with_dicts(references):
+        yield module, names, _name(references, names)
 
 
 def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:

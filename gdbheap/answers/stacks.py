@@ -18,6 +18,7 @@ from gdbheap.target.functions import Functions
 from gdbheap.target.machine import Machine
 from gdbheap.target.running import PERIOD, Running
 from gdbheap.target.target import AT_SYSINFO_EHDR
+from gdbheap.target.unwind_tables import DWARF
 
 __all__ = ["Captured", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
 
@@ -89,15 +90,40 @@ class Stacks:
     def capture(self, registers: Sequence[int], thread_pointer: int) -> Captured:
         """The stack of a thread that stands still with these registers (as DWARF numbers them, rip last). Quick, never
         raises: what cannot be read is missing, and ``cut`` says so."""
+        places, cut = self._places(registers, None)
+        return Captured(places, cut, self._python(thread_pointer))
+
+    def capture_copy(self, registers: Sequence[int], stack: bytes) -> Captured:
+        """The same of a thread that has run on, of which there are the bytes at its stack pointer: without Python's
+        frames, which lie elsewhere."""
+        places, cut = self._places(registers, stack)
+        return Captured(places, cut, None)
+
+    def keep_files(self) -> None:
+        """Open the files of all that is loaded now: the process may have ended when a stack of it is told."""
+        for loaded in self._running.objects:
+            self._met(loaded)
+
+    def _places(
+        self, registers: Sequence[int], stack: bytes | None
+    ) -> tuple[tuple[tuple[LoadedObject | None, int, int], ...], str]:
         try:
-            found = self._running.unwind(registers)
+            found = self._running.unwind(registers, stack)
             counters, starts, cut = found.counters, found.starts, found.cut
         except ERRORS as error:
             counters, starts, cut = list(registers[-1:]), [0], one_line(error)
         # A return address may lie behind the function that called, if that call does not return.
         exact = [counter - bool(index) for index, counter in enumerate(counters)]
         places = [(self._met(self._running.code_object(at)), max(at, start), start) for at, start in zip(exact, starts)]
-        return Captured(tuple(places), cut, self._python(thread_pointer))
+        return tuple(places), cut
+
+    def capture_registers(self, registers: Sequence[int], stack: bytes | None = None) -> Captured:
+        """The same, of registers as the kernel has them (``struct user_regs_struct``), and of a copy of the stack if
+        the thread has run on."""
+        numbered = [registers[place] for place in DWARF]
+        if stack is not None:
+            return self.capture_copy(numbered, stack)
+        return self.capture(numbered, registers[self._running.machine.notes.thread_pointer])
 
     def _met(self, loaded: LoadedObject | None) -> LoadedObject | None:
         if loaded is not None and (loaded.path, loaded.build_id) not in self._files:
@@ -140,6 +166,10 @@ class Stacks:
         groups = [] if python is None else [[self._python_frame(frame) for frame in group] for group in python.groups]
         torn = python is not None and python.torn
         return tuple(reversed(merge(natives, groups, bool(captured.cut), torn)))
+
+    def frames(self, registers: Sequence[int]) -> list[StackFrame]:
+        """The frames of a thread that stands still with these registers, as the kernel has them, outermost first."""
+        return list(self.name(self.capture_registers(registers)))
 
     def _python_frame(self, frame: RawFrame) -> StackFrame:
         assert self._calls is not None

@@ -11,31 +11,59 @@ from dataclasses import dataclass, field
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import WalkedBlocks
+from gdbheap.answers.holders import Holder
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 
-__all__ = ["COLUMNS", "WIDTHS", "BlockChange", "BlockTable", "changed_blocks", "columns_of", "list_blocks"]
+__all__ = [
+    "COLUMNS",
+    "HOLDERS",
+    "WIDTHS",
+    "BlockChange",
+    "BlockTable",
+    "HeldBlocks",
+    "changed_blocks",
+    "columns_of",
+    "list_blocks",
+]
 
 COLUMNS = ("addresses", "far", "sizes", "large", "kinds")
+HOLDERS = "holders"
 # Bytes for each block; the others have eight for each of a few.
-WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2}
+WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2, HOLDERS: 2}
 MAX_SAMPLES = 10
+MAX_HOLDERS = 5
+# As native/core/src/history/columns.rs writes it.
+LOST = (1 << 16) - 1
+UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True)
 class BlockTable:
     """Which allocator's blocks come after one another, and how many each has handed out; the types that ``kinds``
-    counts from 1 on."""
+    counts from 1 on, and the holders that ``holders`` does, None where the graph was not drawn."""
 
     allocators: list[str]
     counts: list[int]
     types: list[str] = field(default_factory=list)
+    holders: list[Holder] | None = None
+
+
+@dataclass(frozen=True)
+class HeldBlocks:
+    """How many new blocks one holder keeps alive; without one (``type`` None) no single one is known. ``type`` is
+    "unreachable" for those to which nothing leads."""
+
+    type: str | None
+    path: str | None
+    count: int
 
 
 @dataclass(frozen=True)
 class BlockChange:
     """Blocks of one size, with what the allocator needs, that hold a living object of ``type``, or none (None): how
-    many are still there, came, and went, and the ``addresses`` of some that came."""
+    many are still there, came, and went, and the ``addresses`` of some that came. ``holders``: who holds those that
+    came, the most first, at most MAX_HOLDERS; None where the later look has no graph."""
 
     type: str | None
     size: int
@@ -43,6 +71,7 @@ class BlockChange:
     new: int
     gone: int
     addresses: list[int]
+    holders: list[HeldBlocks] | None = None
 
 
 def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
@@ -68,7 +97,7 @@ def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
 
 
 def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColumns:
-    """What was read from a file, in the order of COLUMNS."""
+    """What was read from a file, in the order of COLUMNS, and HOLDERS last."""
     return _native.BlockColumns(table.counts, *columns)
 
 
@@ -83,5 +112,24 @@ def changed_blocks(
         found = _native.compare_blocks(before[1], old, after[1], new, MAX_SAMPLES)
     except ValueError as error:
         raise UsageError(f"the snapshot is damaged: {error}") from None
-    rows = zip(found.rows, found.samples)
-    return [BlockChange(names[row.kind], row.size, row.kept, row.new, row.gone, some) for row, some in rows]
+    holders = after[0].holders
+    return [
+        BlockChange(names[row.kind], row.size, row.kept, row.new, row.gone, some, _held(by, holders))
+        for row, some, by in zip(found.rows, found.samples, found.holders)
+    ]
+
+
+def _held(counts: Sequence[tuple[int, int]], holders: Sequence[Holder] | None) -> list[HeldBlocks] | None:
+    """Several numbers may stand for one holder: a module and its dict do."""
+    if holders is None:
+        return None
+    sums: dict[tuple[str | None, str | None], int] = {}
+    for number, count in counts:
+        who: tuple[str | None, str | None] = (None, None)
+        if number == LOST:
+            who = UNREACHABLE, None
+        elif 0 < number <= len(holders):
+            who = holders[number - 1].type, holders[number - 1].path
+        sums[who] = sums.get(who, 0) + count
+    rows = sorted(sums.items(), key=lambda item: -item[1])[:MAX_HOLDERS]
+    return [HeldBlocks(kind, path, count) for (kind, path), count in rows]

@@ -6,6 +6,7 @@ processes arenas by their place in the ring, objects by their paths, and holes a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -262,9 +263,12 @@ def _arenas(first: Snapshot, last: Snapshot, same: bool) -> list[ArenaChange]:
 def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
     """Of two processes those that have a path. Only the largest of a look are known: one without a row in the first
     look counts as if it had been the smallest of those there, so that no row says more than what was gained."""
+    # An object of one process may have another path in each look: with keys, and without contents.
+    places = Counter((row.address, row.type) for look in looks for row in look.owners or [] if same)
 
     def key(row: Kept) -> Hashable:
-        return (row.path, row.type) if row.path is not None else (row.address, row.type)
+        is_met_again = places[row.address, row.type] > 1
+        return (row.address if is_met_again or row.path is None else row.path, row.type)
 
     tables = [_keyed([row for row in look.owners or [] if same or row.path is not None], key) for look in looks]
     if any(look.owners is None for look in looks):

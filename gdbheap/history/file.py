@@ -14,7 +14,7 @@ from gdbheap import _native
 from gdbheap.answers.records import SCHEMA, from_json, to_json
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import replacing
-from gdbheap.history.blocks import COLUMNS, WIDTHS, columns_of
+from gdbheap.history.blocks import COLUMNS, HOLDERS, WIDTHS, columns_of
 from gdbheap.history.snapshot import Look, Snapshot
 
 __all__ = ["is_snapshot", "read", "write"]
@@ -40,10 +40,17 @@ def write(path: str, look: Look) -> None:
         zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive,
     ):
         archive.writestr(ENTRY, text)
-        for name in COLUMNS if look.columns is not None else ():
+        for name in _columns_in(look.snapshot):
             # The columns are many and their bytes alike: a higher level costs three times as long for a fifth.
             column = getattr(look.columns, name)
             archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
+
+
+def _columns_in(snapshot: Snapshot) -> tuple[str, ...]:
+    """The entries with columns that its file has."""
+    if snapshot.blocks is None:
+        return ()
+    return COLUMNS if snapshot.blocks.holders is None else (*COLUMNS, HOLDERS)
 
 
 def is_snapshot(path: str) -> bool:
@@ -76,9 +83,14 @@ def _columns(path: str, snapshot: Snapshot) -> _native.BlockColumns:
     count = sum(table.counts) if table is not None else 0
     if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
         raise _refused(path, "it is damaged: it claims to have more blocks than any process")
-    sizes = [WIDTHS.get(name, MAX_EXCEPTION_BYTES) * count for name in COLUMNS]
-    columns = [_entry(path, f"{FOLDER}{name}", most) for name, most in zip(COLUMNS, sizes)]
-    return columns_of(table, columns)
+    sizes = {name: WIDTHS.get(name, MAX_EXCEPTION_BYTES) * count for name in _columns_in(snapshot)}
+    # Imported where it is needed: most snapshots have no blocks.
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor() as pool:
+        read = [pool.submit(_entry, path, f"{FOLDER}{name}", most) for name, most in sizes.items()]
+        columns = {name: entry.result() for name, entry in zip(sizes, read)}
+    return columns_of(table, [columns.get(name, b"") for name in (*COLUMNS, HOLDERS)])
 
 
 def _document(path: str) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import select
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gdbheap import __version__
-from gdbheap.errors import GdbheapError, NoTarget, one_line
+from gdbheap.errors import GdbheapError, NoTarget
 from gdbheap.files import check_writable
 from gdbheap.heap import Heap
 from gdbheap.history import file
@@ -18,7 +19,7 @@ from gdbheap.history.sample import Event, Sample, Series
 from gdbheap.history.sampler import Row, Sampler
 from gdbheap.history.series import STANDARD_OUTPUT, SeriesFile, form_of
 from gdbheap.history.snapshot import take
-from gdbheap.target.identity import BOOT_ID, HOST_NAME
+from gdbheap.target.identity import identify
 from gdbheap.target.process import stopped
 from gdbheap.target.programs import Programs
 from gdbheap.target.started import Started
@@ -124,8 +125,8 @@ class Recording:
                 out.close()
 
     def _header(self) -> Series:
-        plan, host, boot_id = self.plan, _first(HOST_NAME), _first(BOOT_ID)
-        return Series(round(time.time(), 6), __version__, plan.every, plan.stop, host, boot_id)
+        plan, here = self.plan, identify(lambda path: Path(path).read_bytes(), os.getpid())
+        return Series(round(time.time(), 6), __version__, plan.every, plan.stop, here.host, here.boot_id)
 
     def _rounds(self, out: SeriesFile) -> str:
         """Why it ended."""
@@ -241,10 +242,3 @@ def _wait_for(started: Started, seconds: float) -> None:
         poll.poll(math.ceil(1000 * seconds))
     finally:
         os.close(descriptor)
-
-
-def _first(path: str) -> str | None:
-    with suppress(OSError):
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return one_line(stream.read()) or None
-    return None

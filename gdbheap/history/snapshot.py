@@ -9,11 +9,12 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from gdbheap import __version__, _native
 from gdbheap.answers.arenas import Arenas, arenas
+from gdbheap.answers.holders import holders
 from gdbheap.answers.holes import Holes, holes
 from gdbheap.answers.ledger import Ledger, ledger
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
@@ -101,8 +102,13 @@ def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False)
     ``with_blocks``: each block too."""
     objects = _or_none(lambda: pyobjects(heap, most=0))
     blocks, columns = list_blocks(heap) if with_blocks and heap.target.refusal is None else (None, None)
+    owners = _owners(heap, with_owners) if objects is not None else None
+    if blocks is not None and columns is not None and owners is not None:
+        found = holders(heap, owners)
+        blocks = replace(blocks, holders=[holder for holder, _node in found])
+        columns = columns.held(heap.references.graph, [node for _holder, node in found])
     target = heap.target
-    found = Snapshot(
+    snapshot = Snapshot(
         time=_time(heap),
         version=__version__,
         target={**target.describe(), **heap.versions},
@@ -112,7 +118,7 @@ def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False)
         holes=_or_none(lambda: holes(heap, MIN_HOLE_BYTES, MAX_HOLES)),
         sizes=_sizes(heap),
         objects=objects,
-        owners=_owners(heap, with_owners) if objects is not None else None,
+        owners=owners,
         threads=[ThreadName(thread.tid, thread.name) for thread in target.threads],
         blocks=blocks,
         # What was met on the way, so these come last.
@@ -120,7 +126,7 @@ def take(heap: Heap, with_owners: bool | None = None, with_blocks: bool = False)
         warnings=list(heap.warnings),
         damaged=len(heap.damage),
     )
-    return Look(found, columns)
+    return Look(snapshot, columns)
 
 
 def _time(heap: Heap) -> float:

@@ -17,7 +17,14 @@ from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, TP_NAME, Release
 from gdbheap.layout.debug_offsets import windows
 from gdbheap.python.contents import read_name
 from gdbheap.python.lines import line_of
-from gdbheap.python.threads import LONGEST_NAME, MAX_FRAMES, MAX_THREADS, OWNED_BY_C
+from gdbheap.python.threads import (
+    LONGEST_NAME,
+    MAX_FRAMES,
+    MAX_THREADS,
+    OWNED_BY_C,
+    first_instruction,
+    innermost_frame,
+)
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.machine import LOWEST_ADDRESS
 
@@ -116,18 +123,13 @@ class CallStacks:
 
     def _walk(self, state: int) -> Iterator[tuple[RawFrame | None, bool]]:
         """(frame or None for what stands for C, whether it is the last of its evaluator). Raises Fault."""
-        release, space = self._release, self._space
         seen: set[int] = set()
-        chain = release.get("ts_cframe")
-        if chain is not None:
-            at = space.word(space.word(state + chain) + release["cf_frame"])
-        else:
-            at = space.word(state + release["ts_frame"])
+        at = innermost_frame(self._space, self._release, state)
         while at:
             if at in seen or len(seen) >= MAX_FRAMES:
                 raise Fault(at)
             seen.add(at)
-            raw = space.read(at, self._size)
+            raw = self._space.read(at, self._size)
             if self._is_shim(raw):
                 # Since 3.14 the outermost one is in the thread state: no evaluator's.
                 if not state <= at < state + STATE_BYTES:
@@ -161,12 +163,9 @@ class CallStacks:
         return RawFrame(code, last * self._release["f_lasti_unit"])
 
     def _first_instruction(self, address: int, raw: bytes) -> int:
-        """As in ``python/threads.py``: free-threaded builds have copies of the instructions."""
         number = self._at.get("f_code_copy")
-        if number is None:
-            return address + self._release["co_code"]
-        copies = self._space.word(address + self._release["co_copies"])
-        return self._space.word(copies + WORD * (1 + int.from_bytes(raw[number : number + 4], "little")))
+        copy = None if number is None else int.from_bytes(raw[number : number + 4], "little")
+        return first_instruction(self._space, self._release, address, copy)
 
     def _code(self, address: int) -> Code | None:
         """The code object at ``address``; one that died and another in its place differ in what they point to."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from gdbheap._native import Space
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import (
     FLAG_DICT,
@@ -264,12 +265,8 @@ class Threads:
 
     def _frames(self, state: int) -> Iterator[Frame]:
         release, space = self._release, self._space
-        chain = release.get("ts_cframe")
         try:
-            if chain is not None:
-                at = space.word(space.word(state + chain) + release["cf_frame"])
-            else:
-                at = space.word(state + release["ts_frame"])
+            at = innermost_frame(space, release, state)
             is_object = release.get("f_previous") is None
             previous = release["f_back" if is_object else "f_previous"]
             seen: set[int] = set()
@@ -336,15 +333,10 @@ class Threads:
             return None
 
     def _first_instruction(self, address: int, code: _Code) -> int:
-        """Where the instructions begin that the frame at ``address`` runs. Since 3.14 each thread of a free-threaded
-        build has its own copy of them, of which the frame has the number (_PyCodeArray: size, then a pointer for each
-        copy). Raises Fault."""
-        release, space = self._release, self._space
-        number = release.get("f_code_copy")
-        if number is None:
-            return code.address + release["co_code"]
-        copies, word = space.word(code.address + release["co_copies"]), space.machine.word
-        return space.word(copies + word * (1 + space.u32(address + number)))
+        """Where the instructions begin that the frame at ``address`` runs. Raises Fault."""
+        number = self._release.get("f_code_copy")
+        copy = None if number is None else self._space.u32(address + number)
+        return first_instruction(self._space, self._release, code.address, copy)
 
     def code(self, address: int) -> _Code | None:
         """The code object at ``address``, None when there is none."""
@@ -380,6 +372,23 @@ class Threads:
         count = min(space.word(address + self._release.at(OB_SIZE)), MAX_LOCALS)
         raw = space.read(address + self._release["tuple_items"], space.machine.word * count)
         return [read_name(space, self._release, name, LONGEST_NAME) or "?" for name in space.machine.words_of(raw)]
+
+
+def innermost_frame(space: Space, release: Release, state: int) -> int:
+    """Where the innermost frame of a thread state lies, 0 without one. Raises Fault."""
+    chain = release.get("ts_cframe")
+    if chain is not None:
+        return space.word(space.word(state + chain) + release["cf_frame"])
+    return space.word(state + release["ts_frame"])
+
+
+def first_instruction(space: Space, release: Release, code: int, copy: int | None) -> int:
+    """Where the instructions of the code object at ``code`` begin. ``copy``: since 3.14 each thread of a free-threaded
+    build has its own copy of them, of which the frame has the number (_PyCodeArray: size, then a pointer for each
+    copy); None elsewhere. Raises Fault."""
+    if copy is None:
+        return code + release["co_code"]
+    return space.word(space.word(code + release["co_copies"]) + space.machine.word * (1 + copy))
 
 
 def _chain(links: dict[int, int]) -> list[int]:

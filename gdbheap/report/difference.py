@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from gdbheap.errors import one_line
+from gdbheap.history.blocks import BlockChange
 from gdbheap.history.difference import GONE, NEW, Difference
 from gdbheap.report.numbers import address_text, arena_text
 from gdbheap.report.style import Style
@@ -150,7 +151,7 @@ def _sizes(answer: Difference, top: int | None, style: Style) -> str:
 def _blocks(answer: Difference, top: int | None, style: Style) -> str:
     columns = (
         Column("came"), Column("went"), Column("still there"), Column("size"), Column("bytes"), Column("type", LEFT),
-        Column("one that came", LEFT),
+        Column("one that came", LEFT), Column("most of them held by", LEFT),
     )  # fmt: skip
     rows = [
         [
@@ -161,10 +162,25 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
             _signed((row.new - row.gone) * row.size, style),
             one_line(row.type or "(no object)"),
             address_text(row.addresses[0] if row.addresses else None),
+            _holder(row),
         ]
         for row in (answer.blocks or [])[:top]
     ]
     return _table(columns, rows, len(answer.blocks or []), style)
+
+
+def _holder(row: BlockChange) -> str:
+    """The first of those who hold the new blocks, and how many if it does not hold all."""
+    if not row.holders:
+        return "-"
+    first = row.holders[0]
+    if first.type is None:
+        name = "no single one"
+    elif first.path is None:
+        name = first.type
+    else:
+        name = f"{first.path} ({first.type})"
+    return one_line(name if first.count == row.new else f"{name}: {first.count:,}")
 
 
 def _owners(answer: Difference, top: int | None, style: Style) -> str:

@@ -51,7 +51,7 @@ def render(answer: Growth, cut: int, with_stacks: bool, style: Style) -> str:
     if with_stacks:
         parts += [_stack(stack, answer, style) for stack in answer.stacks]
         parts += [f"{counted(cut, 'more stack')} not listed."] if cut else []
-    return join(*parts, *_notes(answer, style))
+    return join(*parts, *_notes(answer, with_stacks, style))
 
 
 def _sentence(answer: Growth, style: Style) -> str:
@@ -79,7 +79,7 @@ def _stack(stack: GrowthStack, answer: Growth, style: Style) -> str:
     return f"{style.heading(head)}\n{stack_text(stack.frames, style)}"
 
 
-def _notes(answer: Growth, style: Style) -> list[str]:
+def _notes(answer: Growth, with_stacks: bool, style: Style) -> list[str]:
     notes = [_unseen(answer.unseen, style)] if answer.unseen is not None else []
     if answer.unpatched:
         notes.append(
@@ -88,13 +88,26 @@ def _notes(answer: Growth, style: Style) -> list[str]:
     if answer.status:
         code = os.waitstatus_to_exitcode(answer.status)
         notes.append(f"It ended with status {code}." if code >= 0 else f"It was ended by signal {-code}.")
+    notes += [_cost(answer)] if answer.lost is None else _told(answer.lost, with_stacks)
+    return [style.filled(note) for note in notes]
+
+
+def _cost(answer: Growth) -> str:
     cost = answer.cost
     each = f", {1e6 * cost.stood / cost.stops:.0f} us each" if cost.stops else ""
     held = f"; all of it for {1000 * cost.held:.1f} ms" if cost.held else ""
-    notes.append(
+    return (
         f"What it cost: threads stood {count_text(cost.stops)} times, {1000 * cost.stood:.1f} ms together{each}{held}."
     )
-    return [style.filled(note) for note in notes]
+
+
+def _told(lost: int, with_stacks: bool) -> list[str]:
+    """Of what the kernel tells by a tracepoint."""
+    were = "1 call was" if lost == 1 else f"{count_text(lost)} calls were"
+    notes = [f"{were} lost, faster than they could be read: all numbers are too small."] if lost else []
+    if with_stacks:
+        notes.append("Stacks are C's alone, as far as 8 KiB of them go: without --perf they have Python's frames, too.")
+    return [*notes, "What it cost: no thread stood; the kernel told of each call."]
 
 
 def _unseen(found: Unseen, style: Style) -> str:

@@ -30,8 +30,8 @@ DYNAMIC_LINKERS = ("ld-linux", "ld.so", "ld-2", "ld64")
 
 @dataclass(frozen=True)
 class Condition:
-    """When a thread stops at a place. ``operand``: "first", "second" or "third" argument, "product" of the first two,
-    or "chunk size" of the block that the first argument points to; ``test``: "==", ">=" or "<="."""
+    """When a thread stops at a place. ``operand``: "first" or "second" argument, "product" of the first two, or
+    "chunk size" of the block that the first argument points to; ``test``: "==", ">=" or "<="."""
 
     operand: str
     test: str
@@ -49,7 +49,6 @@ class Place:
     function: bytes
     conditions: tuple[Condition, ...]
     what: int | str
-    path: str
 
 
 class _Text(NamedTuple):
@@ -76,14 +75,14 @@ class Plan:
 def call_places(target: Target, numbers: Iterable[int]) -> list[Place]:
     """Where the target's objects make one of these system calls, ascending; none of those whose number is not a
     constant in the code."""
-    texts = [_Text(start, end) for _, start, end in _texts(target)]
+    texts = [_Text(start, end) for start, end in _texts(target)]
     sites = _native.find_call_sites(target.space, texts, modules_of(target, target.space), list(numbers))
     return [_call_place(target, site) for site in sites]
 
 
 def _call_place(target: Target, site: _native.CallSite) -> Place:
     code = _function(target, site.start, site.end)
-    return Place(site.address, site.before, site.start, code, (), site.number, _path(target, site.address))
+    return Place(site.address, site.before, site.start, code, (), site.number)
 
 
 def function_places(target: Target, name: str, conditions: Sequence[Condition]) -> list[Place]:
@@ -97,7 +96,7 @@ def function_places(target: Target, name: str, conditions: Sequence[Condition]) 
         start, size = value
         code = _function(target, start, start + min(size or UNKNOWN_SIZE, LARGEST_FUNCTION))
         skipped = len(ENDBR64) if code.startswith(ENDBR64) else 0
-        found.append(Place(start + skipped, None, start, code, tuple(conditions), name, loaded.path))
+        found.append(Place(start + skipped, None, start, code, tuple(conditions), name))
     return found
 
 
@@ -132,14 +131,14 @@ def left_patches(target: Target) -> list[_native.LeftPatch]:
     return [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
 
 
-def _texts(target: Target) -> Iterator[tuple[LoadedObject, int, int]]:
+def _texts(target: Target) -> Iterator[tuple[int, int]]:
     """The executable segments, [start, end), of all objects, as far as they are mapped."""
     for loaded in target.objects:
         for segment in loaded.segments:
             start = loaded.bias + segment.address
             end = start + segment.file_size
             if segment.type == image.PT_LOAD and segment.flags & image.PF_X and _is_code(target, start, end - 1):
-                yield loaded, start, end
+                yield start, end
 
 
 def _is_code(target: Target, *addresses: int) -> bool:
@@ -149,7 +148,7 @@ def _is_code(target: Target, *addresses: int) -> bool:
 
 def _caves(target: Target) -> Iterator[_Cave]:
     """What is left of the last page behind each executable segment: mapped, and used by nobody."""
-    for _, _, end in _texts(target):
+    for _, end in _texts(target):
         page_end = target.machine.page_up(end)
         if end < page_end and _is_code(target, page_end - 1):
             yield _Cave(end, _read(target, end, page_end))
@@ -162,11 +161,6 @@ def _function(target: Target, start: int, end: int) -> bytes:
 
 def _read(target: Target, start: int, end: int) -> bytes:
     return target.space.read_available(start, end - start)
-
-
-def _path(target: Target, address: int) -> str:
-    mapping = target.mappings.find(address)
-    return mapping.path if mapping is not None else ""
 
 
 def _is_linker(loaded: LoadedObject) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -297,7 +297,7 @@ def open_regular(path: str) -> BinaryIO:
 
 def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
     """At most ``size`` bytes of a file from ``offset``, fewer where it ends; a seek far beyond would be an error."""
-    rest = os.fstat(stream.fileno()).st_size - offset
+    rest = stream.seek(0, os.SEEK_END) - offset
     if rest <= 0:
         return b""
     stream.seek(offset)
@@ -315,18 +315,23 @@ def read_symbols(stream: BinaryIO) -> SymbolTable:
 
     table = SymbolTable()
     try:
-        elf: Any = ELFFile(stream)
-        for name in (".symtab", ".dynsym"):
-            section = elf.get_section_by_name(name)
-            if section is not None:
-                names = elf.get_section(section["sh_link"])
-                _add_symbols(table, _data(section, stream), _data(names, stream), name == ".dynsym")
+        for name, symbols, names in symbol_sections(ELFFile(stream), stream):
+            _add_symbols(table, symbols, names, name == ".dynsym")
     except (ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error):
         return table
     return table
 
 
-def _data(section: Any, stream: BinaryIO) -> bytes:
+def symbol_sections(elf: Any, stream: BinaryIO) -> Iterator[tuple[str, bytes, bytes]]:
+    """(section's name, symbols, names) of ``.symtab`` and ``.dynsym``. Raises what pyelftools raises."""
+    for name in (".symtab", ".dynsym"):
+        section = elf.get_section_by_name(name)
+        if section is not None:
+            names = elf.get_section(section["sh_link"])
+            yield name, section_data(section, stream), section_data(names, stream)
+
+
+def section_data(section: Any, stream: BinaryIO) -> bytes:
     """The bytes of a section in the file, bounded; none for one that has none there (a separate debug file)."""
     if section["sh_type"] == "SHT_NOBITS":
         return b""

@@ -24,7 +24,7 @@ NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 
 
 class Hit(Protocol):
-    """A thread that was seen; the native PlaceHit has more."""
+    """A thread that was seen."""
 
     @property
     def pid(self) -> int:
@@ -41,6 +41,14 @@ class Hit(Protocol):
     @property
     def registers(self) -> Sequence[int]:
         """As it had them there (``struct user_regs_struct``)."""
+
+    @property
+    def stack(self) -> bytes | None:
+        """The bytes at its stack pointer as they were there; None: it stands there still, or nobody wants them."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether ``Follower.maps`` may have what it did, or not: it ran while they were read."""
 
 
 class Follower(Protocol):
@@ -66,6 +74,10 @@ class Follower(Protocol):
         """How many threads came."""
 
     @property
+    def lost(self) -> int:
+        """How many calls were lost on the way, as far as it is known once it has ended."""
+
+    @property
     def stood(self) -> float:
         """For how many seconds threads stood, all together."""
 
@@ -76,10 +88,6 @@ class Follower(Protocol):
     @property
     def maps(self) -> tuple[bytes, bytes]:
         """``/proc/PID/maps`` at the beginning and, once it has ended, at the end; empty where the process is gone."""
-
-    @property
-    def left_in(self) -> bool:
-        """Whether a thread that slept uninterruptibly kept the code from being put back."""
 
     @property
     def status(self) -> int | None:
@@ -126,6 +134,10 @@ class Live(Protocol):
         """See each of these system calls in this block. ``waits``: a thread stands until the next is asked for.
         ``seccomp``: also where a filter looks at its system calls. Raises GdbheapError."""
 
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+        """See each of these system calls in this block by a tracepoint, without any thread standing. Raises
+        GdbheapError."""
+
 
 class LocalProcess:
     """A process on this machine that nobody traces. Raises NoTarget, NotPermitted."""
@@ -149,6 +161,12 @@ class LocalProcess:
         """See each of these system calls that its objects make in this block."""
         self._clear()
         return self._followed(call_places(self.running, numbers), waits, seccomp)
+
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+        """See each of these system calls in this block by a tracepoint, without any thread standing."""
+        from gdbheap.target.tracepoints import traced
+
+        return traced(self.pid, numbers, with_stacks)
 
     def functions(
         self, names: Sequence[str], conditions: Sequence[Condition], seccomp: bool, limit: float = MAX_STAND
@@ -223,6 +241,10 @@ class Program:
             yield Following(follower, list(numbers), [])
         finally:
             follower.end()
+
+    def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
+        """Raises UsageError."""
+        raise UsageError("--perf is about a process that runs: give its id, or leave --perf out for a command")
 
     def _start(self, numbers: Sequence[int], waits: bool) -> _native.Follower:
         words = [os.fsencode(word) for word in self.words]

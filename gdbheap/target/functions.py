@@ -18,7 +18,7 @@ from io import BytesIO
 from typing import Any, BinaryIO, NamedTuple
 
 from gdbheap import _native
-from gdbheap.target.elf import NAME_LIMIT, SYMBOL, SYMBOL_BYTES_LIMIT, open_regular
+from gdbheap.target.elf import NAME_LIMIT, SYMBOL, SYMBOL_BYTES_LIMIT, open_regular, section_data, symbol_sections
 
 DEBUG_FILES = "/usr/lib/debug/.build-id/{}/{}.debug"
 # STT_FUNC, STT_GNU_IFUNC.
@@ -112,21 +112,10 @@ def _tables(stream: BinaryIO) -> list[tuple[bytes, bytes]]:
     errors = (ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error)
     with suppress(*errors, lzma.LZMAError, MemoryError):
         elf: Any = ELFFile(stream)
-        for name in (".symtab", ".dynsym"):
-            section = elf.get_section_by_name(name)
-            if section is not None:
-                names = elf.get_section(section["sh_link"])
-                found.append((_data(section, stream), _data(names, stream)))
+        for _name, symbols, names in symbol_sections(elf, stream):
+            found.append((symbols, names))
         small = elf.get_section_by_name(".gnu_debugdata")
         if small is not None:
-            packed = lzma.LZMADecompressor().decompress(_data(small, stream), SYMBOL_BYTES_LIMIT)
+            packed = lzma.LZMADecompressor().decompress(section_data(small, stream), SYMBOL_BYTES_LIMIT)
             found += _tables(BytesIO(packed))
     return found
-
-
-def _data(section: Any, stream: BinaryIO) -> bytes:
-    """The bytes of a section in the file, bounded; none for one that has none there."""
-    if section["sh_type"] == "SHT_NOBITS":
-        return b""
-    stream.seek(section["sh_offset"])
-    return stream.read(min(section["sh_size"], SYMBOL_BYTES_LIMIT))

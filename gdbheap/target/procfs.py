@@ -19,6 +19,9 @@ TEXT_LIMIT = 1 << 20
 TABLE_LIMIT = 1 << 30
 TASK_LIMIT = 100_000
 PF_KTHREAD = 0x00200000
+# Fields of stat, counted from the state on, which follows the name (proc(5)).
+STATE, PARENT, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START, PAGES, START_CODE, START_STACK = 0, 1, 6, 7, 9, 19, 21, 23, 25
+ENDED = ("Z", "X", "x")
 # Of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst; the second since Linux 4.2).
 PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
 
@@ -133,16 +136,25 @@ def parse_rollup(text: bytes) -> Rss | None:
     return Rss(rss + reserved, swap, source, False, anonymous, shared, proportional, huge)
 
 
+def stat_fields(stat: bytes) -> list[str]:
+    """The fields of ``/proc/PID/stat`` from the state on; what is before it, the name in parentheses, may hold spaces
+    and parentheses itself."""
+    return stat.rpartition(b")")[2].decode("ascii", "replace").split()
+
+
 def parse_flags(stat: bytes) -> int:
-    """The ninth field of ``/proc/PID/stat``; the second, in parentheses, may hold spaces and parentheses itself."""
-    fields = stat.rpartition(b")")[2].split()
-    return int(fields[6]) if len(fields) > 6 and fields[6].isdigit() else 0
+    """The kernel's flags of the task; 0 where they are not there."""
+    return _number(stat, FLAGS) or 0
 
 
 def parse_start(stat: bytes) -> int | None:
-    """The 22nd field of ``/proc/PID/stat``: when the process started, in clock ticks after the machine did."""
-    fields = stat.rpartition(b")")[2].split()
-    return int(fields[19]) if len(fields) > 19 and fields[19].isdigit() else None
+    """When the process started, in clock ticks after the machine did."""
+    return _number(stat, START)
+
+
+def _number(stat: bytes, place: int) -> int | None:
+    fields = stat_fields(stat)
+    return int(fields[place]) if len(fields) > place and fields[place].isdigit() else None
 
 
 def parse_auxv(machine: Machine, data: bytes) -> dict[int, int]:

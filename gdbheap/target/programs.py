@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gdbheap.errors import NoTarget, NotPermitted, UsageError
-from gdbheap.target.procfs import PF_KTHREAD, PROC
+from gdbheap.target.procfs import ENDED, FLAGS, PAGES, PARENT, PF_KTHREAD, PROC, START, STATE, stat_fields
+from gdbheap.target.room import CGROUPS
 from gdbheap.target.started import Started
 
 __all__ = ["Programs"]
 
-CGROUPS = "/sys/fs/cgroup"
 MEMBERS = "cgroup.procs"
 STAT_BYTES, NAME_BYTES = 4 << 10, 4 << 10
-# State, parent, flags, start and resident pages, counted from the state, which follows the name (proc(5), stat).
-STATE, PARENT, FLAGS, START, RSS = 0, 1, 6, 19, 21
 MAX_OWNED = 100
-OVER = ("Z", "X", "x")
 
 
 class Running(NamedTuple):
@@ -138,12 +135,12 @@ def processes() -> Iterator[Running]:
 def running(pid: int) -> Running | None:
     """The process of that id; None where there is none, or one that has ended and was not waited for."""
     with suppress(OSError, ValueError, IndexError):
-        head, _, rest = _text(f"{PROC}/{pid}/stat", STAT_BYTES).rpartition(")")
-        fields = rest.split()
-        if fields[STATE] not in OVER:
-            numbers = (int(fields[place]) for place in (PARENT, START, FLAGS, RSS))
-            parent, start, flags, pages = numbers
-            return Running(pid, parent, start, head.partition("(")[2], bool(flags & PF_KTHREAD), pages)
+        stat = _read(f"{PROC}/{pid}/stat", STAT_BYTES)
+        fields = stat_fields(stat)
+        if fields[STATE] not in ENDED:
+            parent, start, flags, pages = (int(fields[place]) for place in (PARENT, START, FLAGS, PAGES))
+            name = stat.partition(b"(")[2].rpartition(b")")[0].decode("utf-8", "replace")
+            return Running(pid, parent, start, name, bool(flags & PF_KTHREAD), pages)
     return None
 
 
@@ -154,15 +151,15 @@ def matches(one: Running, name: re.Pattern[str]) -> bool:
     if name.search(one.name):
         return True
     with suppress(OSError):
-        first = _text(f"{PROC}/{one.pid}/cmdline", NAME_BYTES).partition("\0")[0]
+        first = _read(f"{PROC}/{one.pid}/cmdline", NAME_BYTES).partition(b"\0")[0].decode("utf-8", "replace")
         return bool(name.search(os.path.basename(first)))
     return False
 
 
-def _text(path: str, limit: int) -> str:
+def _read(path: str, limit: int) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, limit).decode("utf-8", "replace")
+        return os.read(descriptor, limit)
     finally:
         os.close(descriptor)
 

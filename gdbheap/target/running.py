@@ -63,7 +63,8 @@ class Running(Target):
         except OSError:
             return False
         code = _CODE.findall(text)
-        if code == self._code:
+        # Empty of one that has ended: what is known of it stays.
+        if code == self._code or not text:
             return False
         self._code, self.age = code, self.age + 1
         self.mappings = parse_maps(text)
@@ -92,13 +93,14 @@ class Running(Target):
         kind, end = FROM_PROCESS if index < 0 else FROM_FILE, min(end, mapping.end)
         return [MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)]
 
-    def unwind(self, registers: Sequence[int]) -> Unwound:
-        """The stack of the thread that stands still with these registers (as DWARF numbers them, rip last)."""
+    def unwind(self, registers: Sequence[int], stack: bytes | None = None) -> Unwound:
+        """The stack of the thread that stands still with these registers (as DWARF numbers them, rip last), or that has
+        run on, with the bytes that were at its stack pointer."""
         if time.monotonic() - self._looked > PERIOD:
             self.look_again()
-        found = self._unwinder.unwind(self._tables, self.space, registers)
+        found = self._unwinder.unwind(self._tables, self.space, registers, stack)
         if found.unknown is not None and self._is_new(found.unknown) and self.look_again():
-            found = self._unwinder.unwind(self._tables, self.space, registers)
+            found = self._unwinder.unwind(self._tables, self.space, registers, stack)
         return found
 
     def _is_new(self, counter: int) -> bool:

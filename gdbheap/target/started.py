@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from gdbheap.errors import UsageError, one_line
@@ -19,9 +19,10 @@ class Started:
 
     It is never killed: it goes on when we end."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """``environment``: None for our own."""
         try:
-            self._process = subprocess.Popen(list(command))
+            self._process = subprocess.Popen(list(command), env=environment)
         except (OSError, ValueError) as error:
             reason = one_line(error.strerror if isinstance(error, OSError) else error)
             raise UsageError(f"{one_line(command[0])!r} cannot be started: {reason}") from error

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from gdbheap.errors import NoTarget
 from gdbheap.target import procfs
 from gdbheap.target.mappings import BREAK
-from gdbheap.target.procfs import ProcessFolder
+from gdbheap.target.procfs import ENDED, START_STACK, STATE, ProcessFolder
 
 __all__ = ["Exact", "Usage", "exact_of", "libraries_of", "run_time", "usage_of"]
 
 # The heap of the program follows its file, at the start of the list.
 FIRST_MAPPINGS = 8 << 10
-# Fields of stat from the state on (proc(5)): minflt, majflt, start_code, start_stack.
-STATE, MINOR, MAJOR, START_CODE, START_STACK = 0, 7, 9, 23, 25
-ENDED, RUNNING = "ZXx", "R"
+RUNNING = "R"
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Exact:
 
 def usage_of(folder: ProcessFolder) -> Usage:
     """Raises NoTarget when it has ended, OSError when that cannot be read."""
-    fields = folder.read("stat").rpartition(b")")[2].decode("ascii", "replace").split()
+    fields = procfs.stat_fields(folder.read("stat"))
     status = folder.status()
     names = ("VmRSS", "RssAnon", "RssFile", "RssShmem", "VmSwap")
     rss, anonymous, file, shared, swap = (procfs.kib(status.get(name)) for name in names)
@@ -59,8 +57,9 @@ def usage_of(folder: ProcessFolder) -> Usage:
     program = ""
     with suppress(OSError):
         program = folder.link("exe")
-    image = (program, int(fields[START_CODE]), int(fields[START_STACK]))
-    threads, faults = status.get("Threads", ""), (int(fields[MINOR]), int(fields[MAJOR]))
+    image = (program, int(fields[procfs.START_CODE]), int(fields[START_STACK]))
+    faults = int(fields[procfs.MINOR_FAULTS]), int(fields[procfs.MAJOR_FAULTS])
+    threads = status.get("Threads", "")
     count = int(threads) if threads.isdigit() else 1
     resident = (rss, anonymous, file, shared, swap)
     return Usage(*resident, _break_of(folder), *faults, count, image, fields[STATE] == RUNNING)

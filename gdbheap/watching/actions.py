@@ -25,7 +25,7 @@ from gdbheap.history.file import write
 from gdbheap.history.snapshot import take
 from gdbheap.target.mappings import parse_maps
 from gdbheap.target.process import Preparation, Process, Registers, stopped
-from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder
+from gdbheap.target.procfs import TABLE_LIMIT, ProcessFolder, stat_fields
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "check"]
@@ -298,7 +298,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _is_stopped(pid: int) -> bool:
     """Whether somebody has stopped it by a signal. Raises OSError."""
-    return ProcessFolder(pid).read("stat").rpartition(b")")[2].split()[:1] == [b"T"]
+    return stat_fields(ProcessFolder(pid).read("stat"))[:1] == ["T"]
 
 
 def _let_run(pid: int, was_stopped: bool) -> None:

@@ -13,7 +13,6 @@ from gdbheap.errors import NotAPython
 from gdbheap.target.code import function_places
 from gdbheap.target.following import Follower, Hit, LocalProcess
 from gdbheap.target.process import Preparation, Registers
-from gdbheap.target.unwind_tables import DWARF
 from gdbheap.watching.triggers import MEMORY_ERROR
 from gdbheap.watching.wakers import Waker
 
@@ -55,11 +54,7 @@ class MemoryErrors:
 
     def stack(self) -> list[StackFrame]:
         """What that thread is doing, the outermost frame first."""
-        if self._hit is None:
-            return []
-        registers = [self._hit.registers[place] for place in DWARF]
-        pointer = self._hit.registers[self._process.machine.notes.thread_pointer]
-        return list(self._stacks.name(self._stacks.capture(registers, pointer)))
+        return [] if self._hit is None else self._stacks.frames(self._hit.registers)
 
     def go_on(self) -> None:
         """Let it go, and all that have come there since."""

@@ -25,9 +25,10 @@ from harm.verdict import PATIENCE, Watch, line_of
 
 # These call into the process.
 CALLS = (("stats",), ("trim", "--yes"))
-# These change its code while they follow it.
+# These follow it, most of them by a change of its code.
 FOLLOWED = (
-    ("growth",), ("growth", "--no-stacks"), ("growth", "--count=20"), ("catch", "malloc", "--count=0", "--min=100"),
+    ("growth",), ("growth", "--no-stacks"), ("growth", "--count=20"), ("growth", "--perf"),
+    ("growth", "--perf", "--no-stacks"), ("catch", "malloc", "--count=0", "--min=100"),
     ("catch", "free", "--count=5"), ("catch", "realloc"), ("catch", "calloc", "--count=0"),
     ("catch", "malloc", "--grows"),
 )  # fmt: skip

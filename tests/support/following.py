@@ -61,6 +61,21 @@ def following(pid: int, *arguments: str) -> Iterator[Follower]:
         follower.process.communicate()
 
 
+@contextlib.contextmanager
+def told_of(pid: int, *arguments: str) -> Iterator[Follower]:
+    """Follow the growth of a process by a tracepoint in this block, from the moment at which its calls count."""
+    follower = Follower("growth", str(pid), "--perf", *arguments)
+    try:
+        assert follower.process.stderr is not None
+        line = follower.process.stderr.readline()
+        assert "is followed" in line, line + follower.process.stderr.read()
+        yield follower
+    finally:
+        if follower.process.poll() is None:
+            follower.process.kill()
+        follower.process.communicate()
+
+
 def code(pid: int) -> dict[int, bytes]:
     """Return what may be run of libc and the dynamic linker in a process, by address."""
     found = {}

@@ -1,11 +1,11 @@
 //! Processes that run on and are followed, and what is put into their code for that.
 
 use crate::memory::Space;
-use crate::records::{records, Given, Read};
+use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
 use crate::watch::watched;
 use gdbheap_core::process::patch::{self, Cave, CodePlace, Condition, Left, Operand, Patch, Site, Test, Text};
-use gdbheap_core::process::{self, Course, Finish, Hit, Module, Start};
+use gdbheap_core::process::{self, Course, Finish, Hit, Module, Start, Traced};
 use gdbheap_core::Watcher;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -29,7 +29,6 @@ impl Read for Operand {
         Ok(match object.extract::<String>()?.as_str() {
             "first" => Operand::First,
             "second" => Operand::Second,
-            "third" => Operand::Third,
             "product" => Operand::Product,
             "chunk size" => Operand::ChunkSize,
             other => return Err(PyValueError::new_err(format!("unknown operand {other:?}"))),
@@ -50,6 +49,13 @@ impl Read for Test {
 
 records! {
     Course { pid, patches, signal }
+}
+
+impl Read for process::Tracepoint {
+    fn read(object: &Bound<'_, PyAny>) -> PyResult<process::Tracepoint> {
+        let number = |name: &str| field(object, "Tracepoint", name);
+        Ok(process::Tracepoint { id: number("id")?, number_at: number("number_at")? as usize })
+    }
 }
 
 answers! {
@@ -74,8 +80,20 @@ answers! {
     }
 
     /// A thread that was seen: its process, at which place (an index; None: it runs another program from now on), its
-    /// registers when it came there (`struct user_regs_struct`), and when, in nanoseconds since the beginning.
-    struct PlaceHit of Hit { pid: i32, tid: i32, place: Option<usize>, registers: Vec<u64>, at: u64 }
+    /// registers when it came there (`struct user_regs_struct`), the bytes at its stack pointer as they were then (None:
+    /// it stands, or no stacks are wanted), and whether the mappings at the beginning or at the end may have what it did, or
+    /// not.
+    struct PlaceHit of Hit {
+        pid: i32,
+        tid: i32,
+        place: Option<usize>,
+        registers: Vec<u64>,
+        stack: Option<Vec<u8>>,
+        doubtful: bool,
+    }
+
+    /// A tracepoint of the kernel's: its number, and where its records have the number of the system call.
+    struct Tracepoint { id: u64, number_at: u64 }
 }
 
 /// The places where the code in `texts` makes one of the system calls `numbers`, ascending.
@@ -125,6 +143,14 @@ pub fn return_from_trap(tid: i32, address: u64) -> PyResult<()> {
     process::return_from_trap(tid, address).map_err(|error| crate::watch::raised(error.into()))
 }
 
+/// The tracepoint at the end of every system call, for `Follower.of_tracepoint`. Raises OSError: EACCES where this user may
+/// not read of it, EPERM where tracefs is not mounted and this user may not mount it, ENODEV where the kernel has none.
+#[pyfunction]
+pub fn find_tracepoint() -> PyResult<Tracepoint> {
+    let found = process::tracepoint().map_err(|error| crate::watch::raised(error.into()))?;
+    Ok(Tracepoint { id: found.id, number_at: found.number_at as u64 })
+}
+
 /// Processes that are followed until this is ended.
 #[pyclass(frozen)]
 pub struct Follower(process::Follower);
@@ -166,6 +192,24 @@ impl Follower {
         Ok(Follower(watched(py, None, follow)?))
     }
 
+    /// Sees each of the system calls `numbers`, which are the places, of a process whose threads do not stand for it. `stacks`:
+    /// with the bytes at their stack pointers. Raises OSError (its errno tells why), KeyboardInterrupt.
+    #[staticmethod]
+    fn of_tracepoint(
+        py: Python<'_>,
+        pid: i32,
+        tracepoint: Given<process::Tracepoint>,
+        numbers: Vec<u32>,
+        stacks: bool,
+    ) -> PyResult<Follower> {
+        if numbers.is_empty() || numbers.len() > MAX_NUMBERS {
+            return Err(PyValueError::new_err("no numbers, or too many"));
+        }
+        let traced = Traced { pid, tracepoint: tracepoint.0, numbers, stacks };
+        let follow = |watcher: &dyn Watcher| process::Follower::of_tracepoint(watcher, traced);
+        Ok(Follower(watched(py, None, follow)?))
+    }
+
     /// The next thread that comes by, once that of the last hit was let go on; None when there was none for `seconds`, or
     /// nothing more will come. Raises KeyboardInterrupt.
     fn next(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<PlaceHit>> {
@@ -203,6 +247,12 @@ impl Follower {
         self.0.hits()
     }
 
+    /// How many were lost because they came faster than they were asked for (`of_tracepoint`; known once it has ended).
+    #[getter]
+    fn lost(&self) -> u64 {
+        self.0.lost()
+    }
+
     /// For how many seconds threads stood at places, all hits together.
     #[getter]
     fn stood(&self) -> f64 {
@@ -226,11 +276,5 @@ impl Follower {
     #[getter]
     fn status(&self) -> Option<i32> {
         self.0.status()
-    }
-
-    /// Whether the patches could not be taken out.
-    #[getter]
-    fn left_in(&self) -> bool {
-        self.0.left_in()
     }
 }

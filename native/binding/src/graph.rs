@@ -63,7 +63,7 @@ fn node_bytes((id, bytes): (u32, u64)) -> NodeBytes {
 
 /// The references between all blocks of one target.
 #[pyclass(frozen)]
-pub struct Graph(graph::Graph);
+pub struct Graph(pub(crate) graph::Graph);
 
 /// The addresses of static types, ascending: what looks like one in the data of loaded objects.
 #[pyfunction]
@@ -160,10 +160,16 @@ impl Graph {
     }
 
     /// The objects that retain most, first the most; those in `without`, those that retain no more than
-    /// their own block, and the inner ones of nested objects of one type are left out.
-    #[pyo3(signature = (top, without))]
-    fn top_retained(&self, py: Python<'_>, top: Option<usize>, without: HashSet<u32>) -> PyResult<Vec<NodeBytes>> {
-        let found = watched(py, None, |watcher| self.0.top_retained(watcher, top, &without))?;
+    /// their own block, and the inner ones of nested objects of one type are left out, unless the outer one is in `open`.
+    #[pyo3(signature = (top, without, open))]
+    fn top_retained(
+        &self,
+        py: Python<'_>,
+        top: Option<usize>,
+        without: HashSet<u32>,
+        open: HashSet<u32>,
+    ) -> PyResult<Vec<NodeBytes>> {
+        let found = watched(py, None, |watcher| self.0.top_retained(watcher, top, &without, &open))?;
         Ok(found.into_iter().map(node_bytes).collect())
     }
 

@@ -1,5 +1,6 @@
 //! All blocks of a look, and two looks compared.
 
+use crate::graph::Graph;
 use crate::heaps::Heaps;
 use crate::records::Given;
 use crate::rows::{all, answers};
@@ -13,8 +14,9 @@ answers! {
     /// Blocks of one type (as the caller numbers them, 0 for no object) and size: how many are still there, came, and went.
     struct BlockChange of BlockSums { kind: u32, size: u64, kept: u64, new: u64, gone: u64 }
 
-    /// Rows, the most new bytes first, and for each the addresses of some of the new blocks.
-    struct BlockChanges { rows: Vec<BlockChange>, samples: Vec<Vec<u64>> }
+    /// Rows, the most new bytes first, and for each the addresses of some of the new blocks, and `(holder, blocks)` of all
+    /// of them, the most first: 0 where no single one is known, 65,535 where nothing leads to them.
+    struct BlockChanges { rows: Vec<BlockChange>, samples: Vec<Vec<u64>>, holders: Vec<Vec<(u16, u64)>> }
 }
 
 /// The columns of a target's blocks; native/core/src/history/columns.rs says what each is.
@@ -31,8 +33,17 @@ impl BlockColumns {
         sizes: Vec<u8>,
         large: Vec<u8>,
         kinds: Vec<u8>,
+        holders: Vec<u8>,
     ) -> BlockColumns {
-        BlockColumns(history::BlockColumns { counts, addresses, far, sizes, large, kinds, types: Vec::new() })
+        BlockColumns(history::BlockColumns { counts, addresses, far, sizes, large, kinds, holders, types: Vec::new() })
+    }
+
+    /// The same blocks with their holders: for each the innermost of `among` (numbers of the graph of these blocks) that
+    /// alone leads to it. Raises ValueError for a number that is none.
+    fn held(&self, py: Python<'_>, graph: &Graph, among: Vec<u32>) -> PyResult<BlockColumns> {
+        let columns = self.0.clone();
+        let hold = |watcher: &dyn gdbheap_core::Watcher| columns.held(watcher, &graph.0, &among);
+        Ok(BlockColumns(watched(py, None, hold)?))
     }
 
     /// How many blocks each store has.
@@ -71,6 +82,11 @@ impl BlockColumns {
     fn kinds<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.kinds)
     }
+
+    #[getter]
+    fn holders<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.holders)
+    }
 }
 
 /// All used blocks; without a layout none is an object. Raises
@@ -104,5 +120,5 @@ pub fn compare_blocks(
         history::compare_blocks(watcher, (&before.0, &old_types), (&after.0, &new_types), most)
     };
     let found = watched(py, None, compare)?;
-    Ok(BlockChanges { rows: all(found.rows), samples: found.samples })
+    Ok(BlockChanges { rows: all(found.rows), samples: found.samples, holders: found.holders })
 }

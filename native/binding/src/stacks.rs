@@ -3,7 +3,7 @@
 use crate::memory::Space;
 use crate::records::{records, Given};
 use crate::rows::{all, answers};
-use gdbheap_core::process::{self, Module, REGISTERS};
+use gdbheap_core::process::{self, Module, Stack, REGISTERS};
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard};
 
@@ -54,9 +54,22 @@ impl Unwinder {
     }
 
     /// The frames of the thread with these registers (as DWARF numbers them, rip last). `tables`: where tables are read that
-    /// were not needed before; `space`: where its stack is read.
-    fn unwind(&self, py: Python<'_>, tables: &Space, space: &Space, registers: [u64; REGISTERS]) -> Unwound {
-        py.detach(|| self.lock().unwind(&tables.0, &space.0, registers)).into()
+    /// were not needed before; `space`: where its stack is read, unless `stack` has the bytes at its stack pointer as they
+    /// were when it had these registers.
+    #[pyo3(signature = (tables, space, registers, stack=None))]
+    fn unwind(
+        &self,
+        py: Python<'_>,
+        tables: &Space,
+        space: &Space,
+        registers: [u64; REGISTERS],
+        stack: Option<&[u8]>,
+    ) -> Unwound {
+        let stack = match stack {
+            Some(bytes) => Stack::Copied { start: registers[process::RSP], bytes },
+            None => Stack::Live(&space.0),
+        };
+        py.detach(|| self.lock().unwind(&tables.0, stack, registers)).into()
     }
 }
 

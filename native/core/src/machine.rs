@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 const WORD: u32 = 8;
 /// Pages that Linux has somewhere.
-const SMALLEST_PAGE: u64 = 1 << 12;
+pub(crate) const SMALLEST_PAGE: u64 = 1 << 12;
 const LARGEST_PAGE: u64 = 1 << 20;
 /// Nothing is mapped below on any machine (vm.mmap_min_addr).
 pub(crate) const LOWEST: u64 = 1 << 12;

@@ -3,6 +3,7 @@
 mod support;
 
 use gdbheap_core::process::patch::{left_behind, plan_all, Cave, CodePlace, Condition, Operand, Patch, Test};
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic};
 use support::Chance;
 
 const START: u64 = 0x7f00_0000_1000;
@@ -74,6 +75,28 @@ fn a_call_is_carried_out_by_the_stub_where_what_follows_cannot_be_replaced() {
     assert_eq!(patch.stub[entry..entry + 7], SHORT[4..11]);
     let at = patch.stub.len() - 5;
     assert_eq!(target(patch.stub_at + at as u64, &patch.stub[at..]), START + 11);
+}
+
+/// Whether the flags are saved before the first comparison changes them.
+fn keeps_flags(patch: &Patch) -> bool {
+    let entry = target(patch.address, &patch.replacement);
+    let stub = &patch.stub[(entry - patch.stub_at) as usize..];
+    let decoder = Decoder::with_ip(64, stub, entry, DecoderOptions::NONE);
+    let before: Vec<Instruction> = decoder.into_iter().take_while(|found| found.mnemonic() != Mnemonic::Cmp).collect();
+    assert!(before.len() < 20 && patch.trap > before[before.len() - 1].ip());
+    before.iter().any(|found| found.code() == Code::Pushfq)
+}
+
+#[test]
+fn flags_are_kept_but_where_a_function_is_called() {
+    let beginning = plan(PUSHES, 0, None).expect("a plan");
+    assert!(!keeps_flags(&beginning));
+    let pad = [&[0xf3, 0x0f, 0x1e, 0xfa], PUSHES].concat();
+    assert!(!keeps_flags(&plan(&pad, 4, None).expect("a plan")));
+    // Behind a call, in the middle of a function, and at a beginning to which the function itself jumps back.
+    assert!(keeps_flags(&plan(SHORT, 11, Some(4)).expect("a plan")));
+    assert!(keeps_flags(&plan(&[&[0x90, 0x90], PUSHES].concat(), 2, None).expect("a plan")));
+    assert!(keeps_flags(&plan(&[0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x75, 0xf8, 0xc3], 0, None).expect("a plan")));
 }
 
 #[test]

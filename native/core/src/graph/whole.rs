@@ -227,13 +227,38 @@ impl Graph {
         ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect()
     }
 
+    /// For each node the innermost of `among` that dominates it, other than itself, by its place there plus one; 0: none;
+    /// `u16::MAX`: nothing leads to the node. An error for too many.
+    pub fn innermost(&self, watcher: &dyn Watcher, among: &[u32]) -> Result<Vec<u16>> {
+        if among.len() >= usize::from(u16::MAX) {
+            return Err(Error::invalid("too many nodes"));
+        }
+        let found = self.dominators(watcher)?;
+        let mut own = HashMap::new();
+        for (id, place) in among.iter().zip(1u16..) {
+            own.insert(self.check(*id)?, place);
+        }
+        let mut holders = vec![u16::MAX; self.ids.count()];
+        // The first of the order stands above all roots.
+        for node in found.order.iter().skip(1) {
+            let above = found.above[*node as usize];
+            holders[*node as usize] = match own.get(&above) {
+                Some(place) => *place,
+                None if above == tree::NOBODY => 0,
+                None => holders[above as usize],
+            };
+        }
+        Ok(holders)
+    }
+
     /// The objects that retain most, `(id, bytes)`, first the most; those in `without`, those that retain no more than
-    /// their own block, and the inner ones of nested objects of one type are left out.
+    /// their own block, and the inner ones of nested objects of one type are left out, unless the outer one is in `open`.
     pub fn top_retained(
         &self,
         watcher: &dyn Watcher,
         top: Option<usize>,
         without: &HashSet<u32>,
+        open: &HashSet<u32>,
     ) -> Result<Vec<(u32, u64)>> {
         let found = self.dominators(watcher)?;
         let blocks = self.blocks();
@@ -242,7 +267,7 @@ impl Graph {
             while above != tree::NOBODY && self.kinds[above as usize] & BUFFER != 0 {
                 above = found.above[above as usize];
             }
-            above != tree::NOBODY && self.kinds[above as usize] == self.kinds[id as usize]
+            above != tree::NOBODY && self.kinds[above as usize] == self.kinds[id as usize] && !open.contains(&above)
         };
         let wanted = |id: &u32| is_object(self.kinds[*id as usize]) && !is_inner(*id) && !without.contains(id);
         let ids = (0..self.ids.first_static).filter(wanted);

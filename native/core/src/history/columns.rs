@@ -5,12 +5,15 @@
 //!   not shuffled).
 //! - `sizes`: u32 with what the allocator needs; FAR: the next of the `large` ones.
 //! - `kinds`: u16, 0 for what is no living object, or the place of its type among `types` plus one.
+//! - `holders`: u16, 0 where no single one is known, u16::MAX for what nothing leads to, or the place of the holder among those
+//!   that were asked about plus one; empty where nobody asked.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Job, Visitor, Walk};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
+use crate::graph::Graph;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
@@ -31,6 +34,7 @@ pub struct BlockColumns {
     pub sizes: Vec<u8>,
     pub large: Vec<u8>,
     pub kinds: Vec<u8>,
+    pub holders: Vec<u8>,
     /// Addresses of types.
     pub types: Vec<u64>,
 }
@@ -162,6 +166,7 @@ fn joined(mut parts: Vec<Part>, stores: usize, types: Vec<u64>) -> BlockColumns 
         sizes: shuffled(sizes, count),
         large: parts.iter().flat_map(|part| &part.large).flat_map(|number| number.to_le_bytes()).collect(),
         kinds: shuffled(kinds, count),
+        holders: Vec::new(),
         types,
     }
 }
@@ -182,41 +187,68 @@ pub(crate) struct Row {
     pub(crate) address: u64,
     pub(crate) size: u64,
     pub(crate) kind: u16,
+    pub(crate) holder: u16,
 }
 
 impl BlockColumns {
-    /// Every block. An error where the columns are not of one length, or end too early: they come from a file.
-    pub(crate) fn rows(&self) -> Result<Vec<Row>> {
-        let damaged = || Error::invalid("the columns of blocks do not fit each other");
-        let count = usize::try_from(
-            self.counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count)).ok_or_else(damaged)?,
-        )
-        .map_err(|_| damaged())?;
+    /// The same blocks with the innermost one of `among` (nodes of the graph of these blocks) that alone leads to each.
+    pub fn held(mut self, watcher: &dyn Watcher, graph: &Graph, among: &[u32]) -> Result<BlockColumns> {
+        let holders = graph.innermost(watcher, among)?;
+        let mut found = Vec::with_capacity(self.count()?);
+        self.show(|row| found.push(graph.find(row.address).map_or(0, |node| holders[node as usize])))?;
+        self.holders = shuffled(found.iter().map(|holder| holder.to_le_bytes()), found.len());
+        Ok(self)
+    }
+
+    /// How many blocks there are. An error where the columns are not of one length: they come from a file.
+    pub(crate) fn count(&self) -> Result<usize> {
+        let sum = self.counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count)).ok_or_else(damaged)?;
+        let count = usize::try_from(sum).map_err(|_| damaged())?;
+        let is_wrong = |(length, width): &(usize, usize)| count.checked_mul(*width) != Some(*length);
         let lengths = [(self.addresses.len(), 4), (self.sizes.len(), 4), (self.kinds.len(), 2)];
-        if lengths.iter().any(|(length, width)| count.checked_mul(*width) != Some(*length)) {
-            return Err(damaged());
+        let held = (!self.holders.is_empty()).then_some((self.holders.len(), 2));
+        match lengths.iter().chain(&held).any(is_wrong) {
+            true => Err(damaged()),
+            false => Ok(count),
         }
+    }
+
+    /// Shows every block. An error where the columns are not of one length, or end too early.
+    pub(crate) fn show(&self, mut visit: impl FnMut(Row)) -> Result<()> {
+        let count = self.count()?;
         let (mut far, mut large) = (self.far.chunks_exact(8), self.large.chunks_exact(8));
-        let number = |planes: &[u8], place: usize| -> u32 {
-            let byte = |plane: usize| u32::from(planes[plane * count + place]);
-            byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24
+        let byte = |planes: &[u8], plane: usize, place: usize| u32::from(planes[plane * count + place]);
+        let short = |planes: &[u8], place: usize| (byte(planes, 0, place) | byte(planes, 1, place) << 8) as u16;
+        let number = |planes: &[u8], place: usize| {
+            u32::from(short(planes, place)) | byte(planes, 2, place) << 16 | byte(planes, 3, place) << 24
         };
-        let mut last = 0u64;
-        let mut rows = Vec::with_capacity(count);
+        let mut address = 0u64;
         for place in 0..count {
-            last = match number(&self.addresses, place) {
+            address = match number(&self.addresses, place) {
                 FAR => u64_at(far.next().ok_or_else(damaged)?, 0),
-                units => last.wrapping_add(u64::from(units) * UNIT),
+                units => address.wrapping_add(u64::from(units) * UNIT),
             };
             let size = match number(&self.sizes, place) {
                 FAR => u64_at(large.next().ok_or_else(damaged)?, 0),
                 size => size.into(),
             };
-            let kind = u16::from(self.kinds[place]) | u16::from(self.kinds[count + place]) << 8;
-            rows.push(Row { address: last, size, kind });
+            let holder = if self.holders.is_empty() { 0 } else { short(&self.holders, place) };
+            visit(Row { address, size, kind: short(&self.kinds, place), holder });
         }
+        Ok(())
+    }
+
+    /// Every block.
+    #[cfg(test)]
+    pub(crate) fn rows(&self) -> Result<Vec<Row>> {
+        let mut rows = Vec::with_capacity(self.count()?);
+        self.show(|row| rows.push(row))?;
         Ok(rows)
     }
+}
+
+fn damaged() -> Error {
+    Error::invalid("the columns of blocks do not fit each other")
 }
 
 #[cfg(test)]
@@ -256,7 +288,7 @@ pub(super) mod tests {
                     _ => address + 16 * (1 + random.below(40)),
                 };
                 let size = if random.below(60) == 0 { random.below(1 << 40) } else { 16 * random.below(40) };
-                Row { address, size, kind: random.below(6) as u16 }
+                Row { address, size, kind: random.below(6) as u16, holder: 0 }
             })
             .collect()
     }

@@ -1,9 +1,10 @@
-//! Which blocks of one look are still there in another: at the same address, of the same size and type.
+//! Which blocks of one look are still there in another: at the same address, of the same size and type; and who holds
+//! those that are new.
 //!
 //! Free lists hand the same place out again, so that a block that is "still there" may have been replaced by its like.
 
-use super::columns::{BlockColumns, Row};
-use crate::error::Result;
+use super::columns::BlockColumns;
+use crate::error::{Error, Result};
 use crate::work::Watcher;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,19 +19,101 @@ pub struct BlockSums {
     pub gone: u64,
 }
 
-/// All of them, the most new bytes first, and the addresses of some of the new blocks of each, the first by address.
+/// All of them, the most new bytes first. Of the new blocks of each: the addresses of some, the first by address, and their
+/// holders (as the later look numbers them) with how many each holds, the most first.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedBlocks {
     pub rows: Vec<BlockSums>,
     pub samples: Vec<Vec<u64>>,
+    pub holders: Vec<Vec<(u16, u64)>>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sums {
     kept: u64,
     new: u64,
     gone: u64,
     sample: Vec<u64>,
+    holders: HashMap<u16, u64>,
+}
+
+impl Sums {
+    fn by_holder(&self) -> Vec<(u16, u64)> {
+        let mut rows: Vec<(u16, u64)> = self.holders.iter().map(|(holder, count)| (*holder, *count)).collect();
+        rows.sort_unstable_by_key(|(holder, count)| (std::cmp::Reverse(*count), *holder));
+        rows
+    }
+}
+
+/// A type, as the caller numbers it, and a size.
+type Kind = (u32, u64);
+
+/// A block of a look; `kind`: its place among the look's kinds.
+#[derive(Clone, Copy)]
+struct Member {
+    address: u64,
+    kind: u32,
+    holder: u16,
+}
+
+/// The blocks of a look by address, and their kinds.
+struct Side {
+    members: Vec<Member>,
+    kinds: Vec<Kind>,
+}
+
+impl Side {
+    /// `names`: the caller's number of each of the look's types.
+    fn new(columns: &BlockColumns, names: &[u32]) -> Result<Side> {
+        let mut kinds = Kinds::default();
+        let mut members = Vec::with_capacity(columns.count()?);
+        columns.show(|row| {
+            let name = usize::from(row.kind).checked_sub(1).and_then(|place| names.get(place));
+            let kind = kinds.number((name.copied().unwrap_or(0), row.size));
+            members.push(Member { address: row.address, kind, holder: row.holder });
+        })?;
+        // The blocks of each store are in order, but stores lie among one another.
+        members.sort_by_key(|member| member.address);
+        Ok(Side { members, kinds: kinds.all })
+    }
+}
+
+const RECENT: usize = 1 << 13;
+
+/// Numbers kinds as they come. There are few of them and many blocks: those met before are found without a map.
+struct Kinds {
+    all: Vec<Kind>,
+    numbers: HashMap<Kind, u32>,
+    recent: Vec<(Kind, u32)>,
+}
+
+impl Default for Kinds {
+    fn default() -> Kinds {
+        // No block has this size.
+        Kinds { all: Vec::new(), numbers: HashMap::new(), recent: vec![((0, u64::MAX), 0); RECENT] }
+    }
+}
+
+impl Kinds {
+    #[inline(always)]
+    fn number(&mut self, kind: Kind) -> u32 {
+        let place = (u64::from(kind.0).wrapping_mul(31) ^ (kind.1 >> 4)) as usize % RECENT;
+        if self.recent[place].0 == kind && kind.1 != u64::MAX {
+            return self.recent[place].1;
+        }
+        let next = self.all.len() as u32;
+        let number = *self.numbers.entry(kind).or_insert(next);
+        if number == next {
+            self.all.push(kind);
+        }
+        self.recent[place] = (kind, number);
+        number
+    }
+
+    /// For each kind of a look its number here.
+    fn numbers_of(&mut self, side: &Side) -> Vec<u32> {
+        side.kinds.iter().map(|kind| self.number(*kind)).collect()
+    }
 }
 
 /// Compares two looks. `names`: for each look the caller's number of each of its types; 0 is no object. At most `most`
@@ -41,61 +124,69 @@ pub fn compare_blocks(
     after: (&BlockColumns, &[u32]),
     most: usize,
 ) -> Result<ComparedBlocks> {
-    let (old, new) = (sorted(before.0)?, sorted(after.0)?);
+    let (old, new) = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| Side::new(before.0, before.1));
+        let new = Side::new(after.0, after.1);
+        (beside.join().unwrap_or(Err(Error::Memory("no comparison"))), new)
+    });
+    let (old, new) = (old?, new?);
     watcher.check()?;
-    let mut sums: HashMap<(u32, u64), Sums> = HashMap::new();
-    let kind_of = |names: &[u32], kind: u16| {
-        usize::from(kind).checked_sub(1).and_then(|place| names.get(place)).copied().unwrap_or(0)
-    };
-    let old_key = |row: &Row| (kind_of(before.1, row.kind), row.size);
-    let new_key = |row: &Row| (kind_of(after.1, row.kind), row.size);
+    let mut kinds = Kinds::default();
+    let (of_old, of_new) = (kinds.numbers_of(&old), kinds.numbers_of(&new));
+    let mut sums = vec![Sums::default(); kinds.all.len()];
     let (mut one, mut other) = (0, 0);
-    while one < old.len() || other < new.len() {
-        let order = match (old.get(one), new.get(other)) {
-            (Some(left), Some(right)) => left.address.cmp(&right.address),
-            (Some(_), None) => Ordering::Less,
-            _ => Ordering::Greater,
+    loop {
+        let (left, right) = (old.members.get(one), new.members.get(other));
+        let (gone, came) = match (left, right) {
+            (None, None) => break,
+            (Some(_), None) => (left, None),
+            (None, Some(_)) => (None, right),
+            (Some(was), Some(is)) => match was.address.cmp(&is.address) {
+                Ordering::Less => (left, None),
+                Ordering::Greater => (None, right),
+                Ordering::Equal => (left, right),
+            },
         };
-        if order == Ordering::Equal && old_key(&old[one]) == new_key(&new[other]) {
-            sums.entry(new_key(&new[other])).or_default().kept += 1;
-            (one, other) = (one + 1, other + 1);
+        let (was, is) =
+            (gone.map(|member| of_old[member.kind as usize]), came.map(|member| of_new[member.kind as usize]));
+        one += usize::from(was.is_some());
+        other += usize::from(is.is_some());
+        if was == is {
+            sums[is.unwrap_or(0) as usize].kept += 1;
             continue;
         }
-        if order != Ordering::Greater {
-            sums.entry(old_key(&old[one])).or_default().gone += 1;
-            one += 1;
+        if let Some(kind) = was {
+            sums[kind as usize].gone += 1;
         }
-        if order != Ordering::Less {
-            let row = sums.entry(new_key(&new[other])).or_default();
+        if let (Some(kind), Some(member)) = (is, came) {
+            let row = &mut sums[kind as usize];
             row.new += 1;
+            *row.holders.entry(member.holder).or_default() += 1;
             if row.sample.len() < most {
-                row.sample.push(new[other].address);
+                row.sample.push(member.address);
             }
-            other += 1;
         }
     }
-    let mut rows: Vec<((u32, u64), Sums)> = sums.into_iter().collect();
+    Ok(ranked(kinds.all.into_iter().zip(sums).collect()))
+}
+
+/// The most new bytes first.
+fn ranked(mut rows: Vec<(Kind, Sums)>) -> ComparedBlocks {
     rows.sort_unstable_by_key(|((kind, size), row)| {
         (std::cmp::Reverse(u128::from(row.new) * u128::from(*size)), *kind, *size)
     });
-    let sum = |((kind, size), row): &((u32, u64), Sums)| BlockSums {
+    let sum = |((kind, size), row): &(Kind, Sums)| BlockSums {
         kind: *kind,
         size: *size,
         kept: row.kept,
         new: row.new,
         gone: row.gone,
     };
-    Ok(ComparedBlocks {
+    ComparedBlocks {
         rows: rows.iter().map(sum).collect(),
+        holders: rows.iter().map(|(_, row)| row.by_holder()).collect(),
         samples: rows.into_iter().map(|(_, row)| row.sample).collect(),
-    })
-}
-
-/// By address: the blocks of each store are, but stores lie among one another.
-fn sorted(columns: &BlockColumns) -> Result<Vec<Row>> {
-    let mut rows = columns.rows()?;
-    rows.sort_by_key(|row| row.address);
-    Ok(rows)
+    }
 }
 
 #[cfg(test)]
@@ -125,7 +216,7 @@ mod tests {
             old.dedup_by_key(|row| row.address);
             let mut new: Vec<Row> = old.iter().copied().filter(|_| random.below(4) != 0).collect();
             new.iter_mut().filter(|_| random.below(9) == 0).for_each(|row| row.size += 16);
-            new.extend((0..50).map(|place| Row { address: (1 << 48) + place * 64, size: 48, kind: 2 }));
+            new.extend((0..50).map(|place| Row { address: (1 << 48) + place * 64, size: 48, kind: 2, holder: 0 }));
             let (before, after, names) = (columns(&old, 30), columns(&new, 7), [1, 2, 3, 4, 5]);
             let found = compare_blocks(&Nobody, (&before, &names), (&after, &names), 3).unwrap();
             let set = |rows: &[Row]| rows.iter().map(|row| (row.address, row.size, row.kind)).collect::<BTreeSet<_>>();

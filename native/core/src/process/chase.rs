@@ -10,7 +10,7 @@ use crate::process::patch::{self, text, Patch};
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, RIP, RSP};
 use crate::process::telling::{Finish, Teller, Trace};
-use crate::process::tracer::{raise_priority, restart_interrupted, Failure, Tracer};
+use crate::process::tracer::{raise_priority, restart_interrupted, restart_unhandled, Failure, Tracer};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -144,6 +144,8 @@ impl Chase {
                 let _ = ptrace::detach(tid, 0);
             }
             Waited::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => {
+                // An interrupt that was asked for twice comes late.
+                restart_interrupted(tid);
                 let _ = ptrace::go_on(tid, 0);
             }
             Waited::Stopped { event: ptrace::EVENT_STOP, .. } => {
@@ -156,6 +158,7 @@ impl Chase {
             }
             Waited::Stopped { signal, event: 0 } => {
                 let passed = if signal == self.course.signal && self.meet(tid, teller) { 0 } else { signal };
+                restart_unhandled(tid, passed);
                 let _ = ptrace::go_on(tid, passed);
             }
             Waited::Stopped { .. } => {
@@ -206,7 +209,6 @@ impl Chase {
             text::take_out(self.course.pid, *tid, &self.course.patches);
         }
         teller.shared.note_maps(1, self.course.pid);
-        teller.shared.left_in.store(!is_whole, Ordering::SeqCst);
         for tid in standing {
             let _ = ptrace::detach(tid, 0);
         }

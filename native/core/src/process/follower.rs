@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::process::chase::{Chase, Course};
 use crate::process::launch::{Launch, Start};
 use crate::process::telling::{Finish, Hit, Shared, Teller, Trace, WAKE};
+use crate::process::tracepoint::{Traced, Tracing};
 use crate::process::tracer::Failure;
 use crate::signals::SignalsHeld;
 use crate::work::Watcher;
@@ -41,6 +42,11 @@ impl Follower {
         Follower::new(watcher, Launch::new(start), waits, limit)
     }
 
+    /// Sees the system calls of a process by a tracepoint of the kernel: no thread of it stands.
+    pub fn of_tracepoint(watcher: &dyn Watcher, traced: Traced) -> Result<Follower> {
+        Follower::new(watcher, Tracing::new(traced), false, Duration::ZERO)
+    }
+
     fn new(watcher: &dyn Watcher, work: impl Trace, waits: bool, limit: Duration) -> Result<Follower> {
         wake_by_signal()?;
         let shared = Arc::new(Shared::default());
@@ -48,15 +54,8 @@ impl Follower {
         let (sender, hits) = channel();
         let (answers, answered) = channel();
         let counter = Arc::new(counter()?);
-        let teller = Teller {
-            shared: shared.clone(),
-            hits: sender,
-            counter: counter.clone(),
-            answers: answered,
-            waits,
-            limit,
-            began: Instant::now(),
-        };
+        let (counted, told) = (counter.clone(), shared.clone());
+        let teller = Teller { shared: told, hits: sender, counter: counted, answers: answered, waits, limit };
         shared.status.store(-1, Ordering::SeqCst);
         let theirs = shared.clone();
         let held = SignalsHeld::new();
@@ -112,6 +111,7 @@ impl Follower {
             let left = deadline.saturating_duration_since(Instant::now());
             match hits.recv_timeout(left.min(WAKE)) {
                 Ok(hit) => {
+                    self.shared.waiting.fetch_sub(1, Ordering::SeqCst);
                     self.pending.store(self.waits, Ordering::SeqCst);
                     return Ok(Some(hit));
                 }
@@ -159,6 +159,11 @@ impl Follower {
         self.shared.hits.load(Ordering::SeqCst)
     }
 
+    /// How many were lost because we were too slow.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::SeqCst)
+    }
+
     /// For how long threads stood at the places, all hits together.
     pub fn stood(&self) -> Duration {
         Duration::from_nanos(self.shared.stood.load(Ordering::SeqCst))
@@ -178,11 +183,6 @@ impl Follower {
     pub fn status(&self) -> Option<i32> {
         let status = self.shared.status.load(Ordering::SeqCst);
         (status >= 0).then_some(status)
-    }
-
-    /// Whether the patches could not be taken out, because a thread sleeps uninterruptibly in the kernel.
-    pub fn left_in(&self) -> bool {
-        self.shared.left_in.load(Ordering::SeqCst)
     }
 }
 

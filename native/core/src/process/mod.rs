@@ -15,6 +15,7 @@ pub(crate) mod registers;
 pub(crate) mod stat;
 pub(crate) mod stop;
 pub(crate) mod telling;
+pub(crate) mod tracepoint;
 pub(crate) mod tracer;
 pub(crate) mod unwind;
 
@@ -27,4 +28,5 @@ pub use guard::restore_left;
 pub use launch::Start;
 pub use stop::{Stop, Thread};
 pub use telling::{Finish, Hit};
-pub use unwind::{mentions, unwind_stacks, Module, Unwinder, Unwound, REGISTERS};
+pub use tracepoint::{tracepoint, Traced, Tracepoint};
+pub use unwind::{mentions, unwind_stacks, Module, Stack, Unwinder, Unwound, REGISTERS, RSP};

@@ -21,6 +21,11 @@ pub(crate) const RSP: usize = 19;
 pub(crate) const SS: usize = 20;
 pub(crate) const FS_BASE: usize = 21;
 const COUNT: usize = 27;
+/// The registers that perf_event_open(2) is asked for, as its numbers (asm/perf_regs.h), and where each is here: ax, bx, cx,
+/// dx, si, di, bp, sp, ip, flags, cs, ss, r8 to r15. It has no bases of segments.
+pub(crate) const PERF_MASK: u64 = 0x00ff_0fff;
+const PERF_PLACES: [usize; 20] =
+    [RAX, 5, RCX, RDX, RSI, RDI, 4, RSP, RIP, EFLAGS, CS, SS, R8, R9, R10, R11, 3, 2, 1, 0];
 /// In `orig_rax`: the thread is in no system call, or leaves out the one that it is about to make.
 pub(crate) const NO_CALL: u64 = u64::MAX;
 
@@ -36,4 +41,14 @@ pub(crate) fn read(tid: i32) -> Result<Vec<u64>, Error> {
 pub(crate) fn write(tid: i32, registers: &[u64]) -> Result<(), Error> {
     let bytes: Vec<u8> = registers.iter().flat_map(|word| word.to_le_bytes()).collect();
     ptrace::set_register_set(tid, ptrace::NT_PRSTATUS, &bytes)
+}
+
+/// Those that perf_event_open(2) gives, of a thread in system call `number`; None where they are not all there.
+pub(crate) fn of_perf(given: &[u64], number: u64) -> Option<Vec<u64>> {
+    let mut found = vec![0; COUNT];
+    found[ORIG_RAX] = number;
+    for (place, value) in PERF_PLACES.into_iter().zip(given) {
+        found[place] = *value;
+    }
+    (given.len() == PERF_PLACES.len()).then_some(found)
 }

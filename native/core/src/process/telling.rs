@@ -2,7 +2,7 @@
 
 use crate::process::tracer::Failure;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,8 +18,10 @@ pub struct Hit {
     pub tid: i32,
     pub place: Option<usize>,
     pub registers: Vec<u64>,
-    /// Nanoseconds since the beginning.
-    pub at: u64,
+    /// The bytes at its stack pointer as they were then; None of a thread that stands, whose stack is there to be read.
+    pub stack: Option<Vec<u8>>,
+    /// It ran while the mappings were read, which may have what it did, or not.
+    pub doubtful: bool,
 }
 
 /// Why nothing more comes.
@@ -49,11 +51,14 @@ pub(crate) struct Shared {
     /// The thread of ours that traces; 0 when it has ended.
     pub(crate) tracer: AtomicI32,
     pub(crate) hits: AtomicU64,
+    /// How many were told of that nobody has asked for yet.
+    pub(crate) waiting: AtomicUsize,
+    /// How many were lost on the way to us.
+    pub(crate) lost: AtomicU64,
     /// Nanoseconds for which threads stood where they were seen, all together.
     pub(crate) stood: AtomicU64,
     /// Nanoseconds for which a whole process stood, to put patches in and to take them out.
     pub(crate) held: AtomicU64,
-    pub(crate) left_in: AtomicBool,
     /// `/proc/PID/maps` while the process stood, when the patches were put in and when they were taken out.
     pub(crate) maps: Mutex<[Vec<u8>; 2]>,
     /// As wait(2) gives it, of a process that we started; -1 before.
@@ -62,7 +67,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn note_maps(&self, place: usize, pid: i32) {
-        let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        self.keep_maps(place, std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default());
+    }
+
+    pub(crate) fn keep_maps(&self, place: usize, maps: Vec<u8>) {
         self.maps.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[place] = maps;
     }
 
@@ -79,22 +87,27 @@ pub(crate) struct Teller {
     pub(crate) answers: Receiver<()>,
     pub(crate) waits: bool,
     pub(crate) limit: Duration,
-    pub(crate) began: Instant,
 }
 
 impl Teller {
     /// A thread was seen; it stands until it is answered for, where that is wanted.
     pub(crate) fn tell(&self, pid: i32, tid: i32, place: Option<usize>, registers: Vec<u64>) {
         let met = Instant::now();
-        let at = (met - self.began).as_nanos() as u64;
         self.shared.hits.fetch_add(u64::from(place.is_some()), Ordering::SeqCst);
-        if self.hits.send(Hit { pid, tid, place, registers, at }).is_ok() {
-            count_up(&self.counter);
-            if self.waits {
-                self.await_answer(met);
-            }
+        if self.pass_on(Hit { pid, tid, place, registers, stack: None, doubtful: false }) && self.waits {
+            self.await_answer(met);
         }
         self.shared.stood.fetch_add(met.elapsed().as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// A thread was seen that runs on; whether anybody hears of it.
+    pub(crate) fn pass_on(&self, hit: Hit) -> bool {
+        self.shared.waiting.fetch_add(1, Ordering::SeqCst);
+        let heard = self.hits.send(hit).is_ok();
+        if heard {
+            count_up(&self.counter);
+        }
+        heard
     }
 
     fn await_answer(&self, met: Instant) {

@@ -212,6 +212,7 @@ impl Tracer {
             Waited::Stopped { signal, .. } => {
                 // Entering this stop has taken back an interrupt that came just before it.
                 let _ = ptrace::interrupt(tid);
+                restart_unhandled(tid, signal);
                 let _ = ptrace::go_on(tid, signal);
             }
         }
@@ -365,6 +366,14 @@ pub(crate) fn restart_interrupted(tid: i32) -> bool {
     }
     registers[RAX] = -ERESTARTNOHAND as u64;
     registers::write(tid, &registers).is_ok()
+}
+
+/// The same for a thread that has met a signal: one that the process ignores wakes a thread that is traced, and only such a
+/// one. Where a handler runs the call ends with EINTR, as ever; so it does where the signal stops the process.
+pub(crate) fn restart_unhandled(tid: i32, signal: i32) {
+    if ![libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
+        restart_interrupted(tid);
+    }
 }
 
 /// Elsewhere the kernel has settled that before the thread stands.

@@ -4,7 +4,7 @@
 //! what is further out is then unknown, and nothing is guessed.
 #![forbid(unsafe_code)]
 
-use crate::bytes::u64_at;
+use crate::bytes::{u64_at, word_at};
 use crate::error::Missing;
 use crate::memory::space::Space;
 use gimli::{
@@ -16,7 +16,8 @@ use std::collections::HashMap;
 
 /// rax to r15, and rip.
 pub const REGISTERS: usize = 17;
-const RSP: usize = 7;
+/// The stack pointer among them.
+pub const RSP: usize = 7;
 /// The return address.
 const RA: u16 = 16;
 const MAX_FRAMES: usize = 20_000;
@@ -68,7 +69,15 @@ pub struct Unwound {
 /// The stacks of several threads. `threads`: their registers as DWARF numbers them, rip last.
 pub fn unwind_stacks(space: &Space, modules: Vec<Module>, threads: Vec<[u64; REGISTERS]>) -> Vec<Unwound> {
     let mut unwinder = Unwinder::new(modules);
-    threads.into_iter().map(|values| unwinder.unwind(space, space, values)).collect()
+    threads.into_iter().map(|values| unwinder.unwind(space, Stack::Live(space), values)).collect()
+}
+
+/// Where the stack of a thread is read.
+pub enum Stack<'a> {
+    /// In its process: the thread stands still.
+    Live(&'a Space),
+    /// The bytes from `start` on as they were; nothing else of the process is as it was.
+    Copied { start: u64, bytes: &'a [u8] },
 }
 
 /// Follows stacks, and keeps the tables that it has read.
@@ -89,8 +98,8 @@ impl Unwinder {
     }
 
     /// The stack of a thread with these registers. `tables`: where tables are read that were not needed before.
-    pub fn unwind(&mut self, tables: &Space, space: &Space, values: Values) -> Unwound {
-        let memory = Seen { space, pages: RefCell::default() };
+    pub fn unwind(&mut self, tables: &Space, stack: Stack, values: Values) -> Unwound {
+        let memory = Seen { stack, pages: RefCell::default() };
         let mut found = Unwound::default();
         let mut context = UnwindContext::new();
         let mut frame = Frame { values, exact: true, after_signal: false };
@@ -135,25 +144,34 @@ impl Unwinder {
 
 /// Memory read a page at a time, each page once: what is read of one stack lies close together.
 struct Seen<'a> {
-    space: &'a Space,
+    stack: Stack<'a>,
     pages: RefCell<HashMap<u64, Vec<u8>>>,
 }
 
 impl Seen<'_> {
     fn word(&self, address: u64) -> Result<u64, Missing> {
-        let size = self.space.machine.page;
+        match self.stack {
+            Stack::Live(space) => self.live_word(space, address),
+            Stack::Copied { start, bytes } => {
+                address.checked_sub(start).and_then(|at| word_at(bytes, at as usize)).ok_or(Missing(address))
+            }
+        }
+    }
+
+    fn live_word(&self, space: &Space, address: u64) -> Result<u64, Missing> {
+        let size = space.machine.page;
         let start = size.down(address);
         let at = (address - start) as usize;
         let mut pages = self.pages.borrow_mut();
         let page = pages.entry(start).or_insert_with(|| {
             let mut bytes = vec![0u8; size.bytes() as usize];
-            let there = self.space.fill(start, &mut bytes);
+            let there = space.fill(start, &mut bytes);
             bytes.truncate(there);
             bytes
         });
         match page.get(at..at + 8) {
             Some(_) => Ok(u64_at(page, at)),
-            None => self.space.word(address),
+            None => space.word(address),
         }
     }
 }

@@ -11,6 +11,8 @@ use iced_x86::{
 /// `jmp rel32`.
 const JUMP_SIZE: usize = 5;
 const NOP: u8 = 0x90;
+/// A landing pad for indirect calls, which stays where it is.
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// Below the stack pointer, a function may use it without moving that (System V ABI).
 const RED_ZONE: u8 = 128;
 /// On the stack where a thread stops: the mask for meanwhile, its own one, and the registers below in this order.
@@ -20,10 +22,9 @@ const SAVED: [usize; 10] = [R11, R10, R9, R8, RDI, RSI, RDX, RCX, RAX, EFLAGS];
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// The first, second or third argument.
+    /// The first or second argument.
     First,
     Second,
-    Third,
     /// The product of the first two, as calloc's.
     Product,
     /// The size word of the chunk that the first argument points into, without its flags; never equal for null.
@@ -95,7 +96,8 @@ pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
     if from < address {
         carry_out(&mut stub, None)?;
     }
-    let trap = wish.stub_at + look_and_tell(&mut stub, wish) as u64;
+    let flags = if is_beginning(function, address) { Flags::Free } else { Flags::Kept };
+    let trap = wish.stub_at + look_and_tell(&mut stub, wish, flags) as u64;
     if from < address {
         let end = wish.stub_at + stub.len() as u64;
         stub.extend(replacement(end, back, JUMP_SIZE).ok_or_else(|| refused(from, "it is too far away"))?);
@@ -110,16 +112,25 @@ pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
 }
 
 /// The comparisons, and the signal where all of them hold. Returns at which byte a thread then stops.
-fn look_and_tell(stub: &mut Vec<u8>, wish: &Wish) -> usize {
-    enter(stub);
+fn look_and_tell(stub: &mut Vec<u8>, wish: &Wish, flags: Flags) -> usize {
+    enter(stub, flags);
     let leaves = wish.conditions.iter().map(|condition| compare(stub, *condition)).collect::<Vec<_>>();
+    save_rest(stub, flags);
     let trap = tell(stub, wish.signal);
+    restore_rest(stub);
     let out = stub.len();
     for at in leaves.into_iter().flatten() {
         stub[at..at + 4].copy_from_slice(&((out - (at + 4)) as u32).to_le_bytes());
     }
-    leave(stub);
+    leave(stub, flags);
     trap
+}
+
+/// Whether threads come to `address` by calls of the function alone, after its landing pad if it has one.
+fn is_beginning(function: Function, address: u64) -> bool {
+    let pad = if function.code.starts_with(&ENDBR64) { ENDBR64.len() as u64 } else { 0 };
+    let is_first = address == function.start || address == function.start + pad;
+    is_first && !targets(function).any(|target| target == address)
 }
 
 fn refused(address: u64, reason: &str) -> Error {
@@ -187,19 +198,51 @@ pub(crate) fn replacement(from: u64, to: u64, size: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Keeps clear of the red zone; saves the flags and all registers that are used here.
-fn enter(code: &mut Vec<u8>) {
-    code.extend([0x48, 0x8d, 0x64, 0x24, RED_ZONE.wrapping_neg()]); // lea rsp, [rsp-128]
-    code.push(0x9c); // pushfq
-    code.extend([0x50, 0x51, 0x52, 0x56, 0x57]); // push rax, rcx, rdx, rsi, rdi
+/// What becomes of the flags. To put them back takes longer than all the rest of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flags {
+    Kept,
+    /// At a function's beginning nobody has left anything in them (System V ABI; the direction flag stays as it is).
+    Free,
+}
+
+/// Keeps clear of the red zone; saves what the comparisons use.
+fn enter(code: &mut Vec<u8>, flags: Flags) {
+    move_stack(code, -i32::from(RED_ZONE));
+    match flags {
+        Flags::Kept => code.push(0x9c), // pushfq
+        Flags::Free => move_stack(code, -8),
+    }
+    code.extend([0x50, 0x51, 0x52]); // push rax, rcx, rdx
+}
+
+/// Saves what else is used where a thread tells of itself.
+fn save_rest(code: &mut Vec<u8>, flags: Flags) {
+    if flags == Flags::Free {
+        code.extend([0x9c, 0x8f, 0x44, 0x24, 0x18]); // pushfq; pop [rsp+24]
+    }
+    code.extend([0x56, 0x57]); // push rsi, rdi
     code.extend([0x41, 0x50, 0x41, 0x51, 0x41, 0x52, 0x41, 0x53]); // push r8, r9, r10, r11
 }
 
-fn leave(code: &mut Vec<u8>) {
+fn restore_rest(code: &mut Vec<u8>) {
     code.extend([0x41, 0x5b, 0x41, 0x5a, 0x41, 0x59, 0x41, 0x58]); // pop r11, r10, r9, r8
-    code.extend([0x5f, 0x5e, 0x5a, 0x59, 0x58]); // pop rdi, rsi, rdx, rcx, rax
-    code.push(0x9d); // popfq
-    code.extend([0x48, 0x8d, 0xa4, 0x24, RED_ZONE, 0, 0, 0]); // lea rsp, [rsp+128]
+    code.extend([0x5f, 0x5e]); // pop rdi, rsi
+}
+
+fn leave(code: &mut Vec<u8>, flags: Flags) {
+    code.extend([0x5a, 0x59, 0x58]); // pop rdx, rcx, rax
+    match flags {
+        Flags::Kept => code.push(0x9d), // popfq
+        Flags::Free => move_stack(code, 8),
+    }
+    move_stack(code, i32::from(RED_ZONE));
+}
+
+/// `lea rsp, [rsp+distance]`, which changes no flag.
+fn move_stack(code: &mut Vec<u8>, distance: i32) {
+    code.extend([0x48, 0x8d, 0xa4, 0x24]);
+    code.extend(distance.to_le_bytes());
 }
 
 /// Where the distances of jumps are to be filled in that are taken when the condition does not hold.
@@ -208,7 +251,6 @@ fn compare(code: &mut Vec<u8>, condition: Condition) -> Vec<usize> {
     match condition.operand {
         Operand::First => code.extend([0x48, 0x89, 0xf8]),  // mov rax, rdi
         Operand::Second => code.extend([0x48, 0x89, 0xf0]), // mov rax, rsi
-        Operand::Third => code.extend([0x48, 0x8b, 0x44, 0x24, 0x30]), // mov rax, [rsp+48]: rdx as it was
         Operand::Product => {
             code.extend([0x48, 0x89, 0xf8, 0x48, 0xf7, 0xe6]); // mov rax, rdi; mul rsi
             jumps.push(jump_if(code, 0x80)); // jo: no such block

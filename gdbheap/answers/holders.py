@@ -1,0 +1,53 @@
+"""Who holds blocks: the few nodes of the graph that people know by name, each with its number there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gdbheap.answers.retained import MODULE, Kept, named_modules
+from gdbheap.answers.ways import alike
+from gdbheap.heap import Heap
+from gdbheap.python.paths import OWN_DICT
+from gdbheap.python.references import References
+
+__all__ = ["Holder", "holders"]
+
+# More rows than this with paths that differ in subscripts alone are items of a collection, which holds them.
+MAX_ALIKE = 10
+ROOT = "root"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """An object with its type and its path as Python, or in words where there is no such path; a module (``type``
+    "module") by its name; or a root ("root"): a frame that runs, or data outside of the heaps."""
+
+    type: str
+    path: str | None
+
+
+def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
+    """The objects of ``owners``, modules, and roots, each with a number of the graph; of a module two. Raises what the
+    graph does."""
+    references = heap.references
+    found = {node: holder for holder, node in _objects(references, owners)}
+    for module, names, name in named_modules(references):
+        for node in (module.id, names.id):
+            found[node] = Holder(MODULE, name)
+    first = references.graph.nodes - len(references.roots)
+    for node, root in enumerate(references.roots, first):
+        found[node] = Holder(ROOT, root.name)
+    return [(holder, node) for node, holder in found.items()]
+
+
+def _objects(references: References, owners: Sequence[Kept]) -> Iterator[tuple[Holder, int]]:
+    """Without the dicts of instances: the instance holds what is in them."""
+    shapes = [(row.type, None if row.path is None else alike(row.path)) for row in owners]
+    counts = Counter(shapes)
+    for row, shape in zip(owners, shapes):
+        is_item = row.path is not None and (counts[shape] > MAX_ALIKE or row.path.endswith(OWN_DICT))
+        node = None if row.address is None or is_item else references.graph.find(row.address)
+        if node is not None:
+            yield Holder(row.type, row.path or row.chain), node

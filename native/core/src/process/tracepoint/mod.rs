@@ -1,0 +1,204 @@
+//! Sees the system calls of a process by a tracepoint of the kernel, at their end: no thread of it stands for that.
+//!
+//! There a thread's registers still hold the arguments, and the result: the kernel copies them into a ring, with the bytes
+//! at the stack pointer where stacks are wanted. Rings of several processors are put into one order by time.
+
+mod events;
+mod record;
+mod tracefs;
+
+use crate::process::stat::has_ended;
+use crate::process::telling::{Finish, Hit, Teller, Trace, WAKE};
+use crate::process::tracer::{raise_priority, Failure};
+use events::Events;
+pub use events::Traced;
+use record::{Record, What};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Error;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+pub use tracefs::{tracepoint, Tracepoint};
+
+/// The mappings are read so often at most for no call to be made meanwhile.
+const ATTEMPTS: usize = 10;
+const NAP: Duration = Duration::from_millis(1);
+/// For how long a call may have done its work and not have come by the tracepoint yet.
+const SETTLED: Duration = Duration::from_millis(1);
+/// More that nobody has asked for yet stay in the rings, whose size is limited.
+const MAX_WAITING: usize = 5000;
+
+/// The life of the thread that reads the rings.
+pub(crate) struct Tracing(Traced);
+
+impl Tracing {
+    pub(crate) fn new(traced: Traced) -> Tracing {
+        Tracing(traced)
+    }
+}
+
+impl Trace for Tracing {
+    fn trace(self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish {
+        raise_priority();
+        let opened = Events::open(&self.0).map(|events| View::new(self.0, events));
+        let mut view = match opened.and_then(|mut view| view.begin(&teller).map(|()| view)) {
+            Ok(view) => view,
+            Err(error) => {
+                let _ = ready.send(Err(error.into()));
+                return Finish::Asked;
+            }
+        };
+        if ready.send(Ok(())).is_err() {
+            teller.shared.ending.store(true, Ordering::SeqCst);
+        }
+        let finish = view.follow(&teller);
+        teller.shared.lost.store(view.events.lost(), Ordering::SeqCst);
+        finish
+    }
+}
+
+/// The mappings of a process: what was done before `from` they have, what after `until` they have not. In between nothing
+/// was done, or what was is in doubt.
+#[derive(Default)]
+struct Mappings {
+    from: u64,
+    until: u64,
+    text: Vec<u8>,
+}
+
+struct View {
+    traced: Traced,
+    events: Events,
+    /// What was read and not told yet, by time; the number tells records of one time apart.
+    order: BTreeMap<(u64, u64), Record>,
+    read: u64,
+    /// Whose event tells of each thread.
+    tellers: HashMap<i32, i32>,
+    /// When the mappings were read at the beginning.
+    first: Range<u64>,
+}
+
+impl View {
+    fn new(traced: Traced, events: Events) -> View {
+        View { traced, events, order: BTreeMap::new(), read: 0, tellers: HashMap::new(), first: 0..0 }
+    }
+
+    /// Reads the mappings from which on calls count.
+    fn begin(&mut self, teller: &Teller) -> Result<(), Error> {
+        let found = self.mappings()?;
+        self.first = found.from..found.until;
+        teller.shared.keep_maps(0, found.text);
+        Ok(())
+    }
+
+    /// The mappings, with no call of the process while they are read and a while after, if there is such a time.
+    fn mappings(&mut self) -> Result<Mappings, Error> {
+        let mut found = Mappings::default();
+        for _ in 0..ATTEMPTS {
+            // So that there is room in the rings.
+            self.drain();
+            found.from = now();
+            found.text = std::fs::read(format!("/proc/{}/maps", self.traced.pid))?;
+            std::thread::sleep(SETTLED);
+            found.until = now();
+            self.drain();
+            if !self.order.range((found.from, 0)..).any(|(_, record)| self.may_map(record)) {
+                break;
+            }
+            std::thread::sleep(NAP);
+        }
+        Ok(found)
+    }
+
+    fn may_map(&self, record: &Record) -> bool {
+        match record.what {
+            What::Call { .. } => record.pid == self.traced.pid,
+            What::Lost(_) => true,
+            What::Started | What::Exec => false,
+        }
+    }
+
+    fn drain(&mut self) {
+        let View { events, order, read, .. } = self;
+        events.drain(|record| {
+            *read += 1;
+            order.insert((record.time, *read), record);
+        });
+    }
+
+    /// Until it is told to end, or there is nothing more to see. What was read is told a round later: other rings may have
+    /// had what came before it.
+    fn follow(&mut self, teller: &Teller) -> Finish {
+        let mut last = now();
+        while !teller.shared.is_ending() {
+            self.events.wait(WAKE);
+            let gone = has_ended(&format!("/proc/{}/stat", self.traced.pid));
+            if !gone && teller.shared.waiting.load(Ordering::SeqCst) > MAX_WAITING {
+                std::thread::sleep(NAP);
+                continue;
+            }
+            let round = now();
+            self.drain();
+            if self.tell(teller, if gone { u64::MAX } else { last }, u64::MAX) {
+                return Finish::Exec;
+            }
+            if gone {
+                return Finish::Gone;
+            }
+            last = round;
+        }
+        self.end(teller)
+    }
+
+    /// Tells what came before the mappings are read for the last time.
+    fn end(&mut self, teller: &Teller) -> Finish {
+        let unread = Mappings { from: u64::MAX, until: u64::MAX, text: Vec::new() };
+        let found = self.mappings().unwrap_or(unread);
+        teller.shared.keep_maps(1, found.text);
+        if self.tell(teller, found.until, found.from) {
+            return Finish::Exec;
+        }
+        Finish::Asked
+    }
+
+    /// Tells of all calls before `until`, which are in doubt from `last` on; true where the process runs another program
+    /// from then on.
+    fn tell(&mut self, teller: &Teller, until: u64, last: u64) -> bool {
+        let later = self.order.split_off(&(until, 0));
+        for record in std::mem::replace(&mut self.order, later).into_values() {
+            if record.time < self.first.start {
+                continue;
+            }
+            match record.what {
+                What::Exec if record.pid == self.traced.pid => return true,
+                What::Started => {
+                    self.tellers.remove(&record.tid);
+                }
+                What::Call { .. } if record.pid == self.traced.pid => self.tell_call(teller, record, last),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Once, where two events tell of a thread: both see all that follows, so that the first is enough.
+    fn tell_call(&mut self, teller: &Teller, record: Record, last: u64) {
+        let (pid, tid) = (record.pid, record.tid);
+        let doubtful = self.first.contains(&record.time) || record.time >= last;
+        let What::Call { event, number, registers, stack } = record.what else { return };
+        let Some(origin) = self.events.origin(event) else { return };
+        let place = self.traced.numbers.iter().position(|wanted| u64::from(*wanted) == number);
+        if place.is_some() && *self.tellers.entry(tid).or_insert(origin) == origin {
+            teller.pass_on(Hit { pid, tid, place, registers, stack, doubtful });
+        }
+    }
+}
+
+/// CLOCK_MONOTONIC, as the records have it.
+fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills in what is this function's.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
