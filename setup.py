@@ -50,7 +50,22 @@ setup(
             binding=Binding.PyO3,
             py_limited_api=True,
             debug=False,
-        )
+        ),
+        # Nobody imports it: programs are started with it.
+        RustExtension(
+            "gdbheap._recorder",
+            path="native/recorder/Cargo.toml",
+            binding=Binding.NoBinding,
+            py_limited_api=True,
+            debug=False,
+        ),
+        # A program, beside them.
+        RustExtension(
+            {"_replayer": "gdbheap._replayer"},
+            path="native/replayer/Cargo.toml",
+            binding=Binding.Exec,
+            debug=False,
+        ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp39"}},
     zip_safe=False,

@@ -18,11 +18,13 @@ OWN = ("allocators.", "layout.")
 MALLOC = "glibc's malloc is the one that is asked, tuned or called"
 TEXT = "the command's help names what it shows of each"
 OWN_RULE = "a rule about one allocator, with its advice"
+OTHERS = "with which allocator, and which settings of it, recorded calls are run again"
 ALLOWED = {
     "answers.arenas": MALLOC, "answers.chunks": MALLOC, "answers.fit": MALLOC, "answers.sizes": MALLOC,
     "answers.trim": MALLOC, "answers.check_advice": MALLOC, "commands.calls.inferior_call": MALLOC,
     "commands.calls.malloc_stats_call": MALLOC, "commands.calls.native_caller": MALLOC,
     "answers.pools": "size classes of Python's allocators", "report.pools": "the same", "report.mimalloc": "the same",
+    "commands.replay": OTHERS, "events.settings": OTHERS, "events.what_if": OTHERS, "report.replay": OTHERS,
     "history.watched": "what each can be read of while the process runs",
     "answers.findings.finding": "what the rules about one allocator share",
     **dict.fromkeys((f"answers.findings.{name}" for name in (

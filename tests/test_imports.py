@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
 BEFORE_HEAP = ["_native", "errors", "files", "target", "layout", "allocators", "python"]
-ORDER = [*BEFORE_HEAP, "heap", "answers", "history", "watching", "report", "loader", "commands"]
+ORDER = [*BEFORE_HEAP, "heap", "answers", "history", "events", "watching", "report", "loader", "commands"]
 # The only folder that knows that gdb exists.
 KNOWS_GDB = "commands.gdb."
 # Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is
@@ -129,7 +129,8 @@ CORE_ORDER = [
     ["process"],
     ["allocators"],
     ["python"],
-    ["graph", "memory_use", "history"],
+    ["graph", "memory_use"],
+    ["history", "events"],
 ]
 # Where system calls are made.
 UNSAFE = {"signals", "memory", "process"}

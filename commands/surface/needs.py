@@ -20,6 +20,7 @@ __all__ = [
     "PROCESS",
     "PROCESSES",
     "PROGRAMS",
+    "STARTED",
     "TARGET",
     "TWO_TARGETS",
     "Needs",
@@ -63,5 +64,9 @@ FOLLOWED: Needs[Live] = Needs(
 )
 # The function follows: malloc, calloc, realloc or free.
 CALLED: Needs[LocalProcess] = Needs("a live process", "TARGET", "1234", 0)
+# The words of the command.
+STARTED: Needs[tuple[str, ...]] = Needs(
+    "a command that is started", "-- COMMAND", "-- COMMAND", 0, starts=True, shell_only=True
+)
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
 NOTHING: Needs[None] = Needs("no target", "", "", 0, shell_only=True)

@@ -43,12 +43,14 @@ _MODULES = {
     "plot": "plot",
     "top": "top",
     "watch": "watch",
+    "trace": "trace",
+    "replay": "replay",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",
 }
 
-SHELL_ONLY = frozenset({"record", "plot", "top", "watch"})
+SHELL_ONLY = frozenset({"record", "plot", "top", "watch", "trace", "replay"})
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
 
 

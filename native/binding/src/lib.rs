@@ -4,6 +4,7 @@
 //! of their fields (records.rs); answers are classes with a name for each field (rows.rs).
 
 mod claimed;
+mod events;
 mod following;
 mod glibc;
 mod graph;
@@ -44,8 +45,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         following::LeftPatch,
         following::CodePatch,
         following::PlaceHit,
-        following::Follower,
         following::Tracepoint,
+        following::Follower,
         glibc::RegionTotals,
         glibc::Trimmed,
         glibc::FreePiece,
@@ -71,6 +72,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::Lost,
         graph::Graph,
         heaps::Heaps,
+        events::ReplayPlan,
         history::BlockChange,
         history::BlockChanges,
         history::BlockColumns,
@@ -132,9 +134,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         following::find_call_sites,
         following::plan_patches,
         following::find_left_patches,
+        following::find_tracepoint,
         following::restore_left_patches,
         following::registers_before_trap,
-        following::find_tracepoint,
         following::return_from_trap,
         glibc::walk_chunks,
         glibc::follow_bins,
@@ -152,6 +154,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         glibc::look_at_arena,
         graph::static_types,
         graph::draw_graph,
+        events::stage_bytes,
+        events::pack_stage,
+        events::waiting_stage,
+        events::plan_calls,
         history::list_blocks,
         history::compare_blocks,
         memory::find_initial,

@@ -5,8 +5,8 @@
 //! reads for it a `Source`. Whatever is read from a target is hostile: every count is bounded, every pointer is checked
 //! against the segments, and arithmetic on it cannot panic.
 //!
-//! Imports point left: error, bytes, bits, by_address, machine, signals, work; memory; process; allocators; python; graph,
-//! history and memory_use.
+//! Imports point left: error, bytes, bits, by_address, machine, signals, work; memory; process; allocators; python; graph
+//! and memory_use; history and events.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 pub mod allocators;
@@ -14,6 +14,7 @@ pub(crate) mod bits;
 pub(crate) mod by_address;
 pub(crate) mod bytes;
 pub(crate) mod error;
+pub mod events;
 pub mod graph;
 pub mod history;
 pub(crate) mod machine;

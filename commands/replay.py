@@ -1,0 +1,194 @@
+"""``gdbheap replay``: recorded calls again, and what they would have come to under another allocator."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.interruption import until_told
+from gdbheap.commands.surface.needs import FILES
+from gdbheap.commands.surface.options import Common, switch, valued, whole_number
+from gdbheap.commands.surface.progress import tell
+from gdbheap.errors import UsageError
+from gdbheap.report.numbers import parse_size
+from gdbheap.report.replay import render
+
+if TYPE_CHECKING:
+    from gdbheap.events.replay import Job, Replayed
+    from gdbheap.events.settings import Setting
+
+__all__ = ["COMMAND"]
+
+END = "end"
+LAST = 1 << 62
+LOOK_SECONDS = 0.2
+
+
+def _call(text: str) -> int:
+    """A call's number. Raises ValueError."""
+    if text == END:
+        return LAST
+    number = whole_number(text)
+    if not 0 < number < LAST:
+        raise ValueError(f"{text!r} is no call: they are numbered from 1")
+    return number
+
+
+def _tunables(text: str) -> dict[str, str]:
+    from gdbheap.events.settings import tunables_of
+
+    return tunables_of(text)
+
+
+@dataclass
+class Options(Common):
+    """The options of gdbheap replay."""
+
+    process: int | None = valued(
+        "--process", "PID", "which process of the log (the default is the one with the most calls)", None, whole_number
+    )
+    allocator: str | None = valued(
+        "--allocator", "LIB", "a library that is preloaded: a file, or jemalloc, tcmalloc, mimalloc, where they are"
+        " installed; or glibc (the default is the one that the program ran with)", None, str,
+    )  # fmt: skip
+    arena_max: int | None = valued("--arena-max", "N", "how many arenas glibc makes at most", None, whole_number)
+    mmap_threshold: int | None = valued(
+        "--mmap-threshold", "SIZE", "from which size on glibc maps each block by itself", None, parse_size
+    )
+    trim_threshold: int | None = valued(
+        "--trim-threshold", "SIZE", "how much glibc keeps free at the end of its heap", None, parse_size
+    )
+    tunables: dict[str, str] | None = valued(
+        "--tunables", "NAME=VALUE[:…]", "any of glibc's tunables, as in GLIBC_TUNABLES; malloc's may go by their last"
+        " name: tcache_count=0", None, _tunables,
+    )  # fmt: skip
+    fill: bool = switch(
+        "--fill", "touch a byte of each page that a request covers, as a program would, but for calloc's"
+    )
+    mappings: bool = switch(
+        "--mappings", "also repeat the program's own mmap, munmap and mremap of private memory; with --fill, touch it"
+    )
+    stop_at: int | None = valued(
+        "--stop-at", "CALL", "wait after this call (end: after the last), for gdbheap and gdb to look at the process",
+        None, _call,
+    )  # fmt: skip
+    what_if: bool = switch(
+        "--what-if", "under each allocator that is here and each of glibc's tunables that could matter, with --fill"
+    )
+
+
+def _answer(files: tuple[str, ...], options: Options) -> Replayed:
+    # Imported where they are needed: a command's start is mostly imports.
+    from gdbheap.events.replay import planned
+    from gdbheap.events.settings import recorded_setting
+    from gdbheap.events.what_if import what_if
+
+    if len(files) > 1:
+        raise UsageError("gdbheap replay: one file at a time")
+    if options.what_if and (options.stop_at is not None or options.allocator is not None or _tuned(options)):
+        raise UsageError("gdbheap replay: --what-if chooses allocators and tunables by itself, and stops nowhere")
+    path = os.path.expanduser(files[0])
+    with planned(path, options.process, options.fill or options.what_if, options.mappings) as job:
+        base = recorded_setting(job.process.who)
+        return what_if(job, base, tell) if options.what_if else _once(job, _setting(base, options), options)
+
+
+def _once(job: Job, setting: Setting, options: Options) -> Replayed:
+    from gdbheap.events.replay import run
+
+    stop = options.stop_at
+    if stop is None:
+        found, last = run(job, setting, with_gaps=True)
+        return job.answer([found], last is None or last.fixed)
+    if LAST > stop > job.content.calls:
+        raise UsageError(f"gdbheap replay: there are only {job.content.calls:,} calls")
+
+    def wait(pid: int, calls: int) -> bool:
+        return _wait(pid, calls, job.content.calls) if calls == stop or stop == LAST else True
+
+    found, last = run(job, setting, stop=stop, at_stop=wait)
+    ended = last is not None and not last.is_end
+    return job.answer([found], last is None or last.fixed, stopped=last.calls if ended and last else None)
+
+
+def _tuned(options: Options) -> dict[str, str]:
+    """glibc's tunables, as they were asked for."""
+    own = {
+        "arena_max": options.arena_max,
+        "mmap_threshold": options.mmap_threshold,
+        "trim_threshold": options.trim_threshold,
+    }
+    text = ":".join(f"{name}={value}" for name, value in own.items() if value is not None)
+    try:
+        return {**_tunables(text), **(options.tunables or {})}
+    except ValueError as error:
+        raise UsageError(f"gdbheap replay: {error}") from None
+
+
+def _setting(base: Setting, options: Options) -> Setting:
+    """As the program ran, but for what was asked for."""
+    from gdbheap.events.settings import Setting, library_of
+
+    tuned = _tuned(options)
+    library = base.library if options.allocator is None else library_of(options.allocator)
+    if library is not None and tuned:
+        raise UsageError("gdbheap replay: tunables are glibc's, and another allocator is asked for")
+    return Setting(library, {} if library is not None else {**base.tunables, **tuned})
+
+
+def _wait(pid: int, calls: int, of: int) -> bool:
+    """Until somebody types Enter, or Ctrl-C: whether to go on."""
+    text = f"gdbheap: after call {calls:,} of {of:,} process {pid} waits (gdbheap {pid}, gdb -p {pid}); "
+    with until_told() as told:
+        print(f"{text}Enter goes on, Ctrl-C ends it", file=sys.stderr, flush=True)
+        while not told():
+            if _is_typed():
+                return True
+    return False
+
+
+def _is_typed() -> bool:
+    """Whether a line came from the terminal; without one nobody types."""
+    is_terminal = sys.stdin is not None and sys.stdin.isatty()
+    ready, _, _ = select.select([sys.stdin] if is_terminal else [], [], [], LOOK_SECONDS)
+    return bool(ready) and sys.stdin.readline() != ""
+
+
+def _render(shown: Shown[Replayed, Options]) -> str:
+    return render(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="replay",
+    question="What would these calls come to under another allocator, or another setting?",
+    text="""Makes the calls of a log that gdbheap trace wrote again, without the program: all of one process, in the
+    order in which they were made, each in the thread that made it. Under the same glibc every block is where the
+    program had it, so that --stop-at shows the program's heap at any call. Another allocator, and each of glibc's
+    tunables, is tried on the same calls. docs/replay.md says what is repeated and what is not.
+
+    RSS is that of the allocator's pages, and at most as the kernel noted it. Programs write to what they ask for:
+    compare RSS with --fill only, which --what-if implies. system and in use are as malloc_stats() counts them,
+    holes are those of at least 1 MiB, both of glibc alone. Allocators that give memory back by the clock differ
+    from run to run, and see a replay that is faster than the program was: --what-if runs them three times and
+    shows the range of their peaks. Below its table stands what to type before the command for the setting that
+    takes the least memory, if that is less by more than chance.
+
+    In JSON, runs is a list of {allocator, library, tunables, peak_rss, final_rss, system, in_use, usable, seconds,
+    ns_a_call, failures, rounds, least_peak_rss, most_peak_rss, peak, end, failure}: seconds are of processor time,
+    of several rounds the one in the middle; peak and end are {calls, system, in_use, holes, hole_bytes} or null,
+    after the call with the most bytes in use and at the end; failure says why there are no figures. best is the
+    number of a run, from 0, or null. path, pid, exe, words, processes, calls, threads, peak_call, peak_bytes,
+    live_blocks, live_bytes are of the log, bytes as they were asked for; unknown, failed and lost count calls that
+    were left out, that had given nothing, and that are missing in the log; mappings those that were repeated;
+    filled, fixed (addresses), whole say what the figures are worth, stopped is the call after which it was ended.""",
+    example="gdbheap replay --what-if",
+    needs=FILES,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    listed="",
+)

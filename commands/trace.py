@@ -1,0 +1,77 @@
+"""``gdbheap trace``: each call of a program's allocator, in a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import STARTED
+from gdbheap.commands.surface.options import Common, switch, valued
+from gdbheap.errors import UsageError
+from gdbheap.report.trace import render, sentence
+
+if TYPE_CHECKING:
+    from gdbheap.events.recording import Traced
+
+__all__ = ["COMMAND"]
+
+
+@dataclass
+class Options(Common):
+    """The options of gdbheap trace."""
+
+    file: str = valued("-o", "FILE", "where to write it", "", str)
+    finish: bool = switch("--finish", "put what a recording that was killed has left into its FILE")
+
+
+def _answer(command: tuple[str, ...], options: Options) -> Traced:
+    # Imported where it is needed: a command's start is mostly imports.
+    from gdbheap.events.recording import finish, trace
+
+    if not options.file:
+        raise UsageError("gdbheap trace: where to? -o FILE")
+    path = os.path.expanduser(options.file)
+    if options.finish:
+        if command:
+            raise UsageError("gdbheap trace: --finish starts no command")
+        return finish(path)
+    if not command:
+        raise UsageError("gdbheap trace: which command? It follows --")
+    found = trace(path, list(command))
+    if not options.json and sys.stderr is not None:
+        # Standard output is the command's.
+        print(f"gdbheap: {sentence(found)}", file=sys.stderr)
+    return found
+
+
+def _render(shown: Shown[Traced, Options]) -> str:
+    return render(shown.answer, shown.style) if shown.options.finish else ""
+
+
+COMMAND = Command(
+    noun="trace",
+    question="Which calls does a program make of its allocator? Each of them, in a file",
+    text="""Starts the command with a library that writes down each call of malloc, calloc, realloc, reallocarray,
+    memalign, aligned_alloc, posix_memalign, valloc, pvalloc and free (C++'s new and delete call these), of mmap,
+    munmap and mremap, mallopt and malloc_trim: what was asked for, the address, the thread, and in which order all of
+    them were made. Processes that the command starts are recorded too, each by itself. Nothing is lost when one is
+    killed. The command's exit status is passed on; it ends when the command and all that it started have ended.
+
+    The calls of several threads are made one after the other, which is how their order is known. A program that is
+    linked statically, is set-uid, clears its environment or brings its own malloc is not seen. docs/calls.md describes
+    the file, gdbheap replay runs the calls again.
+
+    In JSON, path is the file, size its bytes, calls how many it has, lost how many could not be written down, seconds
+    how long it took, processes a list of {pid, exe, calls, threads, peak_bytes, live_bytes, lost}, bytes as they were
+    asked for; exit_status that of the command (null: it runs on, or --finish), failures what went wrong.""",
+    example="gdbheap trace -o calls.log",
+    needs=STARTED,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    listed="",
+    writes=True,
+)

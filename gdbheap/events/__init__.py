@@ -1,0 +1,1 @@
+"""Calls of an allocator that were recorded: their log, how it is made, and what it says."""

@@ -1,0 +1,159 @@
+"""The file of recorded calls: frames one after the other, so that it can be read up to where it was cut off
+(docs/calls.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from gdbheap.errors import UsageError, one_line
+
+__all__ = ["CallLog", "LogWriter", "ProcessCalls", "Recorded", "read_log"]
+
+MAGIC = b"gdbheap calls 1\n"
+# Kind, number of the process, and bytes that follow.
+FRAME = struct.Struct("<4sIQ")
+PROCESS, STAGE, PROCESS_END, END = b"PROC", b"STAG", b"DONE", b"ENDS"
+MAX_DOCUMENT_BYTES = 1 << 20
+MAX_PROCESSES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A process whose calls were recorded, as its recorder says: when it began (nanoseconds since 1970), its program
+    and words, the file that its allocator is in, and what of its environment shapes that. ``parent``: who forked it, by
+    pid and beginning, and the number of the fork there; None for a program that was executed."""
+
+    pid: int
+    began: int
+    exe: str
+    malloc: str
+    words: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    parent: tuple[int, int, int] | None = None
+
+
+@dataclass
+class ProcessCalls:
+    """One process of a log: ``frames`` are (offset, bytes) of its stages; ``lost``: calls that were not written."""
+
+    who: Recorded
+    frames: list[tuple[int, int]] = field(default_factory=list)
+    lost: int = 0
+    ended: bool = False
+
+
+@dataclass
+class CallLog:
+    """A log. ``whole``: nothing is missing at its end; ``status``: how the command ended, None where that is unknown;
+    ``size``: bytes up to the end of the last whole frame."""
+
+    path: str
+    processes: list[ProcessCalls]
+    whole: bool = False
+    status: int | None = None
+    size: int = len(MAGIC)
+
+
+class LogWriter:
+    """Writes a log; after each call the file is one that can be read. Raises UsageError where it cannot be opened."""
+
+    def __init__(self, path: str, continued: int | None = None) -> None:
+        """``continued``: the bytes of a log that was cut off, to go on behind."""
+        try:
+            self._file: BinaryIO = open(path, "wb" if continued is None else "r+b")
+        except OSError as error:
+            raise UsageError(f"{one_line(path)}: {one_line(error.strerror or error)}") from None
+        self.path = path
+        if continued is None:
+            self._file.write(MAGIC)
+        else:
+            self._file.seek(continued)
+            self._file.truncate()
+        self._file.flush()
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.tell()
+
+    def process(self, number: int, who: Recorded) -> None:
+        """A process appeared; numbers count from 0."""
+        self._document(PROCESS, number, vars(who))
+
+    def stage(self, number: int, packed: bytes) -> None:
+        """The next stage of a process."""
+        self._frame(STAGE, number, packed)
+
+    def process_end(self, number: int, lost: int) -> None:
+        """No more stages of this process follow."""
+        self._document(PROCESS_END, number, {"lost": lost})
+
+    def end(self, status: int | None) -> None:
+        """Nothing more follows."""
+        self._document(END, 0, {"status": status})
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _document(self, kind: bytes, number: int, content: dict[str, Any]) -> None:
+        self._frame(kind, number, json.dumps(content).encode())
+
+    def _frame(self, kind: bytes, number: int, content: bytes) -> None:
+        self._file.write(FRAME.pack(kind, number, len(content)) + content)
+        self._file.flush()
+
+
+def read_log(path: str) -> CallLog:
+    """What is in a log, up to where it was cut off. Raises UsageError, with one line, for a file that is none."""
+    try:
+        with open(path, "rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise UsageError(f"{one_line(path)}: it is no log of calls that gdbheap knows")
+            log = CallLog(path, [])
+            for kind, number, offset, size in _frames(file):
+                _take(log, file, kind, number, offset, size)
+                log.size = offset + size
+            return log
+    except OSError as error:
+        raise UsageError(f"{one_line(path)}: {one_line(error.strerror or error)}") from None
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise UsageError(f"{one_line(path)}: it is damaged: {one_line(error)}") from None
+
+
+def _frames(file: BinaryIO) -> Iterator[tuple[bytes, int, int, int]]:
+    """(kind, process, offset, bytes) of each whole frame."""
+    length, offset = os.fstat(file.fileno()).st_size, len(MAGIC)
+    while offset + FRAME.size <= length:
+        file.seek(offset)
+        kind, number, size = FRAME.unpack(file.read(FRAME.size))
+        offset += FRAME.size
+        if offset + size > length:
+            return
+        yield kind, number, offset, size
+        offset += size
+
+
+def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, size: int) -> None:
+    if kind == STAGE:
+        log.processes[number].frames.append((offset, size))
+        return
+    if size > MAX_DOCUMENT_BYTES:
+        raise ValueError("a document is larger than any")
+    file.seek(offset)
+    content = json.loads(file.read(size))
+    if kind == PROCESS:
+        if number != len(log.processes) or number >= MAX_PROCESSES:
+            raise ValueError("processes are out of order")
+        parent = content.pop("parent", None)
+        who = Recorded(**content, parent=None if parent is None else (parent[0], parent[1], parent[2]))
+        log.processes.append(ProcessCalls(who))
+    elif kind == PROCESS_END:
+        log.processes[number].lost, log.processes[number].ended = int(content["lost"]), True
+    elif kind == END:
+        log.whole, log.status = True, content["status"]

@@ -1,0 +1,13 @@
+"""What the dynamic linker is told to load before a program's own libraries (ld.so(8))."""
+
+from __future__ import annotations
+
+__all__ = ["PRELOAD", "can_be_preloaded"]
+
+PRELOAD = "LD_PRELOAD"
+SEPARATORS = frozenset(" :")
+
+
+def can_be_preloaded(path: str) -> bool:
+    """Whether LD_PRELOAD can say it: there is no way to write a space or a colon."""
+    return not SEPARATORS & set(path)

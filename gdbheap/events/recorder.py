@@ -1,0 +1,121 @@
+"""What a recorder leaves: a file for each process, of which finished stages are taken while it runs
+(native/calls/src/header.rs)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import gdbheap
+from gdbheap import _native
+from gdbheap.errors import Unsupported
+from gdbheap.events.log import Recorded
+from gdbheap.events.preload import can_be_preloaded
+
+__all__ = ["ENVIRONMENT", "RecorderFile", "recorder_library"]
+
+ENVIRONMENT = "GDBHEAP_CALLS"
+SUFFIX = ".calls"
+HEADER_BYTES = 16 << 10
+TEXT_AT = 8 << 10
+WORDS = struct.Struct("<11Q")
+MAGIC, VERSION = int.from_bytes(b"gdbcalls", "little"), 1
+KEEP_SIZE, PUNCH_HOLE = 1, 2
+
+
+def recorder_library() -> str:
+    """The path of the library that programs are started with. Raises Unsupported where it is missing."""
+    folder = Path(gdbheap.__file__).resolve().parent
+    found = next(iter(sorted(folder.glob("_recorder*.so"))), None)
+    if found is None:
+        raise Unsupported("the recorder is missing: gdbheap was installed without it")
+    if not can_be_preloaded(str(found)):
+        raise Unsupported(
+            f"the path of the recorder has a space or a colon in it, which LD_PRELOAD cannot say: {found}"
+        )
+    return str(found)
+
+
+class RecorderFile:
+    """The file of one process. ``taken``: how many of its stages are in the log; ``started``: when the kernel started
+    the process, 0 where that was not looked up."""
+
+    def __init__(self, path: str, taken: int = 0) -> None:
+        """Raises OSError."""
+        self.path, self.taken = path, taken
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self.started = 0
+        self.pid = int(os.path.basename(path).partition("-")[0], 16)
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._descriptor)
+
+    def remove(self) -> None:
+        """Remove it: a process that still records in it stops at the end of its stage."""
+        os.unlink(self.path)
+
+    @property
+    def _header(self) -> bytes:
+        return os.pread(self._descriptor, HEADER_BYTES, 0)
+
+    def who(self) -> Recorded | None:
+        """Who records in it; None where its header is not written yet."""
+        header = self._header
+        if len(header) < HEADER_BYTES:
+            return None
+        magic, version, _stage, pid, began, _stages, _lost, parent, parent_began, fork, _waiting = WORDS.unpack_from(
+            header
+        )
+        if (magic, version) != (MAGIC, VERSION):
+            return None
+        texts = dict(text.partition("=")[::2] for text in _texts(header[TEXT_AT:]))
+        words = header[TEXT_AT:].partition(b"words=")[2].rstrip(b"\0").split(b"\0")
+        return Recorded(
+            pid,
+            began,
+            texts.get("exe", ""),
+            texts.get("malloc", ""),
+            [word.decode(errors="surrogateescape") for word in words],
+            {name: value for name, value in texts.items() if name not in ("exe", "malloc")},
+            (parent, parent_began, fork) if parent else None,
+        )
+
+    def take(self, is_last: bool) -> Iterator[bytes]:
+        """The stages that are finished, as they go into the log (all of them where ``is_last``). Their room is given
+        back once the next is asked for."""
+        header = self._header
+        if len(header) < HEADER_BYTES:
+            return
+        begun: int = WORDS.unpack_from(header)[5]
+        size = _native.stage_bytes()
+        while self.taken < begun - (not is_last):
+            offset = HEADER_BYTES + self.taken * size
+            yield _native.pack_stage(os.pread(self._descriptor, size, offset))
+            self.taken += 1
+            _give_back(self._descriptor, offset, size)
+        waiting = _native.waiting_stage(header) if is_last else b""
+        if waiting:
+            yield _native.pack_stage(waiting)
+
+    def lost(self) -> int:
+        """Calls that could not be written down."""
+        header = self._header
+        return int(WORDS.unpack_from(header)[6]) if len(header) >= HEADER_BYTES else 0
+
+
+def _texts(text: bytes) -> Iterator[str]:
+    for part in text.partition(b"words=")[0].split(b"\0"):
+        if part:
+            yield part.decode(errors="surrogateescape")
+
+
+def _give_back(descriptor: int, offset: int, size: int) -> None:
+    """Some file systems have no holes: then it stays until the end (fallocate(2))."""
+    with suppress(AttributeError, OSError):
+        mode = PUNCH_HOLE | KEEP_SIZE
+        ctypes.CDLL(None).fallocate64(descriptor, mode, ctypes.c_int64(offset), ctypes.c_int64(size))

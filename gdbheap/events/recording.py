@@ -1,0 +1,233 @@
+"""A command that is started with the recorder, and its calls on their way into the log."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gdbheap import _native
+from gdbheap.errors import UsageError, one_line
+from gdbheap.events.log import CallLog, LogWriter, ProcessCalls, Recorded, read_log
+from gdbheap.events.preload import PRELOAD
+from gdbheap.events.recorder import ENVIRONMENT, SUFFIX, RecorderFile, recorder_library
+from gdbheap.files import check_writable
+from gdbheap.target.programs import running
+from gdbheap.target.started import Started
+
+__all__ = ["Traced", "TracedProcess", "finish", "trace"]
+
+PARTS = ".parts"
+WAIT_SECONDS = 0.02
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class TracedProcess:
+    """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, the most bytes that
+    were in use at once and those at the end, as they were asked for. ``lost``: calls that were not written down."""
+
+    pid: int
+    exe: str
+    calls: int
+    threads: int
+    peak_bytes: int
+    live_bytes: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The answer of ``gdbheap trace``: the log, its bytes, for how many seconds the command ran, its exit status."""
+
+    path: str
+    size: int
+    calls: int
+    lost: int
+    seconds: float
+    processes: list[TracedProcess]
+    exit_status: int | None = None
+    failures: list[str] = field(default_factory=list)
+    ok: bool = True
+
+
+def trace(path: str, command: list[str]) -> Traced:
+    """Record a command's calls, and those of all that it starts. Raises UsageError, Unsupported before it is started;
+    afterwards it goes on to its end whatever happens to the log."""
+    library, parts = recorder_library(), path + PARTS
+    check_writable(path)
+    _make_parts(parts)
+    began, preload = time.monotonic(), ":".join(filter(None, (library, os.environ.get(PRELOAD))))
+    _adopt()
+    try:
+        started = Started(command, {**os.environ, PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts)})
+    except UsageError:
+        os.rmdir(parts)
+        raise
+    collecting = _Collecting(LogWriter(path), parts)
+    status = None
+    try:
+        status = _until_ended(collecting, started)
+    except KeyboardInterrupt:
+        # A terminal's goes to the command too, and it may have ended by it.
+        status = started.wait(1.0)
+        if status is None:
+            started.let_go()
+            collecting.failures.append(f"process {started.pid} runs on: its calls from now on are not recorded")
+    collecting.end(status)
+    return _traced(path, time.monotonic() - began, status, collecting.failures)
+
+
+def finish(path: str) -> Traced:
+    """Put what a recording that was killed has left into its log. Raises UsageError."""
+    parts = path + PARTS
+    if not os.path.isdir(parts):
+        raise UsageError(f"{one_line(path)}: nothing is left of its recording: {one_line(parts)} is no folder")
+    log = read_log(path) if os.path.exists(path) else None
+    collecting = _Collecting(LogWriter(path, None if log is None else log.size), parts, log)
+    collecting.take()
+    left = collecting.running()
+    if left:
+        raise UsageError(f"process {left[0].pid} still records: wait for its end")
+    collecting.end(None)
+    return _traced(path, 0.0, None, collecting.failures)
+
+
+def _make_parts(parts: str) -> None:
+    try:
+        os.mkdir(parts, 0o700)
+    except FileExistsError:
+        raise UsageError(
+            f"{one_line(parts)} is left of a recording that was killed: --finish puts it into its log, or remove it"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{one_line(parts)}: {one_line(error.strerror or error)}") from None
+
+
+def _adopt() -> None:
+    """What the command leaves running becomes our child, so that its end is seen."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _until_ended(collecting: _Collecting, started: Started) -> int | None:
+    """The command's status, once it and all that it started have ended."""
+    while started.status() is None:
+        collecting.take()
+        started.wait(WAIT_SECONDS)
+    collecting.take()
+    while collecting.running():
+        time.sleep(WAIT_SECONDS)
+        collecting.take()
+    return started.status()
+
+
+class _Collecting:
+    """Brings stages into the log while they come."""
+
+    def __init__(self, writer: LogWriter, parts: str, log: CallLog | None = None) -> None:
+        self._writer, self._parts = writer, parts
+        self._files: dict[str, RecorderFile] = {}
+        self._numbers: dict[str, int] = {}
+        self._known = log.processes if log is not None else []
+        self._count = len(self._known)
+        self.failures: list[str] = []
+        self._failed = False
+
+    def take(self) -> None:
+        """All that is finished, and all of processes that have ended."""
+        if self._failed:
+            return
+        try:
+            self._look()
+            newest = {file.pid: path for path, file in sorted(self._files.items())}
+            for path, file in list(self._files.items()):
+                is_over = newest[file.pid] != path or not _is_alive(file)
+                self._take(path, file, is_over)
+        except OSError as error:
+            # The command goes on; what its processes record stays where it is.
+            self._failed = True
+            self.failures.append(
+                f"{one_line(self._writer.path)}: {one_line(error.strerror or error)}; what was recorded is in"
+                f" {one_line(self._parts)}: --finish puts it into the log"
+            )
+
+    def running(self) -> list[RecorderFile]:
+        """The files of processes that have not ended."""
+        return [] if self._failed else list(self._files.values())
+
+    def _look(self) -> None:
+        for name in sorted(os.listdir(self._parts)):
+            path = os.path.join(self._parts, name)
+            if not name.endswith(SUFFIX) or path in self._files:
+                continue
+            file = RecorderFile(path)
+            who = file.who()
+            if who is None:
+                file.close()
+                if not _is_alive(file):
+                    os.unlink(path)
+                continue
+            self._files[path] = file
+            self._number(path, file, who)
+
+    def _number(self, path: str, file: RecorderFile, who: Recorded) -> None:
+        for number, process in enumerate(self._known):
+            if (process.who.pid, process.who.began) == (who.pid, who.began):
+                self._numbers[path], file.taken = number, len(process.frames)
+                return
+        self._numbers[path] = self._count
+        self._count += 1
+        self._writer.process(self._numbers[path], who)
+
+    def _take(self, path: str, file: RecorderFile, is_over: bool) -> None:
+        for packed in file.take(is_over):
+            self._writer.stage(self._numbers[path], packed)
+        if is_over:
+            self._writer.process_end(self._numbers[path], file.lost())
+            file.remove()
+            file.close()
+            del self._files[path]
+
+    def end(self, status: int | None) -> None:
+        """Take what is there, also of processes that run on."""
+        self.take()
+        for path, file in list(self._files.items()):
+            self._take(path, file, True)
+        if not self._failed:
+            self._writer.end(status)
+            shutil.rmtree(self._parts, ignore_errors=True)
+        self._writer.close()
+
+
+def _is_alive(file: RecorderFile) -> bool:
+    """Whether its process still runs. One that has ended and was left to us is collected."""
+    found = running(file.pid)
+    if found is not None:
+        file.started = file.started or found.start
+        return file.started == found.start
+    with suppress(OSError):
+        os.waitpid(file.pid, os.WNOHANG)
+    return False
+
+
+def _traced(path: str, seconds: float, status: int | None, failures: list[str]) -> Traced:
+    log = read_log(path)
+    processes = [_summed(path, process) for process in log.processes]
+    calls = sum(process.calls for process in processes)
+    if not calls:
+        failures.append(
+            "no calls were recorded: a program that is linked statically, is set-uid, or brings its own malloc goes"
+            " past the recorder"
+        )
+    lost = sum(process.lost for process in processes)
+    size = os.stat(path).st_size
+    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, bool(calls) and not lost)
+
+
+def _summed(path: str, process: ProcessCalls) -> TracedProcess:
+    sums, who = _native.plan_calls(path, process.frames), process.who
+    return TracedProcess(who.pid, who.exe, sums.calls, sums.threads, sums.peak_bytes, sums.live_bytes, process.lost)

@@ -1,0 +1,212 @@
+"""What a program's calls come to when they are made again, under its own allocator or another."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from gdbheap import _native
+from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_line
+from gdbheap.events.log import CallLog, ProcessCalls, read_log
+from gdbheap.events.replayer import Ended, Moment, Replayer
+from gdbheap.events.settings import Setting
+
+__all__ = ["Gaps", "Job", "Replayed", "Run", "planned", "run"]
+
+LEAST_GAP = 1 << 20
+
+AtStop = Callable[[int, int], bool]
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Free memory that glibc does not give back: holes of at least 1 MiB, and their bytes, after so many calls."""
+
+    calls: int
+    system: int | None
+    in_use: int | None
+    holes: int
+    hole_bytes: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One setting. ``library``: the file that was preloaded, None for glibc. Bytes: ``peak_rss`` and ``final_rss`` of
+    the allocator's pages, at most and at the end; ``system`` and ``in_use`` at the end as malloc_stats() counts them,
+    None of another allocator than glibc; ``usable`` of the blocks that were left. ``seconds``: processor time of the
+    calls. ``rounds``: how often it was run; the figures are those of the run in the middle by its peak, which was
+    between ``least_peak_rss`` and ``most_peak_rss``. ``peak``, ``end``: where the most was in use, and at the end,
+    None where that was not looked at. ``failure``: why there are no figures."""
+
+    allocator: str
+    library: str | None
+    tunables: str
+    peak_rss: int | None = None
+    final_rss: int | None = None
+    system: int | None = None
+    in_use: int | None = None
+    usable: int | None = None
+    seconds: float | None = None
+    ns_a_call: float | None = None
+    failures: int = 0
+    rounds: int = 1
+    least_peak_rss: int | None = None
+    most_peak_rss: int | None = None
+    peak: Gaps | None = None
+    end: Gaps | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The answer of ``gdbheap replay``. ``pid``, ``exe``, ``words``: whose calls they are, ``processes``: how many the
+    log has. ``calls``, ``threads``: how many there are; ``peak_call``: after which the most bytes were in use,
+    ``peak_bytes``; ``live_blocks`` and ``live_bytes`` at the end: all as asked for. ``unknown``: calls that were left
+    out, as they free or resize blocks that nobody is known to have allocated; ``failed``: calls that had given
+    nothing; ``lost``: calls that are not in the log; ``mappings``: the program's own that were repeated. ``filled``: a
+    byte of each page that a request covers was touched. ``fixed``: addresses were the same in each run. ``stopped``:
+    the call after which it was ended. ``whole``: nothing of the log is missing. ``best``: what of ``runs`` takes less
+    memory than the first by more than chance, its number."""
+
+    path: str
+    pid: int
+    exe: str
+    words: list[str]
+    processes: int
+    calls: int
+    threads: int
+    peak_call: int
+    peak_bytes: int
+    live_blocks: int
+    live_bytes: int
+    unknown: int
+    failed: int
+    lost: int
+    mappings: int
+    filled: bool
+    fixed: bool
+    whole: bool
+    runs: list[Run] = field(default_factory=list)
+    best: int | None = None
+    stopped: int | None = None
+    ok: bool = True
+
+
+@dataclass(frozen=True)
+class Job:
+    """A process's calls, ready to be made again: ``plan`` is the descriptor of what native/core/src/events/plan.rs
+    writes, ``content`` what is in it."""
+
+    log: CallLog
+    process: ProcessCalls
+    plan: int
+    content: _native.ReplayPlan
+    fill: bool
+
+    def answer(self, runs: Sequence[Run], fixed: bool, best: int | None = None, stopped: int | None = None) -> Replayed:
+        """The answer with these runs."""
+        who, content = self.process.who, self.content
+        whole = content.whole and self.process.ended
+        return Replayed(
+            self.log.path, who.pid, who.exe, who.words, len(self.log.processes), content.calls, content.threads,
+            content.peak_call, content.peak_bytes, content.live_blocks, content.live_bytes, content.unknown,
+            content.failed, self.process.lost, content.mappings, self.fill, fixed, whole, list(runs),
+            best, stopped, whole and any(run.failure is None for run in runs),
+        )  # fmt: skip
+
+
+@contextmanager
+def planned(path: str, pid: int | None, fill: bool, mappings: bool) -> Iterator[Job]:
+    """The calls of a log's process, in this block. Raises UsageError for a file that is none, or has no such process,
+    and GdbheapError where there is no room for the plan: 8 bytes a call in TMPDIR."""
+    log = read_log(path)
+    process = _chosen(log, pid)
+    with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:
+        try:
+            content = _native.plan_calls(path, process.frames, f"/proc/self/fd/{file.fileno()}", mappings)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise exhausted(error) from None
+            raise GdbheapError(f"the plan of a replay cannot be written: {one_line(error.strerror or error)}") from None
+        if not content.calls:
+            raise UsageError(f"{one_line(path)}: process {process.who.pid} has no calls in it")
+        yield Job(log, process, file.fileno(), content, fill)
+
+
+def _chosen(log: CallLog, pid: int | None) -> ProcessCalls:
+    """The process with this pid; of several, and without one, that with the most calls."""
+    named = [process for process in log.processes if pid is None or process.who.pid == pid]
+    if not named:
+        others = ", ".join(str(process.who.pid) for process in log.processes[:20])
+        reason = f"no process {pid}, only {others}" if others else "no processes"
+        raise UsageError(f"{one_line(log.path)} has {reason}")
+    return max(named, key=lambda process: (len(process.frames), sum(size for _offset, size in process.frames)))
+
+
+def run(
+    job: Job, setting: Setting, with_gaps: bool = False, stop: int | None = None, at_stop: AtStop | None = None
+) -> tuple[Run, Moment | None]:
+    """The calls once, and the last moment. ``with_gaps``: looks for glibc's holes at the peak and at the end.
+    ``at_stop`` gets the pid and the number of calls after the call ``stop`` and after the last, and says whether to go
+    on. Where the allocator ended the process, the run says so. Raises UsageError where the library is no allocator."""
+    looks = {job.content.peak_call} if with_gaps and setting.library is None else set()
+    stops = sorted(looks | ({stop} if stop is not None else set()))
+    found: dict[int, Gaps | None] = {}
+    last = None
+    begun = Run(setting.allocator, setting.library, setting.tuned)
+    try:
+        with Replayer(job.plan, setting, job.fill, stops) as replayer:
+            for moment in replayer.moments():
+                _check_library(setting, moment)
+                last = moment
+                if with_gaps and (moment.calls in looks or moment.is_end) and moment.system is not None:
+                    found[moment.calls] = _gaps_of(replayer.pid, moment)
+                is_wanted = at_stop is not None and (moment.calls == stop or moment.is_end)
+                if is_wanted and at_stop is not None and not at_stop(replayer.pid, moment.calls):
+                    break
+    except Ended as ended:
+        return replace(begun, failure=str(ended)), None
+    assert last is not None
+    return _run_of(begun, last, found.get(job.content.peak_call), found.get(last.calls)), last
+
+
+def _run_of(begun: Run, last: Moment, peak: Gaps | None, end: Gaps | None) -> Run:
+    return replace(
+        begun,
+        peak_rss=last.peak_rss,
+        final_rss=last.rss,
+        system=last.system,
+        in_use=last.in_use,
+        usable=last.usable,
+        seconds=round(last.nanoseconds / 1e9, 6),
+        ns_a_call=round(last.nanoseconds / max(last.calls, 1), 1),
+        failures=last.failures,
+        least_peak_rss=last.peak_rss,
+        most_peak_rss=last.peak_rss,
+        peak=peak,
+        end=end if last.is_end else None,
+    )
+
+
+def _check_library(setting: Setting, moment: Moment) -> None:
+    """The dynamic linker goes on without a library that it cannot load."""
+    if setting.library is not None and os.path.realpath(moment.file) != os.path.realpath(setting.library):
+        raise UsageError(f"{one_line(setting.library)} is no library with a malloc that can be preloaded here")
+
+
+def _gaps_of(pid: int, moment: Moment) -> Gaps | None:
+    """Its holes, of a replayer that waits; None where we must not look at it."""
+    # Imported where it is needed: it is nearly all of gdbheap.
+    from gdbheap.answers.holes import holes
+    from gdbheap.heap import Heap
+    from gdbheap.target.process import stopped
+
+    try:
+        with stopped(pid) as process:
+            found = holes(Heap(process), LEAST_GAP, 0)
+    except GdbheapError:
+        return None
+    return Gaps(moment.calls, moment.system, moment.in_use, found.count, found.bytes)

@@ -1,0 +1,148 @@
+"""The program that makes recorded calls again (native/replayer), and what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gdbheap
+from gdbheap.errors import EXHAUSTED, GdbheapError, Unsupported
+from gdbheap.events.settings import Setting
+
+__all__ = ["Ended", "Moment", "Replayer"]
+
+GO_ON = b"\n"
+WORDS_BYTES = 1000
+
+
+class Ended(GdbheapError):
+    """The replayer ended before the calls did; the message says how."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """After so many calls. Bytes: ``rss`` and ``peak_rss`` of the allocator's pages, now and at most so far; ``usable``
+    of what is handed out, of ``blocks``; ``system`` and ``in_use`` as glibc says, None of another. ``failures``: calls
+    that gave nothing although they had given something. ``fixed``: addresses are the same in each run. ``file``: whose
+    malloc it is."""
+
+    is_end: bool
+    calls: int
+    rss: int
+    peak_rss: int
+    system: int | None
+    in_use: int | None
+    blocks: int
+    usable: int
+    failures: int
+    nanoseconds: int
+    fixed: bool
+    file: str
+
+
+def replayer_program() -> str:
+    """Its path. Raises Unsupported where it is missing."""
+    path = Path(gdbheap.__file__).resolve().parent / "_replayer"
+    if not os.access(path, os.X_OK):
+        raise Unsupported("the replayer is missing: gdbheap was installed without it")
+    return str(path)
+
+
+class Replayer:
+    """One replay, in a block: it is gone when that ends. ``pid``: of the process, which waits at each moment."""
+
+    def __init__(self, plan: int, setting: Setting, fill: bool, stops: Sequence[int] = ()) -> None:
+        """``plan``: the descriptor of one. ``stops``: calls after which it waits, besides the last. Raises Unsupported,
+        GdbheapError."""
+        # Read only where it ends too early, and never waited for.
+        self._errors = tempfile.TemporaryFile(prefix="gdbheap-errors-")
+        words = [replayer_program(), str(plan), str(int(fill)), *map(str, sorted(set(stops)))]
+        try:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                pass_fds=[plan],
+                env=setting.environment(),
+                # A terminal's Ctrl-C is for us.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise GdbheapError(f"the replayer cannot be started: {error.strerror}") from None
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Replayer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def moments(self) -> Iterator[Moment]:
+        """Each stop, and the end; it goes on once the next is asked for. Raises Ended, Unsupported."""
+        while True:
+            moment = self._next()
+            yield moment
+            if moment.is_end:
+                return
+            stream = self._process.stdin
+            assert stream is not None
+            with suppress(BrokenPipeError):
+                stream.write(GO_ON)
+                stream.flush()
+
+    def _next(self) -> Moment:
+        stream = self._process.stdout
+        assert stream is not None
+        line = stream.readline()
+        if not line.endswith(b"\n"):
+            raise Ended(self._how_it_ended())
+        said: dict[str, Any] = json.loads(line)
+        if "error" in said:
+            raise _refused(said["error"], said["errno"])
+        return Moment(
+            said["at"] == "end",
+            said["calls"],
+            said["rss"],
+            said["peak_rss"],
+            said.get("system"),
+            said.get("in_use"),
+            said["blocks"],
+            said["usable"],
+            said["failures"],
+            said["nanoseconds"],
+            said["fixed"],
+            said["file"],
+        )
+
+    def _how_it_ended(self) -> str:
+        code = self._process.wait()
+        self._errors.seek(0)
+        words = self._errors.read(WORDS_BYTES).decode(errors="replace").strip()
+        if code < 0:
+            with suppress(ValueError):
+                return f"ended by {signal.Signals(-code).name}{': ' if words else ''}{words}"
+        return f"ended with status {code}{': ' if words else ''}{words}"
+
+
+def _refused(why: str, number: int) -> GdbheapError:
+    reason = EXHAUSTED.get(number, os.strerror(number))
+    if why == "allocator":
+        return Unsupported("the allocator lacks a function that a replay calls")
+    if why in ("memory", "thread"):
+        return GdbheapError(f"the replayer could not go on: {reason}")
+    return GdbheapError("the replayer cannot read its plan")

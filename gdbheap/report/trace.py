@@ -1,0 +1,41 @@
+"""``gdbheap trace`` for people: what was recorded, once it is over."""
+
+from __future__ import annotations
+
+from gdbheap.errors import one_line
+from gdbheap.events.recording import Traced
+from gdbheap.report.numbers import counted
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+
+__all__ = ["render", "sentence"]
+
+LEFT = True
+
+
+def sentence(answer: Traced) -> str:
+    """One line: how much is where, and what went wrong."""
+    what = f"{counted(answer.calls, 'call')} of {counted(len(answer.processes), 'process', 'processes')}"
+    each = f", {answer.size / answer.calls:.2f} bytes a call" if answer.calls else ""
+    lost = f"; {answer.lost:,} more could not be written down" if answer.lost else ""
+    return "; ".join([f"{what} in {one_line(answer.path)}{each}{lost}", *map(one_line, answer.failures)])
+
+
+def render(answer: Traced, style: Style) -> str:
+    """The sentence, and a row for each process."""
+    columns = (
+        Column("pid"), Column("calls"), Column("threads"), Column("in use at most"), Column("at the end"),
+        Column("program", LEFT),
+    )  # fmt: skip
+    rows = [
+        [
+            str(row.pid),
+            f"{row.calls:,}",
+            f"{row.threads:,}",
+            style.size(row.peak_bytes),
+            style.size(row.live_bytes),
+            one_line(row.exe),
+        ]
+        for row in answer.processes
+    ]
+    return join(style.filled(f"{sentence(answer)}."), table(columns, rows, style) if rows else "")

@@ -1,0 +1,127 @@
+//! Bytes to events. They come from a file: whatever they claim is checked, and nothing is trusted.
+
+use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
+use crate::writer::Last;
+
+/// A stage holds bytes that are no events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged;
+
+/// The events of one stage.
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    last: Last,
+}
+
+impl<'a> Reader<'a> {
+    /// `bytes`: of one stage, or its beginning.
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, last: Last::default() }
+    }
+
+    /// The next event; None at the end.
+    #[inline(always)]
+    pub fn next_event(&mut self) -> Result<Option<Event>, Damaged> {
+        let Some((first, rest)) = self.bytes.split_first() else { return Ok(None) };
+        if *first == 0 {
+            return Ok(None);
+        }
+        self.bytes = rest;
+        let low = first & LOW;
+        let event = match first >> SHIFT {
+            operation::MALLOC => Event::Malloc { size: self.sized(low)?, result: self.address()? },
+            operation::FREE => Event::Free { address: self.address()? },
+            operation::REALLOC => {
+                Event::Realloc { size: self.sized(low)?, old: self.address()?, result: self.address()? }
+            }
+            operation::CALLOC => Event::Calloc { size: self.sized(low)?, result: self.address()? },
+            operation::MEMALIGN => {
+                Event::Memalign { size: self.sized(low)?, alignment: self.number()?, result: self.address()? }
+            }
+            operation::SWITCH if low != 0 => Event::Switch { thread: low.into() },
+            operation::SWITCH => Event::Switch { thread: self.half()? },
+            operation::OTHER => self.rare(low)?,
+            _ => return Err(Damaged),
+        };
+        Ok(Some(event))
+    }
+
+    #[cold]
+    fn rare(&mut self, low: u8) -> Result<Event, Damaged> {
+        Ok(match low {
+            other::USABLE => Event::Usable { size: self.number()? },
+            other::THREAD => Event::Thread { thread: self.half()?, tid: self.half()? },
+            other::END => Event::End,
+            other::TIME => {
+                self.last.nanoseconds = self.last.nanoseconds.wrapping_add(self.number()?);
+                Event::Time { nanoseconds: self.last.nanoseconds }
+            }
+            other::MMAP => Event::Mmap {
+                size: self.number()?,
+                protection: self.half()?,
+                flags: self.half()?,
+                result: self.number()?,
+            },
+            other::MUNMAP => Event::Munmap { address: self.number()?, size: self.number()? },
+            other::MREMAP => Event::Mremap {
+                old: self.number()?,
+                old_size: self.number()?,
+                size: self.number()?,
+                result: self.number()?,
+            },
+            other::MALLOPT => Event::Mallopt { parameter: self.signed()?, value: self.signed()? },
+            other::TRIM => Event::Trim { pad: self.number()? },
+            other::FORK => Event::Fork { number: self.number()? },
+            _ => return Err(Damaged),
+        })
+    }
+
+    #[inline(always)]
+    fn number(&mut self) -> Result<u64, Damaged> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.bytes.split_first().ok_or(Damaged)?;
+            self.bytes = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Damaged)
+    }
+
+    fn half(&mut self) -> Result<u32, Damaged> {
+        u32::try_from(self.number()?).map_err(|_| Damaged)
+    }
+
+    fn signed(&mut self) -> Result<i32, Damaged> {
+        i32::try_from(unzigzag(self.number()?)).map_err(|_| Damaged)
+    }
+
+    #[inline(always)]
+    fn sized(&mut self, low: u8) -> Result<u64, Damaged> {
+        match low {
+            0 => self.number(),
+            units => Ok(u64::from(units) * SIZE_UNIT),
+        }
+    }
+
+    #[inline(always)]
+    fn address(&mut self) -> Result<u64, Damaged> {
+        let number = self.number()?;
+        match number {
+            0 => return Ok(0),
+            1 => self.last.address = self.number()?,
+            _ if number & 1 == 1 => return Err(Damaged),
+            _ => {
+                let distance = unzigzag((number >> 1).wrapping_sub(1));
+                self.last.address = self.last.address.wrapping_add((distance as u64).wrapping_mul(8));
+            }
+        }
+        Ok(self.last.address)
+    }
+}
+
+fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}

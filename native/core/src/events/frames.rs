@@ -1,0 +1,171 @@
+//! A log keeps each stage as a frame that is compressed by itself.
+
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::work::Watcher;
+use gdbheap_calls::waiting::from_words;
+use gdbheap_calls::{encode, header, Event, Last, Reader, MAX_EVENT, STAGE};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The fastest that is worth it: a recorder's stages come at 100 MB a second.
+const LEVEL: i32 = 1;
+
+/// Where a stage is in a log's file, and its bytes there.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    pub offset: u64,
+    pub size: u64,
+}
+
+/// A stage as a frame: most of what comes after its last event is left out. That event may end with zero bytes itself.
+pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
+    let end = stage.iter().rposition(|byte| *byte != 0).map_or(0, |last| stage.len().min(last + MAX_EVENT));
+    zstd::bulk::compress(&stage[..end], LEVEL).map_err(|_| Error::Memory("no room to compress a stage"))
+}
+
+/// The calls that still wait in a recorder's header, as a stage; empty without any.
+pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
+    let word = |at: usize| u64_at(bytes, at);
+    let count = word(header::word::WAITING * 8).min(header::MAX_WAITING as u64) as usize;
+    let written = word(header::word::WRITTEN * 8).min(count as u64) as usize;
+    let (mut stage, mut last) = (Vec::new(), Last::default());
+    for place in written..count {
+        let at = header::WAITING_AT + place * header::WAITING_WORDS * 8;
+        let Some((event, usable)) = from_words(&std::array::from_fn(|number| word(at + 8 * number))) else { continue };
+        let usable = usable.map(|size| Event::Usable { size });
+        for event in usable.into_iter().chain([event]) {
+            let mut room = [0; MAX_EVENT];
+            let (first, used) = encode(event, &mut last, &mut room);
+            room[0] = first;
+            stage.extend_from_slice(&room[..used]);
+        }
+    }
+    stage
+}
+
+/// The stages of one process.
+pub struct Stages<'a> {
+    pub file: &'a File,
+    pub frames: &'a [Frame],
+}
+
+impl Stages<'_> {
+    /// Shows every event, until the end or until one is damaged; returns whether all were whole.
+    pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
+        let mut packed = Vec::new();
+        for frame in self.frames {
+            watcher.check()?;
+            let size = usize::try_from(frame.size).ok().filter(|size| *size <= 2 * STAGE).ok_or_else(damaged)?;
+            packed.resize(size, 0);
+            if self.file.read_exact_at(&mut packed, frame.offset).is_err() {
+                return Ok(false);
+            }
+            let Ok(stage) = zstd::bulk::decompress(&packed, STAGE) else { return Ok(false) };
+            let mut reader = Reader::new(&stage);
+            loop {
+                match reader.next_event() {
+                    Ok(Some(event)) => visit(event),
+                    Ok(None) => break,
+                    Err(_) => return Ok(false),
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn damaged() -> Error {
+    Error::invalid("a stage claims to be larger than any")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Small and large numbers, as often as each other.
+    fn number(state: &mut u64) -> u64 {
+        let bits = random(state) % 65;
+        random(state).checked_shr(64 - bits as u32).unwrap_or(0)
+    }
+
+    fn event(state: &mut u64) -> Event {
+        let (size, mut result) = (number(state), number(state));
+        if random(state) % 8 != 0 {
+            result &= !7;
+        }
+        match random(state) % 17 {
+            0 => Event::Malloc { size, result },
+            1 => Event::Calloc { size, result },
+            2 => Event::Realloc { size, old: number(state), result },
+            3 => Event::Memalign { size, alignment: number(state), result },
+            4 => Event::Free { address: result },
+            5 => Event::Usable { size },
+            6 => Event::Switch { thread: 1 + size as u32 % 100 },
+            7 => Event::Thread { thread: size as u32, tid: result as u32 },
+            8 => Event::End,
+            9 => Event::Time { nanoseconds: size },
+            10 => Event::Mmap { size, protection: size as u32, flags: result as u32, result },
+            11 => Event::Munmap { address: result, size },
+            12 => Event::Mremap { old: number(state), old_size: number(state), size, result },
+            13 => Event::Mallopt { parameter: size as i32, value: result as i32 },
+            14 => Event::Trim { pad: size },
+            15 => Event::Fork { number: size },
+            _ => Event::Malloc { size: 8 * (size % 40), result },
+        }
+    }
+
+    /// The last event of a stage may end with zero bytes: free(NULL) does.
+    #[test]
+    fn zero_bytes_at_the_end_belong_to_the_last_event() {
+        let mut stage = vec![0u8; STAGE];
+        let (mut used, mut last) = (0, Last::default());
+        for event in [Event::Malloc { size: 24, result: 4096 }, Event::Free { address: 0 }] {
+            let room: &mut [u8; MAX_EVENT] = (&mut stage[used..used + MAX_EVENT]).try_into().unwrap();
+            let (first, length) = encode(event, &mut last, room);
+            room[0] = first;
+            used += length;
+        }
+        let packed = zstd::bulk::decompress(&pack(&stage).unwrap(), STAGE).unwrap();
+        let mut reader = Reader::new(&packed);
+        assert_eq!(reader.next_event(), Ok(Some(Event::Malloc { size: 24, result: 4096 })));
+        assert_eq!(reader.next_event(), Ok(Some(Event::Free { address: 0 })));
+        assert_eq!(reader.next_event(), Ok(None));
+    }
+
+    /// What is written is read again, one event after the other, whatever the numbers are.
+    #[test]
+    fn events_are_read_as_they_were_written() {
+        for seed in 1..200u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let written: Vec<Event> = (0..200).map(|_| event(&mut state)).collect();
+            let (mut bytes, mut last) = (vec![0u8; 200 * MAX_EVENT], Last::default());
+            let mut used = 0;
+            for event in &written {
+                let room: &mut [u8; MAX_EVENT] = (&mut bytes[used..used + MAX_EVENT]).try_into().unwrap();
+                let (first, length) = encode(*event, &mut last, room);
+                assert_ne!(first, 0);
+                room[0] = first;
+                used += length;
+            }
+            let mut reader = Reader::new(&bytes[..used]);
+            for event in &written {
+                assert_eq!(reader.next_event(), Ok(Some(*event)), "seed {seed}");
+            }
+            assert_eq!(reader.next_event(), Ok(None));
+            // Damaged bytes end in an error or in other events, never in a panic.
+            for _ in 0..50 {
+                bytes[random(&mut state) as usize % used] = random(&mut state) as u8;
+                let mut reader = Reader::new(&bytes[..used]);
+                while let Ok(Some(_)) = reader.next_event() {}
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The program's own mappings: which part of which one lies where.
+
+use crate::machine::SMALLEST_PAGE;
+use gdbheap_plan::other;
+use std::collections::BTreeMap;
+
+/// A change, as a plan says it: a mapping's place, its size and protection; or where in it something goes, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) kind: u64,
+    pub(super) place: u64,
+    pub(super) first: u64,
+    pub(super) second: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Piece {
+    end: u64,
+    place: u64,
+    /// Where its mapping would begin, had it all of it.
+    origin: u64,
+}
+
+/// Private memory of no file; others are not repeated.
+#[derive(Default)]
+pub(super) struct Mappings {
+    pieces: BTreeMap<u64, Piece>,
+    /// Pieces of each place, and the places without any.
+    counts: Vec<u64>,
+    free: Vec<u64>,
+}
+
+const READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+
+impl Mappings {
+    /// The most that there were at once.
+    pub(super) fn places(&self) -> u64 {
+        self.counts.len() as u64
+    }
+
+    pub(super) fn add(&mut self, address: u64, size: u64, protection: u32, flags: u32) -> Vec<Part> {
+        // MAP_FIXED takes the place of what was there.
+        let mut parts = self.remove(address, size);
+        let wanted = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let Some(end) = address.checked_add(size).filter(|end| *end > address) else { return parts };
+        if flags as i32 & wanted == wanted {
+            let place = self.take_place();
+            self.pieces.insert(address, Piece { end, place, origin: address });
+            // What is only set aside is touched by nobody.
+            let is_reserved = flags as i32 & libc::MAP_NORESERVE != 0;
+            let protection = if is_reserved { protection & !(libc::PROT_WRITE as u32) } else { protection };
+            parts.push(Part { kind: other::MMAP, place, first: size, second: protection.into() });
+        }
+        parts
+    }
+
+    pub(super) fn remove(&mut self, address: u64, size: u64) -> Vec<Part> {
+        // The kernel takes whole pages.
+        let end = address.saturating_add(size).checked_next_multiple_of(SMALLEST_PAGE).unwrap_or(u64::MAX);
+        let first = self.pieces.range(..address).next_back().map_or(address, |(start, _)| *start);
+        let met: Vec<(u64, Piece)> =
+            self.pieces.range(first..end.max(first)).map(|(start, piece)| (*start, *piece)).collect();
+        met.into_iter()
+            .filter_map(|(start, piece)| self.cut(start, piece, address.max(start), end.min(piece.end)))
+            .collect()
+    }
+
+    /// Takes from `from` to `to` out of a piece.
+    fn cut(&mut self, start: u64, piece: Piece, from: u64, to: u64) -> Option<Part> {
+        if from >= to {
+            return None;
+        }
+        self.pieces.remove(&start);
+        for (start, end) in [(start, from), (to, piece.end)] {
+            if start < end {
+                self.pieces.insert(start, Piece { end, ..piece });
+                self.counts[piece.place as usize] += 1;
+            }
+        }
+        self.counts[piece.place as usize] -= 1;
+        if self.counts[piece.place as usize] == 0 {
+            self.free.push(piece.place);
+        }
+        Some(Part { kind: other::MUNMAP, place: piece.place, first: from - piece.origin, second: to - from })
+    }
+
+    /// mremap: what was at the old place goes, and as much as there is now comes.
+    pub(super) fn replace(&mut self, old: u64, old_size: u64, address: u64, size: u64) -> Vec<Part> {
+        let mut parts = self.remove(old, old_size);
+        if !parts.is_empty() {
+            parts.extend(self.add(address, size, READ_WRITE, (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u32));
+        }
+        parts
+    }
+
+    fn take_place(&mut self) -> u64 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.counts.push(0);
+            self.counts.len() as u64 - 1
+        });
+        self.counts[place as usize] = 1;
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    const PAGE: u64 = 4096;
+    const PAGES: u64 = 64;
+
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Follows what a plan says: which pages of each place there are.
+    fn follow(places: &mut HashMap<u64, Vec<bool>>, parts: &[Part]) {
+        for part in parts {
+            match part.kind {
+                other::MMAP => {
+                    let before = places.insert(part.place, vec![true; (part.first / PAGE) as usize]);
+                    assert!(before.is_none_or(|pages| !pages.contains(&true)), "a place in use was handed out");
+                }
+                _ => {
+                    let pages = places.get_mut(&part.place).expect("part of no mapping");
+                    for page in part.first / PAGE..(part.first + part.second) / PAGE {
+                        assert!(std::mem::replace(&mut pages[page as usize], false), "a page went twice");
+                    }
+                }
+            }
+        }
+    }
+
+    /// As many pages are there as in a model that keeps each page of the address space apart, whatever overlaps.
+    #[test]
+    fn pages_are_those_of_the_program() {
+        for seed in 1..200u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut mappings = Mappings::default();
+            let (mut model, mut places) = (vec![false; 4 * PAGES as usize], HashMap::new());
+            for _ in 0..200 {
+                let (start, count) = (random(&mut state) % PAGES, 1 + random(&mut state) % 16);
+                let (address, size) = ((1000 + start) * PAGE, count * PAGE);
+                let pages = start as usize..(start + count) as usize;
+                let parts = match random(&mut state) % 3 {
+                    0 => {
+                        let is_private = random(&mut state) % 4 != 0;
+                        model[pages].fill(is_private);
+                        let kind = if is_private { libc::MAP_PRIVATE } else { libc::MAP_SHARED };
+                        mappings.add(address, size, READ_WRITE, (kind | libc::MAP_ANONYMOUS) as u32)
+                    }
+                    1 => {
+                        model[pages].fill(false);
+                        mappings.remove(address, size - random(&mut state) % PAGE)
+                    }
+                    _ => {
+                        let to = 2 * PAGES + random(&mut state) % PAGES;
+                        let was_there = model[pages.clone()].contains(&true);
+                        model[pages].fill(false);
+                        if was_there {
+                            model[to as usize..(to + count) as usize].fill(true);
+                        }
+                        mappings.replace(address, size, (1000 + to) * PAGE, size)
+                    }
+                };
+                follow(&mut places, &parts);
+                let there = places.values().flatten().filter(|is_there| **is_there).count();
+                assert_eq!(there, model.iter().filter(|is_there| **is_there).count(), "seed {seed}");
+            }
+            assert!(mappings.places() >= places.len() as u64);
+        }
+    }
+}

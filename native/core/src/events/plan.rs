@@ -1,0 +1,584 @@
+//! A log's calls as a replayer's plan: every block has a place in a table instead of an address.
+//!
+//! What is kept while the log is read is as large as the most blocks that were in use at once.
+
+use super::frames::Stages;
+use super::mappings::{Mappings, Part};
+use crate::by_address::ByAddress;
+use crate::error::{Error, Result};
+use crate::work::Watcher;
+use gdbheap_calls::Event;
+use gdbheap_plan::{header, kind, other, step, ARGUMENT_LIMIT, HEADER, MAGIC, PLACE_LIMIT, VERSION};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The file is written in pieces of so many bytes.
+const PIECE: usize = 1 << 20;
+
+/// What is in a plan. `calls`: all of the log, by which calls are numbered from 1; `unknown`: blocks that were freed or resized
+/// and never seen allocated (a parent may have), which are left out; `failed`: calls that gave NULL for a size above 0; `unseen`:
+/// blocks whose release is missing in the log. Bytes are those that were asked for; `peak_*`: when the most were in use, for
+/// the first time. `main_ended`: the first thread ended before the process, which cannot be repeated. `mappings`: the program's
+/// own that are repeated. `bytes`: the plan's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub calls: u64,
+    pub threads: u64,
+    pub ended: u64,
+    pub main_ended: bool,
+    pub unknown: u64,
+    pub failed: u64,
+    pub unseen: u64,
+    pub mappings: u64,
+    pub live_blocks: u64,
+    pub live_bytes: u64,
+    pub most_blocks: u64,
+    pub peak_bytes: u64,
+    pub peak_call: u64,
+    pub bytes: u64,
+    pub whole: bool,
+}
+
+/// Steps on their way into the file, if there is one.
+struct Out<'a> {
+    file: Option<&'a File>,
+    waiting: Vec<u8>,
+    written: u64,
+    steps: u64,
+    failure: Option<std::io::Error>,
+}
+
+impl Out<'_> {
+    #[inline(always)]
+    fn word(&mut self, word: u64) {
+        self.waiting.extend_from_slice(&word.to_le_bytes());
+        self.steps += 1;
+        if self.waiting.len() >= PIECE {
+            self.write();
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, kind: u64, place: u64, argument: u64) {
+        if place >= PLACE_LIMIT || argument >= ARGUMENT_LIMIT {
+            self.word(step(kind::WIDE, place / PLACE_LIMIT, argument / ARGUMENT_LIMIT));
+        }
+        self.word(step(kind, place, argument));
+    }
+
+    #[cold]
+    fn write(&mut self) {
+        if self.failure.is_none() {
+            self.failure = self.write_at(&self.waiting, HEADER as u64 + self.written).err();
+        }
+        self.written += self.waiting.len() as u64;
+        self.waiting.clear();
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        self.file.map_or(Ok(()), |file| file.write_all_at(bytes, offset))
+    }
+}
+
+struct Thread {
+    index: u64,
+    has_ended: bool,
+    /// The step that is to end it: after its last event.
+    end: Option<u64>,
+}
+
+/// Writes the plan of a process's calls into an empty file; without one it only says what would be in it. `mappings`: those
+/// of the program are repeated too.
+pub fn plan(watcher: &dyn Watcher, stages: &Stages<'_>, file: Option<&File>, mappings: bool) -> Result<Plan> {
+    let mut planner = Planner::new(file, mappings);
+    let whole = stages.show(watcher, |event| planner.add(event))?;
+    planner.finish(whole)
+}
+
+/// Makes a plan from events, in their order.
+struct Planner<'a> {
+    out: Out<'a>,
+    plan: Plan,
+    places: ByAddress<u64>,
+    free_places: Vec<u64>,
+    /// Bytes asked for, by place.
+    sizes: Vec<u64>,
+    threads: ByAddress<Thread>,
+    /// The log's number of the thread whose events follow, and the index of the one whose calls the plan makes.
+    current: u64,
+    planned: Option<u64>,
+    has_called_since_end: bool,
+    mappings: Option<Mappings>,
+    /// The break's heap lies below all mappings, and its first page has a block sooner or later.
+    lowest: u64,
+}
+
+impl<'a> Planner<'a> {
+    fn new(file: Option<&'a File>, mappings: bool) -> Planner<'a> {
+        Planner {
+            out: Out { file, waiting: Vec::with_capacity(PIECE + 64), written: 0, steps: 0, failure: None },
+            plan: Plan::default(),
+            places: Default::default(),
+            free_places: Vec::new(),
+            sizes: Vec::new(),
+            threads: Default::default(),
+            current: 0,
+            planned: None,
+            has_called_since_end: false,
+            mappings: mappings.then(Mappings::default),
+            lowest: u64::MAX,
+        }
+    }
+
+    /// The next event of the log.
+    #[inline(always)]
+    fn add(&mut self, event: Event) {
+        match event {
+            Event::Malloc { size, result } => {
+                self.begin_call();
+                self.allocate(kind::MALLOC, size, result);
+            }
+            Event::Calloc { size, result } => {
+                self.begin_call();
+                self.allocate(kind::CALLOC, size, result);
+            }
+            Event::Free { address } => {
+                self.begin_call();
+                self.free(address);
+            }
+            Event::Realloc { size, old, result } => {
+                self.begin_call();
+                self.resize(size, old, result);
+            }
+            event => self.rare(event),
+        }
+    }
+
+    fn rare(&mut self, event: Event) {
+        match event {
+            Event::Memalign { size, alignment, result } => {
+                self.begin_call();
+                self.align(alignment, size, result);
+            }
+            Event::Switch { thread } | Event::Thread { thread, .. } => self.switch(thread.into()),
+            Event::End => self.end(),
+            Event::Mallopt { parameter, value } => {
+                self.become_current();
+                self.out.word(step(kind::MALLOPT, parameter as u64, value as u32 as u64));
+            }
+            Event::Trim { pad } => {
+                self.become_current();
+                self.out.step(kind::TRIM, 0, pad);
+            }
+            Event::Mmap { size, protection, flags, result } => {
+                self.map(|mappings| mappings.add(result, size, protection, flags));
+            }
+            Event::Munmap { address, size } => self.map(|mappings| mappings.remove(address, size)),
+            Event::Mremap { old, old_size, size, result } => {
+                self.map(|mappings| mappings.replace(old, old_size, result, size));
+            }
+            _ => {}
+        }
+    }
+
+    #[inline(always)]
+    fn begin_call(&mut self) {
+        self.plan.calls += 1;
+        self.become_current();
+        self.has_called_since_end = true;
+    }
+
+    #[inline(always)]
+    fn become_current(&mut self) {
+        if self.planned != Some(self.current) {
+            let index = self.thread(self.current).index;
+            self.out.step(kind::THREAD, index, 0);
+            self.planned = Some(self.current);
+        }
+    }
+
+    fn thread(&mut self, number: u64) -> &mut Thread {
+        let next = &mut self.plan.threads;
+        self.threads.entry(number).or_insert_with(|| {
+            *next += 1;
+            Thread { index: *next - 1, has_ended: false, end: None }
+        })
+    }
+
+    /// A thread's last calls may come after its end, in several pieces: each has room for a step that ends it.
+    fn switch(&mut self, number: u64) {
+        self.leave_room();
+        self.current = number;
+        self.has_called_since_end = false;
+    }
+
+    fn leave_room(&mut self) {
+        let (current, at) = (self.current, self.out.steps);
+        let Some(thread) = self.threads.get_mut(&current) else { return };
+        if thread.has_ended && self.has_called_since_end {
+            thread.end = Some(at);
+            self.out.word(step(kind::OTHER, other::NONE, 0));
+            self.planned = None;
+        }
+    }
+
+    fn end(&mut self) {
+        let thread = self.thread(self.current);
+        let is_first = thread.index == 0;
+        thread.has_ended = true;
+        self.plan.main_ended |= is_first;
+        self.plan.ended += 1;
+        self.has_called_since_end = true;
+        self.leave_room();
+        self.has_called_since_end = false;
+    }
+
+    #[inline(always)]
+    fn allocate(&mut self, kind: u64, size: u64, result: u64) {
+        if result == 0 {
+            return self.fail(kind, 0, size);
+        }
+        let place = self.take_place(result, size);
+        self.out.step(kind, place, size);
+    }
+
+    fn align(&mut self, alignment: u64, size: u64, result: u64) {
+        let place = (result != 0).then(|| self.take_place(result, size));
+        self.out.step(kind::ALIGNMENT, 0, alignment);
+        match place {
+            Some(place) => self.out.step(kind::MEMALIGN, place, size),
+            None => self.fail(kind::MEMALIGN, 0, size),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, kind: u64, place: u64, size: u64) {
+        self.plan.failed += u64::from(size != 0);
+        self.out.word(step(kind::FAILED, 0, 0));
+        self.out.step(kind, place, size);
+    }
+
+    #[inline(always)]
+    fn take_place(&mut self, address: u64, size: u64) -> u64 {
+        let place = match self.free_places.pop() {
+            Some(place) => place,
+            None => {
+                self.sizes.push(0);
+                self.sizes.len() as u64 - 1
+            }
+        };
+        if let Some(before) = self.places.insert(address, place) {
+            self.free_unseen(before);
+        }
+        self.lowest = self.lowest.min(address);
+        self.resized(place, size);
+        place
+    }
+
+    /// The block was there already: something freed it that is not in the log. It has to go before the new one comes.
+    #[cold]
+    fn free_unseen(&mut self, place: u64) {
+        self.plan.unseen += 1;
+        self.out.word(step(kind::OTHER, other::UNSEEN, 0));
+        self.out.step(kind::FREE, place, 0);
+        self.leave_place(place);
+    }
+
+    #[inline(always)]
+    fn leave_place(&mut self, place: u64) {
+        self.plan.live_bytes -= self.sizes[place as usize];
+        self.sizes[place as usize] = 0;
+        self.free_places.push(place);
+    }
+
+    #[inline(always)]
+    fn resized(&mut self, place: u64, size: u64) {
+        let known = &mut self.sizes[place as usize];
+        self.plan.live_bytes = (self.plan.live_bytes - *known).saturating_add(size);
+        *known = size;
+        if self.plan.live_bytes > self.plan.peak_bytes {
+            (self.plan.peak_bytes, self.plan.peak_call) = (self.plan.live_bytes, self.plan.calls);
+        }
+    }
+
+    #[inline(always)]
+    fn free(&mut self, address: u64) {
+        match self.places.remove(&address) {
+            Some(place) => {
+                self.out.step(kind::FREE, place, 0);
+                self.leave_place(place);
+            }
+            None => {
+                self.plan.unknown += u64::from(address != 0);
+                self.out.word(step(kind::NOTHING, 0, 0));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn resize(&mut self, size: u64, old: u64, result: u64) {
+        let Some(place) = self.places.get(&old).copied() else { return self.resize_unknown(size, old, result) };
+        if result == 0 {
+            match size {
+                0 => {
+                    self.places.remove(&old);
+                    self.out.step(kind::RELEASE, place, 0);
+                    self.leave_place(place);
+                }
+                _ => self.fail(kind::REALLOC, place, size),
+            }
+            return;
+        }
+        if result != old {
+            self.lowest = self.lowest.min(result);
+            self.places.remove(&old);
+            if let Some(before) = self.places.insert(result, place) {
+                self.free_unseen(before);
+            }
+        }
+        self.out.step(kind::REALLOC, place, size);
+        self.resized(place, size);
+    }
+
+    /// realloc of NULL, or of a block that is not known: what it gives is new.
+    #[cold]
+    fn resize_unknown(&mut self, size: u64, old: u64, result: u64) {
+        self.plan.unknown += u64::from(old != 0);
+        match result {
+            0 if size == 0 && old != 0 => self.out.word(step(kind::NOTHING, 0, 0)),
+            _ => self.allocate(kind::MALLOC, size, result),
+        }
+    }
+
+    fn map(&mut self, change: impl FnOnce(&mut Mappings) -> Vec<Part>) {
+        let Some(mappings) = &mut self.mappings else { return };
+        for part in change(mappings) {
+            self.plan.mappings += u64::from(part.kind == other::MMAP);
+            self.out.word(step(kind::OTHER, part.kind, 0));
+            [part.place, part.first, part.second].into_iter().for_each(|word| self.out.word(word));
+        }
+    }
+
+    /// The rest of the plan, and its header; `whole`: whether the log was. Raises what the file system says.
+    fn finish(mut self, whole: bool) -> Result<Plan> {
+        self.leave_room();
+        self.out.write();
+        if let Some(failure) = self.out.failure.take() {
+            return Err(Error::Io(failure));
+        }
+        for thread in self.threads.values() {
+            let Some(at) = thread.end else { continue };
+            if thread.index >= PLACE_LIMIT {
+                return Err(Error::Overflow("more threads than a plan can have"));
+            }
+            let word = step(kind::END, thread.index, 0);
+            self.out.write_at(&word.to_le_bytes(), HEADER as u64 + 8 * at)?;
+        }
+        self.write_header()?;
+        Ok(Plan {
+            live_blocks: self.places.len() as u64,
+            most_blocks: self.sizes.len() as u64,
+            bytes: HEADER as u64 + self.out.written,
+            whole,
+            ..self.plan
+        })
+    }
+
+    fn write_header(&self) -> Result<()> {
+        let mut words = [0u64; header::WORDS];
+        words[header::MAGIC] = MAGIC;
+        words[header::VERSION] = VERSION;
+        words[header::STEPS] = self.out.steps;
+        words[header::BLOCKS] = self.sizes.len() as u64;
+        words[header::MAPPINGS] = self.mappings.as_ref().map_or(0, Mappings::places);
+        words[header::THREADS] = self.plan.threads;
+        words[header::LOWEST] = if self.lowest == u64::MAX { 0 } else { self.lowest };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        Ok(self.out.write_at(&bytes, 0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gdbheap_plan::{argument_of, kind_of, place_of, wide_argument, wide_place};
+    use std::collections::{BTreeMap, HashMap};
+
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A file that nobody else has, without a name.
+    fn unnamed() -> File {
+        let path = std::env::temp_dir().join(format!("gdbheap-plan-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
+    }
+
+    /// A program of several threads that allocates as it likes: its events, and its blocks afterwards (size by address).
+    fn program(state: &mut u64, count: usize) -> (Vec<Event>, BTreeMap<u64, u64>) {
+        let (mut events, mut live) = (vec![Event::Thread { thread: 1, tid: 1 }], BTreeMap::new());
+        let mut next = 1u64 << 20;
+        for _ in 0..count {
+            let size = random(state) % if random(state) % 50 == 0 { 1 << 40 } else { 5000 };
+            let chosen = live.keys().nth(random(state) as usize % (live.len() + 1)).copied();
+            next += 16;
+            match (random(state) % 9, chosen) {
+                (0, _) => events.push(Event::Switch { thread: 1 + random(state) as u32 % 3 }),
+                (1..=3, _) => {
+                    events.push(match random(state) % 3 {
+                        0 => Event::Malloc { size, result: next },
+                        1 => Event::Calloc { size, result: next },
+                        _ => Event::Memalign { size, alignment: 1 << (random(state) % 36), result: next },
+                    });
+                    live.insert(next, size);
+                }
+                (4..=5, Some(address)) => {
+                    events.push(Event::Free { address });
+                    live.remove(&address);
+                }
+                (6, Some(old)) => {
+                    let result = if random(state) % 2 == 0 { old } else { next };
+                    events.push(Event::Realloc { size, old, result });
+                    live.remove(&old);
+                    live.insert(result, size);
+                }
+                (7, Some(old)) => match random(state) % 3 {
+                    0 => {
+                        events.push(Event::Realloc { size: 0, old, result: 0 });
+                        live.remove(&old);
+                    }
+                    1 => events.push(Event::Realloc { size: size + 1, old, result: 0 }),
+                    _ => {
+                        // Freed by something that was not recorded, and handed out again.
+                        events.push(Event::Malloc { size, result: old });
+                        live.insert(old, size);
+                    }
+                },
+                _ => events.push(Event::Free { address: if random(state) % 2 == 0 { 0 } else { 8 } }),
+            }
+        }
+        (events, live)
+    }
+
+    /// What a replayer would have in each place after the plan: the size, and how many calls it made.
+    fn follow(words: &[u64]) -> (HashMap<u64, u64>, u64) {
+        let (mut places, mut calls, mut wide, mut alignment) = (HashMap::new(), 0, (0, 0), None);
+        let (mut fails, mut is_unseen) = (false, false);
+        for word in words {
+            let (place, argument) = (wide_place(wide.0, place_of(*word)), wide_argument(wide.1, argument_of(*word)));
+            let kind = kind_of(*word);
+            match kind {
+                kind::WIDE => {
+                    wide = (place, argument);
+                    continue;
+                }
+                kind::ALIGNMENT => {
+                    alignment = Some(argument);
+                    wide = (0, 0);
+                    continue;
+                }
+                kind::FAILED => {
+                    fails = true;
+                    continue;
+                }
+                kind::OTHER if place == other::UNSEEN => {
+                    is_unseen = true;
+                    continue;
+                }
+                _ if kind > kind::NOTHING => {}
+                _ => calls += u64::from(!is_unseen),
+            }
+            match kind {
+                _ if fails => {}
+                kind::MALLOC | kind::CALLOC | kind::MEMALIGN => {
+                    assert_eq!(kind == kind::MEMALIGN, alignment.is_some());
+                    assert!(places.insert(place, argument).is_none(), "the place was taken");
+                }
+                kind::REALLOC => assert!(places.insert(place, argument).is_some(), "nothing to resize"),
+                kind::FREE | kind::RELEASE => assert!(places.remove(&place).is_some(), "nothing to free"),
+                _ => {}
+            }
+            (wide, alignment, fails, is_unseen) = ((0, 0), None, false, false);
+        }
+        (places, calls)
+    }
+
+    #[test]
+    fn a_plan_has_the_program_s_blocks() {
+        for seed in 1..100u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let (events, live) = program(&mut state, 2000);
+            let file = unnamed();
+            let mut planner = Planner::new(Some(&file), false);
+            events.iter().for_each(|event| planner.add(*event));
+            let plan = planner.finish(true).unwrap();
+            let mut bytes = vec![0; plan.bytes as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            let words: Vec<u64> =
+                bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+            assert_eq!(words[header::STEPS] as usize, words.len() - header::WORDS);
+            let (places, calls) = follow(&words[header::WORDS..]);
+            let (mut found, mut wanted): (Vec<u64>, Vec<u64>) =
+                (places.into_values().collect(), live.into_values().collect());
+            found.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(found, wanted, "seed {seed}");
+            let counted = events.iter().filter(|event| !matches!(event, Event::Switch { .. } | Event::Thread { .. }));
+            assert_eq!((calls, plan.calls), (counted.count() as u64, calls), "seed {seed}");
+            assert_eq!(plan.live_bytes, wanted.iter().sum::<u64>());
+            assert!(plan.most_blocks >= wanted.len() as u64);
+        }
+    }
+
+    /// Each thread ends after its last call, wherever its end was said.
+    #[test]
+    fn a_thread_ends_after_its_last_call() {
+        let file = unnamed();
+        let mut planner = Planner::new(Some(&file), false);
+        let call = Event::Malloc { size: 8, result: 0x1000 };
+        let free = Event::Free { address: 0 };
+        for event in [
+            Event::Thread { thread: 1, tid: 1 },
+            call,
+            Event::Thread { thread: 2, tid: 2 },
+            free,
+            Event::End,
+            Event::Switch { thread: 1 },
+            free,
+            Event::Switch { thread: 2 },
+            free,
+            Event::Switch { thread: 1 },
+            free,
+        ] {
+            planner.add(event);
+        }
+        let plan = planner.finish(true).unwrap();
+        let mut bytes = vec![0; plan.bytes as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let words = bytes[HEADER..].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let kinds: Vec<(u64, u64)> = words.map(|word| (kind_of(word), place_of(word))).collect();
+        let thread = |index| (kind::THREAD, index);
+        let nothing = (kind::NOTHING, 0);
+        let wanted = [
+            thread(0),
+            (kind::MALLOC, 0),
+            thread(1),
+            nothing,
+            (kind::OTHER, other::NONE),
+            thread(0),
+            nothing,
+            thread(1),
+            nothing,
+            (kind::END, 1),
+            thread(0),
+            nothing,
+        ];
+        assert_eq!(kinds, wanted);
+        assert_eq!((plan.threads, plan.ended, plan.main_ended), (2, 1, false));
+    }
+}

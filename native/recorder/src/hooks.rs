@@ -1,0 +1,373 @@
+//! The functions that the program calls in place of libc's.
+
+use crate::log;
+use crate::real::{self, typed, Address};
+use crate::system;
+use crate::turn::{self, Turn};
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
+use gdbheap_calls::{header, usual_size, Event};
+
+/// The function behind ours; what to do without one.
+macro_rules! behind {
+    ($function:ident, $otherwise:expr) => {
+        match real::$function.get() {
+            Some(found) => found,
+            None if real::look_up() => match real::$function.get() {
+                Some(found) => found,
+                None => return $otherwise,
+            },
+            None => return $otherwise,
+        }
+    };
+}
+
+/// Makes a call, and writes it down. `size`: what was asked for, where a block of that size is the result.
+#[inline(always)]
+fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl FnOnce(T) -> Event) -> T {
+    match turn::take() {
+        Turn::Own(own) => {
+            let result = call();
+            let event = event(result);
+            let usable = size.and_then(|size| usable(event, size));
+            log::write(&own, event, usable);
+            result
+        }
+        Turn::Nested(state) => {
+            let result = call();
+            let event = event(result);
+            let usable = size.and_then(|size| usable(event, size));
+            log::keep_waiting(state, event, usable);
+            result
+        }
+        Turn::Off => {
+            log::lose();
+            call()
+        }
+    }
+}
+
+/// What can be used of the block that an event is about, where that is not what most have.
+#[inline(always)]
+fn usable(event: Event, size: u64) -> Option<u64> {
+    let (Event::Malloc { result, .. }
+    | Event::Calloc { result, .. }
+    | Event::Realloc { result, .. }
+    | Event::Memalign { result, .. }) = event
+    else {
+        return None;
+    };
+    let function = real::USABLE.get()?;
+    if result == 0 {
+        return None;
+    }
+    // SAFETY: a block that was just handed out.
+    let found = unsafe { typed::<real::malloc_usable_size>(function)(result as Address) } as u64;
+    (found != usual_size(size)).then_some(found)
+}
+
+/// # Safety
+/// As malloc(3).
+#[no_mangle]
+pub unsafe extern "C" fn malloc(size: usize) -> Address {
+    let function = behind!(MALLOC, real::early(size));
+    // SAFETY: the caller's promise, here and in all that follow.
+    let call = || unsafe { typed::<real::malloc>(function)(size) };
+    recorded(call, Some(size as u64), |result| Event::Malloc { size: size as u64, result: result as u64 })
+}
+
+/// # Safety
+/// As calloc(3).
+#[no_mangle]
+pub unsafe extern "C" fn calloc(count: usize, each: usize) -> Address {
+    let size = count.saturating_mul(each);
+    let function = behind!(CALLOC, real::early(size));
+    let call = || unsafe { typed::<real::calloc>(function)(count, each) };
+    recorded(call, Some(size as u64), |result| Event::Calloc { size: size as u64, result: result as u64 })
+}
+
+/// # Safety
+/// As free(3).
+#[no_mangle]
+pub unsafe extern "C" fn free(address: Address) {
+    if real::early_size(address).is_some() {
+        return;
+    }
+    let function = behind!(FREE, Default::default());
+    let call = || unsafe { typed::<real::free>(function)(address) };
+    recorded(call, None, |()| Event::Free { address: address as u64 })
+}
+
+/// # Safety
+/// As free(3).
+#[no_mangle]
+pub unsafe extern "C" fn cfree(address: Address) {
+    // SAFETY: the caller's promise.
+    unsafe { free(address) }
+}
+
+/// # Safety
+/// As realloc(3).
+#[no_mangle]
+pub unsafe extern "C" fn realloc(address: Address, size: usize) -> Address {
+    if let Some(before) = real::early_size(address) {
+        // SAFETY: a new block, and one of ours.
+        return unsafe {
+            let found = malloc(size);
+            if !found.is_null() {
+                core::ptr::copy_nonoverlapping(address as *const u8, found as *mut u8, before.min(size));
+            }
+            found
+        };
+    }
+    let function = behind!(REALLOC, real::early(size));
+    let call = || unsafe { typed::<real::realloc>(function)(address, size) };
+    let event = |result| Event::Realloc { size: size as u64, old: address as u64, result: result as u64 };
+    recorded(call, Some(size as u64), event)
+}
+
+/// # Safety
+/// As reallocarray(3).
+#[no_mangle]
+pub unsafe extern "C" fn reallocarray(address: Address, count: usize, each: usize) -> Address {
+    match count.checked_mul(each) {
+        // SAFETY: the caller's promise.
+        Some(size) => unsafe { realloc(address, size) },
+        None => {
+            // SAFETY: each thread has one.
+            unsafe { *libc::__errno_location() = libc::ENOMEM };
+            null_mut()
+        }
+    }
+}
+
+/// # Safety
+/// As memalign(3).
+#[no_mangle]
+pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> Address {
+    let function = behind!(MEMALIGN, null_mut());
+    let call = || unsafe { typed::<real::memalign>(function)(alignment, size) };
+    recorded(call, Some(size as u64), |result| aligned(size, alignment, result))
+}
+
+/// # Safety
+/// As aligned_alloc(3).
+#[no_mangle]
+pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> Address {
+    let function = behind!(ALIGNED_ALLOC, null_mut());
+    let call = || unsafe { typed::<real::aligned_alloc>(function)(alignment, size) };
+    recorded(call, Some(size as u64), |result| aligned(size, alignment, result))
+}
+
+/// # Safety
+/// As posix_memalign(3).
+#[no_mangle]
+pub unsafe extern "C" fn posix_memalign(place: *mut Address, alignment: usize, size: usize) -> c_int {
+    let function = behind!(POSIX_MEMALIGN, libc::ENOMEM);
+    let mut found = null_mut();
+    let call = || unsafe {
+        let status = typed::<real::posix_memalign>(function)(&mut found, alignment, size);
+        (status, if status == 0 { found } else { null_mut() })
+    };
+    let (status, found) = recorded(call, Some(size as u64), |(_, result)| aligned(size, alignment, result));
+    if status == 0 {
+        // SAFETY: the caller's place.
+        unsafe { place.write(found) };
+    }
+    status
+}
+
+/// # Safety
+/// As valloc(3).
+#[no_mangle]
+pub unsafe extern "C" fn valloc(size: usize) -> Address {
+    let function = behind!(VALLOC, null_mut());
+    let call = || unsafe { typed::<real::valloc>(function)(size) };
+    recorded(call, Some(size as u64), |result| aligned(size, page(), result))
+}
+
+/// # Safety
+/// As pvalloc(3).
+#[no_mangle]
+pub unsafe extern "C" fn pvalloc(size: usize) -> Address {
+    let function = behind!(PVALLOC, null_mut());
+    let whole = size.checked_next_multiple_of(page()).unwrap_or(size);
+    let call = || unsafe { typed::<real::pvalloc>(function)(size) };
+    recorded(call, Some(whole as u64), |result| aligned(whole, page(), result))
+}
+
+fn page() -> usize {
+    // SAFETY: it has no other arguments.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+fn aligned(size: usize, alignment: usize, result: Address) -> Event {
+    Event::Memalign { size: size as u64, alignment: alignment as u64, result: result as u64 }
+}
+
+/// # Safety
+/// As mallopt(3).
+#[no_mangle]
+pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
+    let function = behind!(MALLOPT, 0);
+    let call = || unsafe { typed::<real::mallopt>(function)(parameter, value) };
+    recorded(call, None, |_| Event::Mallopt { parameter, value })
+}
+
+/// # Safety
+/// As malloc_trim(3).
+#[no_mangle]
+pub unsafe extern "C" fn malloc_trim(pad: usize) -> c_int {
+    let function = behind!(TRIM, 0);
+    let call = || unsafe { typed::<real::malloc_trim>(function)(pad) };
+    recorded(call, None, |_| Event::Trim { pad: pad as u64 })
+}
+
+/// Mappings that an allocator makes in the middle of a call are its own, and are not written down.
+#[inline(always)]
+fn recorded_mapping(call: impl FnOnce() -> i64, event: impl FnOnce(u64) -> Event) -> i64 {
+    match turn::take() {
+        Turn::Own(own) => {
+            let result = call();
+            if result != -1 {
+                let _kept = system::KeptErrno::new();
+                log::write(&own, event(result as u64), None);
+            }
+            result
+        }
+        _ => call(),
+    }
+}
+
+/// # Safety
+/// As mmap(2).
+#[no_mangle]
+pub unsafe extern "C" fn mmap(
+    address: Address,
+    size: usize,
+    protection: c_int,
+    flags: c_int,
+    descriptor: c_int,
+    offset: libc::off_t,
+) -> Address {
+    // SAFETY: the caller's promise, here and in the two that follow.
+    let call = || unsafe { libc::syscall(libc::SYS_mmap, address, size, protection, flags, descriptor, offset) };
+    let event = |result| Event::Mmap { size: size as u64, protection: protection as u32, flags: flags as u32, result };
+    recorded_mapping(call, event) as usize as Address
+}
+
+/// # Safety
+/// As mmap(2).
+#[no_mangle]
+pub unsafe extern "C" fn mmap64(
+    address: Address,
+    size: usize,
+    protection: c_int,
+    flags: c_int,
+    descriptor: c_int,
+    offset: libc::off_t,
+) -> Address {
+    // SAFETY: the caller's promise.
+    unsafe { mmap(address, size, protection, flags, descriptor, offset) }
+}
+
+/// # Safety
+/// As munmap(2).
+#[no_mangle]
+pub unsafe extern "C" fn munmap(address: Address, size: usize) -> c_int {
+    let call = || unsafe { libc::syscall(libc::SYS_munmap, address, size) };
+    recorded_mapping(call, |_| Event::Munmap { address: address as u64, size: size as u64 }) as c_int
+}
+
+/// # Safety
+/// As mremap(2); the fifth argument is read only where the flags ask for it, as it may not be there.
+#[no_mangle]
+pub unsafe extern "C" fn mremap(old: Address, old_size: usize, size: usize, flags: c_int, new: Address) -> Address {
+    let call = || unsafe { libc::syscall(libc::SYS_mremap, old, old_size, size, flags, new) };
+    let event = |result| Event::Mremap { old: old as u64, old_size: old_size as u64, size: size as u64, result };
+    recorded_mapping(call, event) as usize as Address
+}
+
+/// # Safety
+/// As fork(2).
+#[no_mangle]
+pub unsafe extern "C" fn fork() -> libc::pid_t {
+    if !real::look_up() {
+        return -1;
+    }
+    log::fork().unwrap_or(-1)
+}
+
+/// What of the environment shapes an allocator.
+const SHAPING: [&core::ffi::CStr; 9] = [
+    c"GLIBC_TUNABLES",
+    c"MALLOC_ARENA_MAX",
+    c"MALLOC_ARENA_TEST",
+    c"MALLOC_MMAP_MAX_",
+    c"MALLOC_MMAP_THRESHOLD_",
+    c"MALLOC_TOP_PAD_",
+    c"MALLOC_TRIM_THRESHOLD_",
+    c"MALLOC_CONF",
+    c"LD_PRELOAD",
+];
+
+/// Who this process is, as NAME=VALUE behind one another: its program, its words, what shapes its allocator.
+pub(crate) fn describe(header: *mut u8) {
+    let mut text = Text { at: header::TEXT_AT, header };
+    text.push(b"exe=");
+    let mut path = [0u8; 1024];
+    // SAFETY: into our own memory.
+    let got = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr() as *mut _, path.len()) };
+    text.push(&path[..got.max(0) as usize]);
+    text.push(b"\0malloc=");
+    let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: it fills in what it is given; names stay as long as the object.
+    unsafe {
+        let function = real::MALLOC.get().unwrap_or(null_mut());
+        if libc::dladdr(function as *const c_void, &mut found) != 0 && !found.dli_fname.is_null() {
+            text.push(core::ffi::CStr::from_ptr(found.dli_fname).to_bytes());
+        }
+    }
+    text.push(b"\0");
+    for name in SHAPING {
+        // SAFETY: names end with a zero byte; values are copied at once.
+        unsafe {
+            let value = libc::getenv(name.as_ptr());
+            if !value.is_null() {
+                text.push(name.to_bytes());
+                text.push(b"=");
+                text.push(core::ffi::CStr::from_ptr(value).to_bytes());
+                text.push(b"\0");
+            }
+        }
+    }
+    text.push(b"words=");
+    text.push_file(c"/proc/self/cmdline");
+}
+
+/// Text in the header, as much of it as there is room for.
+struct Text {
+    at: usize,
+    header: *mut u8,
+}
+
+impl Text {
+    fn push(&mut self, bytes: &[u8]) {
+        let room = (header::SIZE - 2).saturating_sub(self.at).min(bytes.len());
+        // SAFETY: within the header.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.header.add(self.at), room) };
+        self.at += room;
+    }
+
+    fn push_file(&mut self, path: &core::ffi::CStr) {
+        let room = (header::SIZE - 2).saturating_sub(self.at);
+        // SAFETY: into the header; the descriptor is our own.
+        unsafe {
+            let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            if file >= 0 {
+                self.at += libc::read(file, self.header.add(self.at) as *mut _, room).max(0) as usize;
+                libc::close(file);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What is asked of the kernel, and of the processor.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The address of the thread's own control block: tells threads apart in one instruction.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the x86-64 ABI has the block's own address in its first word.
+    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+    pointer
+}
+
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: it takes no arguments.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+pub(crate) fn process_id() -> u32 {
+    // SAFETY: it takes no arguments.
+    unsafe { libc::getpid() as u32 }
+}
+
+pub(crate) fn nanoseconds(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills in what it is given.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Waits until somebody calls `wake`, if the word still has this value.
+#[cold]
+pub(crate) fn wait(word: &AtomicU64, value: u64) {
+    let _kept = KeptErrno::new();
+    let low = word.as_ptr() as *const u32;
+    // SAFETY: the word outlives the call; x86-64 has its lower half first.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            low,
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value as u32,
+            core::ptr::null::<u8>(),
+        )
+    };
+}
+
+#[cold]
+pub(crate) fn wake(word: &AtomicU64) {
+    let _kept = KeptErrno::new();
+    let low = word.as_ptr() as *const u32;
+    // SAFETY: as in `wait`.
+    unsafe { libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+}
+
+/// `errno` as it was, once this goes: the program must not notice our system calls.
+pub(crate) struct KeptErrno(i32);
+
+impl KeptErrno {
+    pub(crate) fn new() -> KeptErrno {
+        // SAFETY: each thread has one.
+        KeptErrno(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Drop for KeptErrno {
+    fn drop(&mut self) {
+        // SAFETY: each thread has one.
+        unsafe { *libc::__errno_location() = self.0 }
+    }
+}
+
+/// Relaxed and plain on x86-64: what only the owner of the lock touches, and signal handlers on its thread.
+#[inline(always)]
+pub(crate) fn get(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+#[inline(always)]
+pub(crate) fn set(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
+}

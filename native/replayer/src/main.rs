@@ -1,0 +1,156 @@
+//! A program that makes recorded calls of an allocator again: `_replayer DESCRIPTOR FILL [CALL…]`.
+//!
+//! DESCRIPTOR is that of a plan (gdbheap-plan), open for reading. FILL is 1 where a byte of each page that a request covers is
+//! to be touched, otherwise 0. After each of the CALLs it writes what it came to on standard output and waits for a byte on
+//! standard input; without one (its end) it ends. After the last call it does the same. Status 2: it says why, as JSON.
+//!
+//! The allocator that is tried is the one that would serve any program: glibc's, or a library that is preloaded. What libc
+//! needs for itself is served from elsewhere (own.rs).
+#![no_main]
+
+mod own;
+mod real;
+mod report;
+mod run;
+mod steps;
+mod system;
+mod threads;
+
+use core::ffi::{c_char, c_int, CStr};
+use gdbheap_plan::{header, ALIGNED, HEADER, MAGIC, VERSION};
+use run::{Run, Stop};
+
+type Words = *const *const c_char;
+type Header = [u64; header::WORDS];
+
+/// # Safety
+/// The C library calls it, with `count` words.
+#[no_mangle]
+pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
+    // SAFETY: the only call of its kind; the parent's death is ours.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let is_fixed = system::without_randomization(words);
+    let number = |place: c_int| number(words, place).filter(|_| place < count);
+    let (Some(descriptor), Some(fill)) = (number(1), number(2)) else {
+        report::refuse("arguments", 0);
+        return 2;
+    };
+    let refused = match prepare(descriptor as i32, fill == 1) {
+        Ok(mut run) => {
+            let stops = (3..count).filter_map(number);
+            return replay(&mut run, fill == 1, stops, is_fixed);
+        }
+        Err(refused) => refused,
+    };
+    report::refuse(refused, errno());
+    2
+}
+
+fn errno() -> i32 {
+    // SAFETY: each thread has one.
+    unsafe { *libc::__errno_location() }
+}
+
+fn number(words: Words, place: c_int) -> Option<u64> {
+    // SAFETY: the list ends with NULL, and is not read beyond `count`.
+    let word = unsafe { *words.add(place as usize) };
+    if word.is_null() {
+        return None;
+    }
+    // SAFETY: words end with a zero byte.
+    unsafe { CStr::from_ptr(word) }.to_str().ok()?.parse().ok()
+}
+
+fn prepare(descriptor: i32, fill: bool) -> Result<Run, &'static str> {
+    let real = real::look_up().ok_or("allocator")?;
+    let header = read_header(descriptor).ok_or("plan")?;
+    let [blocks, mappings, threads] =
+        [header::BLOCKS, header::MAPPINGS, header::THREADS].map(|word| header[word] as usize);
+    let run = Run {
+        real,
+        steps: steps::Steps::new(descriptor, header[header::STEPS]).ok_or("memory")?,
+        threads: threads::Threads::new(threads).ok_or("memory")?,
+        blocks: table(blocks).ok_or("memory")?,
+        sizes: table(if fill { blocks } else { 0 }).ok_or("memory")?,
+        mappings: table(mappings).ok_or("memory")?,
+        calls: 0,
+        failures: 0,
+    };
+    if run.real.mallinfo2.is_some() {
+        begin_heap_alike(header[header::LOWEST]);
+    }
+    Ok(run)
+}
+
+fn read_header(descriptor: i32) -> Option<Header> {
+    let mut header: Header = [0; header::WORDS];
+    // SAFETY: into our own memory.
+    let got = unsafe { libc::pread(descriptor, header.as_mut_ptr() as *mut _, HEADER, 0) };
+    let is_ours = got == HEADER as isize && header[header::MAGIC] == MAGIC && header[header::VERSION] == VERSION;
+    is_ours.then_some(header)
+}
+
+/// A table of words or addresses that are all 0, resident from the start: it must not grow while pages are counted.
+fn table<T>(count: usize) -> Option<&'static mut [T]> {
+    assert_eq!(size_of::<T>(), 8);
+    if count == 0 {
+        return Some(&mut []);
+    }
+    let found = system::shared(count.checked_mul(8)?, libc::MAP_POPULATE)?;
+    // SAFETY: new memory of that size; zero bytes are valid for both.
+    Some(unsafe { core::slice::from_raw_parts_mut(found as *mut T, count) })
+}
+
+/// Has the break at the same distance from a multiple of `ALIGNED` as the program had it.
+fn begin_heap_alike(lowest: u64) {
+    if lowest == 0 {
+        return;
+    }
+    // SAFETY: nobody has used the break so far.
+    unsafe {
+        let now = libc::sbrk(0) as u64;
+        let distance = (lowest & !0xfff).wrapping_sub(now) % ALIGNED;
+        libc::sbrk(distance as isize);
+    }
+}
+
+fn replay(run: &mut Run, fill: bool, stops: impl Iterator<Item = u64>, is_fixed: bool) -> c_int {
+    // Twice: the first time touches what looking needs.
+    report::Memory::now();
+    report::Memory::forget_peak();
+    let before = report::Memory::now();
+    let mut nanoseconds = 0;
+    for limit in stops.chain([u64::MAX]) {
+        let began = system::processor_time();
+        let stop = if fill { run.until::<true>(limit) } else { run.until::<false>(limit) };
+        nanoseconds += system::processor_time() - began;
+        match stop {
+            Stop::AtCall => report::write(run, &before, nanoseconds, "stop", is_fixed),
+            Stop::AtEnd => {
+                report::write(run, &before, nanoseconds, "end", is_fixed);
+                wait();
+                break;
+            }
+            Stop::Damaged => {
+                report::refuse("plan", 0);
+                return 2;
+            }
+            Stop::NoThread(number) => {
+                report::refuse("thread", number);
+                return 2;
+            }
+        }
+        if !wait() {
+            break;
+        }
+    }
+    // SAFETY: threads that wait need no farewell.
+    unsafe { libc::_exit(0) }
+}
+
+/// Waits until we are told to go on; false where nobody is there any more.
+fn wait() -> bool {
+    let mut byte = 0u8;
+    // SAFETY: into our own memory.
+    unsafe { libc::read(0, &mut byte as *mut u8 as *mut _, 1) == 1 }
+}

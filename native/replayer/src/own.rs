@@ -1,0 +1,139 @@
+//! What libc itself allocates in this program: never from the heap that is tried.
+//!
+//! Blocks come from shared memory, so that they are not among the private pages that are counted as the allocator's.
+
+use crate::system;
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+type Address = *mut c_void;
+
+/// Before each block: its class, and the next free one once it is free.
+const HEAD: usize = 16;
+const CLASSES: usize = 48;
+const SMALLEST: u32 = 5;
+const PIECE: usize = 1 << 20;
+
+struct Own {
+    is_taken: AtomicBool,
+    kept: core::cell::UnsafeCell<Kept>,
+}
+
+struct Kept {
+    next: usize,
+    end: usize,
+    free: [usize; CLASSES],
+}
+
+// SAFETY: what is kept is touched with `is_taken` alone.
+unsafe impl Sync for Own {}
+static OWN: Own = Own {
+    is_taken: AtomicBool::new(false),
+    kept: core::cell::UnsafeCell::new(Kept { next: 0, end: 0, free: [0; CLASSES] }),
+};
+
+fn with<T>(work: impl FnOnce(&mut Kept) -> T) -> T {
+    while OWN.is_taken.swap(true, Ordering::Acquire) {
+        core::hint::spin_loop();
+    }
+    // SAFETY: nobody else is here.
+    let answer = work(unsafe { &mut *OWN.kept.get() });
+    OWN.is_taken.store(false, Ordering::Release);
+    answer
+}
+
+impl Kept {
+    /// A block of 2^class bytes, its head included.
+    fn take(&mut self, class: usize) -> usize {
+        let found = self.free[class];
+        if found != 0 {
+            // SAFETY: a free block's second word is the next one's address.
+            self.free[class] = unsafe { *(found as *const usize).add(1) };
+            return found;
+        }
+        let whole = 1usize << class;
+        if self.end - self.next < whole {
+            let size = whole.max(PIECE);
+            let Some(start) = system::shared(size, 0) else { return 0 };
+            (self.next, self.end) = (start as usize, start as usize + size);
+        }
+        self.next += whole;
+        self.next - whole
+    }
+}
+
+fn allocate(size: usize) -> Address {
+    let Some(whole) = size.checked_add(HEAD).and_then(usize::checked_next_power_of_two) else { return null_mut() };
+    let class = whole.trailing_zeros().max(SMALLEST) as usize;
+    if class >= CLASSES {
+        return null_mut();
+    }
+    let start = with(|kept| kept.take(class));
+    if start == 0 {
+        return null_mut();
+    }
+    // SAFETY: a block of ours.
+    unsafe { *(start as *mut usize) = class };
+    (start + HEAD) as Address
+}
+
+/// # Safety
+/// As malloc(3), here and below.
+#[no_mangle]
+pub unsafe extern "C" fn malloc(size: usize) -> Address {
+    allocate(size)
+}
+
+/// # Safety
+/// As calloc(3).
+#[no_mangle]
+pub unsafe extern "C" fn calloc(count: usize, each: usize) -> Address {
+    let Some(size) = count.checked_mul(each) else { return null_mut() };
+    let found = allocate(size);
+    if !found.is_null() {
+        // SAFETY: it is as large.
+        unsafe { zero(found as *mut u8, size) };
+    }
+    found
+}
+
+/// Written so that it does not become a call of calloc or memset.
+unsafe fn zero(start: *mut u8, size: usize) {
+    for at in 0..size {
+        // SAFETY: the caller's promise.
+        unsafe { start.add(at).write_volatile(0) };
+    }
+}
+
+/// # Safety
+/// As realloc(3).
+#[no_mangle]
+pub unsafe extern "C" fn realloc(old: Address, size: usize) -> Address {
+    let found = allocate(size);
+    if !old.is_null() && !found.is_null() {
+        // SAFETY: both are ours; the old one's class stands before it.
+        unsafe {
+            let class = *((old as usize - HEAD) as *const usize);
+            core::ptr::copy_nonoverlapping(old as *const u8, found as *mut u8, size.min((1 << class) - HEAD));
+            free(old);
+        }
+    }
+    found
+}
+
+/// # Safety
+/// As free(3).
+#[no_mangle]
+pub unsafe extern "C" fn free(address: Address) {
+    if address.is_null() {
+        return;
+    }
+    let start = address as usize - HEAD;
+    // SAFETY: a block of ours; its head is still there.
+    with(|kept| unsafe {
+        let class = *(start as *const usize) % CLASSES;
+        *(start as *mut usize).add(1) = kept.free[class];
+        kept.free[class] = start;
+    });
+}

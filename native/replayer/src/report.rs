@@ -1,0 +1,149 @@
+//! What it came to, as a line of JSON.
+
+use crate::run::Run;
+use core::fmt::Write;
+
+/// Bytes of memory, as the kernel counts them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Memory {
+    /// The most that was ever resident, of all kinds.
+    peak: u64,
+    resident: u64,
+    /// Private pages that are no file's: all of an allocator's are.
+    private: u64,
+    file: u64,
+    shared: u64,
+}
+
+struct Text<const SIZE: usize> {
+    bytes: [u8; SIZE],
+    used: usize,
+}
+
+impl<const SIZE: usize> Text<SIZE> {
+    const fn new() -> Text<SIZE> {
+        Text { bytes: [0; SIZE], used: 0 }
+    }
+
+    fn read(path: &core::ffi::CStr) -> Text<SIZE> {
+        let mut text = Text::new();
+        // SAFETY: into our own memory.
+        unsafe {
+            let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            if file >= 0 {
+                text.used = libc::read(file, text.bytes.as_mut_ptr() as *mut _, SIZE).max(0) as usize;
+                libc::close(file);
+            }
+        }
+        text
+    }
+
+    /// The number behind a name, in bytes: both files count in KiB.
+    fn value(&self, name: &[u8]) -> Option<u64> {
+        let line = self.bytes[..self.used].split(|byte| *byte == b'\n').find(|line| line.starts_with(name))?;
+        let digits = line[name.len()..].iter().filter(|byte| byte.is_ascii_digit());
+        Some(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')) << 10)
+    }
+}
+
+impl<const SIZE: usize> Write for Text<SIZE> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let room = SIZE - self.used;
+        let taken = text.len().min(room);
+        self.bytes[self.used..self.used + taken].copy_from_slice(&text.as_bytes()[..taken]);
+        self.used += taken;
+        Ok(())
+    }
+}
+
+impl Memory {
+    pub(crate) fn now() -> Memory {
+        let status = Text::<4096>::read(c"/proc/self/status");
+        let rollup = Text::<4096>::read(c"/proc/self/smaps_rollup");
+        let value = |name: &[u8]| status.value(name).unwrap_or(0);
+        Memory {
+            peak: value(b"VmHWM:"),
+            resident: value(b"VmRSS:"),
+            // Exact, where the other is a sum of counters that lag behind; since Linux 4.14.
+            private: rollup.value(b"Anonymous:").unwrap_or_else(|| value(b"RssAnon:")),
+            file: value(b"RssFile:"),
+            shared: value(b"RssShmem:"),
+        }
+    }
+
+    /// The peak begins anew.
+    pub(crate) fn forget_peak() {
+        // SAFETY: a file of our own process.
+        unsafe {
+            let file = libc::open(c"/proc/self/clear_refs".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            if file >= 0 {
+                libc::write(file, c"5".as_ptr() as *const _, 1);
+                libc::close(file);
+            }
+        }
+    }
+
+    /// The allocator's, now and at most, where `before` is what there was before the first call.
+    fn since(&self, before: &Memory) -> (u64, u64) {
+        let now = self.private.saturating_sub(before.private);
+        let others = self.file.saturating_sub(before.file) + self.shared.saturating_sub(before.shared);
+        let most = self.peak.saturating_sub(before.resident + others);
+        (now, most.max(now))
+    }
+}
+
+/// Writes the line of this moment. `how`: "stop" or "end".
+pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_fixed: bool) {
+    let (rss, peak) = Memory::now().since(before);
+    let mut text = Text::<8192>::new();
+    let _ = write!(
+        text,
+        "{{\"at\":\"{how}\",\"calls\":{},\"failures\":{},\"ended\":{},\"rss\":{rss},\"peak_rss\":{peak},\
+         \"nanoseconds\":{nanoseconds},\"fixed\":{is_fixed}",
+        run.calls, run.failures, run.threads.ended
+    );
+    let (count, usable) = usable(run);
+    let _ = write!(text, ",\"blocks\":{count},\"usable\":{usable}");
+    if let Some(mallinfo2) = run.real.mallinfo2 {
+        // SAFETY: it is glibc's.
+        let info = unsafe { mallinfo2() };
+        let (system, in_use) = (info.arena + info.hblkhd, info.uordblks + info.hblkhd);
+        let _ = write!(text, ",\"system\":{system},\"in_use\":{in_use}");
+    }
+    let _ = text.write_str(",\"file\":\"");
+    // SAFETY: the name of an object that stays.
+    for byte in unsafe { core::ffi::CStr::from_ptr(run.real.file) }.to_bytes() {
+        match byte {
+            b'"' | b'\\' => drop(write!(text, "\\{}", *byte as char)),
+            0x20..=0x7e => drop(text.write_char(*byte as char)),
+            _ => drop(text.write_str("?")),
+        }
+    }
+    let _ = text.write_str("\"}\n");
+    put(&text.bytes[..text.used]);
+}
+
+/// Blocks that are there, and what can be used of them.
+fn usable(run: &Run) -> (u64, u64) {
+    let live = run.blocks.iter().filter(|block| !block.is_null());
+    // SAFETY: the allocator's own blocks.
+    live.fold((0, 0), |(count, bytes), block| (count + 1, bytes + unsafe { (run.real.usable)(*block) } as u64))
+}
+
+/// Says why there is no answer.
+pub(crate) fn refuse(why: &str, number: i32) {
+    let mut text = Text::<256>::new();
+    let _ = writeln!(text, "{{\"error\":\"{why}\",\"errno\":{number}}}");
+    put(&text.bytes[..text.used]);
+}
+
+fn put(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        // SAFETY: from our own memory.
+        let done = unsafe { libc::write(1, bytes.as_ptr() as *const _, bytes.len()) };
+        if done <= 0 {
+            return;
+        }
+        bytes = &bytes[done as usize..];
+    }
+}

@@ -1,0 +1,244 @@
+//! Making the calls.
+
+use crate::real::{Address, Real};
+use crate::steps::Steps;
+use crate::threads::Threads;
+use core::ptr::null_mut;
+use gdbheap_plan::{argument_of, kind, kind_of, other, place_of, wide_argument, wide_place};
+
+const PAGE: usize = 4096;
+/// What no address space of x86-64's has: such a call fails by itself, as it did.
+const IMPOSSIBLE: u64 = 1 << 46;
+
+/// Why it does not go on.
+pub(crate) enum Stop {
+    AtCall,
+    AtEnd,
+    Damaged,
+    NoThread(i32),
+}
+
+pub(crate) struct Run {
+    pub(crate) real: Real,
+    pub(crate) steps: Steps,
+    pub(crate) threads: Threads,
+    /// Where each block is, by its place.
+    pub(crate) blocks: &'static mut [Address],
+    /// Bytes asked for, by place; empty where nothing is touched.
+    pub(crate) sizes: &'static mut [u64],
+    pub(crate) mappings: &'static mut [Address],
+    /// Calls that were made, and those of them that gave nothing although they had.
+    pub(crate) calls: u64,
+    pub(crate) failures: u64,
+}
+
+/// What steps before a call say of it.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    place: u64,
+    argument: u64,
+    alignment: u64,
+    fails: bool,
+    is_unseen: bool,
+}
+
+/// One byte of each page between two of a block's bytes.
+#[inline(always)]
+fn touch(block: Address, from: usize, to: usize) {
+    let mut at = block as usize + from;
+    let end = block as usize + to;
+    while at < end {
+        // SAFETY: within the block.
+        unsafe { (at as *mut u8).write_volatile(1) };
+        at = (at | (PAGE - 1)) + 1;
+    }
+}
+
+impl Run {
+    /// Goes on until so many calls have been made, or to the end.
+    pub(crate) fn until<const FILL: bool>(&mut self, limit: u64) -> Stop {
+        self.threads.resume();
+        while self.calls < limit {
+            let Some(step) = self.steps.next() else {
+                self.threads.become_main();
+                return if self.steps.is_done() { Stop::AtEnd } else { Stop::Damaged };
+            };
+            let (place, argument) = (place_of(step), argument_of(step));
+            let kind = kind_of(step);
+            let done = if kind <= kind::NOTHING {
+                self.calls += 1;
+                self.call::<FILL>(kind, place as usize, argument as usize, 0)
+            } else {
+                self.rare::<FILL>(step)
+            };
+            if let Err(stop) = done {
+                self.threads.become_main();
+                return stop;
+            }
+        }
+        self.threads.become_main();
+        Stop::AtCall
+    }
+
+    #[inline(always)]
+    fn call<const FILL: bool>(&mut self, kind: u64, place: usize, size: usize, alignment: usize) -> Result<(), Stop> {
+        if kind == kind::NOTHING {
+            return Ok(());
+        }
+        let block = self.blocks.get_mut(place).ok_or(Stop::Damaged)?;
+        // SAFETY: the allocator's own functions, with a block of its own or NULL.
+        let found = unsafe {
+            match kind {
+                kind::MALLOC => (self.real.malloc)(size),
+                kind::FREE => {
+                    (self.real.free)(*block);
+                    *block = null_mut();
+                    return Ok(());
+                }
+                kind::REALLOC => (self.real.realloc)(*block, size),
+                kind::CALLOC => (self.real.calloc)(1, size),
+                kind::MEMALIGN => (self.real.memalign)(alignment, size),
+                kind::RELEASE => {
+                    let left = (self.real.realloc)(*block, 0);
+                    (self.real.free)(left);
+                    *block = null_mut();
+                    return Ok(());
+                }
+                _ => return Err(Stop::Damaged),
+            }
+        };
+        if found.is_null() {
+            self.failures += u64::from(size != 0);
+            if kind == kind::REALLOC && size != 0 {
+                return Ok(());
+            }
+        }
+        if FILL && !found.is_null() {
+            let before = self.sizes.get_mut(place).ok_or(Stop::Damaged)?;
+            let from = if kind == kind::REALLOC && !block.is_null() { (*before as usize).min(size) } else { 0 };
+            *before = size as u64;
+            if kind != kind::CALLOC {
+                touch(found, from, size);
+            }
+        }
+        *block = found;
+        Ok(())
+    }
+
+    /// What is no call, and calls that need more than one step.
+    #[cold]
+    fn rare<const FILL: bool>(&mut self, mut step: u64) -> Result<(), Stop> {
+        let mut said = Said::default();
+        loop {
+            let (place, argument) = (place_of(step), argument_of(step));
+            match kind_of(step) {
+                kind::WIDE => (said.place, said.argument) = (place, argument),
+                kind::ALIGNMENT => {
+                    said.alignment = wide_argument(said.argument, argument);
+                    (said.place, said.argument) = (0, 0);
+                }
+                kind::FAILED => said.fails = true,
+                kind::OTHER if place == other::UNSEEN => said.is_unseen = true,
+                kind::OTHER => return self.other::<FILL>(place),
+                kind::THREAD => {
+                    let started = self.threads.become_thread(wide_place(said.place, place)).ok_or(Stop::Damaged)?;
+                    return started.map_err(|failure| Stop::NoThread(failure.0));
+                }
+                kind::END => {
+                    self.threads.end(wide_place(said.place, place));
+                    return Ok(());
+                }
+                kind::MALLOPT => {
+                    if let Some(mallopt) = self.real.mallopt {
+                        // SAFETY: it is glibc's.
+                        unsafe { mallopt(((place << 36) as i64 >> 36) as i32, argument as i32) };
+                    }
+                    return Ok(());
+                }
+                kind::TRIM => {
+                    if let Some(trim) = self.real.trim {
+                        // SAFETY: it is glibc's.
+                        unsafe { trim(wide_argument(said.argument, argument) as usize) };
+                    }
+                    return Ok(());
+                }
+                kind => {
+                    let place = wide_place(said.place, place) as usize;
+                    return self.told::<FILL>(kind, place, wide_argument(said.argument, argument), said);
+                }
+            }
+            step = self.steps.next().ok_or(Stop::Damaged)?;
+        }
+    }
+
+    fn told<const FILL: bool>(&mut self, kind: u64, place: usize, size: u64, said: Said) -> Result<(), Stop> {
+        self.calls += u64::from(!said.is_unseen);
+        if !said.fails {
+            return self.call::<FILL>(kind, place, size as usize, said.alignment as usize);
+        }
+        let block = if kind == kind::REALLOC { *self.blocks.get(place).ok_or(Stop::Damaged)? } else { null_mut() };
+        let _limit = (size < IMPOSSIBLE).then(NoMemory::new);
+        // SAFETY: as in `call`; a block that is handed out all the same goes at once, and an old one stays.
+        unsafe {
+            let found = match kind {
+                kind::CALLOC => (self.real.calloc)(1, size as usize),
+                kind::MEMALIGN => (self.real.memalign)(said.alignment as usize, size as usize),
+                kind::REALLOC if !block.is_null() => null_mut(),
+                _ => (self.real.malloc)(size as usize),
+            };
+            (self.real.free)(found);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn other<const FILL: bool>(&mut self, what: u64) -> Result<(), Stop> {
+        if what == other::NONE {
+            return Ok(());
+        }
+        let mut word = || self.steps.next().ok_or(Stop::Damaged);
+        let (place, first, second) = (word()? as usize, word()?, word()?);
+        let mapping = self.mappings.get_mut(place).ok_or(Stop::Damaged)?;
+        // SAFETY: mappings that are made here, and nowhere else used.
+        unsafe {
+            match what {
+                other::MMAP => {
+                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+                    let found = libc::mmap(null_mut(), first as usize, second as i32, flags, -1, 0);
+                    *mapping = if found == libc::MAP_FAILED { null_mut() } else { found };
+                    if FILL && !mapping.is_null() && second as i32 & libc::PROT_WRITE != 0 {
+                        touch(*mapping, 0, first as usize);
+                    }
+                }
+                other::MUNMAP if !mapping.is_null() => {
+                    libc::munmap(mapping.byte_add(first as usize), second as usize);
+                }
+                other::MUNMAP => {}
+                _ => return Err(Stop::Damaged),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kernel has no memory to give, as when the call was recorded, until this goes.
+struct NoMemory(libc::rlimit);
+
+impl NoMemory {
+    fn new() -> NoMemory {
+        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: a limit of ours, which is put back.
+        unsafe {
+            libc::getrlimit(libc::RLIMIT_AS, &mut before);
+            libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: 1, rlim_max: before.rlim_max });
+        }
+        NoMemory(before)
+    }
+}
+
+impl Drop for NoMemory {
+    fn drop(&mut self) {
+        // SAFETY: as it was.
+        unsafe { libc::setrlimit(libc::RLIMIT_AS, &self.0) };
+    }
+}

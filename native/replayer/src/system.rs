@@ -1,0 +1,95 @@
+//! What is asked of the kernel, and of the processor.
+
+use core::arch::asm;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// The processor lets programs set the base of fs themselves, and the kernel allows it (since Linux 5.9).
+const HWCAP2_FSGSBASE: u64 = 2;
+const ARCH_SET_FS: i32 = 0x1002;
+
+/// Shared memory: the kernel counts its pages apart from private ones.
+pub(crate) fn shared(size: usize, flags: i32) -> Option<*mut u8> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: new memory.
+    let found = unsafe { libc::mmap(null_mut(), size, protection, flags, -1, 0) };
+    (found != libc::MAP_FAILED).then_some(found as *mut u8)
+}
+
+pub(crate) fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the x86-64 ABI has the block's own address in its first word.
+    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+    pointer
+}
+
+pub(crate) fn can_set_thread_pointer() -> bool {
+    // SAFETY: it reads what the kernel handed to the program.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
+}
+
+/// Makes this thread look like another one, whose own thread waits.
+///
+/// # Safety
+/// `pointer` is the thread pointer of a thread that lives.
+#[inline(always)]
+pub(crate) unsafe fn set_thread_pointer(pointer: u64, directly: bool) {
+    if directly {
+        // SAFETY: the caller's promise; the processor can (`can_set_thread_pointer`).
+        unsafe { asm!("wrfsbase {}", in(reg) pointer, options(nostack, preserves_flags)) };
+    } else {
+        // SAFETY: as above. Without libc, which would look for errno at the new place.
+        unsafe {
+            asm!("syscall", inlateout("rax") libc::SYS_arch_prctl => _, in("rdi") ARCH_SET_FS, in("rsi") pointer,
+                 lateout("rcx") _, lateout("r11") _, options(nostack));
+        }
+    }
+}
+
+/// Waits until the word is something else.
+pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
+    while word.load(Ordering::Acquire) == value {
+        let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the word outlives the call.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, value, null_mut::<u8>()) };
+    }
+}
+
+pub(crate) fn set(word: &AtomicU32, value: u32) {
+    word.store(value, Ordering::Release);
+    let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, 1) };
+}
+
+/// Nanoseconds of processor time of the process.
+pub(crate) fn processor_time() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills in what it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Addresses are the same in each run: starts the program anew without their randomization. False where the kernel, or a
+/// container, does not allow that.
+pub(crate) fn without_randomization(words: *const *const i8) -> bool {
+    const ASK: u64 = 0xffff_ffff;
+    let flag = libc::ADDR_NO_RANDOMIZE as u64;
+    let mut path = [0u8; 4096];
+    // SAFETY: into our own memory; the words are those of `main`.
+    unsafe {
+        let now = libc::personality(ASK);
+        if now >= 0 && now as u64 & flag != 0 {
+            return true;
+        }
+        if now < 0 || libc::personality(now as u64 | flag) < 0 {
+            return false;
+        }
+        let got = libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr() as *mut _, path.len() - 1);
+        if got > 0 {
+            libc::execv(path.as_ptr() as *const _, words);
+        }
+        false
+    }
+}

@@ -1,0 +1,165 @@
+//! The threads that made the calls. Each exists, and waits: what an allocator keeps for it is kept in its memory. One thread
+//! makes all calls, and takes on the identity of each of them.
+
+use crate::system;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+const STACK: usize = 256 << 10;
+/// What a library with much memory for each thread may need.
+const LARGER_STACK: usize = 8 << 20;
+
+const NEW: u32 = 0;
+const WAITING: u32 = 1;
+const ENDING: u32 = 2;
+
+/// Zero bytes are a thread that has not begun.
+pub(crate) struct Thread {
+    pointer: u64,
+    handle: u64,
+    stack: *mut u8,
+    stack_size: usize,
+    state: AtomicU32,
+}
+
+pub(crate) struct Threads {
+    all: &'static mut [Thread],
+    /// Stacks of threads that ended: the first word of each is the next one's address.
+    stacks: *mut u8,
+    main: u64,
+    /// Whose calls are made.
+    current: u64,
+    can_set: bool,
+    /// Threads that ended, and those that could not: the first one is this program's own.
+    pub(crate) ended: u64,
+}
+
+/// No thread could be started: errno.
+pub(crate) struct NoThread(pub(crate) i32);
+
+extern "C" fn wait(thread: *mut c_void) -> *mut c_void {
+    // SAFETY: the table lives as long as the program; others only look at it once the state says that it is complete.
+    let thread = unsafe { &mut *(thread as *mut Thread) };
+    thread.pointer = system::thread_pointer();
+    system::set(&thread.state, WAITING);
+    system::wait_while(&thread.state, WAITING);
+    null_mut()
+}
+
+impl Threads {
+    /// Room for as many.
+    pub(crate) fn new(count: usize) -> Option<Threads> {
+        let size = count.max(1).checked_mul(size_of::<Thread>())?;
+        let found = system::shared(size, 0)? as *mut Thread;
+        // SAFETY: zero bytes are threads that have not begun, and nobody else knows of them.
+        let all = unsafe { core::slice::from_raw_parts_mut(found, count.max(1)) };
+        let main = system::thread_pointer();
+        all[0].pointer = main;
+        Some(Threads {
+            all,
+            stacks: null_mut(),
+            main,
+            current: main,
+            can_set: system::can_set_thread_pointer(),
+            ended: 0,
+        })
+    }
+
+    /// Becomes this one; it begins where it is met for the first time. None: there is no such thread in the plan.
+    pub(crate) fn become_thread(&mut self, number: u64) -> Option<Result<(), NoThread>> {
+        let number = usize::try_from(number).ok().filter(|number| *number < self.all.len())?;
+        if self.all[number].pointer == 0 {
+            self.become_main();
+            if let Err(failure) = self.start(number) {
+                return Some(Err(failure));
+            }
+        }
+        self.current = self.all[number].pointer;
+        self.resume();
+        Some(Ok(()))
+    }
+
+    /// Becomes the one again whose calls are made.
+    pub(crate) fn resume(&mut self) {
+        // SAFETY: it waits, or is this thread.
+        unsafe { system::set_thread_pointer(self.current, self.can_set) };
+    }
+
+    /// Becomes what this thread is, for a while.
+    pub(crate) fn become_main(&mut self) {
+        // SAFETY: it is this thread.
+        unsafe { system::set_thread_pointer(self.main, self.can_set) };
+    }
+
+    fn start(&mut self, number: usize) -> Result<(), NoThread> {
+        let failure = match self.start_with(number, STACK) {
+            // Its libraries need more memory for a thread.
+            Err(NoThread(libc::EINVAL)) => self.start_with(number, LARGER_STACK),
+            other => other,
+        };
+        failure?;
+        system::wait_while(&self.all[number].state, NEW);
+        Ok(())
+    }
+
+    fn start_with(&mut self, number: usize, size: usize) -> Result<(), NoThread> {
+        let stack = self.take_stack(size).ok_or(NoThread(libc::ENOMEM))?;
+        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+        let mut handle: libc::pthread_t = 0;
+        let thread: *mut Thread = &mut self.all[number];
+        // SAFETY: attributes are made before they are used; the stack is the thread's until it is joined.
+        let status = unsafe {
+            libc::pthread_attr_init(attributes.as_mut_ptr());
+            match libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut _, size) {
+                0 => libc::pthread_create(&mut handle, attributes.as_ptr(), wait, thread as *mut c_void),
+                status => status,
+            }
+        };
+        if status != 0 {
+            return Err(NoThread(status));
+        }
+        // SAFETY: as in `wait`; the thread itself writes other fields.
+        unsafe {
+            (*thread).handle = handle as u64;
+            (*thread).stack = stack;
+            (*thread).stack_size = size;
+        }
+        Ok(())
+    }
+
+    /// Stacks are shared memory: their pages are not counted with the allocator's.
+    fn take_stack(&mut self, size: usize) -> Option<*mut u8> {
+        if self.stacks.is_null() || size != STACK {
+            return system::shared(size, libc::MAP_NORESERVE);
+        }
+        let found = self.stacks;
+        // SAFETY: a stack that nobody uses.
+        self.stacks = unsafe { *(found as *const *mut u8) };
+        Some(found)
+    }
+
+    /// Has a thread end, and its allocator clean up. The first one cannot: it is this program's.
+    pub(crate) fn end(&mut self, number: u64) {
+        self.become_main();
+        self.current = self.main;
+        let Some(number) = usize::try_from(number).ok().filter(|number| (1..self.all.len()).contains(number)) else {
+            return;
+        };
+        let thread = &mut self.all[number];
+        if thread.pointer == 0 || thread.state.load(Ordering::Acquire) != WAITING {
+            return;
+        }
+        system::set(&thread.state, ENDING);
+        // SAFETY: it is joined once.
+        unsafe { libc::pthread_join(thread.handle as libc::pthread_t, null_mut()) };
+        thread.pointer = self.main;
+        self.ended += 1;
+        if thread.stack_size == STACK {
+            // SAFETY: nobody uses it any more.
+            unsafe { *(thread.stack as *mut *mut u8) = self.stacks };
+            self.stacks = thread.stack;
+        }
+    }
+}

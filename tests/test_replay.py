@@ -1,0 +1,294 @@
+"""gdbheap replay: where blocks lie, against the program that made them; pages, against the kernel; what other
+allocators need, against the program run under them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import GDBHEAP, PATIENCE, build, interpreter_of, plain_environment, running, status
+from support.recorded import finished, recorded, waiting
+
+from gdbheap.events.settings import found_allocators
+
+# glibc's heaps of threads begin at such an address, and a replay's break at the same distance from one.
+ALIGNED = 64 << 20
+Chunks = Counter[tuple[Any, ...]]
+
+
+def gdbheap(*words: object) -> dict[str, Any]:
+    """Return the document of a command that answers."""
+    command = [str(GDBHEAP), *map(str, words), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=plain_environment())
+    assert done.returncode == 0, done.stderr + done.stdout[:2000]
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def chunks(pid: int, from_first: bool = False) -> Chunks:
+    """Return all chunks of all arenas: arena, place, size, state; of mmapped ones only how many there are. The place is
+    what an address is beyond a multiple of ALIGNED, or (``from_first``) beyond the first chunk."""
+    found = gdbheap("chunks", pid)["chunks"]
+    placed = [row for row in found if row["state"] != "mmapped"]
+    first = min(row["address"] for row in placed) if from_first else 0
+    listed = Counter((row["arena"], (row["address"] - first) % ALIGNED, row["size"], row["state"]) for row in placed)
+    return listed + Counter({("mmapped",): len(found) - len(placed)})
+
+
+def assert_same(program: Chunks, replay: Chunks) -> None:
+    """Fail with the first chunks that differ."""
+    missing, other = program - replay, replay - program
+    assert not missing and not other, (
+        f"{sum(missing.values())} of {sum(program.values())} are elsewhere: {sorted(missing, key=str)[:5]},"
+        f" {sorted(other, key=str)[:5]}"
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("alignments", [0, 4], ids=["small alignments", "large alignments"])
+def test_every_chunk_is_where_the_program_had_it(
+    threads: int, alignments: int, rng: random.Random, tmp_path: Path
+) -> None:
+    numbers = [threads, rng.randrange(1 << 30), 60000, 2000, rng.choice([20000, 100000, 1000000]), alignments]
+    log = tmp_path / "calls.log"
+    # Where a block that is mapped by itself begins, with a large alignment, is the kernel's to say: none is.
+    tunables = {"GLIBC_TUNABLES": f"glibc.malloc.mmap_threshold={32 << 20}"} if alignments else {}
+    with recorded([str(build("recorder")), *map(str, numbers), str(tmp_path / "table")], log, tunables) as target:
+        program = chunks(target.pid)
+        finished(target, log)
+    assert len(program) > 1000
+    with waiting(log, "end") as (pid, _calls):
+        assert_same(program, chunks(pid))
+
+
+def test_python_without_its_own_allocator(rng: random.Random, tmp_path: Path) -> None:
+    source = tmp_path / "program.py"
+    source.write_text(
+        "import json, re, signal, sys, threading\n"
+        "documents = [json.loads(json.dumps({str(i): list(range(i % 50))})) for i in range(int(sys.argv[1]))]\n"
+        "def work():\n    compiled.append([re.compile('a' * k + 'b') for k in range(100)])\n"
+        "compiled = []\nthreads = [threading.Thread(target=work) for _ in range(3)]\n"
+        "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\n"
+        "del documents[::2]\nsignal.pause()\n"
+    )
+    log = tmp_path / "calls.log"
+    command = [interpreter_of("stripped"), str(source), str(rng.randint(3000, 6000))]
+    with recorded(command, log, {"PYTHONMALLOC": "malloc"}) as target:
+        program, heap = chunks(target.pid), heap_rss(target.pid)
+        finished(target, log)
+    assert len(program) > 10000
+    with waiting(log, "end", "--fill") as (pid, _calls):
+        assert_same(program, chunks(pid))
+        assert abs(heap_rss(pid) - heap) <= 0.05 * heap
+
+
+def test_sqlite(rng: random.Random, tmp_path: Path) -> None:
+    sqlite = shutil.which("sqlite3")
+    if sqlite is None:
+        pytest.skip("no sqlite3")
+    log = tmp_path / "calls.log"
+    rows = rng.randint(10000, 20000)
+    with recorded([sqlite, ":memory:"], log) as target:
+        for line in (
+            "create table t(a, b);",
+            f"with recursive c(x) as (select 1 union all select x + 1 from c where x < {rows})"
+            " insert into t select x, hex(randomblob(abs(random()) % 300)) from c;",
+            "create index i on t(b);",
+            "delete from t where a % 3 = 0;",
+        ):
+            target.go_on(line)
+        program, heap = chunks(target.pid), heap_rss(target.pid)
+        finished(target, log)
+    assert heap > 1 << 20
+    with waiting(log, "end", "--fill") as (pid, _calls):
+        assert_same(program, chunks(pid))
+        assert abs(heap_rss(pid) - heap) <= 0.05 * heap
+
+
+def heap_rss(pid: int) -> int:
+    """Return the resident bytes of the break's heap, as the kernel counts them."""
+    parts = Path(f"/proc/{pid}/smaps").read_text().split("[heap]")
+    return 1024 * sum(int(part.split("Rss:")[1].split()[0]) for part in parts[1:])
+
+
+def test_a_stop_in_the_middle(rng: random.Random, tmp_path: Path) -> None:
+    """A program that ends earlier has made the same calls up to there: it is where a replay of more calls stops."""
+    log, seed = tmp_path / "calls.log", rng.randrange(1 << 30)
+    few, more = (
+        [str(build("recorder")), "1", str(seed), str(count), "500", "100000", "0", str(tmp_path / "table")]
+        for count in (15000, 30000)
+    )
+    with recorded(few, tmp_path / "few.log") as target:
+        program = chunks(target.pid, from_first=True)
+        finished(target, tmp_path / "few.log")
+    calls = gdbheap("replay", tmp_path / "few.log")["calls"]
+    with recorded(more, log) as target:
+        finished(target, log)
+    with waiting(log, str(calls)) as (pid, made):
+        assert made == calls
+        assert_same(program, chunks(pid, from_first=True))
+
+
+def test_a_replay_that_waits_ends_with_us(tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+    with recorded([str(build("runaway")), "5", "100000", "1000"], log) as target:
+        finished(target, log)
+    command = [str(GDBHEAP), "replay", str(log), "--stop-at=3"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as replay:
+        assert replay.stderr is not None
+        pid = int(replay.stderr.readline().split("process ")[1].split()[0])
+        assert Path(f"/proc/{pid}").exists()
+        replay.send_signal(signal.SIGKILL)
+        replay.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while _runs(pid) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_stop_is_ended_quietly_with_what_there_is(tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+    with recorded([str(build("runaway")), "5", "100000", "1000"], log) as target:
+        finished(target, log)
+    command = [str(GDBHEAP), "replay", str(log), "--stop-at=3", "--json"]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as replay:
+        assert replay.stderr is not None
+        replay.stderr.readline()
+        replay.send_signal(signal.SIGINT)
+        output, errors = replay.communicate(timeout=PATIENCE)
+    answer = json.loads(output)
+    assert (replay.returncode, errors, answer["stopped"]) == (0, "", 3)
+    assert answer["runs"][0]["peak_rss"] > 0
+
+
+def _peak(command: list[str], tmp_path: Path, environment: dict[str, str]) -> int:
+    """Return the most that was ever resident of a program, as the kernel noted it."""
+    with running(command, tmp_path, environment) as target:
+        return 1024 * status(target.pid, "VmHWM")
+
+
+def test_what_if_a_runaway_ran_elsewhere(rng: random.Random, tmp_path: Path) -> None:
+    """Buffers that grow between small blocks that stay: glibc's heap grows with each, and another setting's does not.
+    What is advised has the effect on the program itself."""
+    rounds, size = 80, rng.randrange(900_000, 1_200_000)
+    command = [str(build("runaway")), str(rounds), str(size), "16384"]
+    log = tmp_path / "calls.log"
+    with recorded(command, log) as target:
+        finished(target, log)
+    answer = gdbheap("replay", log, "--what-if")
+    runs = {(run["allocator"], run["tunables"]): run for run in answer["runs"]}
+    glibc = runs["glibc", ""]
+    assert glibc["peak_rss"] > 0.8 * rounds * size
+    assert glibc["end"]["hole_bytes"] > 0.8 * rounds * size
+    assert answer["peak_bytes"] < 32 << 20
+    assert [path for path in found_allocators() if path not in [run["library"] for run in answer["runs"]]] == []
+    for name in {run["allocator"] for run in answer["runs"]} & {"jemalloc"}:
+        assert runs[name, ""]["most_peak_rss"] < glibc["peak_rss"] / 3
+    best = answer["runs"][answer["best"]]
+    assert best["most_peak_rss"] < glibc["peak_rss"] / 2
+    environment = {"LD_PRELOAD": best["library"] or "", "GLIBC_TUNABLES": best["tunables"]}
+    before, after = _peak(command, tmp_path, {}), _peak(command, tmp_path, environment)
+    assert after < before / 2
+    # What each takes beside its heap is the program's own: code, stack.
+    assert abs((before - after) - (glibc["peak_rss"] - best["peak_rss"])) < 0.15 * before
+
+
+def test_the_line_to_paste_stands_below_the_table(tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+    with recorded([str(build("runaway")), "60", "1000000", "16384"], log) as target:
+        finished(target, log)
+    command = [str(GDBHEAP), "replay", str(log), "--what-if"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=plain_environment())
+    line = done.stdout.rstrip().splitlines()[-1].strip()
+    assert line.startswith(("GLIBC_TUNABLES=", "LD_PRELOAD=")), done.stdout
+    name, _, value = shlex.split(line)[0].partition("=")
+    assert name == "GLIBC_TUNABLES" or os.path.exists(value)
+
+
+def test_blocks_of_a_parent_are_left_out_and_counted(tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+    source = (
+        "import os, signal\nkept = [bytes(1000 + i) for i in range(500)]\npid = os.fork()\n"
+        "if pid == 0:\n    del kept\n    os._exit(0)\nos.waitpid(pid, 0)\nsignal.pause()\n"
+    )
+    command = [interpreter_of("stripped"), "-c", source]
+    with recorded(command, log, {"PYTHONMALLOC": "malloc"}) as target:
+        parent = target.pid
+        finished(target, log)
+    answer = gdbheap("replay", log)
+    assert (answer["pid"], answer["processes"], answer["unknown"]) == (parent, 2, 0)
+    others = subprocess.run(
+        [str(GDBHEAP), "replay", str(log), "--process=1"], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert others.returncode == 2
+    child = next(
+        int(word)
+        for word in others.stderr.replace(",", " ").split()
+        if word.isdecimal() and int(word) not in (1, parent)
+    )
+    assert gdbheap("replay", log, f"--process={child}")["unknown"] >= 500
+
+
+@pytest.mark.parametrize("option", ["--tunables=arena_maximum=1", "--tunables=arena_max", "--tunables=arena_max=x"])
+def test_a_tunable_that_glibc_would_ignore_is_refused(option: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(GDBHEAP), "replay", "none.log", option], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_a_library_that_is_no_allocator_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+    with recorded([str(build("runaway")), "5", "100000", "1000"], log) as target:
+        finished(target, log)
+    (tmp_path / "none.so").write_bytes(b"none")
+    for library in ("nowhere.so", tmp_path / "none.so"):
+        command = [str(GDBHEAP), "replay", str(log), f"--allocator={library}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+
+
+def test_damaged_logs_are_refused_or_replayed_up_to_there(rng: random.Random, tmp_path: Path) -> None:
+    """Whatever bytes a log has, the answer is one, or one line."""
+    log, damaged = tmp_path / "calls.log", tmp_path / "damaged.log"
+    with recorded(
+        [str(build("recorder")), "2", "1", "3000", "200", "10000", "0", str(tmp_path / "table")], log
+    ) as target:
+        finished(target, log)
+    whole = log.read_bytes()
+    for content in (b"", b"none", whole[:10]):
+        damaged.write_bytes(content)
+        assert _status(damaged) == 2
+    for _ in range(12):
+        content = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            content[rng.randrange(len(content))] = rng.randrange(256)
+        damaged.write_bytes(bytes(content[: rng.choice([len(content), rng.randrange(len(content))])]))
+        assert _status(damaged) in (0, 1, 2)
+
+
+def _status(log: Path) -> int:
+    command = [str(GDBHEAP), "replay", str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert "Traceback" not in done.stderr and done.stderr.count("\n") <= 1, done.stderr
+    assert bool(done.stdout) is (done.returncode < 2)
+    return done.returncode

@@ -1,0 +1,252 @@
+"""``gdbheap trace``: the log has the calls that a program knows it made, with threads, forks, signals and deaths."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from reference import call_log
+from reference.call_log import CALLOC, FREE, MALLOC, MEMALIGN, REALLOC, Call
+from support.programs import GDBHEAP, SOURCES, build, gdbheap
+from support.recorded import recorder_environment
+
+# As call_table.c has them.
+KINDS = (MALLOC, CALLOC, REALLOC, MEMALIGN, FREE)
+ENTRY, HEAD, ROOM = struct.Struct("<4Q"), struct.Struct("<3Q"), 4096
+Made = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A thread's own table: (kind, size, old, result) of each of its calls."""
+
+    pid: int
+    tid: int
+    calls: list[Made]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the program is told, and the rows that it wrote."""
+
+    threads: int
+    calls: int
+    forks: int
+    path: Path
+
+    def words(self, rng: random.Random) -> list[str]:
+        """The command that writes it."""
+        numbers = (self.threads, self.calls, self.forks, rng.getrandbits(30))
+        return [str(build("call_table")), *map(str, numbers), str(self.path)]
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of threads that began."""
+        data = self.path.read_bytes() if self.path.exists() else b""
+        size = HEAD.size + (3 * self.calls + ROOM) * ENTRY.size
+        for start in range(0, len(data), size):
+            tid, pid, count = HEAD.unpack_from(data, start)
+            entries = data[start + HEAD.size : start + HEAD.size + count * ENTRY.size]
+            if tid:
+                yield Row(pid, tid, [(KINDS[entry[0] - 1], *entry[1:]) for entry in ENTRY.iter_unpack(entries)])
+
+
+def recorded(folder: Path, words: list[str], preload: str = "") -> subprocess.Popen[bytes]:
+    """Start a program with the recorder alone, which leaves its files in the folder."""
+    folder.mkdir()
+    environment = {**os.environ, **recorder_environment(folder, preload)}
+    return subprocess.Popen(words, env=environment, start_new_session=True)
+
+
+def by_thread(folder: Path) -> dict[tuple[int, int], list[Call]]:
+    """Return the calls of each (pid, tid), in their order."""
+    found: dict[tuple[int, int], list[Call]] = {}
+    for (pid, _began), data in sorted(call_log.files_of(folder).items()):
+        for call in call_log.calls_of(data):
+            found.setdefault((pid, call.tid), []).append(call)
+    return found
+
+
+def first_missing(row: Row, calls: list[Call]) -> int | None:
+    """Return the place in a table of the first call that the log lacks; libc's own calls come between those that it
+    has."""
+    rest = iter((call.kind, call.size, call.old, call.result) for call in calls)
+    return next((place for place, made in enumerate(row.calls) if made not in rest), None)
+
+
+@pytest.mark.parametrize(("threads", "forks"), [(1, 0), (4, 3), (8, 8)])
+def test_each_call(threads: int, forks: int, rng: random.Random, tmp_path: Path) -> None:
+    """Each thread's calls are in the log in their order, and no more than a few of libc's own besides."""
+    table = Table(threads, 8000, forks, tmp_path / "table")
+    assert recorded(tmp_path / "calls", table.words(rng)).wait() == 0
+    logs = by_thread(tmp_path / "calls")
+    rows = list(table.rows())
+    assert len(rows) == threads + forks and len({row.pid for row in rows}) == 1 + forks
+    for row in rows:
+        calls = logs[row.pid, row.tid]
+        assert first_missing(row, calls) is None
+        assert len(calls) <= len(row.calls) + 100
+        assert all(call.usable >= call.size for call in calls if call.result and call.kind != FREE)
+
+
+def test_order(rng: random.Random, tmp_path: Path) -> None:
+    """Of all threads together: no block is handed out before it was given back, and none is given back twice."""
+    table = Table(8, 8000, 0, tmp_path / "table")
+    assert recorded(tmp_path / "calls", table.words(rng)).wait() == 0
+    (data,) = call_log.files_of(tmp_path / "calls").values()
+    live: set[int] = set()
+    for call in call_log.calls_of(data):
+        gone = call.result if call.kind == FREE else call.old if call.kind == REALLOC else 0
+        if gone:
+            live.remove(gone)
+        if call.kind != FREE and call.result:
+            assert call.result not in live
+            live.add(call.result)
+
+
+def test_signal_handlers(rng: random.Random, tmp_path: Path) -> None:
+    """A handler's calls in the middle of other calls are in the log; the allocator is one that bears them."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler")
+    library = tmp_path / "handing_out.so"
+    source = str(SOURCES / "handing_out.c")
+    command = ["gcc", "-O2", "-fno-builtin", "-shared", "-fPIC", "-o", str(library), source]
+    subprocess.run(command, check=True)
+    table = Table(1, 60_000, 0, tmp_path / "table")
+    assert recorded(tmp_path / "calls", [*table.words(rng), "alarm"], str(library)).wait() == 0
+    logs = by_thread(tmp_path / "calls")
+    main, handler = table.rows()
+    assert first_missing(main, logs[main.pid, main.tid]) is None
+    assert len(handler.calls) > 10 and first_missing(handler, logs[handler.pid, handler.tid]) is None
+
+
+def test_killed(rng: random.Random, tmp_path: Path) -> None:
+    """Whenever the program is killed, the log has each call that it had made."""
+    for number in range(20):
+        threads, forks = rng.choice([1, 2, 4]), rng.choice([0, 2])
+        table = Table(threads, 20_000, forks, tmp_path / f"table{number}")
+        process = recorded(tmp_path / f"calls{number}", table.words(rng))
+        time.sleep(rng.random() * 0.15)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        logs = by_thread(tmp_path / f"calls{number}")
+        for row in table.rows():
+            missing = first_missing(row, logs.get((row.pid, row.tid), []))
+            # A free is in the table before it is made.
+            assert missing is None or (missing == len(row.calls) - 1 and row.calls[-1][0] == FREE)
+
+
+def test_command(rng: random.Random, tmp_path: Path) -> None:
+    """The log says of each process how many calls it has, who it is, and what it had in use, as the tables do; the
+    command's output and status are its own."""
+    table = Table(3, 5000, 2, tmp_path / "table")
+    done = gdbheap("trace", "-o", str(tmp_path / "calls.log"), "--json", "--", *table.words(rng))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    rows = list(table.rows())
+    for pid in {row.pid for row in rows}:
+        (process,) = [process for process in answer["processes"] if process["pid"] == pid]
+        mine = [row for row in rows if row.pid == pid]
+        count = sum(len(row.calls) for row in mine)
+        assert count <= process["calls"] <= count + 300 and process["lost"] == 0
+        assert process["exe"] == str(build("call_table"))
+    assert answer["calls"] == sum(process["calls"] for process in answer["processes"])
+    assert not (tmp_path / "calls.log.parts").exists()
+    failing = gdbheap("trace", "-o", str(tmp_path / "sh.log"), "--", "sh", "-c", "echo out; exit 7")
+    assert (failing.returncode, failing.stdout) == (7, "out\n")
+    assert failing.stderr.startswith("gdbheap: ") and "calls of 1 process" in failing.stderr
+
+
+def test_same_result(tmp_path: Path) -> None:
+    """A program that runs others computes the same with and without the recorder."""
+    words = [
+        "sh",
+        "-c",
+        "seq 20000 | sort -r | sed 's/7/x/' | md5sum; bash -c 'for i in 1 2 3; do (echo $i) & done; wait'",
+    ]
+    plain = subprocess.run(words, capture_output=True, check=True).stdout
+    done = gdbheap("trace", "-o", str(tmp_path / "calls.log"), "--", *words)
+    assert sorted(done.stdout.splitlines()) == sorted(plain.decode().splitlines()) and done.returncode == 0
+
+
+def test_killed_recording(rng: random.Random, tmp_path: Path) -> None:
+    """When gdbheap is killed the command runs on, and --finish puts all of its calls into the log."""
+    table = Table(2, 120_000, 0, tmp_path / "table")
+    log = tmp_path / "calls.log"
+    tracing = subprocess.Popen([str(GDBHEAP), "trace", "-o", str(log), "--", *table.words(rng)])
+    parts = Path(f"{log}.parts")
+    deadline = time.monotonic() + 60
+    while not list(parts.glob("*.calls")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    tracing.send_signal(signal.SIGKILL)
+    tracing.wait()
+    while True:
+        done = gdbheap("trace", "-o", str(log), "--finish", "--json")
+        if done.returncode != 2 or time.monotonic() > deadline:
+            break
+        assert "still records" in done.stderr
+        time.sleep(0.1)
+    answer = json.loads(done.stdout)
+    rows = list(table.rows())
+    count = sum(len(row.calls) for row in rows)
+    assert count <= answer["calls"] <= count + 200 and not parts.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "where to?"),
+        (["-o", "x.log"], "which command?"),
+        (["-o", "/nonexistent/x.log", "--", "true"], "nonexistent"),
+        (["-o", "x.log", "--", "no such program"], "cannot be started"),
+        (["-o", "x.log", "--finish"], "nothing is left"),
+    ],
+)
+def test_refused(words: list[str], reason: str, tmp_path: Path) -> None:
+    """One line, status 2, and nothing left behind."""
+    done = gdbheap("trace", *words, cwd=tmp_path)
+    assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1
+    assert list(tmp_path.glob("*.parts")) == []
+
+
+def test_nothing_recorded(tmp_path: Path) -> None:
+    """A program that the recorder cannot see is said to be one; its status is its own."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler")
+    source = tmp_path / "alone.c"
+    source.write_text("int main(void) { return 0; }\n")
+    built = subprocess.run(["gcc", "-static", "-o", str(tmp_path / "alone"), str(source)], check=False)
+    if built.returncode:
+        pytest.skip("no static libc")
+    done = gdbheap("trace", "-o", str(tmp_path / "calls.log"), "--", str(tmp_path / "alone"))
+    assert "no calls were recorded" in done.stderr
+
+
+def test_no_room(rng: random.Random, tmp_path: Path) -> None:
+    """A program whose log has no room runs on to its end; what is missing is counted."""
+    table = Table(1, 60_000, 0, tmp_path / "table")
+    words = table.words(rng)
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=320K", "tmpfs", str(folder)], capture_output=True
+    ).returncode:
+        pytest.skip("no rights to mount")
+    try:
+        assert recorded(folder / "calls", words).wait() == 0
+        (row,) = table.rows()
+        (data,) = call_log.files_of(folder / "calls").values()
+        calls, lost = list(call_log.calls_of(data)), struct.unpack_from("<12Q", data)[6]
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+    assert lost > 0 and len(row.calls) <= len(calls) + lost <= len(row.calls) + 100
+    assert first_missing(Row(row.pid, row.tid, row.calls[: len(calls) - 100]), calls) is None
