@@ -238,7 +238,7 @@ def test_no_room(rng: random.Random, tmp_path: Path) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=320K", "tmpfs", str(folder)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=640K", "tmpfs", str(folder)], capture_output=True
     ).returncode:
         pytest.skip("no rights to mount")
     try:

@@ -91,13 +91,14 @@ class RecorderFile:
         header = self._header
         if len(header) < HEADER_BYTES:
             return
-        begun: int = WORDS.unpack_from(header)[5]
-        size = _native.stage_bytes()
-        while self.taken < begun - (not is_last):
-            offset = HEADER_BYTES + self.taken * size
+        current: int = WORDS.unpack_from(header)[5] - 1
+        while self.taken < current + is_last:
+            is_current = self.taken == current
+            offset, size = _native.place_of_stage(self.taken, is_current)
             yield _native.pack_stage(os.pread(self._descriptor, size, offset))
             self.taken += 1
-            _give_back(self._descriptor, offset, size)
+            if not is_current:
+                _give_back(self._descriptor, offset, size)
         waiting = _native.waiting_stage(header) if is_last else b""
         if waiting:
             yield _native.pack_stage(waiting)

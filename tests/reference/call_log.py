@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HEADER, STAGE = 16 << 10, 256 << 10
@@ -71,9 +71,12 @@ def calls_of(data: bytes) -> Iterator[Call]:
     """The calls of a recorder's file."""
     words = struct.unpack_from("<12Q", data)
     tids: dict[int, int] = {}
-    thread, usable = 0, -1
+    thread = 0
+    # Usable bytes are said of the block that was given last.
+    given: Call | None = None
     for number in range(words[5]):
-        stage = Stage(data[HEADER + number * STAGE : HEADER + (number + 1) * STAGE])
+        start = HEADER + (number % 2 if number == words[5] - 1 else 2 + number) * STAGE
+        stage = Stage(data[start : start + STAGE])
         while stage.place < len(stage.data) and (first := stage.data[stage.place]):
             stage.place += 1
             kind, low = first >> 5, first & 31
@@ -81,15 +84,18 @@ def calls_of(data: bytes) -> Iterator[Call]:
                 thread = low or stage.number()
             elif kind == OTHER:
                 values = [stage.number() for _ in range(NUMBERS[low])]
-                if low == USABLE:
-                    usable = values[0]
+                if low == USABLE and given is not None:
+                    given = replace(given, usable=values[0])
                 elif low == THREAD:
                     thread, tids[thread] = values[0], values[1]
             else:
                 size = 0 if kind == FREE else stage.size(low)
                 old = stage.number() if kind == MEMALIGN else stage.address() if kind == REALLOC else 0
-                yield Call(tids[thread], kind, size, old, stage.address(), usual(size) if usable < 0 else usable)
-                usable = -1
+                if given is not None:
+                    yield given
+                given = Call(tids[thread], kind, size, old, stage.address(), usual(size))
+    if given is not None:
+        yield given
     for number in range(words[WRITTEN], words[WAITING]):
         what = struct.unpack_from(f"<{WAITING_WORDS}Q", data, WAITING_AT + 8 * WAITING_WORDS * number)
         if 0 < what[0] <= len(KINDS):

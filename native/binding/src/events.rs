@@ -2,7 +2,7 @@
 
 use crate::rows::answers;
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::events::{self, Frame, Plan, Stages};
+use gdbheap_core::events::{self, header, Frame, Plan, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
@@ -23,10 +23,11 @@ answers! {
     }
 }
 
-/// Bytes of a stage in a recorder's file.
+/// Where a stage is in a recorder's file: (offset, bytes). `is_current`: nothing follows it yet.
 #[pyfunction]
-pub fn stage_bytes() -> usize {
-    events::STAGE
+pub fn place_of_stage(stage: u64, is_current: bool) -> (u64, usize) {
+    let place = if is_current { header::slot_of } else { header::offset_of };
+    (place(stage), events::STAGE)
 }
 
 /// A stage as it stands in a log. Raises MemoryError.

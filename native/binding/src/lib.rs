@@ -154,7 +154,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         glibc::look_at_arena,
         graph::static_types,
         graph::draw_graph,
-        events::stage_bytes,
+        events::place_of_stage,
         events::pack_stage,
         events::waiting_stage,
         events::plan_calls,

@@ -26,7 +26,7 @@ pub enum Event {
     Free {
         address: u64,
     },
-    /// Usable bytes of the block of the next call, where they are not `usual_size`.
+    /// Usable bytes of the block that was given last, where they are not `usual_size`.
     Usable {
         size: u64,
     },
@@ -72,6 +72,20 @@ pub enum Event {
     Fork {
         number: u64,
     },
+}
+
+impl Event {
+    /// The address of the block that a call gave; 0 without one.
+    #[inline(always)]
+    pub fn block(self) -> u64 {
+        match self {
+            Event::Malloc { result, .. }
+            | Event::Calloc { result, .. }
+            | Event::Realloc { result, .. }
+            | Event::Memalign { result, .. } => result,
+            _ => 0,
+        }
+    }
 }
 
 /// What `malloc_usable_size` says of most blocks of glibc's of this size: a chunk's size is a multiple of 16, and all but 8

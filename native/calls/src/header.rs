@@ -6,8 +6,18 @@
 /// "gdbcalls" as a word.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gdbcalls");
 pub const VERSION: u64 = 1;
-/// Bytes before the first stage.
+/// Bytes of the header. Two slots of STAGE bytes follow, of which stages are current in turn, and then the stages.
 pub const SIZE: usize = 16 << 10;
+
+/// Where a stage is in the file, unless it is current.
+pub fn offset_of(stage: u64) -> u64 {
+    SIZE as u64 + (2 + stage) * crate::STAGE as u64
+}
+
+/// Where it is while it is current.
+pub fn slot_of(stage: u64) -> u64 {
+    SIZE as u64 + stage % 2 * crate::STAGE as u64
+}
 
 /// Places of the words.
 pub mod word {
@@ -17,7 +27,7 @@ pub mod word {
     pub const PID: usize = 3;
     /// Nanoseconds since 1970 when it began.
     pub const BEGAN: usize = 4;
-    /// Stages that were begun.
+    /// Stages that were begun. The last of them is in its slot, the others are in the file.
     pub const STAGES: usize = 5;
     /// Calls that could not be written down, because there was no room.
     pub const LOST: usize = 6;

@@ -19,6 +19,11 @@ impl<'a> Reader<'a> {
         Reader { bytes, last: Last::default() }
     }
 
+    /// The bytes that were not read yet.
+    pub fn rest(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The next event; None at the end.
     #[inline(always)]
     pub fn next_event(&mut self) -> Result<Option<Event>, Damaged> {

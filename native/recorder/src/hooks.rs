@@ -6,7 +6,7 @@ use crate::system;
 use crate::turn::{self, Turn};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use gdbheap_calls::{header, usual_size, Event};
+use gdbheap_calls::{header, Event};
 
 /// The function behind ours; what to do without one.
 macro_rules! behind {
@@ -22,6 +22,9 @@ macro_rules! behind {
     };
 }
 
+/// Blocks from this size on are asked at once for what can be used of them: their pages may be gone after the next call.
+const LARGE: u64 = 32 << 10;
+
 /// Makes a call, and writes it down. `size`: what was asked for, where a block of that size is the result.
 #[inline(always)]
 fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl FnOnce(T) -> Event) -> T {
@@ -29,15 +32,17 @@ fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl Fn
         Turn::Own(own) => {
             let result = call();
             let event = event(result);
-            let usable = size.and_then(|size| usable(event, size));
-            log::write(&own, event, usable);
+            match size {
+                Some(size) => log::write_block(&own, event, size, size >= LARGE),
+                None => log::write(&own, event),
+            }
             result
         }
         Turn::Nested(state) => {
+            log::settle_for_owner(state);
             let result = call();
             let event = event(result);
-            let usable = size.and_then(|size| usable(event, size));
-            log::keep_waiting(state, event, usable);
+            log::keep_waiting(state, event, size.and_then(|size| log::unusual(event.block(), size)));
             result
         }
         Turn::Off => {
@@ -45,25 +50,6 @@ fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl Fn
             call()
         }
     }
-}
-
-/// What can be used of the block that an event is about, where that is not what most have.
-#[inline(always)]
-fn usable(event: Event, size: u64) -> Option<u64> {
-    let (Event::Malloc { result, .. }
-    | Event::Calloc { result, .. }
-    | Event::Realloc { result, .. }
-    | Event::Memalign { result, .. }) = event
-    else {
-        return None;
-    };
-    let function = real::USABLE.get()?;
-    if result == 0 {
-        return None;
-    }
-    // SAFETY: a block that was just handed out.
-    let found = unsafe { typed::<real::malloc_usable_size>(function)(result as Address) } as u64;
-    (found != usual_size(size)).then_some(found)
 }
 
 /// # Safety
@@ -231,7 +217,7 @@ fn recorded_mapping(call: impl FnOnce() -> i64, event: impl FnOnce(u64) -> Event
             let result = call();
             if result != -1 {
                 let _kept = system::KeptErrno::new();
-                log::write(&own, event(result as u64), None);
+                log::write(&own, event(result as u64));
             }
             result
         }

@@ -9,12 +9,12 @@ use core::ptr::{copy_nonoverlapping, null_mut};
 use core::sync::atomic::{compiler_fence, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use gdbheap_calls::header::{self, word};
 use gdbheap_calls::waiting::{self, Waiting};
-use gdbheap_calls::{encode, Event, MAX_EVENT, STAGE};
+use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
 
 /// How many events come between two of time.
 const TIME_EVERY: u32 = 256;
-/// What a call may take: what is said of its thread, of the time, of its block, and itself.
-const ROOM: usize = 6 * MAX_EVENT;
+/// What a call may take: what is said of its thread, of the time, of its block, and itself, and the end of the stage.
+const ROOM: usize = 6 * MAX_EVENT + 1;
 /// Programs that close "all" descriptors mostly begin with the low ones.
 const DESCRIPTOR: c_int = 900;
 const MAX_PATH: usize = 4096;
@@ -37,20 +37,83 @@ static KEY: AtomicI32 = AtomicI32::new(-1);
 /// Writes down a call that was made, in the order in which it was: what handlers did until it had been made comes before it,
 /// and what they do meanwhile after it.
 #[inline(always)]
-pub(crate) fn write(own: &Own, event: Event, usable: Option<u64>) {
+pub(crate) fn write(own: &Own, event: Event) {
+    write_block(own, event, 0, false);
+}
+
+/// The same for a call that gives a block of `size` bytes. What can be used of it stands in front of the block, where malloc
+/// has only just written: to read that now would be to wait for it, so it is read when the next call comes, or `at_once`.
+#[inline(always)]
+pub(crate) fn write_block(own: &Own, event: Event, size: u64, at_once: bool) {
     compiler_fence(Ordering::SeqCst);
     let before = waiting_count(own);
     write_waiting_until(own, before);
-    append_sized(own, event, usable);
+    append(own, event);
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    (owned.given, owned.given_size) = (event.block(), size);
+    if at_once {
+        settle(own);
+    }
     write_waiting(own);
 }
 
+/// Says what can be used of the block that was given last, where that is not what most have.
 #[inline(always)]
-fn append_sized(own: &Own, event: Event, usable: Option<u64>) {
-    if let Some(size) = usable {
+pub(crate) fn settle(own: &Own) {
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    if owned.given != 0 {
+        let found = unusual(owned.given, owned.given_size);
+        if found.is_some() || owned.settled != 0 {
+            write_unusual(own, found);
+        }
+        owned.given = 0;
+    }
+}
+
+/// What a handler read before it made a call of its own, which may have freed the block, is as good or better.
+#[cold]
+fn write_unusual(own: &Own, found: Option<u64>) {
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    compiler_fence(Ordering::SeqCst);
+    let found = match owned.settled {
+        0 => found,
+        settled => (settled != usual_size(owned.given_size)).then_some(settled),
+    };
+    (owned.given, owned.settled) = (0, 0);
+    if let Some(size) = found {
         append(own, Event::Usable { size });
     }
-    append(own, event);
+}
+
+/// A handler that interrupts a call of its own thread is to free blocks only once it is known what could be used of them.
+#[cold]
+pub(crate) fn settle_for_owner(state: &state::State) {
+    // SAFETY: the thread has the lock, and goes on after the handler.
+    let owned = unsafe { state.own() };
+    if owned.given != 0 && owned.settled == 0 {
+        owned.settled = usable(owned.given);
+    }
+}
+
+/// What can be used of a block of that size, where it is not what most have.
+#[inline(always)]
+pub(crate) fn unusual(block: u64, size: u64) -> Option<u64> {
+    if block == 0 {
+        return None;
+    }
+    Some(usable(block)).filter(|found| *found != 0 && *found != usual_size(size))
+}
+
+#[inline(always)]
+fn usable(block: u64) -> u64 {
+    match real::USABLE.get() {
+        // SAFETY: a block that is in use.
+        Some(function) => unsafe { typed::<real::malloc_usable_size>(function)(block as real::Address) as u64 },
+        None => 0,
+    }
 }
 
 #[inline(always)]
@@ -70,6 +133,8 @@ fn put(owned: &mut Owned, event: Event) {
     let room = unsafe { &mut *(owned.stage.add(owned.used) as *mut [u8; MAX_EVENT]) };
     let (first, used) = encode(event, &mut owned.last, room);
     // The rest before the first byte: what is killed here leaves whole events.
+    // SAFETY: as above. What follows is of a stage that was here before.
+    unsafe { owned.stage.add(owned.used + used).write(0) };
     compiler_fence(Ordering::SeqCst);
     // SAFETY: as above.
     unsafe { owned.stage.add(owned.used).write_volatile(first) };
@@ -101,25 +166,21 @@ fn switch(me: u64, owned: &mut Owned) {
     if owned.thread_of(me).is_none() {
         owned.forget_ended();
     }
+    let Some(thread) = owned.thread_of(me) else { return put(owned, Event::Switch { thread: next }) };
+    if thread.pointer == me && !thread.has_ended {
+        let number = thread.number;
+        return put(owned, Event::Switch { thread: number });
+    }
+    // A new thread may have the memory of one that has ended.
     let tid = system::thread_id();
-    let mut is_new = false;
-    let mut number = next;
-    if let Some(thread) = owned.thread_of(me) {
-        // A new thread may have the memory of one that has ended.
-        is_new = thread.pointer == 0 || (thread.has_ended && thread.tid != tid);
-        if is_new {
-            *thread = Thread { pointer: me, number: next, tid, has_ended: false };
-        }
-        number = thread.number;
+    if thread.pointer == me && thread.tid == tid {
+        let number = thread.number;
+        return put(owned, Event::Switch { thread: number });
     }
-    match is_new {
-        true => {
-            owned.next_thread = next;
-            put(owned, Event::Thread { thread: number, tid });
-            arm(1);
-        }
-        false => put(owned, Event::Switch { thread: number }),
-    }
+    *thread = Thread { pointer: me, number: next, tid, has_ended: false };
+    owned.next_thread = next;
+    put(owned, Event::Thread { thread: next, tid });
+    arm(1);
 }
 
 /// Has `at_end` called when this thread ends.
@@ -137,7 +198,7 @@ extern "C" fn at_end(round: *mut c_void) {
         return arm(round as usize + 1);
     }
     let crate::turn::Turn::Own(own) = crate::turn::take() else { return };
-    write(&own, Event::End, None);
+    write(&own, Event::End);
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     if let Some(thread) = owned.thread_of(own.me) {
@@ -163,6 +224,7 @@ fn waiting_count(own: &Own) -> u64 {
 fn write_waiting_until(own: &Own, end: u64) {
     compiler_fence(Ordering::SeqCst);
     if end != 0 && waiting_count(own) != 0 {
+        settle(own);
         write_each_waiting(own, end);
     }
 }
@@ -180,7 +242,10 @@ fn write_each_waiting(own: &Own, end: u64) {
             // SAFETY: fewer than MAX_WAITING wait.
             let words = unsafe { &mut *(base.add(done as usize * header::WAITING_WORDS) as *mut Waiting) };
             if let Some((event, usable)) = waiting::from_words(words) {
-                append_sized(own, event, usable);
+                append(own, event);
+                if let Some(size) = usable {
+                    append(own, Event::Usable { size });
+                }
             }
             system::set(written, done + 1);
             words[0] = 0;
@@ -247,7 +312,7 @@ pub(crate) fn begin(own: &Own) -> bool {
     if owned.descriptor < 0 {
         return false;
     }
-    let Some(found) = map(owned.descriptor, 0, header::SIZE, 0) else { return false };
+    let Some(found) = map(owned.descriptor, 0, header::SIZE) else { return false };
     owned.header = found as *mut u64;
     owned.used = STAGE;
     let fork = if parent.0 == 0 { 0 } else { FORKS.load(Ordering::Relaxed) };
@@ -331,28 +396,60 @@ fn hexadecimal(number: u64) -> [u8; 16] {
     core::array::from_fn(|place| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15])
 }
 
-/// Maps the next stage in place of the last; false where there is no room.
+/// Begins the next stage once the last one is in the file; false where there is no room.
+///
+/// Two slots are used in turn: which of them is current, and which stages are in the file already, changes with one word.
 fn next_stage(owned: &mut Owned) -> bool {
-    let offset = header::SIZE as u64 + owned.stages * STAGE as u64;
-    // A program may have closed our descriptor, and another file may have its number now.
-    if !is_ours(owned) {
-        owned.descriptor = open(owned.pid, owned.began, 0);
-    }
-    if !is_wanted(owned) {
+    if owned.slots.is_null() {
+        let Some(found) = map(owned.descriptor, header::SIZE as u64, 2 * STAGE) else { return false };
+        owned.slots = found;
+    } else if !keep_stage(owned) {
         return false;
     }
-    let populate = if owned.stages == 0 { 0 } else { libc::MAP_POPULATE };
-    let Some(found) = map(owned.descriptor, offset, STAGE, populate) else { return false };
-    if !owned.stage.is_null() {
-        // SAFETY: our own mapping.
-        unsafe { libc::syscall(libc::SYS_munmap, owned.stage, STAGE) };
-    }
-    (owned.stage, owned.used, owned.thread) = (found, 0, 0);
+    owned.stage = owned.slots.wrapping_add(owned.stages as usize % 2 * STAGE);
+    // SAFETY: the slots are mapped.
+    unsafe { owned.stage.write_volatile(0) };
+    compiler_fence(Ordering::SeqCst);
+    (owned.used, owned.thread) = (0, 0);
     owned.last = Default::default();
     owned.stages += 1;
     // SAFETY: within the header.
     unsafe { owned.header.add(word::STAGES).write_volatile(owned.stages) };
     true
+}
+
+/// Writes the current stage to its place in the file.
+fn keep_stage(owned: &mut Owned) -> bool {
+    // A program may have closed our descriptor, and another file may have its number now.
+    if !is_ours(owned) {
+        owned.descriptor = open(owned.pid, owned.began, 0);
+    }
+    let offset = header::offset_of(owned.stages - 1);
+    if !is_wanted(owned) || !is_allowed(offset + STAGE as u64) {
+        return false;
+    }
+    let mut written = 0;
+    while written < owned.used {
+        // SAFETY: from our own stage.
+        let count = unsafe {
+            let rest = owned.stage.add(written) as *const c_void;
+            libc::pwrite(owned.descriptor, rest, owned.used - written, (offset + written as u64) as libc::off_t)
+        };
+        match count {
+            1.. => written += count as usize,
+            // SAFETY: each thread has one.
+            _ if count < 0 && unsafe { *libc::__errno_location() } == libc::EINTR => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a file may become so large: a signal would tell the program otherwise.
+fn is_allowed(size: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills in what it is given.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur >= size }
 }
 
 /// Whether the descriptor still is the file that we opened.
@@ -375,8 +472,8 @@ fn is_wanted(owned: &Owned) -> bool {
 
 /// Room in the file, and its mapping, which a forked child does not get. Without room in the file system a mapping would be
 /// SIGBUS's: it is asked for before.
-fn map(descriptor: c_int, offset: u64, size: usize, flags: c_int) -> Option<*mut u8> {
-    if descriptor < 0 {
+fn map(descriptor: c_int, offset: u64, size: usize) -> Option<*mut u8> {
+    if descriptor < 0 || !is_allowed(offset + size as u64) {
         return None;
     }
     // SAFETY: a new mapping of our own file.
@@ -385,15 +482,8 @@ fn map(descriptor: c_int, offset: u64, size: usize, flags: c_int) -> Option<*mut
             return None;
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let found = libc::syscall(
-            libc::SYS_mmap,
-            null_mut::<u8>(),
-            size,
-            protection,
-            libc::MAP_SHARED | flags,
-            descriptor,
-            offset,
-        );
+        let found =
+            libc::syscall(libc::SYS_mmap, null_mut::<u8>(), size, protection, libc::MAP_SHARED, descriptor, offset);
         if found == -1 {
             return None;
         }
@@ -407,7 +497,7 @@ pub(crate) fn fork() -> Option<libc::pid_t> {
     let function = real::FORK.get()?;
     let number = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     if let crate::turn::Turn::Own(own) = crate::turn::take() {
-        write(&own, Event::Fork { number }, None);
+        write(&own, Event::Fork { number });
     }
     // SAFETY: it is libc's fork.
     Some(unsafe { typed::<real::fork>(function)() })

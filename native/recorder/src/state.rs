@@ -22,20 +22,31 @@ pub(crate) struct Thread {
 }
 
 /// Zero bytes are a valid state: a process that has not begun yet.
+#[repr(C)]
 pub(crate) struct State {
-    /// The thread pointer of who is in a call; the lowest bit: somebody waits.
+    /// The thread pointer of who is in a call.
     pub(crate) lock: AtomicU64,
     pub(crate) mode: AtomicU64,
+    /// How often the lock was let go of, while there were several threads.
+    pub(crate) turns: AtomicU64,
+    /// Threads that sleep until they get the lock, and after how many turns one of them is woken.
+    pub(crate) sleepers: AtomicU64,
+    pub(crate) wake_in: AtomicU64,
     own: UnsafeCell<Own>,
 }
 
 /// What only the thread that has the lock touches.
 pub(crate) struct Own {
     pub(crate) header: *mut u64,
+    pub(crate) slots: *mut u8,
     pub(crate) stage: *mut u8,
     pub(crate) used: usize,
     pub(crate) stages: u64,
     pub(crate) last: Last,
+    /// The block that was given last, what was asked for, and what a handler found that can be used of it; 0 without one.
+    pub(crate) given: u64,
+    pub(crate) given_size: u64,
+    pub(crate) settled: u64,
     /// Whose call was written last.
     pub(crate) thread: u64,
     pub(crate) events: u32,

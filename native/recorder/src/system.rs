@@ -29,21 +29,14 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Waits until somebody calls `wake`, if the word still has this value.
+/// Waits until somebody calls `wake`, at most 500 us, if the word still has this value.
 #[cold]
 pub(crate) fn wait(word: &AtomicU64, value: u64) {
     let _kept = KeptErrno::new();
     let low = word.as_ptr() as *const u32;
+    let limit = libc::timespec { tv_sec: 0, tv_nsec: 500_000 };
     // SAFETY: the word outlives the call; x86-64 has its lower half first.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            low,
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            value as u32,
-            core::ptr::null::<u8>(),
-        )
-    };
+    unsafe { libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value as u32, &limit) };
 }
 
 #[cold]

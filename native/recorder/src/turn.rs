@@ -5,8 +5,13 @@ use crate::state::{self, State, NEW, OFF, RECORDING};
 use crate::{log, system};
 use core::sync::atomic::{compiler_fence, Ordering};
 
-const SPINS: u32 = 100;
-const WAITED_FOR: u64 = 1;
+/// How long a thread pauses before it looks again whether the lock is free.
+const PAUSES: [u32; 8] = [1, 1, 2, 2, 3, 3, 4, 4];
+/// So many turns of others while one waited mean that the lock is hardly ever free: taking it in turn would cost each call
+/// more than the call itself, as all that is written moves from one processor to the other. One thread sleeps, and the other
+/// goes on for a while.
+const MANY_TURNS: u64 = 4;
+const BURST: u64 = 3000;
 
 /// What is to become of a call.
 pub(crate) enum Turn {
@@ -31,7 +36,7 @@ pub(crate) fn take() -> Turn {
     let me = system::thread_pointer();
     let is_alone = real::is_single_threaded();
     if is_alone {
-        if system::get(&state.lock) & !WAITED_FOR == me {
+        if system::get(&state.lock) == me {
             return nested(state);
         }
         system::set(&state.lock, me);
@@ -42,6 +47,7 @@ pub(crate) fn take() -> Turn {
     }
     let own = Own { state, me, is_alone };
     if system::get(&state.mode) == RECORDING {
+        log::settle(&own);
         // What a handler did between the end of the last call and the lock.
         log::write_waiting(&own);
         return Turn::Own(own);
@@ -80,41 +86,61 @@ fn begin(own: Own) -> Turn {
 /// Waits for the lock; false where this thread has it.
 #[cold]
 fn wait(state: &State, me: u64) -> bool {
-    let mut spins = 0;
-    let mut mine = me;
+    if system::get(&state.lock) == me {
+        return false;
+    }
     loop {
-        let owner = state.lock.load(Ordering::Relaxed);
-        if owner & !WAITED_FOR == me {
-            return false;
-        }
-        if owner == 0 {
-            if state.lock.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        let before = system::get(&state.turns);
+        for pauses in PAUSES {
+            (0..pauses).for_each(|_| core::hint::spin_loop());
+            if system::get(&state.lock) == 0
+                && state.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
                 return true;
             }
-        } else if spins < SPINS {
-            spins += 1;
-            core::hint::spin_loop();
-        } else {
-            let marked = owner | WAITED_FOR;
-            let is_marked = owner == marked
-                || state.lock.compare_exchange(owner, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-            if is_marked {
-                system::wait(&state.lock, marked);
-                // Others may wait too: whoever lets go of it next has to wake them.
-                mine = me | WAITED_FOR;
-            }
         }
+        let is_crowded = system::get(&state.turns).wrapping_sub(before) >= MANY_TURNS;
+        sleep(state, if is_crowded { BURST } else { 0 });
+    }
+}
+
+/// Until somebody who has let go of the lock so many times wakes this thread, or for a moment: whoever lets go of it may not
+/// have seen yet that somebody sleeps, or make no more calls.
+fn sleep(state: &State, turns: u64) {
+    if state.sleepers.fetch_add(1, Ordering::SeqCst) == 0 {
+        system::set(&state.wake_in, turns);
+    }
+    let owner = state.lock.load(Ordering::SeqCst);
+    if owner != 0 {
+        system::wait(&state.lock, owner);
+    }
+    state.sleepers.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Somebody sleeps.
+#[cold]
+fn wake(state: &State) {
+    match system::get(&state.wake_in) {
+        0 => {
+            system::set(&state.wake_in, BURST);
+            system::wake(&state.lock);
+        }
+        left => system::set(&state.wake_in, left - 1),
     }
 }
 
 impl Drop for Own {
     #[inline(always)]
     fn drop(&mut self) {
+        let state = self.state;
         if self.is_alone {
             compiler_fence(Ordering::SeqCst);
-            system::set(&self.state.lock, 0);
-        } else if self.state.lock.swap(0, Ordering::Release) & WAITED_FOR != 0 {
-            system::wake(&self.state.lock);
+            return system::set(&state.lock, 0);
+        }
+        system::set(&state.turns, system::get(&state.turns).wrapping_add(1));
+        state.lock.store(0, Ordering::Release);
+        if system::get(&state.sleepers) != 0 {
+            wake(state);
         }
     }
 }

@@ -18,10 +18,14 @@ pub struct Frame {
     pub size: u64,
 }
 
-/// A stage as a frame: most of what comes after its last event is left out. That event may end with zero bytes itself.
+/// A stage as a frame, without what comes after its last event: zero bytes, or events of a stage that was there before.
 pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
-    let end = stage.iter().rposition(|byte| *byte != 0).map_or(0, |last| stage.len().min(last + MAX_EVENT));
-    zstd::bulk::compress(&stage[..end], LEVEL).map_err(|_| Error::Memory("no room to compress a stage"))
+    let mut reader = Reader::new(stage);
+    let mut rest = stage.len();
+    while let Ok(Some(_)) = reader.next_event() {
+        rest = reader.rest();
+    }
+    zstd::bulk::compress(&stage[..stage.len() - rest], LEVEL).map_err(|_| Error::Memory("no room to compress a stage"))
 }
 
 /// The calls that still wait in a recorder's header, as a stage; empty without any.
@@ -34,7 +38,7 @@ pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
         let at = header::WAITING_AT + place * header::WAITING_WORDS * 8;
         let Some((event, usable)) = from_words(&std::array::from_fn(|number| word(at + 8 * number))) else { continue };
         let usable = usable.map(|size| Event::Usable { size });
-        for event in usable.into_iter().chain([event]) {
+        for event in [event].into_iter().chain(usable) {
             let mut room = [0; MAX_EVENT];
             let (first, used) = encode(event, &mut last, &mut room);
             room[0] = first;

@@ -6,5 +6,5 @@ mod mappings;
 mod plan;
 
 pub use frames::{pack, waiting_stage, Frame, Stages};
-pub use gdbheap_calls::STAGE;
+pub use gdbheap_calls::{header, STAGE};
 pub use plan::{plan, Plan};
