@@ -184,7 +184,8 @@ COMMAND = Command(
     number of a run, from 0, or null. path, pid, exe, words, processes, calls, threads, peak_call, peak_bytes,
     live_blocks, live_bytes are of the log, bytes as they were asked for; unknown, failed and lost count calls that
     were left out, that had given nothing, and that are missing in the log; mappings those that were repeated;
-    filled, fixed (addresses), whole say what the figures are worth, stopped is the call after which it was ended.""",
+    order is lock or time, as the log was recorded; filled, fixed (addresses), whole say what the figures are worth,
+    stopped is the call after which it was ended.""",
     example="gdbheap replay --what-if",
     needs=FILES,
     options=Options,

@@ -19,11 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 
+def _order(text: str) -> str:
+    """How calls are ordered. Raises ValueError."""
+    if text not in ("lock", "time"):
+        raise ValueError(f"{text!r} is no order: lock or time")
+    return text
+
+
 @dataclass
 class Options(Common):
     """The options of gdbheap trace."""
 
     file: str = valued("-o", "FILE", "where to write it", "", str)
+    order: str = valued(
+        "--order", "lock|time", "how the order of several threads' calls is known (the default is lock)", "lock", _order
+    )
     finish: bool = switch("--finish", "put what a recording that was killed has left into its FILE")
 
 
@@ -40,7 +50,7 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
         return finish(path)
     if not command:
         raise UsageError("gdbheap trace: which command? It follows --")
-    found = trace(path, list(command))
+    found = trace(path, list(command), options.order)
     if not options.json and sys.stderr is not None:
         # Standard output is the command's.
         print(f"gdbheap: {sentence(found)}", file=sys.stderr)
@@ -60,7 +70,9 @@ COMMAND = Command(
     them were made. Processes that the command starts are recorded too, each by itself. Nothing is lost when one is
     killed. The command's exit status is passed on; it ends when the command and all that it started have ended.
 
-    The calls of several threads are made one after the other, which is how their order is known. A program that is
+    The calls of several threads are made one after the other, which is how their order is known. With --order=time
+    nobody waits: each thread writes for itself, with the processor's clock, for programs that live from allocating in
+    many threads at once; a replay is then alike, not equal. A program that is
     linked statically, is set-uid, clears its environment or brings its own malloc is not seen. docs/calls.md describes
     the file, gdbheap replay runs the calls again.
 

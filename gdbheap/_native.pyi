@@ -15,6 +15,7 @@ class Fault(Exception): ...
 Report = Callable[[int, int], object]
 ReadMemory = Callable[[int, int], bytes]
 Bytes = tuple[int, bytes]
+Frames = Sequence[tuple[int, int, int]]
 FunctionCall = tuple[int, Sequence[int]]
 Place = tuple[int, int]
 Range = tuple[int, int]
@@ -1478,14 +1479,10 @@ class Unwinder:
 Store = Pools | Mimalloc | Chunks | Mapped | Claimed
 
 def place_of_stage(stage: int, is_current: bool) -> tuple[int, int]: ...
-def pack_stage(stage: bytes) -> bytes: ...
+def pack_stage(stage: bytes) -> tuple[bytes, int]: ...
 def waiting_stage(header: bytes) -> bytes: ...
 def plan_calls(
-    path: str,
-    frames: Sequence[tuple[int, int]],
-    plan: str | None = None,
-    mappings: bool = False,
-    progress: Report | None = None,
+    path: str, frames: Frames, plan: str | None = None, mappings: bool = False, progress: Report | None = None
 ) -> ReplayPlan: ...
 def find_call_sites(
     space: Space, texts: Sequence[Text], modules: Sequence[Module], numbers: Sequence[int]

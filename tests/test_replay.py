@@ -19,6 +19,8 @@ import pytest
 from support.programs import GDBHEAP, PATIENCE, build, interpreter_of, plain_environment, running, status
 from support.recorded import finished, recorded, waiting
 
+from gdbheap.events.log import BY_TIME
+from gdbheap.events.recorder import ORDER
 from gdbheap.events.settings import found_allocators
 
 # glibc's heaps of threads begin at such an address, and a replay's break at the same distance from one.
@@ -69,6 +71,21 @@ def test_every_chunk_is_where_the_program_had_it(
     assert len(program) > 1000
     with waiting(log, "end") as (pid, _calls):
         assert_same(program, chunks(pid))
+
+
+def test_calls_in_the_order_of_the_clock_give_a_heap_that_is_alike(rng: random.Random, tmp_path: Path) -> None:
+    numbers = [4, rng.randrange(1 << 30), 60000, 2000, 20000, 0]
+    log, environment = tmp_path / "calls.log", {ORDER: BY_TIME}
+    with recorded([str(build("recorder")), *map(str, numbers), str(tmp_path / "table")], log, environment) as target:
+        arenas = gdbheap("arenas", target.pid)["total"]
+        finished(target, log)
+    answer = gdbheap("replay", log)
+    (run,) = answer["runs"]
+    assert (answer["order"], answer["threads"], run["failures"]) == (BY_TIME, 4, 0)
+    # Clocks of two processors may be some hundred ticks apart.
+    assert answer["unknown"] <= 0.001 * answer["calls"]
+    assert abs(run["in_use"] - arenas["in_use"]) <= 0.01 * arenas["in_use"]
+    assert abs(run["system"] - arenas["system"]) <= 0.1 * arenas["system"]
 
 
 def test_python_without_its_own_allocator(rng: random.Random, tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ from reference.call_log import CALLOC, FREE, MALLOC, MEMALIGN, REALLOC, Call
 from support.programs import GDBHEAP, SOURCES, build, gdbheap
 from support.recorded import recorder_environment
 
+from gdbheap.events.log import BY_LOCK, BY_TIME
+from gdbheap.events.recorder import ORDER
+
 # As call_table.c has them.
 KINDS = (MALLOC, CALLOC, REALLOC, MEMALIGN, FREE)
 ENTRY, HEAD, ROOM = struct.Struct("<4Q"), struct.Struct("<3Q"), 4096
@@ -60,10 +63,10 @@ class Table:
                 yield Row(pid, tid, [(KINDS[entry[0] - 1], *entry[1:]) for entry in ENTRY.iter_unpack(entries)])
 
 
-def recorded(folder: Path, words: list[str], preload: str = "") -> subprocess.Popen[bytes]:
+def recorded(folder: Path, words: list[str], preload: str = "", order: str = BY_LOCK) -> subprocess.Popen[bytes]:
     """Start a program with the recorder alone, which leaves its files in the folder."""
     folder.mkdir()
-    environment = {**os.environ, **recorder_environment(folder, preload)}
+    environment = {**os.environ, **recorder_environment(folder, preload), ORDER: order}
     return subprocess.Popen(words, env=environment, start_new_session=True)
 
 
@@ -83,11 +86,12 @@ def first_missing(row: Row, calls: list[Call]) -> int | None:
     return next((place for place, made in enumerate(row.calls) if made not in rest), None)
 
 
+@pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
 @pytest.mark.parametrize(("threads", "forks"), [(1, 0), (4, 3), (8, 8)])
-def test_each_call(threads: int, forks: int, rng: random.Random, tmp_path: Path) -> None:
+def test_each_call(threads: int, forks: int, order: str, rng: random.Random, tmp_path: Path) -> None:
     """Each thread's calls are in the log in their order, and no more than a few of libc's own besides."""
     table = Table(threads, 8000, forks, tmp_path / "table")
-    assert recorded(tmp_path / "calls", table.words(rng)).wait() == 0
+    assert recorded(tmp_path / "calls", table.words(rng), order=order).wait() == 0
     logs = by_thread(tmp_path / "calls")
     rows = list(table.rows())
     assert len(rows) == threads + forks and len({row.pid for row in rows}) == 1 + forks
@@ -113,7 +117,8 @@ def test_order(rng: random.Random, tmp_path: Path) -> None:
             live.add(call.result)
 
 
-def test_signal_handlers(rng: random.Random, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
+def test_signal_handlers(order: str, rng: random.Random, tmp_path: Path) -> None:
     """A handler's calls in the middle of other calls are in the log; the allocator is one that bears them."""
     if shutil.which("gcc") is None:
         pytest.skip("no C compiler")
@@ -122,7 +127,7 @@ def test_signal_handlers(rng: random.Random, tmp_path: Path) -> None:
     command = ["gcc", "-O2", "-fno-builtin", "-shared", "-fPIC", "-o", str(library), source]
     subprocess.run(command, check=True)
     table = Table(1, 60_000, 0, tmp_path / "table")
-    assert recorded(tmp_path / "calls", [*table.words(rng), "alarm"], str(library)).wait() == 0
+    assert recorded(tmp_path / "calls", [*table.words(rng), "alarm"], str(library), order).wait() == 0
     logs = by_thread(tmp_path / "calls")
     main, handler = table.rows()
     assert first_missing(main, logs[main.pid, main.tid]) is None
@@ -134,7 +139,7 @@ def test_killed(rng: random.Random, tmp_path: Path) -> None:
     for number in range(20):
         threads, forks = rng.choice([1, 2, 4]), rng.choice([0, 2])
         table = Table(threads, 20_000, forks, tmp_path / f"table{number}")
-        process = recorded(tmp_path / f"calls{number}", table.words(rng))
+        process = recorded(tmp_path / f"calls{number}", table.words(rng), order=rng.choice([BY_LOCK, BY_TIME]))
         time.sleep(rng.random() * 0.15)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -145,11 +150,12 @@ def test_killed(rng: random.Random, tmp_path: Path) -> None:
             assert missing is None or (missing == len(row.calls) - 1 and row.calls[-1][0] == FREE)
 
 
-def test_command(rng: random.Random, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
+def test_command(order: str, rng: random.Random, tmp_path: Path) -> None:
     """The log says of each process how many calls it has, who it is, and what it had in use, as the tables do; the
     command's output and status are its own."""
     table = Table(3, 5000, 2, tmp_path / "table")
-    done = gdbheap("trace", "-o", str(tmp_path / "calls.log"), "--json", "--", *table.words(rng))
+    done = gdbheap("trace", "-o", str(tmp_path / "calls.log"), "--json", f"--order={order}", "--", *table.words(rng))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     rows = list(table.rows())

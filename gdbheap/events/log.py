@@ -12,12 +12,15 @@ from typing import Any, BinaryIO
 
 from gdbheap.errors import UsageError, one_line
 
-__all__ = ["CallLog", "LogWriter", "ProcessCalls", "Recorded", "read_log"]
+__all__ = ["BY_LOCK", "BY_TIME", "CallLog", "LogWriter", "ProcessCalls", "Recorded", "read_log"]
 
 MAGIC = b"gdbheap calls 1\n"
 # Kind, number of the process, and bytes that follow.
 FRAME = struct.Struct("<4sIQ")
-PROCESS, STAGE, PROCESS_END, END = b"PROC", b"STAG", b"DONE", b"ENDS"
+PROCESS, STAGE, TIMED_STAGE, PROCESS_END, END = b"PROC", b"STAG", b"TIME", b"DONE", b"ENDS"
+# When its first call was made, and the lane that it is of.
+TIMES = struct.Struct("<QQ")
+BY_LOCK, BY_TIME = "lock", "time"
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_PROCESSES = 1 << 20
 
@@ -26,7 +29,8 @@ MAX_PROCESSES = 1 << 20
 class Recorded:
     """A process whose calls were recorded, as its recorder says: when it began (nanoseconds since 1970), its program
     and words, the file that its allocator is in, and what of its environment shapes that. ``parent``: who forked it, by
-    pid and beginning, and the number of the fork there; None for a program that was executed."""
+    pid and beginning, and the number of the fork there; None for a program that was executed. ``order``: BY_LOCK, one
+    call at a time; BY_TIME, each thread by itself, and calls are ordered by the processor's clock."""
 
     pid: int
     began: int
@@ -35,14 +39,18 @@ class Recorded:
     words: list[str]
     environment: dict[str, str] = field(default_factory=dict)
     parent: tuple[int, int, int] | None = None
+    order: str = BY_LOCK
 
 
 @dataclass
 class ProcessCalls:
-    """One process of a log: ``frames`` are (offset, bytes) of its stages; ``lost``: calls that were not written."""
+    """One process of a log: ``frames`` are (offset, bytes, when the first call was made) of its stages, the last 0 but
+    where calls are ordered by time; ``lanes``: how many of them are of each thread's lane, by when that began;
+    ``lost``: calls that were not written."""
 
     who: Recorded
-    frames: list[tuple[int, int]] = field(default_factory=list)
+    frames: list[tuple[int, int, int]] = field(default_factory=list)
+    lanes: dict[int, int] = field(default_factory=dict)
     lost: int = 0
     ended: bool = False
 
@@ -89,6 +97,10 @@ class LogWriter:
         """The next stage of a process."""
         self._frame(STAGE, number, packed)
 
+    def timed_stage(self, number: int, packed: bytes, tick: int, lane: int) -> None:
+        """The next stage of one of its lanes, where calls are ordered by time; ``tick``: of its first call."""
+        self._frame(TIMED_STAGE, number, TIMES.pack(tick, lane) + packed)
+
     def process_end(self, number: int, lost: int) -> None:
         """No more stages of this process follow."""
         self._document(PROCESS_END, number, {"lost": lost})
@@ -122,7 +134,7 @@ def read_log(path: str) -> CallLog:
             return log
     except OSError as error:
         raise UsageError(f"{one_line(path)}: {one_line(error.strerror or error)}") from None
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
         raise UsageError(f"{one_line(path)}: it is damaged: {one_line(error)}") from None
 
 
@@ -141,7 +153,14 @@ def _frames(file: BinaryIO) -> Iterator[tuple[bytes, int, int, int]]:
 
 def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, size: int) -> None:
     if kind == STAGE:
-        log.processes[number].frames.append((offset, size))
+        log.processes[number].frames.append((offset, size, 0))
+        return
+    if kind == TIMED_STAGE:
+        file.seek(offset)
+        tick, lane = TIMES.unpack(file.read(min(size, TIMES.size)))
+        process = log.processes[number]
+        process.frames.append((offset + TIMES.size, size - TIMES.size, tick))
+        process.lanes[lane] = process.lanes.get(lane, 0) + 1
         return
     if size > MAX_DOCUMENT_BYTES:
         raise ValueError("a document is larger than any")

@@ -13,16 +13,17 @@ from pathlib import Path
 import gdbheap
 from gdbheap import _native
 from gdbheap.errors import Unsupported
-from gdbheap.events.log import Recorded
+from gdbheap.events.log import BY_LOCK, BY_TIME, Recorded
 from gdbheap.events.preload import can_be_preloaded
 
-__all__ = ["ENVIRONMENT", "RecorderFile", "recorder_library"]
+__all__ = ["ENVIRONMENT", "ORDER", "RecorderFile", "recorder_library"]
 
 ENVIRONMENT = "GDBHEAP_CALLS"
+ORDER = "GDBHEAP_CALLS_ORDER"
 SUFFIX = ".calls"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
-WORDS = struct.Struct("<11Q")
+WORDS = struct.Struct("<13Q")
 MAGIC, VERSION = int.from_bytes(b"gdbcalls", "little"), 1
 KEEP_SIZE, PUNCH_HOLE = 1, 2
 
@@ -42,14 +43,15 @@ def recorder_library() -> str:
 
 class RecorderFile:
     """The file of one process. ``taken``: how many of its stages are in the log; ``started``: when the kernel started
-    the process, 0 where that was not looked up."""
+    the process, 0 where that was not looked up; ``began``: as its name has it."""
 
     def __init__(self, path: str, taken: int = 0) -> None:
         """Raises OSError."""
         self.path, self.taken = path, taken
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         self.started = 0
-        self.pid = int(os.path.basename(path).partition("-")[0], 16)
+        pid, _, began = os.path.basename(path).partition(".")[0].partition("-")
+        self.pid, self.began = int(pid, 16), int(began, 16)
 
     def close(self) -> None:
         """Close it."""
@@ -68,26 +70,27 @@ class RecorderFile:
         header = self._header
         if len(header) < HEADER_BYTES:
             return None
-        magic, version, _stage, pid, began, _stages, _lost, parent, parent_began, fork, _waiting = WORDS.unpack_from(
-            header
-        )
+        words = WORDS.unpack_from(header)
+        magic, version, pid, began, lane_of = words[0], words[1], words[3], words[4], words[12]
+        parent, parent_began, fork = words[7:10]
         if (magic, version) != (MAGIC, VERSION):
             return None
         texts = dict(text.partition("=")[::2] for text in _texts(header[TEXT_AT:]))
-        words = header[TEXT_AT:].partition(b"words=")[2].rstrip(b"\0").split(b"\0")
+        said = header[TEXT_AT:].partition(b"words=")[2].rstrip(b"\0").split(b"\0")
         return Recorded(
             pid,
-            began,
+            lane_of or began,
             texts.get("exe", ""),
             texts.get("malloc", ""),
-            [word.decode(errors="surrogateescape") for word in words],
+            [word.decode(errors="surrogateescape") for word in said],
             {name: value for name, value in texts.items() if name not in ("exe", "malloc")},
             (parent, parent_began, fork) if parent else None,
+            BY_TIME if lane_of else BY_LOCK,
         )
 
-    def take(self, is_last: bool) -> Iterator[bytes]:
-        """The stages that are finished, as they go into the log (all of them where ``is_last``). Their room is given
-        back once the next is asked for."""
+    def take(self, is_last: bool) -> Iterator[tuple[bytes, int]]:
+        """The stages that are finished, as they go into the log (all of them where ``is_last``), each with when its
+        first call was made. Their room is given back once the next is asked for."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return

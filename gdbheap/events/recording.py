@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
-from gdbheap.events.log import CallLog, LogWriter, ProcessCalls, Recorded, read_log
+from gdbheap.events.log import BY_LOCK, BY_TIME, CallLog, LogWriter, ProcessCalls, Recorded, read_log
 from gdbheap.events.preload import PRELOAD
-from gdbheap.events.recorder import ENVIRONMENT, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.recorder import ENVIRONMENT, ORDER, SUFFIX, RecorderFile, recorder_library
 from gdbheap.files import check_writable
 from gdbheap.target.programs import running
 from gdbheap.target.started import Started
@@ -22,6 +22,7 @@ __all__ = ["Traced", "TracedProcess", "finish", "trace"]
 
 PARTS = ".parts"
 WAIT_SECONDS = 0.02
+LAST_TICK = 1 << 62
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -54,8 +55,9 @@ class Traced:
     ok: bool = True
 
 
-def trace(path: str, command: list[str]) -> Traced:
-    """Record a command's calls, and those of all that it starts. Raises UsageError, Unsupported before it is started;
+def trace(path: str, command: list[str], order: str = BY_LOCK) -> Traced:
+    """Record a command's calls, and those of all that it starts; ``order``: BY_LOCK or BY_TIME. Raises UsageError,
+    Unsupported before it is started;
     afterwards it goes on to its end whatever happens to the log."""
     library, parts = recorder_library(), path + PARTS
     check_writable(path)
@@ -63,7 +65,8 @@ def trace(path: str, command: list[str]) -> Traced:
     began, preload = time.monotonic(), ":".join(filter(None, (library, os.environ.get(PRELOAD))))
     _adopt()
     try:
-        started = Started(command, {**os.environ, PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts)})
+        ours = {PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts), ORDER: order}
+        started = Started(command, {**os.environ, **ours})
     except UsageError:
         os.rmdir(parts)
         raise
@@ -132,8 +135,11 @@ class _Collecting:
         self._writer, self._parts = writer, parts
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
+        self._lanes: set[str] = set()
+        self._lost: dict[int, int] = {}
         self._known = log.processes if log is not None else []
-        self._count = len(self._known)
+        # A process has a number by its pid and when it began.
+        self._processes = {(known.who.pid, known.who.began): number for number, known in enumerate(self._known)}
         self.failures: list[str] = []
         self._failed = False
 
@@ -143,9 +149,10 @@ class _Collecting:
             return
         try:
             self._look()
-            newest = {file.pid: path for path, file in sorted(self._files.items())}
+            # A process that executes another program goes on with another number.
+            newest = {file.pid: self._numbers[path] for path, file in sorted(self._files.items())}
             for path, file in list(self._files.items()):
-                is_over = newest[file.pid] != path or not _is_alive(file)
+                is_over = newest[file.pid] != self._numbers[path] or not _is_alive(file)
                 self._take(path, file, is_over)
         except OSError as error:
             # The command goes on; what its processes record stays where it is.
@@ -175,22 +182,32 @@ class _Collecting:
             self._number(path, file, who)
 
     def _number(self, path: str, file: RecorderFile, who: Recorded) -> None:
-        for number, process in enumerate(self._known):
-            if (process.who.pid, process.who.began) == (who.pid, who.began):
-                self._numbers[path], file.taken = number, len(process.frames)
-                return
-        self._numbers[path] = self._count
-        self._count += 1
-        self._writer.process(self._numbers[path], who)
+        known = (who.pid, who.began)
+        if known not in self._processes:
+            self._processes[known] = len(self._processes)
+            self._writer.process(self._processes[known], who)
+        number = self._numbers[path] = self._processes[known]
+        if who.order == BY_TIME:
+            self._lanes.add(path)
+        if number < len(self._known):
+            process = self._known[number]
+            file.taken = process.lanes.get(file.began, 0) if who.order == BY_TIME else len(process.frames)
 
     def _take(self, path: str, file: RecorderFile, is_over: bool) -> None:
-        for packed in file.take(is_over):
-            self._writer.stage(self._numbers[path], packed)
+        number = self._numbers[path]
+        for packed, tick in file.take(is_over):
+            if path in self._lanes:
+                # Calls of handlers that were not written down any more have no time, and come last.
+                self._writer.timed_stage(number, packed, tick or LAST_TICK, file.began)
+            else:
+                self._writer.stage(number, packed)
         if is_over:
-            self._writer.process_end(self._numbers[path], file.lost())
+            self._lost[number] = self._lost.get(number, 0) + file.lost()
             file.remove()
             file.close()
             del self._files[path]
+            if number not in map(self._numbers.__getitem__, self._files):
+                self._writer.process_end(number, self._lost[number])
 
     def end(self, status: int | None) -> None:
         """Take what is there, also of processes that run on."""
@@ -216,18 +233,23 @@ def _is_alive(file: RecorderFile) -> bool:
 
 def _traced(path: str, seconds: float, status: int | None, failures: list[str]) -> Traced:
     log = read_log(path)
-    processes = [_summed(path, process) for process in log.processes]
+    plans = [_native.plan_calls(path, process.frames) for process in log.processes]
+    processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
     calls = sum(process.calls for process in processes)
     if not calls:
         failures.append(
             "no calls were recorded: a program that is linked statically, is set-uid, or brings its own malloc goes"
             " past the recorder"
         )
-    lost = sum(process.lost for process in processes)
-    size = os.stat(path).st_size
-    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, bool(calls) and not lost)
+    damaged = [process for process, plan in zip(processes, plans) if not plan.whole]
+    failures += [
+        f"the calls of process {process.pid} are damaged: those before that are counted" for process in damaged
+    ]
+    is_whole = bool(calls) and not damaged and not any(process.lost for process in processes)
+    lost, size = sum(process.lost for process in processes), os.stat(path).st_size
+    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole)
 
 
-def _summed(path: str, process: ProcessCalls) -> TracedProcess:
-    sums, who = _native.plan_calls(path, process.frames), process.who
-    return TracedProcess(who.pid, who.exe, sums.calls, sums.threads, sums.peak_bytes, sums.live_bytes, process.lost)
+def _summed(process: ProcessCalls, plan: _native.ReplayPlan) -> TracedProcess:
+    who = process.who
+    return TracedProcess(who.pid, who.exe, plan.calls, plan.threads, plan.peak_bytes, plan.live_bytes, process.lost)

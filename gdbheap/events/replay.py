@@ -66,10 +66,11 @@ class Replayed:
     log has. ``calls``, ``threads``: how many there are; ``peak_call``: after which the most bytes were in use,
     ``peak_bytes``; ``live_blocks`` and ``live_bytes`` at the end: all as asked for. ``unknown``: calls that were left
     out, as they free or resize blocks that nobody is known to have allocated; ``failed``: calls that had given
-    nothing; ``lost``: calls that are not in the log; ``mappings``: the program's own that were repeated. ``filled``: a
-    byte of each page that a request covers was touched. ``fixed``: addresses were the same in each run. ``stopped``:
-    the call after which it was ended. ``whole``: nothing of the log is missing. ``best``: what of ``runs`` takes less
-    memory than the first by more than chance, its number."""
+    nothing; ``lost``: calls that are not in the log; ``mappings``: the program's own that were repeated. ``order``: by
+    what the order of calls was known (``Recorded``). ``filled``: a byte of each page that a request covers was
+    touched. ``fixed``: addresses were the same in each run. ``stopped``: the call after which it was ended. ``whole``:
+    nothing of the log is missing. ``best``: what of ``runs`` takes less memory than the first by more than chance, its
+    number."""
 
     path: str
     pid: int
@@ -86,6 +87,7 @@ class Replayed:
     failed: int
     lost: int
     mappings: int
+    order: str
     filled: bool
     fixed: bool
     whole: bool
@@ -113,7 +115,7 @@ class Job:
         return Replayed(
             self.log.path, who.pid, who.exe, who.words, len(self.log.processes), content.calls, content.threads,
             content.peak_call, content.peak_bytes, content.live_blocks, content.live_bytes, content.unknown,
-            content.failed, self.process.lost, content.mappings, self.fill, fixed, whole, list(runs),
+            content.failed, self.process.lost, content.mappings, who.order, self.fill, fixed, whole, list(runs),
             best, stopped, whole and any(run.failure is None for run in runs),
         )  # fmt: skip
 
@@ -143,7 +145,7 @@ def _chosen(log: CallLog, pid: int | None) -> ProcessCalls:
         others = ", ".join(str(process.who.pid) for process in log.processes[:20])
         reason = f"no process {pid}, only {others}" if others else "no processes"
         raise UsageError(f"{one_line(log.path)} has {reason}")
-    return max(named, key=lambda process: (len(process.frames), sum(size for _offset, size in process.frames)))
+    return max(named, key=lambda process: (len(process.frames), sum(size for _offset, size, _tick in process.frames)))
 
 
 def run(

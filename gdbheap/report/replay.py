@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gdbheap.errors import one_line
+from gdbheap.events.log import BY_TIME
 from gdbheap.events.replay import Gaps, Replayed, Run
 from gdbheap.events.settings import GLIBC, PREFIX
 from gdbheap.report.numbers import UNKNOWN, counted
@@ -84,7 +85,17 @@ def _notes(answer: Replayed) -> list[str]:
         notes.append("Blocks were not touched: only what malloc itself writes is resident (--fill touches them).")
     if answer.stopped is not None:
         notes.append(f"It was ended after call {answer.stopped:,}.")
-    if answer.unknown:
+    if answer.order == BY_TIME and answer.threads > 1:
+        notes.append(
+            "The calls were ordered by the clock, not by a lock: the heap is like the program's, not the same in each"
+            " chunk."
+        )
+    if answer.unknown and answer.order == BY_TIME:
+        notes.append(
+            f"Left out: {counted(answer.unknown, 'call')} about blocks that another thread was given meanwhile, as far"
+            " as the clock tells, or that were allocated before the recording."
+        )
+    elif answer.unknown:
         notes.append(
             f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording, by the"
             " process that forked this one."

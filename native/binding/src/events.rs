@@ -30,10 +30,17 @@ pub fn place_of_stage(stage: u64, is_current: bool) -> (u64, usize) {
     (place(stage), events::STAGE)
 }
 
-/// A stage as it stands in a log. Raises MemoryError.
+/// A stage as it stands in a log, and when its first call was made (0 where calls have no times). Raises MemoryError.
 #[pyfunction]
-pub fn pack_stage<'py>(py: Python<'py>, stage: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    Ok(PyBytes::new(py, &py.detach(|| events::pack(stage)).map_err(raised)?))
+pub fn pack_stage<'py>(py: Python<'py>, stage: &[u8]) -> PyResult<(Bound<'py, PyBytes>, u64)> {
+    Ok((PyBytes::new(py, &py.detach(|| events::pack(stage)).map_err(raised)?), events::first_tick(stage)))
+}
+
+/// Stages of a process in a log: (offset, bytes, when the first call was made) of each.
+pub type Frames = Vec<(u64, u64, u64)>;
+
+fn frames_of(frames: Frames) -> Vec<Frame> {
+    frames.into_iter().map(|(offset, size, tick)| Frame { offset, size, tick }).collect()
 }
 
 /// The calls that still wait in a recorder's header (its first bytes), as a stage; empty without any.
@@ -42,22 +49,22 @@ pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes>
     PyBytes::new(py, &events::waiting_stage(header))
 }
 
-/// Writes the plan of a process's calls into an empty file, `plan`; without one it only says what would be in it. `frames`:
-/// (offset, bytes) of its stages in the log. `mappings`: the program's own are repeated too. Raises OSError, and ValueError for
+/// Writes the plan of a process's calls into an empty file, `plan`; without one it only says what would be in it.
+/// `mappings`: the program's own are repeated too. Raises OSError, and ValueError for
 /// a stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
 #[pyo3(signature = (path, frames, plan=None, mappings=false, progress=None))]
 pub fn plan_calls(
     py: Python<'_>,
     path: &str,
-    frames: Vec<(u64, u64)>,
+    frames: Frames,
     plan: Option<&str>,
     mappings: bool,
     progress: Option<Report>,
 ) -> PyResult<ReplayPlan> {
     let file = File::open(path)?;
     let plan = plan.map(|plan| File::options().write(true).open(plan)).transpose()?;
-    let frames: Vec<Frame> = frames.into_iter().map(|(offset, size)| Frame { offset, size }).collect();
+    let frames = frames_of(frames);
     let stages = Stages { file: &file, frames: &frames };
     Ok(watched(py, progress, |watcher| events::plan(watcher, &stages, plan.as_ref(), mappings))?.into())
 }

@@ -45,6 +45,10 @@ pub enum Event {
     Time {
         nanoseconds: u64,
     },
+    /// When the next call was made, by the processor's clock: where calls are ordered by it.
+    Tick {
+        ticks: u64,
+    },
     Mmap {
         size: u64,
         protection: u32,
@@ -117,6 +121,7 @@ pub(crate) mod other {
     pub(crate) const MALLOPT: u8 = 8;
     pub(crate) const TRIM: u8 = 9;
     pub(crate) const FORK: u8 = 10;
+    pub(crate) const TICK: u8 = 18;
 }
 
 pub(crate) const SHIFT: u8 = 5;

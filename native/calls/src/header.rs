@@ -39,6 +39,8 @@ pub mod word {
     /// How many calls wait below, to be written down with the one that they interrupted, and how many of them have been.
     pub const WAITING: usize = 10;
     pub const WRITTEN: usize = 11;
+    /// Of a thread's lane: when the process began, as its first lane says. 0: the calls of all threads are here.
+    pub const LANE_OF: usize = 12;
 }
 
 /// Calls that wait: five words each.

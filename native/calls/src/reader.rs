@@ -19,6 +19,16 @@ impl<'a> Reader<'a> {
         Reader { bytes, last: Last::default() }
     }
 
+    /// Goes on where another reader of the stage was: `bytes` that it had not read, and what distances count from.
+    pub fn resumed(bytes: &'a [u8], last: Last) -> Reader<'a> {
+        Reader { bytes, last }
+    }
+
+    /// What distances count from here.
+    pub fn last(&self) -> Last {
+        self.last
+    }
+
     /// The bytes that were not read yet.
     pub fn rest(&self) -> usize {
         self.bytes.len()
@@ -60,6 +70,10 @@ impl<'a> Reader<'a> {
             other::TIME => {
                 self.last.nanoseconds = self.last.nanoseconds.wrapping_add(self.number()?);
                 Event::Time { nanoseconds: self.last.nanoseconds }
+            }
+            other::TICK => {
+                self.last.ticks = self.last.ticks.wrapping_add(unzigzag(self.number()?) as u64);
+                Event::Tick { ticks: self.last.ticks }
             }
             other::MMAP => Event::Mmap {
                 size: self.number()?,

@@ -5,11 +5,12 @@ use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
 /// No event takes more.
 pub const MAX_EVENT: usize = 64;
 
-/// What distances count from: the last address and time of the stage.
+/// What distances count from: the last address and times of the stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Last {
     pub address: u64,
     pub nanoseconds: u64,
+    pub ticks: u64,
 }
 
 struct Bytes<'a> {
@@ -128,6 +129,11 @@ pub fn encode(event: Event, last: &mut Last, room: &mut [u8; MAX_EVENT]) -> (u8,
                 operation::SWITCH << SHIFT
             }
         },
+        Event::Tick { ticks } => {
+            bytes.number(zigzag(ticks.wrapping_sub(last.ticks) as i64));
+            last.ticks = ticks;
+            operation::OTHER << SHIFT | other::TICK
+        }
         event => operation::OTHER << SHIFT | rare(event, last, &mut bytes),
     };
     (first, bytes.used)

@@ -30,11 +30,12 @@ const LARGE: u64 = 32 << 10;
 fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl FnOnce(T) -> Event) -> T {
     match turn::take() {
         Turn::Own(own) => {
+            let begun = log::ticks();
             let result = call();
             let event = event(result);
             match size {
-                Some(size) => log::write_block(&own, event, size, size >= LARGE),
-                None => log::write(&own, event),
+                Some(size) => log::write_block(&own, event, begun, size, size >= LARGE),
+                None => log::write(&own, event, begun),
             }
             result
         }
@@ -217,7 +218,7 @@ fn recorded_mapping(call: impl FnOnce() -> i64, event: impl FnOnce(u64) -> Event
             let result = call();
             if result != -1 {
                 let _kept = system::KeptErrno::new();
-                log::write(&own, event(result as u64));
+                log::write(&own, event(result as u64), log::ticks());
             }
             result
         }

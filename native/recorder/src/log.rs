@@ -1,12 +1,12 @@
 //! The file: a header, then stages, of which one is mapped.
 
 use crate::real::{self, typed};
-use crate::state::{self, Own as Owned, Thread, OFF, RECORDING};
+use crate::state::{self, Own as Owned, Process, State, Thread, OFF, RECORDING};
 use crate::system;
 use crate::turn::Own;
 use core::ffi::{c_int, c_void};
 use core::ptr::{copy_nonoverlapping, null_mut};
-use core::sync::atomic::{compiler_fence, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{compiler_fence, AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use gdbheap_calls::header::{self, word};
 use gdbheap_calls::waiting::{self, Waiting};
 use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
@@ -19,6 +19,7 @@ const ROOM: usize = 6 * MAX_EVENT + 1;
 const DESCRIPTOR: c_int = 900;
 const MAX_PATH: usize = 4096;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
+const ORDER: &core::ffi::CStr = c"GDBHEAP_CALLS_ORDER";
 const MAX_ENDS: usize = 4;
 
 /// Of the program, whatever becomes of its environment: the folder. A forked child needs it.
@@ -27,6 +28,7 @@ struct Folder(core::cell::UnsafeCell<[u8; MAX_PATH]>);
 unsafe impl Sync for Folder {}
 static PATH: Folder = Folder(core::cell::UnsafeCell::new([0; MAX_PATH]));
 static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
+static BY_TIME: AtomicBool = AtomicBool::new(false);
 /// Who this process is to a child that it forks, and the number of the fork.
 static PID: AtomicU64 = AtomicU64::new(0);
 static BEGAN: AtomicU64 = AtomicU64::new(0);
@@ -37,18 +39,18 @@ static KEY: AtomicI32 = AtomicI32::new(-1);
 /// Writes down a call that was made, in the order in which it was: what handlers did until it had been made comes before it,
 /// and what they do meanwhile after it.
 #[inline(always)]
-pub(crate) fn write(own: &Own, event: Event) {
-    write_block(own, event, 0, false);
+pub(crate) fn write(own: &Own, event: Event, begun: u64) {
+    write_block(own, event, begun, 0, false);
 }
 
 /// The same for a call that gives a block of `size` bytes. What can be used of it stands in front of the block, where malloc
 /// has only just written: to read that now would be to wait for it, so it is read when the next call comes, or `at_once`.
 #[inline(always)]
-pub(crate) fn write_block(own: &Own, event: Event, size: u64, at_once: bool) {
+pub(crate) fn write_block(own: &Own, event: Event, begun: u64, size: u64, at_once: bool) {
     compiler_fence(Ordering::SeqCst);
     let before = waiting_count(own);
     write_waiting_until(own, before);
-    append(own, event);
+    append_timed(own, event, begun);
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     (owned.given, owned.given_size) = (event.block(), size);
@@ -56,6 +58,29 @@ pub(crate) fn write_block(own: &Own, event: Event, size: u64, at_once: bool) {
         settle(own);
     }
     write_waiting(own);
+}
+
+/// With its time, in the same stage, where calls are ordered by it. A block is there from the end of a call on, and gone from
+/// its beginning on; both matter where realloc moves one.
+#[inline(always)]
+fn append_timed(own: &Own, event: Event, begun: u64) {
+    if !is_by_time() {
+        return append(own, event);
+    }
+    if !has_room(own) {
+        return;
+    }
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    let is_moved = matches!(event, Event::Realloc { old, result, .. } if old != 0 && old != result);
+    if event.block() == 0 || is_moved {
+        put(owned, Event::Tick { ticks: begun });
+    }
+    if event.block() != 0 {
+        put(owned, Event::Tick { ticks: ticks() });
+    }
+    owned.events += 1;
+    put(owned, event);
 }
 
 /// Says what can be used of the block that was given last, where that is not what most have.
@@ -118,13 +143,21 @@ fn usable(block: u64) -> u64 {
 
 #[inline(always)]
 fn append(own: &Own, event: Event) {
+    if has_room(own) {
+        // SAFETY: `own` has the lock, and nobody holds another reference.
+        let owned = unsafe { own.state.own() };
+        owned.events += 1;
+        put(owned, event);
+    }
+}
+
+/// Whether a call can be written down: there is room for all that belongs to it, and it is known whose it is.
+#[inline(always)]
+fn has_room(own: &Own) -> bool {
     // SAFETY: `own` has the lock, and nobody holds another reference.
     let owned = unsafe { own.state.own() };
-    if (owned.used + ROOM > STAGE || owned.thread != own.me || owned.events >= TIME_EVERY) && !prepare(own, owned) {
-        return;
-    }
-    owned.events += 1;
-    put(owned, event);
+    let is_ready = owned.used + ROOM <= STAGE && owned.thread == own.me && owned.events < TIME_EVERY;
+    is_ready || prepare(own, owned)
 }
 
 #[inline(always)]
@@ -162,11 +195,10 @@ fn prepare(own: &Own, owned: &mut Owned) -> bool {
 
 fn switch(me: u64, owned: &mut Owned) {
     owned.thread = me;
-    let next = owned.next_thread + 1;
     if owned.thread_of(me).is_none() {
         owned.forget_ended();
     }
-    let Some(thread) = owned.thread_of(me) else { return put(owned, Event::Switch { thread: next }) };
+    let (Some(process), Some(thread)) = (state::process(), owned.thread_of(me)) else { return };
     if thread.pointer == me && !thread.has_ended {
         let number = thread.number;
         return put(owned, Event::Switch { thread: number });
@@ -177,9 +209,9 @@ fn switch(me: u64, owned: &mut Owned) {
         let number = thread.number;
         return put(owned, Event::Switch { thread: number });
     }
-    *thread = Thread { pointer: me, number: next, tid, has_ended: false };
-    owned.next_thread = next;
-    put(owned, Event::Thread { thread: next, tid });
+    let number = process.numbers.fetch_add(1, Ordering::Relaxed) as u32 + 1;
+    *thread = Thread { pointer: me, number, tid, has_ended: false };
+    put(owned, Event::Thread { thread: number, tid });
     arm(1);
 }
 
@@ -198,7 +230,7 @@ extern "C" fn at_end(round: *mut c_void) {
         return arm(round as usize + 1);
     }
     let crate::turn::Turn::Own(own) = crate::turn::take() else { return };
-    write(&own, Event::End);
+    write(&own, Event::End, ticks());
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     if let Some(thread) = owned.thread_of(own.me) {
@@ -242,7 +274,7 @@ fn write_each_waiting(own: &Own, end: u64) {
             // SAFETY: fewer than MAX_WAITING wait.
             let words = unsafe { &mut *(base.add(done as usize * header::WAITING_WORDS) as *mut Waiting) };
             if let Some((event, usable)) = waiting::from_words(words) {
-                append(own, event);
+                append_timed(own, event, ticks());
                 if let Some(size) = usable {
                     append(own, Event::Usable { size });
                 }
@@ -285,7 +317,7 @@ pub(crate) fn keep_waiting(state: &state::State, event: Event, usable: Option<u6
 /// A call that cannot be written down. Nothing where there is no file to say so in.
 #[cold]
 pub(crate) fn lose() {
-    let Some(state) = state::state() else { return };
+    let Some(state) = state::process().and_then(state_of_thread) else { return };
     // SAFETY: only the header's address is read, which is written once; it stays mapped.
     unsafe {
         let owned = state.own();
@@ -295,35 +327,61 @@ pub(crate) fn lose() {
     }
 }
 
-/// Begins this process's file.
+/// Where the calls of this thread are written; it is only looked at.
+fn state_of_thread(process: &'static Process) -> Option<&'static State> {
+    match is_by_time() {
+        true => process.lane_of(system::thread_pointer()),
+        false => Some(process.state()),
+    }
+}
+
+/// Begins this process's file, or that of a thread's lane.
 #[cold]
 pub(crate) fn begin(own: &Own) -> bool {
     let _kept = system::KeptErrno::new();
-    if PATH_LENGTH.load(Ordering::Relaxed) == 0 && !keep_folder() {
-        return false;
-    }
+    let Some(process) = state::process().filter(|_| PATH_LENGTH.load(Ordering::Relaxed) != 0) else { return false };
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
+    if !is_by_time() {
+        state::give_threads(process, owned);
+    }
     let pid = system::process_id();
-    let parent = (PID.load(Ordering::Relaxed), BEGAN.load(Ordering::Relaxed));
     owned.began = system::nanoseconds(libc::CLOCK_REALTIME);
+    let is_first = process.began.compare_exchange(0, owned.began, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if is_first {
+        // Of the process that this one was forked from, if there is one.
+        let before = [PID.load(Ordering::Relaxed), BEGAN.load(Ordering::Relaxed), FORKS.load(Ordering::Relaxed)];
+        for (place, value) in process.parent.iter().zip(before) {
+            system::set(place, if before[0] == 0 { 0 } else { value });
+        }
+        PID.store(pid.into(), Ordering::Relaxed);
+        BEGAN.store(owned.began, Ordering::Relaxed);
+    }
     owned.pid = pid;
-    owned.descriptor = open(pid, owned.began, libc::O_CREAT | libc::O_EXCL);
+    // Two lanes may begin in the same nanosecond.
+    for _ in 0..100 {
+        owned.descriptor = open(pid, owned.began, libc::O_CREAT | libc::O_EXCL);
+        // SAFETY: each thread has one.
+        if owned.descriptor >= 0 || unsafe { *libc::__errno_location() } != libc::EEXIST {
+            break;
+        }
+        owned.began += 1;
+    }
     if owned.descriptor < 0 {
         return false;
     }
     let Some(found) = map(owned.descriptor, 0, header::SIZE) else { return false };
     owned.header = found as *mut u64;
     owned.used = STAGE;
-    let fork = if parent.0 == 0 { 0 } else { FORKS.load(Ordering::Relaxed) };
     let words = [
         (word::VERSION, header::VERSION),
         (word::STAGE, STAGE as u64),
         (word::PID, pid.into()),
         (word::BEGAN, owned.began),
-        (word::PARENT_PID, parent.0),
-        (word::PARENT_BEGAN, parent.1),
-        (word::FORK, fork),
+        (word::PARENT_PID, system::get(&process.parent[0])),
+        (word::PARENT_BEGAN, system::get(&process.parent[1])),
+        (word::FORK, system::get(&process.parent[2])),
+        (word::LANE_OF, if is_by_time() { system::get(&process.began) } else { 0 }),
         (word::MAGIC, header::MAGIC),
     ];
     for (place, value) in words {
@@ -331,8 +389,6 @@ pub(crate) fn begin(own: &Own) -> bool {
         unsafe { owned.header.add(place).write_volatile(value) };
     }
     crate::hooks::describe(owned.header as *mut u8);
-    PID.store(pid.into(), Ordering::Relaxed);
-    BEGAN.store(owned.began, Ordering::Relaxed);
     if KEY.load(Ordering::Relaxed) < 0 {
         let mut key: libc::pthread_key_t = 0;
         // SAFETY: the destructor outlives all threads: this library is never unloaded.
@@ -344,21 +400,39 @@ pub(crate) fn begin(own: &Own) -> bool {
     true
 }
 
-fn keep_folder() -> bool {
-    // SAFETY: the environment is there before any constructor; the result is copied at once.
+/// Keeps what the environment says, which a program may change.
+#[cold]
+pub(crate) fn learn() {
+    // SAFETY: the environment is there before any constructor; results are copied at once.
     unsafe {
+        let order = libc::getenv(ORDER.as_ptr());
+        BY_TIME.store(!order.is_null() && libc::strcmp(order, c"time".as_ptr()) == 0, Ordering::Relaxed);
         let found = libc::getenv(FOLDER.as_ptr());
         if found.is_null() {
-            return false;
+            return;
         }
         let length = libc::strlen(found);
-        if length == 0 || length + 64 > MAX_PATH {
-            return false;
+        if length + 64 < MAX_PATH {
+            copy_nonoverlapping(found as *const u8, PATH.0.get() as *mut u8, length);
+            PATH_LENGTH.store(length, Ordering::Relaxed);
         }
-        copy_nonoverlapping(found as *const u8, PATH.0.get() as *mut u8, length);
-        PATH_LENGTH.store(length, Ordering::Relaxed);
     }
-    true
+}
+
+/// Whether the order of calls is that of the processor's clock, and each thread has a lane of its own.
+#[inline(always)]
+pub(crate) fn is_by_time() -> bool {
+    BY_TIME.load(Ordering::Relaxed)
+}
+
+/// The time, where calls are ordered by it.
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    if is_by_time() {
+        system::ticks()
+    } else {
+        0
+    }
 }
 
 /// The file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits.
@@ -400,10 +474,21 @@ fn hexadecimal(number: u64) -> [u8; 16] {
 ///
 /// Two slots are used in turn: which of them is current, and which stages are in the file already, changes with one word.
 fn next_stage(owned: &mut Owned) -> bool {
-    if owned.slots.is_null() {
-        let Some(found) = map(owned.descriptor, header::SIZE as u64, 2 * STAGE) else { return false };
-        owned.slots = found;
-    } else if !keep_stage(owned) {
+    // A program may have closed our descriptor, and another file may have its number now.
+    if !is_ours(owned) {
+        owned.descriptor = open(owned.pid, owned.began, 0);
+    }
+    let is_kept = match owned.slots.is_null() {
+        true => map(owned.descriptor, header::SIZE as u64, 2 * STAGE).map(|found| owned.slots = found).is_some(),
+        false => keep_stage(owned),
+    };
+    if is_by_time() {
+        // A program may have more threads than it may have descriptors.
+        // SAFETY: our own.
+        unsafe { libc::close(owned.descriptor) };
+        owned.descriptor = -1;
+    }
+    if !is_kept {
         return false;
     }
     owned.stage = owned.slots.wrapping_add(owned.stages as usize % 2 * STAGE);
@@ -420,10 +505,6 @@ fn next_stage(owned: &mut Owned) -> bool {
 
 /// Writes the current stage to its place in the file.
 fn keep_stage(owned: &mut Owned) -> bool {
-    // A program may have closed our descriptor, and another file may have its number now.
-    if !is_ours(owned) {
-        owned.descriptor = open(owned.pid, owned.began, 0);
-    }
     let offset = header::offset_of(owned.stages - 1);
     if !is_wanted(owned) || !is_allowed(offset + STAGE as u64) {
         return false;
@@ -497,7 +578,7 @@ pub(crate) fn fork() -> Option<libc::pid_t> {
     let function = real::FORK.get()?;
     let number = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     if let crate::turn::Turn::Own(own) = crate::turn::take() {
-        write(&own, Event::Fork { number });
+        write(&own, Event::Fork { number }, ticks());
     }
     // SAFETY: it is libc's fork.
     Some(unsafe { typed::<real::fork>(function)() })

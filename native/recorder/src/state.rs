@@ -12,6 +12,7 @@ pub(crate) const RECORDING: u64 = 1;
 pub(crate) const OFF: u64 = 2;
 
 const MAX_THREADS: usize = 4096;
+const MAX_LANES: usize = 4096;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Thread {
@@ -53,12 +54,15 @@ pub(crate) struct Own {
     pub(crate) descriptor: i32,
     pub(crate) pid: u32,
     pub(crate) began: u64,
-    pub(crate) next_thread: u32,
-    threads: [Thread; MAX_THREADS],
+    /// The threads whose calls are written here, and how many can be.
+    threads: *mut Thread,
+    count: usize,
 }
 
 // SAFETY: `own` belongs to whoever has the lock.
 unsafe impl Sync for State {}
+// SAFETY: its threads belong to whoever has the lock of `all`.
+unsafe impl Sync for Process {}
 
 impl State {
     /// What belongs to the thread that has the lock.
@@ -79,53 +83,143 @@ impl Own {
         self.header.wrapping_add(place) as *const AtomicU64
     }
 
+    fn threads(&mut self) -> &mut [Thread] {
+        // SAFETY: the table is as long, and is made before the first thread is looked for.
+        unsafe { core::slice::from_raw_parts_mut(self.threads, self.count) }
+    }
+
     /// The thread's entry; a new one without a number where it is not known.
     pub(crate) fn thread_of(&mut self, pointer: u64) -> Option<&mut Thread> {
-        let start = (pointer >> 6) as usize;
-        let place = (0..MAX_THREADS)
-            .map(|step| (start + step) % MAX_THREADS)
-            .find(|place| [0, pointer].contains(&self.threads[*place].pointer))?;
-        Some(&mut self.threads[place])
+        let (start, count) = ((pointer >> 6) as usize, self.count);
+        let threads = self.threads();
+        let place = (0..count)
+            .map(|step| (start + step) % count)
+            .find(|place| [0, pointer].contains(&threads[*place].pointer))?;
+        Some(&mut threads[place])
     }
 
     /// Forgets all threads that have ended, where there are too many.
     pub(crate) fn forget_ended(&mut self) {
-        let all = self.threads;
-        self.threads = [Thread { pointer: 0, number: 0, tid: 0, has_ended: false }; MAX_THREADS];
+        // A thread's stack may be smaller than the table.
+        let Some(table) = memory::<[Thread; MAX_THREADS]>(libc::MADV_DONTFORK) else { return };
+        // SAFETY: new memory of zero bytes, which are valid, and only ours.
+        let all = unsafe { &mut (&mut *table)[..self.count] };
+        all.copy_from_slice(self.threads());
+        self.threads().fill(Thread { pointer: 0, number: 0, tid: 0, has_ended: false });
         for thread in all.iter().filter(|thread| thread.pointer != 0 && !thread.has_ended) {
             if let Some(place) = self.thread_of(thread.pointer) {
                 *place = *thread;
             }
         }
+        // SAFETY: nobody refers to it any more.
+        unsafe { libc::syscall(libc::SYS_munmap, table, core::mem::size_of::<[Thread; MAX_THREADS]>()) };
     }
 }
 
-static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
+/// What there is once in a process. Zero bytes are valid, as they are in all that it holds.
+#[repr(C)]
+pub(crate) struct Process {
+    /// Where all threads write, unless each has a lane of its own.
+    all: State,
+    threads: UnsafeCell<[Thread; MAX_THREADS]>,
+    lanes: [Entry; MAX_LANES],
+    /// Numbers that were given to threads.
+    pub(crate) numbers: AtomicU64,
+    /// When the first of its files began, and the parent as its header has it.
+    pub(crate) began: AtomicU64,
+    pub(crate) parent: [AtomicU64; 3],
+}
 
-/// The state, once there is one.
+#[repr(C)]
+struct Entry {
+    pointer: AtomicU64,
+    lane: AtomicPtr<Lane>,
+}
+
+/// Where one thread writes.
+#[repr(C)]
+struct Lane {
+    state: State,
+    thread: [Thread; 1],
+}
+
+impl Process {
+    /// The state of all threads.
+    pub(crate) fn state(&'static self) -> &'static State {
+        &self.all
+    }
+
+    /// The state of a thread's own lane; None where there is no room, or while it is made.
+    #[inline(always)]
+    pub(crate) fn lane_of(&'static self, pointer: u64) -> Option<&'static State> {
+        let start = (pointer >> 6) as usize;
+        for step in 0..MAX_LANES {
+            let entry = &self.lanes[(start + step) % MAX_LANES];
+            let known = entry.pointer.load(Ordering::Relaxed);
+            if known == pointer {
+                let lane = entry.lane.load(Ordering::Relaxed);
+                // SAFETY: it is never unmapped, and only its thread uses it.
+                return (!lane.is_null()).then(|| unsafe { &(*lane).state });
+            }
+            let is_ours =
+                known == 0 && entry.pointer.compare_exchange(0, pointer, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if is_ours {
+                return entry.make();
+            }
+        }
+        None
+    }
+}
+
+impl Entry {
+    #[cold]
+    fn make(&self) -> Option<&'static State> {
+        let _kept = system::KeptErrno::new();
+        let lane: *mut Lane = memory(libc::MADV_DONTFORK)?;
+        // SAFETY: new memory of zero bytes, which nobody else knows of.
+        unsafe {
+            let own = (*lane).state.own();
+            (own.threads, own.count) = ((*lane).thread.as_mut_ptr(), 1);
+            self.lane.store(lane, Ordering::Relaxed);
+            Some(&(*lane).state)
+        }
+    }
+}
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
+
+/// What there is once, if it was made.
 #[inline(always)]
-pub(crate) fn state() -> Option<&'static State> {
-    let found = STATE.load(Ordering::Acquire);
+pub(crate) fn process() -> Option<&'static Process> {
+    let found = PROCESS.load(Ordering::Acquire);
     // SAFETY: it is never unmapped, and zero bytes are valid.
     (!found.is_null()).then(|| unsafe { &*found })
 }
 
-/// Makes the state; None where the kernel has no memory, or does not know how to empty it in a child (before Linux 4.14).
+/// Makes it; None where the kernel has no memory, or does not know how to empty it in a child (before Linux 4.14).
 #[cold]
-pub(crate) fn make() -> Option<&'static State> {
+pub(crate) fn make() -> Option<&'static Process> {
     let _kept = system::KeptErrno::new();
-    let size = core::mem::size_of::<State>();
+    let found: *mut Process = memory(libc::MADV_WIPEONFORK)?;
+    // Whoever was first: one is enough.
+    let _ = PROCESS.compare_exchange(null_mut(), found, Ordering::AcqRel, Ordering::Acquire);
+    process()
+}
+
+/// Gives the state of all threads its table; the caller has its lock.
+pub(crate) fn give_threads(process: &'static Process, own: &mut Own) {
+    (own.threads, own.count) = (process.threads.get() as *mut Thread, MAX_THREADS);
+}
+
+/// New memory for a `T`, of zero bytes. `at_fork`: what becomes of it in a forked child.
+fn memory<T>(at_fork: core::ffi::c_int) -> Option<*mut T> {
+    let size = core::mem::size_of::<T>();
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: new memory, which nobody else knows of.
-    let found = unsafe {
-        let address = libc::syscall(libc::SYS_mmap, 0, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) as usize
-            as *mut State;
-        if address as isize == -1 || libc::madvise(address as *mut _, size, libc::MADV_WIPEONFORK) != 0 {
-            return None;
-        }
-        address
-    };
-    // Whoever was first: one is enough.
-    let _ = STATE.compare_exchange(null_mut(), found, Ordering::AcqRel, Ordering::Acquire);
-    state()
+    unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let address = libc::syscall(libc::SYS_mmap, 0, size, protection, flags, -1, 0) as usize as *mut T;
+        let is_there = address as isize != -1 && libc::madvise(address as *mut _, size, at_fork) == 0;
+        is_there.then_some(address)
+    }
 }

@@ -12,6 +12,13 @@ pub(crate) fn thread_pointer() -> u64 {
     pointer
 }
 
+/// The processor's clock, which is the same on all of them.
+#[inline(always)]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: every x86-64 has it.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: it takes no arguments.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }

@@ -1,7 +1,7 @@
 //! Whose turn it is: one call at a time is made and written down, so that the log has the order in which they were made.
 
 use crate::real;
-use crate::state::{self, State, NEW, OFF, RECORDING};
+use crate::state::{self, Process, State, NEW, OFF, RECORDING};
 use crate::{log, system};
 use core::sync::atomic::{compiler_fence, Ordering};
 
@@ -32,21 +32,47 @@ pub(crate) struct Own {
 
 #[inline(always)]
 pub(crate) fn take() -> Turn {
-    let Some(state) = state::state() else { return first() };
+    let Some(process) = state::process() else { return first() };
     let me = system::thread_pointer();
+    if log::is_by_time() {
+        return take_lane(process, me);
+    }
+    let state = process.state();
     let is_alone = real::is_single_threaded();
     if is_alone {
-        if system::get(&state.lock) == me {
+        if !take_alone(state, me) {
             return nested(state);
         }
-        system::set(&state.lock, me);
-        // A signal handler may come between any two instructions.
-        compiler_fence(Ordering::SeqCst);
     } else if state.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() && !wait(state, me) {
         return nested(state);
     }
-    let own = Own { state, me, is_alone };
-    if system::get(&state.mode) == RECORDING {
+    begun(Own { state, me, is_alone })
+}
+
+/// The lock of a state that no other thread uses; false where this thread has it.
+#[inline(always)]
+fn take_alone(state: &State, me: u64) -> bool {
+    if system::get(&state.lock) == me {
+        return false;
+    }
+    system::set(&state.lock, me);
+    // A signal handler may come between any two instructions.
+    compiler_fence(Ordering::SeqCst);
+    true
+}
+
+/// Nobody waits for anybody: what each thread does is written down by itself, with the time.
+fn take_lane(process: &'static Process, me: u64) -> Turn {
+    match process.lane_of(me) {
+        Some(state) if take_alone(state, me) => begun(Own { state, me, is_alone: true }),
+        Some(state) => nested(state),
+        None => Turn::Off,
+    }
+}
+
+#[inline(always)]
+fn begun(own: Own) -> Turn {
+    if system::get(&own.state.mode) == RECORDING {
         log::settle(&own);
         // What a handler did between the end of the last call and the lock.
         log::write_waiting(&own);
@@ -62,16 +88,17 @@ fn nested(state: &'static State) -> Turn {
     }
 }
 
-/// The first call of a program: false while the functions are looked up.
+/// The first call of a program.
 #[cold]
 fn first() -> Turn {
+    log::learn();
     match state::make() {
         Some(_) => take(),
         None => Turn::Off,
     }
 }
 
-/// The first call of a process, which has the lock.
+/// The first call of a process, or of a thread in its lane, which has the lock.
 #[cold]
 fn begin(own: Own) -> Turn {
     if system::get(&own.state.mode) == NEW && !log::begin(&own) {

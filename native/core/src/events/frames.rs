@@ -1,5 +1,6 @@
 //! A log keeps each stage as a frame that is compressed by itself.
 
+use super::by_time;
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::work::Watcher;
@@ -11,11 +12,26 @@ use std::os::unix::fs::FileExt;
 /// The fastest that is worth it: a recorder's stages come at 100 MB a second.
 const LEVEL: i32 = 1;
 
-/// Where a stage is in a log's file, and its bytes there.
+/// Where a stage is in a log's file, and its bytes there. `tick`: of its first call, where each thread has stages of its own
+/// and calls are ordered by time; 0 where stages follow one another.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     pub offset: u64,
     pub size: u64,
+    pub tick: u64,
+}
+
+/// When the first call of a stage was made; 0 where its calls have no times.
+pub fn first_tick(stage: &[u8]) -> u64 {
+    let mut reader = Reader::new(stage);
+    while let Ok(Some(event)) = reader.next_event() {
+        match event {
+            Event::Tick { ticks } => return ticks.max(1),
+            Event::Time { .. } | Event::Thread { .. } | Event::Switch { .. } | Event::Usable { .. } => {}
+            _ => return 0,
+        }
+    }
+    0
 }
 
 /// A stage as a frame, without what comes after its last event: zero bytes, or events of a stage that was there before.
@@ -57,15 +73,17 @@ pub struct Stages<'a> {
 impl Stages<'_> {
     /// Shows every event, until the end or until one is damaged; returns whether all were whole.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
-        let mut packed = Vec::new();
+        let ticks: Vec<u64> = self.frames.iter().map(|frame| frame.tick).collect();
+        if ticks.iter().any(|tick| *tick != 0) {
+            let unpack = |number: usize| {
+                watcher.check()?;
+                self.unpacked(&self.frames[number])
+            };
+            return by_time::show(&ticks, unpack, visit);
+        }
         for frame in self.frames {
             watcher.check()?;
-            let size = usize::try_from(frame.size).ok().filter(|size| *size <= 2 * STAGE).ok_or_else(damaged)?;
-            packed.resize(size, 0);
-            if self.file.read_exact_at(&mut packed, frame.offset).is_err() {
-                return Ok(false);
-            }
-            let Ok(stage) = zstd::bulk::decompress(&packed, STAGE) else { return Ok(false) };
+            let Some(stage) = self.unpacked(frame)? else { return Ok(false) };
             let mut reader = Reader::new(&stage);
             loop {
                 match reader.next_event() {
@@ -76,6 +94,16 @@ impl Stages<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// A stage; None where it is damaged.
+    fn unpacked(&self, frame: &Frame) -> Result<Option<Vec<u8>>> {
+        let size = usize::try_from(frame.size).ok().filter(|size| *size <= 2 * STAGE).ok_or_else(damaged)?;
+        let mut packed = vec![0; size];
+        if self.file.read_exact_at(&mut packed, frame.offset).is_err() {
+            return Ok(None);
+        }
+        Ok(zstd::bulk::decompress(&packed, STAGE).ok())
     }
 }
 
@@ -105,7 +133,7 @@ mod tests {
         if random(state) % 8 != 0 {
             result &= !7;
         }
-        match random(state) % 17 {
+        match random(state) % 18 {
             0 => Event::Malloc { size, result },
             1 => Event::Calloc { size, result },
             2 => Event::Realloc { size, old: number(state), result },
@@ -122,6 +150,7 @@ mod tests {
             13 => Event::Mallopt { parameter: size as i32, value: result as i32 },
             14 => Event::Trim { pad: size },
             15 => Event::Fork { number: size },
+            16 => Event::Tick { ticks: size },
             _ => Event::Malloc { size: 8 * (size % 40), result },
         }
     }

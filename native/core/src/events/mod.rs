@@ -1,10 +1,11 @@
 //! Calls of an allocator that were recorded: how a log keeps them, what they add up to, and how they are made again.
 #![forbid(unsafe_code)]
 
+mod by_time;
 mod frames;
 mod mappings;
 mod plan;
 
-pub use frames::{pack, waiting_stage, Frame, Stages};
+pub use frames::{first_tick, pack, waiting_stage, Frame, Stages};
 pub use gdbheap_calls::{header, STAGE};
 pub use plan::{plan, Plan};

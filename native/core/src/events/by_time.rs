@@ -1,0 +1,237 @@
+//! Stages of several threads as one course of events: each call has its time.
+
+use crate::error::Result;
+use gdbheap_calls::{Event, Last, Reader};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// A stage that was read up to some place.
+struct Open {
+    stage: Vec<u8>,
+    at: usize,
+    last: Last,
+    /// Whose calls come next there.
+    thread: u32,
+    /// What comes next there: it was read to know its time.
+    next: Option<Event>,
+    is_whole: bool,
+}
+
+impl Open {
+    fn new(stage: Vec<u8>) -> Open {
+        Open { stage, at: 0, last: Last::default(), thread: 0, next: None, is_whole: true }
+    }
+
+    fn read(&mut self) -> Option<Event> {
+        let mut reader = Reader::resumed(&self.stage[self.at..], self.last);
+        let event = reader.next_event();
+        (self.at, self.last) = (self.stage.len() - reader.rest(), reader.last());
+        self.is_whole &= event.is_ok();
+        let event = event.ok().flatten();
+        if let Some(Event::Thread { thread, .. } | Event::Switch { thread }) = event {
+            self.thread = thread;
+        }
+        event
+    }
+}
+
+/// Stages that overlap in time, which are read side by side.
+struct Course<V> {
+    open: Vec<Option<Open>>,
+    /// When the next call of each was made.
+    order: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Calls of realloc that are being made, by the block that each gives back in its middle, and where they are next.
+    moving: HashMap<u64, usize>,
+    thread: u32,
+    is_whole: bool,
+    visit: V,
+}
+
+impl<V: FnMut(Event)> Course<V> {
+    fn begin(&mut self, stage: Vec<u8>, tick: u64) {
+        let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.open.push(None);
+            self.open.len() - 1
+        });
+        self.open[place] = Some(Open::new(stage));
+        self.order.push(Reverse((tick, place)));
+    }
+
+    fn show(&mut self, thread: u32, event: Event) {
+        if self.thread != thread && thread != 0 {
+            self.thread = thread;
+            if !matches!(event, Event::Thread { .. } | Event::Switch { .. }) {
+                (self.visit)(Event::Switch { thread });
+            }
+        }
+        (self.visit)(event);
+    }
+
+    /// Shows what one stage has up to this time; returns when its next call was made, None at the end.
+    fn follow(&mut self, place: usize, until: u64) -> Option<u64> {
+        loop {
+            let stage = self.open[place].as_mut()?;
+            let kept = stage.next.take();
+            let event = match kept {
+                Some(event) => event,
+                None => stage.read()?,
+            };
+            let thread = stage.thread;
+            match event {
+                Event::Tick { ticks } if ticks > until => {
+                    stage.next = Some(event);
+                    return Some(ticks);
+                }
+                Event::Tick { .. } => {
+                    // Two times are those of the beginning and the end of a call.
+                    let end = stage.read()?;
+                    let Event::Tick { ticks } = end else {
+                        stage.next = Some(end);
+                        continue;
+                    };
+                    let call = stage.read()?;
+                    stage.next = Some(call);
+                    if let (Event::Realloc { old, .. }, true) = (call, ticks > until) {
+                        self.moving.insert(old, place);
+                        return Some(ticks);
+                    }
+                }
+                // Of a block that the stage before gave: other threads' calls have come since.
+                Event::Usable { .. } if stage.last.ticks == 0 => {}
+                event => {
+                    if let (Event::Realloc { old, .. }, false) = (event, self.moving.is_empty()) {
+                        self.moving.remove(&old);
+                    }
+                    self.make_room(event.block());
+                    self.show(thread, event);
+                }
+            }
+        }
+    }
+
+    /// Somebody is given a block that a call of realloc has given back, which is still being made.
+    fn make_room(&mut self, block: u64) {
+        if self.moving.is_empty() {
+            return;
+        }
+        let Some(place) = self.moving.remove(&block) else { return };
+        let Some(stage) = &mut self.open[place] else { return };
+        let thread = stage.thread;
+        if let Some(event) = stage.next.take() {
+            self.show(thread, event);
+        }
+    }
+}
+
+/// Shows every event of stages whose first calls were made at these ticks; `unpack` gives a stage, None where it is damaged.
+/// Returns whether all were whole.
+pub(super) fn show(
+    ticks: &[u64],
+    mut unpack: impl FnMut(usize) -> Result<Option<Vec<u8>>>,
+    visit: impl FnMut(Event),
+) -> Result<bool> {
+    let mut waiting: Vec<(u64, usize)> = ticks.iter().copied().zip(0..).collect();
+    waiting.sort_unstable();
+    let mut waiting = waiting.into_iter().peekable();
+    let (open, order, moving) = (Vec::new(), BinaryHeap::new(), HashMap::new());
+    let mut course = Course { open, order, moving, thread: 0, is_whole: true, visit };
+    loop {
+        let first = course.order.peek().map_or(u64::MAX, |Reverse((tick, _))| *tick);
+        if let Some((tick, number)) = waiting.next_if(|(tick, _)| *tick <= first) {
+            match unpack(number)? {
+                Some(stage) => course.begin(stage, tick),
+                None => course.is_whole = false,
+            }
+            continue;
+        }
+        let Some(Reverse((_, place))) = course.order.pop() else { return Ok(course.is_whole) };
+        let others = course.order.peek().map_or(u64::MAX, |Reverse((tick, _))| *tick);
+        let until = others.min(waiting.peek().map_or(u64::MAX, |(tick, _)| *tick));
+        match course.follow(place, until) {
+            Some(tick) => course.order.push(Reverse((tick, place))),
+            None => {
+                let ended = course.open[place].take();
+                course.is_whole &= ended.is_none_or(|stage| stage.is_whole);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gdbheap_calls::{encode, MAX_EVENT};
+
+    fn stage_of(events: &[Event]) -> Vec<u8> {
+        let (mut bytes, mut last) = (Vec::new(), Last::default());
+        for event in events {
+            let mut room = [0; MAX_EVENT];
+            let (first, used) = encode(*event, &mut last, &mut room);
+            room[0] = first;
+            bytes.extend_from_slice(&room[..used]);
+        }
+        bytes
+    }
+
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Calls of several threads, in stages of several sizes, come in the order of their times, each as its thread's own.
+    #[test]
+    fn calls_come_in_the_order_of_time() {
+        for seed in 1..50u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut threads = vec![Vec::new(); 4];
+            let mut wanted = Vec::new();
+            for tick in 1..500u64 {
+                let thread = random(&mut state) as usize % threads.len();
+                threads[thread].push(tick);
+                wanted.push((thread as u32 + 1, tick));
+            }
+            let (mut ticks, mut stages) = (Vec::new(), Vec::new());
+            for (thread, all) in threads.iter().enumerate() {
+                for part in all.chunks(1 + random(&mut state) as usize % 90) {
+                    let mut events =
+                        vec![Event::Time { nanoseconds: part[0] }, Event::Switch { thread: thread as u32 + 1 }];
+                    for tick in part {
+                        events.extend([Event::Tick { ticks: *tick }, Event::Malloc { size: *tick, result: 16 * tick }]);
+                    }
+                    ticks.push(part[0]);
+                    stages.push(stage_of(&events));
+                }
+            }
+            let (mut found, mut current) = (Vec::new(), 0);
+            let whole = show(
+                &ticks,
+                |number| Ok(Some(stages[number].clone())),
+                |event| match event {
+                    Event::Switch { thread } => current = thread,
+                    Event::Malloc { size, .. } => found.push((current, size)),
+                    _ => {}
+                },
+            );
+            assert!(whole.unwrap());
+            assert_eq!(found, wanted, "seed {seed}");
+        }
+    }
+
+    /// Of a call of realloc that moves a block, the old place is free for others before the call has returned.
+    #[test]
+    fn a_block_is_given_back_in_the_middle_of_a_call() {
+        let tick = |ticks| Event::Tick { ticks };
+        let (first, second) = (Event::Thread { thread: 1, tid: 1 }, Event::Thread { thread: 2, tid: 2 });
+        let given = Event::Malloc { size: 8, result: 0x10 };
+        let moved = Event::Realloc { size: 80, old: 0x10, result: 0x90 };
+        let freed = Event::Free { address: 0x90 };
+        let mover = stage_of(&[first, tick(1), given, tick(3), tick(9), moved, tick(10), freed]);
+        let stages = [mover, stage_of(&[second, tick(7), given])];
+        let mut found = Vec::new();
+        assert!(show(&[1, 7], |number| Ok(Some(stages[number].clone())), |event| found.push(event)).unwrap());
+        let switch = |thread| Event::Switch { thread };
+        assert_eq!(found, [first, given, second, switch(1), moved, switch(2), given, switch(1), freed]);
+    }
+}
