@@ -1,8 +1,9 @@
-"""Proof by the thousand that no process is harmed: ``.venv/bin/python tests/harm kills|rounds|busy [OPTIONS]``.
+"""Proof by the thousand that no process is harmed: ``.venv/bin/python tests/harm kills|rounds|busy|recorded [OPTIONS]``.
 
 kills   whole commands, ended at random instants by signals, or with too little memory, descriptors or disk
 rounds  attach and release on servers under load, by the library, the shell's command and gdb
 busy    the longest stop of each command on a machine with more busy programs than it has cores
+recorded  programs whose calls are recorded, and gdbheap trace itself, killed at random instants
 
 A table tells what was done and what came of it; the exit status is 1 when anything was harmed. ``--seed`` and
 ``--first`` go on where a run ended. Options that are not known here go to each gdbheap command, such as ``--clone``.
@@ -28,6 +29,7 @@ from support.nouns import GRAPHS, PLAIN  # noqa: E402
 
 from harm.busy import Busy  # noqa: E402
 from harm.kills import Killer  # noqa: E402
+from harm.recorded import Kills  # noqa: E402
 from harm.rounds import Rounds, begin, load_since  # noqa: E402
 from harm.targets import STARTERS, started  # noqa: E402
 from harm.verdict import Watch, line_of  # noqa: E402
@@ -134,7 +136,16 @@ def _busy(options: argparse.Namespace, words: list[str], folder: Path) -> int:
     return 1 if busy.too_long() else 0
 
 
-PARTS = {"kills": _kills, "rounds": _rounds, "busy": _busy}
+def _recorded(options: argparse.Namespace, words: list[str], folder: Path) -> int:
+    kills, harmed = Kills(folder), 0
+    for number in range(options.first, options.first + (options.count or 1000)):
+        told, harm = kills.one(random.Random(f"{options.seed} {number}"))
+        harmed += _told(number, told, harm)
+    print(kills.table())
+    return 1 if harmed else 0
+
+
+PARTS = {"recorded": _recorded, "kills": _kills, "rounds": _rounds, "busy": _busy}
 
 if __name__ == "__main__":
     sys.exit(main())

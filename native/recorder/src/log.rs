@@ -31,6 +31,8 @@ static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
 static PID: AtomicU64 = AtomicU64::new(0);
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 static FORKS: AtomicU64 = AtomicU64::new(0);
+/// In a forked child, until it has begun its file: the number of the fork that made it. 0 for one that was made otherwise.
+static FORKED: AtomicU64 = AtomicU64::new(0);
 /// The key whose destructor tells of a thread's end; below 0 without one.
 static KEY: AtomicI32 = AtomicI32::new(-1);
 
@@ -250,7 +252,7 @@ pub(crate) fn begin(own: &Own) -> bool {
     let Some(found) = map(owned.descriptor, 0, header::SIZE, 0) else { return false };
     owned.header = found as *mut u64;
     owned.used = STAGE;
-    let fork = if parent.0 == 0 { 0 } else { FORKS.load(Ordering::Relaxed) };
+    let fork = FORKED.swap(0, Ordering::Relaxed);
     let words = [
         (word::VERSION, header::VERSION),
         (word::STAGE, STAGE as u64),
@@ -259,13 +261,15 @@ pub(crate) fn begin(own: &Own) -> bool {
         (word::PARENT_PID, parent.0),
         (word::PARENT_BEGAN, parent.1),
         (word::FORK, fork),
-        (word::MAGIC, header::MAGIC),
     ];
     for (place, value) in words {
         // SAFETY: within the header.
         unsafe { owned.header.add(place).write_volatile(value) };
     }
     crate::hooks::describe(owned.header as *mut u8);
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as above. Whoever reads this finds the rest.
+    unsafe { owned.header.add(word::MAGIC).write_volatile(header::MAGIC) };
     PID.store(pid.into(), Ordering::Relaxed);
     BEGAN.store(owned.began, Ordering::Relaxed);
     if KEY.load(Ordering::Relaxed) < 0 {
@@ -410,5 +414,17 @@ pub(crate) fn fork() -> Option<libc::pid_t> {
         write(&own, Event::Fork { number }, None);
     }
     // SAFETY: it is libc's fork.
-    Some(unsafe { typed::<real::fork>(function)() })
+    let pid = unsafe { typed::<real::fork>(function)() };
+    if pid == 0 {
+        forked(number);
+    }
+    Some(pid)
+}
+
+/// In the child. What is to be done in one (pthread_atfork) may have begun its file already.
+fn forked(number: u64) {
+    FORKED.store(number, Ordering::Relaxed);
+    let Some(state) = state::state().filter(|state| system::get(&state.mode) == RECORDING) else { return };
+    // SAFETY: the child has one thread, and the header's address does not change.
+    unsafe { (*state.own().word_at(word::FORK)).store(FORKED.swap(0, Ordering::Relaxed), Ordering::Relaxed) };
 }
