@@ -16,9 +16,11 @@ from gdbheap.errors import Unsupported
 from gdbheap.events.log import Recorded
 from gdbheap.events.preload import can_be_preloaded
 
-__all__ = ["ENVIRONMENT", "RecorderFile", "recorder_library"]
+__all__ = ["ENVIRONMENT", "OF_PYTHON", "RecorderFile", "recorder_library"]
 
 ENVIRONMENT = "GDBHEAP_CALLS"
+# Set where the calls of Python's own allocator are recorded too.
+OF_PYTHON = "GDBHEAP_CALLS_OF_PYTHON"
 SUFFIX = ".calls"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10

@@ -13,7 +13,7 @@ from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
 from gdbheap.events.log import CallLog, LogWriter, ProcessCalls, Recorded, read_log
 from gdbheap.events.preload import PRELOAD
-from gdbheap.events.recorder import ENVIRONMENT, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, SUFFIX, RecorderFile, recorder_library
 from gdbheap.files import check_writable
 from gdbheap.target.programs import running
 from gdbheap.target.started import Started
@@ -28,7 +28,8 @@ PR_SET_CHILD_SUBREAPER = 36
 @dataclass(frozen=True)
 class TracedProcess:
     """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, the most bytes that
-    were in use at once and those at the end, as they were asked for. ``lost``: calls that were not written down."""
+    were in use at once and those at the end, as they were asked for. ``lost``: calls that were not written down.
+    ``python``: the same of Python's own allocator, which are not among them; None where none of its calls were seen."""
 
     pid: int
     exe: str
@@ -37,6 +38,19 @@ class TracedProcess:
     peak_bytes: int
     live_bytes: int
     lost: int
+    python: TracedPython | None = None
+
+
+@dataclass(frozen=True)
+class TracedPython:
+    """Calls of Python's own allocator. ``unknown``: blocks that were freed or resized and never seen allocated, as by a
+    child of what its parent had; the rest as in TracedProcess."""
+
+    calls: int
+    live_blocks: int
+    peak_bytes: int
+    live_bytes: int
+    unknown: int
 
 
 @dataclass(frozen=True)
@@ -54,16 +68,18 @@ class Traced:
     ok: bool = True
 
 
-def trace(path: str, command: list[str]) -> Traced:
-    """Record a command's calls, and those of all that it starts. Raises UsageError, Unsupported before it is started;
-    afterwards it goes on to its end whatever happens to the log."""
+def trace(path: str, command: list[str], of_python: bool = False) -> Traced:
+    """Record a command's calls, and those of all that it starts; ``of_python``: those of Python's own allocator too.
+    Raises UsageError, Unsupported before it is started; afterwards it goes on to its end whatever happens to the
+    log."""
     library, parts = recorder_library(), path + PARTS
     check_writable(path)
     _make_parts(parts)
     began, preload = time.monotonic(), ":".join(filter(None, (library, os.environ.get(PRELOAD))))
     _adopt()
     try:
-        started = Started(command, {**os.environ, PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts)})
+        wanted = {OF_PYTHON: "1"} if of_python else {}
+        started = Started(command, {**os.environ, PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts), **wanted})
     except UsageError:
         os.rmdir(parts)
         raise
@@ -78,7 +94,13 @@ def trace(path: str, command: list[str]) -> Traced:
             started.let_go()
             collecting.failures.append(f"process {started.pid} runs on: its calls from now on are not recorded")
     collecting.end(status)
-    return _traced(path, time.monotonic() - began, status, collecting.failures)
+    answer = _traced(path, time.monotonic() - began, status, collecting.failures)
+    if of_python and not any(process.python for process in answer.processes):
+        answer.failures.append(
+            "no calls of Python's allocator were seen: there was no interpreter with one, or it chose another itself"
+            " (PYTHONMALLOC, -X dev), or has no GIL, or was loaded while its program ran"
+        )
+    return answer
 
 
 def finish(path: str) -> Traced:
@@ -230,4 +252,9 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str]) 
 
 def _summed(path: str, process: ProcessCalls) -> TracedProcess:
     sums, who = _native.plan_calls(path, process.frames), process.who
-    return TracedProcess(who.pid, who.exe, sums.calls, sums.threads, sums.peak_bytes, sums.live_bytes, process.lost)
+    found, python = sums.python, None
+    if found.calls:
+        python = TracedPython(found.calls, found.live_blocks, found.peak_bytes, found.live_bytes, found.unknown)
+    return TracedProcess(
+        who.pid, who.exe, sums.calls, sums.threads, sums.peak_bytes, sums.live_bytes, process.lost, python
+    )

@@ -1,4 +1,4 @@
-"""Proof by the thousand that no process is harmed: ``.venv/bin/python tests/harm kills|rounds|busy|recorded [OPTIONS]``.
+"""Proof by the thousand that no process is harmed: ``.venv/bin/python tests/harm PART [OPTIONS]``, PART one of
 
 kills   whole commands, ended at random instants by signals, or with too little memory, descriptors or disk
 rounds  attach and release on servers under load, by the library, the shell's command and gdb

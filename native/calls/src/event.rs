@@ -72,6 +72,24 @@ pub enum Event {
     Fork {
         number: u64,
     },
+    /// Calls of Python's own allocator, which serves small blocks itself; what it calls for larger ones comes before. Their
+    /// addresses count from one another's.
+    PythonMalloc {
+        size: u64,
+        result: u64,
+    },
+    PythonCalloc {
+        size: u64,
+        result: u64,
+    },
+    PythonRealloc {
+        size: u64,
+        old: u64,
+        result: u64,
+    },
+    PythonFree {
+        address: u64,
+    },
 }
 
 /// What `malloc_usable_size` says of most blocks of glibc's of this size: a chunk's size is a multiple of 16, and all but 8
@@ -103,6 +121,10 @@ pub(crate) mod other {
     pub(crate) const MALLOPT: u8 = 8;
     pub(crate) const TRIM: u8 = 9;
     pub(crate) const FORK: u8 = 10;
+    pub(crate) const PYTHON_MALLOC: u8 = 14;
+    pub(crate) const PYTHON_CALLOC: u8 = 15;
+    pub(crate) const PYTHON_REALLOC: u8 = 16;
+    pub(crate) const PYTHON_FREE: u8 = 17;
 }
 
 pub(crate) const SHIFT: u8 = 5;

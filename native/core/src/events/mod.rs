@@ -4,7 +4,9 @@
 mod frames;
 mod mappings;
 mod plan;
+mod python_blocks;
 
 pub use frames::{pack, waiting_stage, Frame, Stages};
 pub use gdbheap_calls::STAGE;
-pub use plan::{plan, Plan};
+pub use plan::{plan, Parent, Plan};
+pub use python_blocks::PythonCalls;
