@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 
 from gdbheap.errors import one_line
@@ -80,6 +81,10 @@ def _gaps(gaps: Gaps | None, style: Style) -> str:
 def _notes(answer: Replayed) -> list[str]:
     """What the figures are not."""
     notes = []
+    if answer.film is not None and answer.film.frames:
+        film = answer.film
+        page = one_line(os.path.join(film.folder, "index.html"))
+        notes.append(f"{counted(film.frames, 'picture')}, one after every {counted(film.every, 'call')}: {page}.")
     if not answer.filled:
         notes.append("Blocks were not touched: only what malloc itself writes is resident (--fill touches them).")
     if answer.stopped is not None:
