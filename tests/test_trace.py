@@ -137,6 +137,9 @@ def test_killed_recording(rng: random.Random, tmp_path: Path) -> None:
         (["-o", "/nonexistent/x.log", "--", "true"], "nonexistent"),
         (["-o", "x.log", "--", "no such program"], "cannot be started"),
         (["-o", "x.log", "--finish"], "nothing is left"),
+        (["-o", "x.log", "--finish", "--pymalloc"], "takes what there is"),
+        (["-o", "x.log", "--attach=1"], "process 1 is not touched"),
+        (["--attach", "1"], "gdbheap growth 1"),
     ],
 )
 def test_refused(words: list[str], reason: str, tmp_path: Path) -> None:

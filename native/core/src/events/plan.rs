@@ -595,6 +595,46 @@ mod tests {
         }
     }
 
+    /// A child goes on with the thread that forked, wherever that stood among its parent's, and with its parent's blocks.
+    #[test]
+    fn a_child_goes_on_where_its_parent_forked() {
+        let file = unnamed();
+        let mut planner = Planner::new(Some(&file), false);
+        let malloc = |result| Event::Malloc { size: 8, result };
+        for event in [
+            Event::Thread { thread: 1, tid: 1 },
+            malloc(0x1000),
+            Event::Thread { thread: 2, tid: 2 },
+            malloc(0x2000),
+            Event::Fork { number: 1 },
+        ] {
+            planner.add(event);
+        }
+        planner.become_child();
+        for event in [
+            Event::Thread { thread: 1, tid: 3 },
+            Event::Free { address: 0x1000 },
+            Event::Thread { thread: 2, tid: 4 },
+            malloc(0x3000),
+            Event::PythonMalloc { size: 8, result: 0x9000 },
+            Event::PythonFree { address: 0x9010 },
+        ] {
+            planner.add(event);
+        }
+        let plan = planner.finish(true).unwrap();
+        let mut bytes = vec![0; plan.bytes as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let words = bytes[HEADER..].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let steps: Vec<(u64, u64)> = words.map(|word| (kind_of(word), place_of(word))).collect();
+        let thread = |index| (kind::THREAD, index);
+        let wanted =
+            [thread(0), (kind::MALLOC, 0), thread(1), (kind::MALLOC, 1), (kind::FREE, 0), thread(2), (kind::MALLOC, 0)];
+        assert_eq!(steps, wanted);
+        assert_eq!((plan.calls, plan.unknown, plan.live_blocks, plan.threads), (4, 0, 2, 3));
+        let python = PythonCalls { calls: 2, unknown: 1, live_blocks: 1, live_bytes: 8, peak_bytes: 8 };
+        assert_eq!(plan.python, python);
+    }
+
     /// Each thread ends after its last call, wherever its end was said.
     #[test]
     fn a_thread_ends_after_its_last_call() {
