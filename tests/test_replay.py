@@ -257,6 +257,27 @@ def test_a_child_s_heap_is_its_parent_s_and_what_it_did_itself(rng: random.Rando
             assert_same(program, chunks(replayer))
 
 
+def test_blocks_of_a_parent_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Of a child that was made without fork(), although its parent had forked before."""
+    log = tmp_path / "calls.log"
+    source = (
+        "import ctypes, os, signal, sys\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\n"
+        "kept = [bytes(1000 + i) for i in range(500)]\n"
+        "pid = ctypes.CDLL(None).syscall(56, int(signal.SIGCHLD), 0, 0, 0, 0)\n"
+        "if pid == 0:\n    del kept\n    os._exit(0)\nos.waitpid(pid, 0)\n"
+        "open(f'{sys.argv[1]}/child{pid}', 'w').close()\nsignal.pause()\n"
+    )
+    command = [interpreter_of("stripped"), "-c", source, str(tmp_path)]
+    with recorded(command, log, {"PYTHONMALLOC": "malloc"}) as target:
+        parent = target.pid
+        finished(target, log)
+    answer = gdbheap("replay", log)
+    assert (answer["pid"], answer["unknown"]) == (parent, 0)
+    (child,) = (path.name.removeprefix("child") for path in tmp_path.glob("child*"))
+    answer = gdbheap("replay", log, f"--process={child}")
+    assert answer["unknown"] >= 500 and answer["inherited"] == 0
+
+
 def test_a_process_that_the_log_lacks(tmp_path: Path) -> None:
     log = tmp_path / "calls.log"
     with recorded([str(build("runaway")), "5", "100000", "1000"], log) as target:

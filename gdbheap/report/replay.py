@@ -89,6 +89,8 @@ def _notes(answer: Replayed) -> list[str]:
         notes.append("Blocks were not touched: only what malloc itself writes is resident (--fill touches them).")
     if answer.stopped is not None:
         notes.append(f"It was ended after call {answer.stopped:,}.")
+    if answer.inherited:
+        notes.append(f"{answer.inherited:,} of the calls are those that its parents made before they forked.")
     if answer.unknown:
         notes.append(
             f"Left out: {counted(answer.unknown, 'call')} about blocks that were allocated before the recording, by the"

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,14 +43,15 @@ class Tally:
 class Kills:
     """Kills by SIGKILL, each of another program with one to four threads, and forks in half of them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.number = folder, 0
-        self.tallies = {way: Tally() for way in WAYS}
+    def __init__(self, folder: Path, ways: Sequence[str] = WAYS) -> None:
+        """``ways``: which of them."""
+        self.folder, self.number, self.ways = folder, 0, list(ways)
+        self.tallies = {way: Tally() for way in ways}
         self.lengths: dict[str, float] = dict.fromkeys(WAYS, 0.2)
 
     def one(self, rng: random.Random) -> tuple[str, Counter[str]]:
         """Return what was done, and the harm."""
-        way = rng.choice(WAYS)
+        way = rng.choice(self.ways)
         self.number += 1
         place = self.folder / f"kill{self.number}"
         place.mkdir()
