@@ -20,11 +20,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from gdbheap.events.recorder import ENVIRONMENT, recorder_library
+from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, recorder_library
 
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
 CALLS = 10_000_000
-ALONE, PASSED_ON, RECORDED = "alone", "passed on", "recorded"
+PYTHON = "python"
+ALONE, PASSED_ON, RECORDED, PYMALLOC = "alone", "passed on", "recorded", "with --pymalloc"
 LOOP = r"""
 #include <pthread.h>
 #include <stdlib.h>
@@ -85,10 +86,10 @@ def cpu_of(words: Sequence[str], **environment: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def recorded(words: Sequence[str], folder: Path) -> float:
+def recorded(words: Sequence[str], folder: Path, **more: str) -> float:
     """Return the CPU seconds of a command with the recorder; its files go again."""
     with tempfile.TemporaryDirectory(dir=folder) as calls:
-        return cpu_of(words, LD_PRELOAD=recorder_library(), **{ENVIRONMENT: calls})
+        return cpu_of(words, LD_PRELOAD=recorder_library(), **{ENVIRONMENT: calls}, **more)
 
 
 def programs(folder: Path) -> dict[str, list[str]]:
@@ -108,7 +109,7 @@ def programs(folder: Path) -> dict[str, list[str]]:
         "import json, re; [re.compile('(a|b%d)+c*' % n).match('abc' * 9) for n in range(3000)]; "
         "[json.loads(json.dumps({str(n): [n] * 20 for n in range(200)})) for _ in range(150)]"
     )
-    found["python"] = [sys.executable, "-c", suite]
+    found[PYTHON] = [sys.executable, "-c", suite]
     return found
 
 
@@ -160,6 +161,8 @@ def main() -> None:
             _print_loop(threads, alternate(ways_of([loop, str(threads), str(CALLS)], passing, folder), chosen.rounds))
         for program, words in programs(folder).items():
             ways = ways_of(words, passing, folder)
+            if program == PYTHON:
+                ways[PYMALLOC] = partial(recorded, words, folder, **{OF_PYTHON: "1"})
             if heaptrack := shutil.which("heaptrack"):
                 ways["heaptrack"] = partial(cpu_of, [heaptrack, "-o", str(folder / "heaptrack"), *words])
             for way, times in (found := alternate(ways, chosen.rounds)).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -26,6 +26,7 @@ __all__ = ["COMMAND"]
 END = "end"
 LAST = 1 << 62
 LOOK_SECONDS = 0.2
+FRAMES, MAX_FRAMES = 100, 10_000
 
 
 def _call(text: str) -> int:
@@ -76,6 +77,17 @@ class Options(Common):
         "--stop-at", "CALL", "wait after this call (end: after the last), for gdbheap and gdb to look at the process",
         None, _call,
     )  # fmt: skip
+    frames: str | None = valued(
+        "--frames", "FOLDER", "a film: a map of the heap, as heap map draws it, after every so many calls, and a"
+        " page that plays them, index.html", None, str,
+    )  # fmt: skip
+    every: int | None = valued(
+        "--every",
+        "N",
+        "how many calls are between two pictures of --frames (the default makes 100)",
+        None,
+        whole_number,
+    )
     what_if: bool = switch(
         "--what-if", "under each allocator that is here and each of glibc's tunables that could matter, with --fill"
     )
@@ -91,10 +103,47 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
         raise UsageError("gdbheap replay: one file at a time")
     if options.what_if and (options.stop_at is not None or options.allocator is not None or _tuned(options)):
         raise UsageError("gdbheap replay: --what-if chooses allocators and tunables by itself, and stops nowhere")
+    if options.frames is not None and (options.what_if or options.stop_at is not None):
+        raise UsageError("gdbheap replay: --frames goes through all calls under one setting, and waits nowhere")
+    if options.every is not None and options.frames is None:
+        raise UsageError("gdbheap replay: --every is between two pictures of --frames=FOLDER")
     path = os.path.expanduser(files[0])
     with planned(path, options.process, options.fill or options.what_if, options.mappings) as job:
         base = recorded_setting(job.process.who)
-        return what_if(job, base, tell) if options.what_if else _once(job, _setting(base, options), options)
+        if options.what_if:
+            return what_if(job, base, tell)
+        setting = _setting(base, options)
+        return _once(job, setting, options) if options.frames is None else _filmed(job, setting, options)
+
+
+def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
+    """One replay, stopped for each picture."""
+    from gdbheap.answers.heap_map import heap_map
+    from gdbheap.events.replay import Filmed, run
+    from gdbheap.heap import Heap
+    from gdbheap.report.film import CELLS, Film
+    from gdbheap.target.process import stopped
+
+    calls = job.content.calls
+    every = max(1, calls // FRAMES) if options.every is None else options.every
+    stops = range(every, calls, max(every, 1))
+    if not 0 < every or len(stops) >= MAX_FRAMES:
+        raise UsageError(f"gdbheap replay: --every takes from {calls // MAX_FRAMES + 1:,} calls on: more are no film")
+    # Of another allocator than glibc its memory may be all that is known.
+    film = Film(os.path.expanduser(options.frames or ""), options.mappings or setting.library is not None)
+    film.prepare()
+
+    def look(pid: int, call: int) -> bool:
+        tell(f"picture {len(film.frames) + 1} of {len(stops) + 1}, after call {call:,}")
+        with stopped(pid) as process:
+            film.add(call, lambda cell: heap_map(Heap(process), cell, CELLS))
+        return True
+
+    found, last = run(job, setting, stops=stops, at_stop=look)
+    if film.frames:
+        film.write(f"{os.path.basename(job.process.who.exe)}, {setting.allocator} {setting.tuned}".rstrip(), calls)
+    filmed = Filmed(film.folder, len(film.frames), every, film.cell)
+    return replace(job.answer([found], last is None or last.fixed), film=filmed)
 
 
 def _once(job: Job, setting: Setting, options: Options) -> Replayed:
@@ -110,7 +159,7 @@ def _once(job: Job, setting: Setting, options: Options) -> Replayed:
     def wait(pid: int, calls: int) -> bool:
         return _wait(pid, calls, job.content.calls) if calls == stop or stop == LAST else True
 
-    found, last = run(job, setting, stop=stop, at_stop=wait)
+    found, last = run(job, setting, stops=[stop], at_stop=wait)
     ended = last is not None and not last.is_end
     return job.answer([found], last is None or last.fixed, stopped=last.calls if ended and last else None)
 
@@ -183,9 +232,10 @@ COMMAND = Command(
     after the call with the most bytes in use and at the end; failure says why there are no figures. best is the
     number of a run, from 0, or null. path, pid, exe, words, processes, calls, threads, peak_call, peak_bytes,
     live_blocks, live_bytes are of the log, bytes as they were asked for; unknown, failed and lost count calls that
-    were left out, that had given nothing, and that are missing in the log; mappings those that were repeated;
-    order is lock or time, as the log was recorded; filled, fixed (addresses), whole say what the figures are worth,
-    stopped is the call after which it was ended.""",
+    were left out, that had given nothing, and that are missing in the log; inherited those of calls that the process's
+    parents made before they forked; mappings those that were repeated; order is lock or time, as the log was recorded;
+    filled, fixed (addresses), whole say what the figures are worth, stopped is the call after which it was ended. film
+    is {folder, frames, every, cell} of --frames, or null: how many pictures, calls between two, bytes of a cell.""",
     example="gdbheap replay --what-if",
     needs=FILES,
     options=Options,

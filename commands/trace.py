@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import STARTED
-from gdbheap.commands.surface.options import Common, switch, valued
+from gdbheap.commands.surface.options import Common, switch, valued, whole_number
 from gdbheap.errors import UsageError
 from gdbheap.report.trace import render, sentence
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from gdbheap.events.recording import Traced
 
 __all__ = ["COMMAND"]
+
+ATTACH = (
+    "gdbheap trace: process {0} is not touched: to record it a library would have to be loaded into it, which takes the"
+    " dynamic linker's lock and allocates in the middle of whatever it does, and nothing can take it out again; record"
+    " it from its start (gdbheap trace -- COMMAND), or look without a log: gdbheap growth {0}, gdbheap record {0}"
+)
 
 
 def _order(text: str) -> str:
@@ -34,6 +40,13 @@ class Options(Common):
     order: str = valued(
         "--order", "lock|time", "how the order of several threads' calls is known (the default is lock)", "lock", _order
     )
+    pymalloc: bool = switch(
+        "--pymalloc", "also record what Python asks of its own allocator, which serves most blocks without malloc"
+    )
+    attach: int | None = valued(
+        "--attach", "PID", "refused, with what to do instead: a program is recorded from its start, or not at all",
+        None, whole_number,
+    )  # fmt: skip
     finish: bool = switch("--finish", "put what a recording that was killed has left into its FILE")
 
 
@@ -41,16 +54,18 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.events.recording import finish, trace
 
+    if options.attach is not None:
+        raise UsageError(ATTACH.format(options.attach))
     if not options.file:
         raise UsageError("gdbheap trace: where to? -o FILE")
     path = os.path.expanduser(options.file)
     if options.finish:
-        if command:
-            raise UsageError("gdbheap trace: --finish starts no command")
+        if command or options.pymalloc:
+            raise UsageError("gdbheap trace: --finish starts no command, and takes what there is")
         return finish(path)
     if not command:
         raise UsageError("gdbheap trace: which command? It follows --")
-    found = trace(path, list(command), options.order)
+    found = trace(path, list(command), options.order, options.pymalloc)
     if not options.json and sys.stderr is not None:
         # Standard output is the command's.
         print(f"gdbheap: {sentence(found)}", file=sys.stderr)
@@ -76,9 +91,14 @@ COMMAND = Command(
     linked statically, is set-uid, clears its environment or brings its own malloc is not seen. docs/calls.md describes
     the file, gdbheap replay runs the calls again.
 
+    Python asks malloc for large blocks alone. With --pymalloc what it asks of its own allocator is in the log too
+    (PyMem_Malloc, PyObject_Malloc and the like: size, address, thread), for CPython 3.8 to 3.13 with a GIL; pymalloc
+    lays out its blocks as without. These are not counted as calls, and gdbheap replay leaves them out.
+
     In JSON, path is the file, size its bytes, calls how many it has, lost how many could not be written down, seconds
-    how long it took, processes a list of {pid, exe, calls, threads, peak_bytes, live_bytes, lost}, bytes as they were
-    asked for; exit_status that of the command (null: it runs on, or --finish), failures what went wrong.""",
+    how long it took, processes a list of {pid, exe, calls, threads, peak_bytes, live_bytes, lost, python}, bytes as
+    they were asked for; python is {calls, live_blocks, peak_bytes, live_bytes, unknown} of Python's allocator, or
+    null; exit_status that of the command (null: it runs on, or --finish), failures what went wrong.""",
     example="gdbheap trace -o calls.log",
     needs=STARTED,
     options=Options,

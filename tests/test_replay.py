@@ -241,28 +241,67 @@ def test_the_line_to_paste_stands_below_the_table(tmp_path: Path) -> None:
     assert name == "GLIBC_TUNABLES" or os.path.exists(value)
 
 
-def test_blocks_of_a_parent_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_a_child_s_heap_is_its_parent_s_and_what_it_did_itself(rng: random.Random, tmp_path: Path) -> None:
+    """Chunk for chunk, over two generations; each child frees what its parents had allocated, and allocates."""
     log = tmp_path / "calls.log"
     source = (
-        "import os, signal\nkept = [bytes(1000 + i) for i in range(500)]\npid = os.fork()\n"
-        "if pid == 0:\n    del kept\n    os._exit(0)\nos.waitpid(pid, 0)\nsignal.pause()\n"
+        "import os, random, signal, sys\nrandom.seed(int(sys.argv[1]))\n"
+        "def work():\n    for _ in range(3000):\n"
+        "        kept[random.randrange(500)] = bytes(random.randrange(9000))\n"
+        "kept = [bytes(1000 + i) for i in range(500)]\nwork()\n"
+        "if os.fork() == 0:\n    work()\n    if os.fork() == 0:\n        work()\n        del kept[::3]\n"
+        "    else:\n        del kept[::5]\n"
+        "open(f'{sys.argv[2]}/{os.getpid()}', 'w').close()\nsignal.pause()\n"
     )
-    command = [interpreter_of("stripped"), "-c", source]
+    command = [interpreter_of("stripped"), "-c", source, str(rng.randrange(1 << 30)), str(tmp_path)]
+    with recorded(command, log, {"PYTHONMALLOC": "malloc"}) as target:
+        deadline = time.monotonic() + PATIENCE
+        while len(pids := [int(path.name) for path in tmp_path.iterdir() if path.name.isdecimal()]) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        while not all(Path(f"/proc/{pid}/syscall").read_text().startswith("34 ") for pid in pids):
+            time.sleep(0.02)
+        programs = {pid: chunks(pid) for pid in pids}
+        for pid in set(pids) - {target.pid}:
+            os.kill(pid, signal.SIGKILL)
+        finished(target, log)
+    answer = gdbheap("replay", log, f"--process={target.pid}")
+    assert (answer["processes"], answer["unknown"], answer["inherited"]) == (3, 0, 0)
+    counts = [gdbheap("replay", log, f"--process={pid}") for pid in pids if pid != target.pid]
+    assert all(count["unknown"] == 0 and 5000 < count["inherited"] < count["calls"] for count in counts)
+    for pid, program in programs.items():
+        with waiting(log, "end", f"--process={pid}") as (replayer, _calls):
+            assert_same(program, chunks(replayer))
+
+
+def test_blocks_of_a_parent_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Of a child that was made without fork(), although its parent had forked before."""
+    log = tmp_path / "calls.log"
+    source = (
+        "import ctypes, os, signal, sys\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\n"
+        "kept = [bytes(1000 + i) for i in range(500)]\n"
+        "pid = ctypes.CDLL(None).syscall(56, int(signal.SIGCHLD), 0, 0, 0, 0)\n"
+        "if pid == 0:\n    del kept\n    os._exit(0)\nos.waitpid(pid, 0)\n"
+        "open(f'{sys.argv[1]}/child{pid}', 'w').close()\nsignal.pause()\n"
+    )
+    command = [interpreter_of("stripped"), "-c", source, str(tmp_path)]
     with recorded(command, log, {"PYTHONMALLOC": "malloc"}) as target:
         parent = target.pid
         finished(target, log)
     answer = gdbheap("replay", log)
-    assert (answer["pid"], answer["processes"], answer["unknown"]) == (parent, 2, 0)
-    others = subprocess.run(
-        [str(GDBHEAP), "replay", str(log), "--process=1"], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert others.returncode == 2
-    child = next(
-        int(word)
-        for word in others.stderr.replace(",", " ").split()
-        if word.isdecimal() and int(word) not in (1, parent)
-    )
-    assert gdbheap("replay", log, f"--process={child}")["unknown"] >= 500
+    assert (answer["pid"], answer["unknown"]) == (parent, 0)
+    (child,) = (path.name.removeprefix("child") for path in tmp_path.glob("child*"))
+    answer = gdbheap("replay", log, f"--process={child}")
+    assert answer["unknown"] >= 500 and answer["inherited"] == 0
+
+
+def test_a_process_that_the_log_lacks(tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+    with recorded([str(build("runaway")), "5", "100000", "1000"], log) as target:
+        finished(target, log)
+    words = [str(GDBHEAP), "replay", str(log), "--process=1"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and str(target.pid) in done.stderr
 
 
 @pytest.mark.parametrize("option", ["--tunables=arena_maximum=1", "--tunables=arena_max", "--tunables=arena_max=x"])

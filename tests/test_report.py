@@ -620,12 +620,13 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
         "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
         "--allocator": "glibc", "--by": "type", "--max-stop": "2.5", "--since": "a.heap", "--limit": "4G",
-        "-o": "a.csv", "--every": "10ms", "--duration": "2h", "--snapshot-every": "1d", "--name": "^a.*b",
+        "-o": "a.csv", "--every": "10ms" if noun != "replay" else "50", "--duration": "2h", "--snapshot-every": "1d",
+        "--name": "^a.*b",
         "--cgroup": "a/b", "--count": "3",
         "--rss": "1G", "--grows": "100M/10m", "--mark": "80%", "--within": "1s", "--output": "a", "--run": "a b",
         "--run-limit": "2m", "--again": "1h", "--size": "5M", "--block": "0x10", "--folded": "a", "--speedscope": "b",
         "--process": "5", "--order": "time", "--arena-max": "2", "--mmap-threshold": "1M", "--trim-threshold": "1M",
-        "--tunables": "tcache_count=0", "--stop-at": "7",
+        "--tunables": "tcache_count=0", "--stop-at": "7", "--frames": "a", "--attach": "5",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

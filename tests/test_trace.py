@@ -3,87 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import signal
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from harm.recorded import Kills
 from reference import call_log
-from reference.call_log import CALLOC, FREE, MALLOC, MEMALIGN, REALLOC, Call
+from reference.call_log import FREE, REALLOC
+from support.call_tables import Row, Table, by_thread, first_missing, recorded
 from support.programs import GDBHEAP, SOURCES, build, gdbheap
-from support.recorded import recorder_environment
 
 from gdbheap.events.log import BY_LOCK, BY_TIME
-from gdbheap.events.recorder import ORDER
-
-# As call_table.c has them.
-KINDS = (MALLOC, CALLOC, REALLOC, MEMALIGN, FREE)
-ENTRY, HEAD, ROOM = struct.Struct("<4Q"), struct.Struct("<3Q"), 4096
-Made = tuple[int, int, int, int]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A thread's own table: (kind, size, old, result) of each of its calls."""
-
-    pid: int
-    tid: int
-    calls: list[Made]
-
-
-@dataclass(frozen=True)
-class Table:
-    """What the program is told, and the rows that it wrote."""
-
-    threads: int
-    calls: int
-    forks: int
-    path: Path
-
-    def words(self, rng: random.Random) -> list[str]:
-        """The command that writes it."""
-        numbers = (self.threads, self.calls, self.forks, rng.getrandbits(30))
-        return [str(build("call_table")), *map(str, numbers), str(self.path)]
-
-    def rows(self) -> Iterator[Row]:
-        """The rows of threads that began."""
-        data = self.path.read_bytes() if self.path.exists() else b""
-        size = HEAD.size + (3 * self.calls + ROOM) * ENTRY.size
-        for start in range(0, len(data), size):
-            tid, pid, count = HEAD.unpack_from(data, start)
-            entries = data[start + HEAD.size : start + HEAD.size + count * ENTRY.size]
-            if tid:
-                yield Row(pid, tid, [(KINDS[entry[0] - 1], *entry[1:]) for entry in ENTRY.iter_unpack(entries)])
-
-
-def recorded(folder: Path, words: list[str], preload: str = "", order: str = BY_LOCK) -> subprocess.Popen[bytes]:
-    """Start a program with the recorder alone, which leaves its files in the folder."""
-    folder.mkdir()
-    environment = {**os.environ, **recorder_environment(folder, preload), ORDER: order}
-    return subprocess.Popen(words, env=environment, start_new_session=True)
-
-
-def by_thread(folder: Path) -> dict[tuple[int, int], list[Call]]:
-    """Return the calls of each (pid, tid), in their order."""
-    found: dict[tuple[int, int], list[Call]] = {}
-    for (pid, _began), data in sorted(call_log.files_of(folder).items()):
-        for call in call_log.calls_of(data):
-            found.setdefault((pid, call.tid), []).append(call)
-    return found
-
-
-def first_missing(row: Row, calls: list[Call]) -> int | None:
-    """Return the place in a table of the first call that the log lacks; libc's own calls come between those that it
-    has."""
-    rest = iter((call.kind, call.size, call.old, call.result) for call in calls)
-    return next((place for place, made in enumerate(row.calls) if made not in rest), None)
 
 
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
@@ -135,19 +70,11 @@ def test_signal_handlers(order: str, rng: random.Random, tmp_path: Path) -> None
 
 
 def test_killed(rng: random.Random, tmp_path: Path) -> None:
-    """Whenever the program is killed, the log has each call that it had made."""
-    for number in range(20):
-        threads, forks = rng.choice([1, 2, 4]), rng.choice([0, 2])
-        table = Table(threads, 20_000, forks, tmp_path / f"table{number}")
-        process = recorded(tmp_path / f"calls{number}", table.words(rng), order=rng.choice([BY_LOCK, BY_TIME]))
-        time.sleep(rng.random() * 0.15)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        logs = by_thread(tmp_path / f"calls{number}")
-        for row in table.rows():
-            missing = first_missing(row, logs.get((row.pid, row.tid), []))
-            # A free is in the table before it is made.
-            assert missing is None or (missing == len(row.calls) - 1 and row.calls[-1][0] == FREE)
+    """Whenever the program, or gdbheap, is killed, the log has each call that was made, and the program is unharmed."""
+    kills = Kills(tmp_path)
+    for _ in range(20):
+        told, harm = kills.one(rng)
+        assert not harm, f"{told}: {harm}"
 
 
 @pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
@@ -215,6 +142,9 @@ def test_killed_recording(rng: random.Random, tmp_path: Path) -> None:
         (["-o", "/nonexistent/x.log", "--", "true"], "nonexistent"),
         (["-o", "x.log", "--", "no such program"], "cannot be started"),
         (["-o", "x.log", "--finish"], "nothing is left"),
+        (["-o", "x.log", "--finish", "--pymalloc"], "takes what there is"),
+        (["-o", "x.log", "--attach=1"], "process 1 is not touched"),
+        (["--attach", "1"], "gdbheap growth 1"),
     ],
 )
 def test_refused(words: list[str], reason: str, tmp_path: Path) -> None:

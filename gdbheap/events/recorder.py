@@ -16,10 +16,12 @@ from gdbheap.errors import Unsupported
 from gdbheap.events.log import BY_LOCK, BY_TIME, Recorded
 from gdbheap.events.preload import can_be_preloaded
 
-__all__ = ["ENVIRONMENT", "ORDER", "RecorderFile", "recorder_library"]
+__all__ = ["ENVIRONMENT", "OF_PYTHON", "ORDER", "RecorderFile", "recorder_library"]
 
 ENVIRONMENT = "GDBHEAP_CALLS"
 ORDER = "GDBHEAP_CALLS_ORDER"
+# Set where the calls of Python's own allocator are recorded too.
+OF_PYTHON = "GDBHEAP_CALLS_OF_PYTHON"
 SUFFIX = ".calls"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10

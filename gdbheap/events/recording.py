@@ -13,7 +13,7 @@ from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
 from gdbheap.events.log import BY_LOCK, BY_TIME, CallLog, LogWriter, ProcessCalls, Recorded, read_log
 from gdbheap.events.preload import PRELOAD
-from gdbheap.events.recorder import ENVIRONMENT, ORDER, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, ORDER, SUFFIX, RecorderFile, recorder_library
 from gdbheap.files import check_writable
 from gdbheap.target.programs import running
 from gdbheap.target.started import Started
@@ -29,7 +29,8 @@ PR_SET_CHILD_SUBREAPER = 36
 @dataclass(frozen=True)
 class TracedProcess:
     """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, the most bytes that
-    were in use at once and those at the end, as they were asked for. ``lost``: calls that were not written down."""
+    were in use at once and those at the end, as they were asked for. ``lost``: calls that were not written down.
+    ``python``: the same of Python's own allocator, which are not among them; None where none of its calls were seen."""
 
     pid: int
     exe: str
@@ -38,6 +39,19 @@ class TracedProcess:
     peak_bytes: int
     live_bytes: int
     lost: int
+    python: TracedPython | None = None
+
+
+@dataclass(frozen=True)
+class TracedPython:
+    """Calls of Python's own allocator. ``unknown``: blocks that were freed or resized and never seen allocated, as by a
+    child of what its parent had; the rest as in TracedProcess."""
+
+    calls: int
+    live_blocks: int
+    peak_bytes: int
+    live_bytes: int
+    unknown: int
 
 
 @dataclass(frozen=True)
@@ -55,10 +69,10 @@ class Traced:
     ok: bool = True
 
 
-def trace(path: str, command: list[str], order: str = BY_LOCK) -> Traced:
-    """Record a command's calls, and those of all that it starts; ``order``: BY_LOCK or BY_TIME. Raises UsageError,
-    Unsupported before it is started;
-    afterwards it goes on to its end whatever happens to the log."""
+def trace(path: str, command: list[str], order: str = BY_LOCK, of_python: bool = False) -> Traced:
+    """Record a command's calls, and those of all that it starts; ``order``: BY_LOCK or BY_TIME; ``of_python``: those of
+    Python's own allocator too. Raises UsageError, Unsupported before it is started; afterwards it goes on to its end
+    whatever happens to the log."""
     library, parts = recorder_library(), path + PARTS
     check_writable(path)
     _make_parts(parts)
@@ -66,6 +80,8 @@ def trace(path: str, command: list[str], order: str = BY_LOCK) -> Traced:
     _adopt()
     try:
         ours = {PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts), ORDER: order}
+        if of_python:
+            ours[OF_PYTHON] = "1"
         started = Started(command, {**os.environ, **ours})
     except UsageError:
         os.rmdir(parts)
@@ -81,7 +97,13 @@ def trace(path: str, command: list[str], order: str = BY_LOCK) -> Traced:
             started.let_go()
             collecting.failures.append(f"process {started.pid} runs on: its calls from now on are not recorded")
     collecting.end(status)
-    return _traced(path, time.monotonic() - began, status, collecting.failures)
+    answer = _traced(path, time.monotonic() - began, status, collecting.failures)
+    if of_python and not any(process.python for process in answer.processes):
+        answer.failures.append(
+            "no calls of Python's allocator were seen: there was no interpreter with one, or it chose another itself"
+            " (PYTHONMALLOC, -X dev), or has no GIL, or was loaded while its program ran"
+        )
+    return answer
 
 
 def finish(path: str) -> Traced:
@@ -251,5 +273,9 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str]) 
 
 
 def _summed(process: ProcessCalls, plan: _native.ReplayPlan) -> TracedProcess:
-    who = process.who
-    return TracedProcess(who.pid, who.exe, plan.calls, plan.threads, plan.peak_bytes, plan.live_bytes, process.lost)
+    who, found, python = process.who, plan.python, None
+    if found.calls:
+        python = TracedPython(found.calls, found.live_blocks, found.peak_bytes, found.live_bytes, found.unknown)
+    return TracedProcess(
+        who.pid, who.exe, plan.calls, plan.threads, plan.peak_bytes, plan.live_bytes, process.lost, python
+    )

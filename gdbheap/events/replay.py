@@ -14,7 +14,7 @@ from gdbheap.events.log import CallLog, ProcessCalls, read_log
 from gdbheap.events.replayer import Ended, Moment, Replayer
 from gdbheap.events.settings import Setting
 
-__all__ = ["Gaps", "Job", "Replayed", "Run", "planned", "run"]
+__all__ = ["Filmed", "Gaps", "Job", "Replayed", "Run", "planned", "run"]
 
 LEAST_GAP = 1 << 20
 
@@ -61,9 +61,20 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Filmed:
+    """Pictures of the heap: in which folder, how many, after every how many calls, and the bytes of a cell."""
+
+    folder: str
+    frames: int
+    every: int
+    cell: int
+
+
+@dataclass(frozen=True)
 class Replayed:
     """The answer of ``gdbheap replay``. ``pid``, ``exe``, ``words``: whose calls they are, ``processes``: how many the
-    log has. ``calls``, ``threads``: how many there are; ``peak_call``: after which the most bytes were in use,
+    log has. ``calls``, ``threads``: how many there are; ``inherited``: how many of the calls its parents made before
+    they forked, 0 where the log does not say; ``peak_call``: after which the most bytes were in use,
     ``peak_bytes``; ``live_blocks`` and ``live_bytes`` at the end: all as asked for. ``unknown``: calls that were left
     out, as they free or resize blocks that nobody is known to have allocated; ``failed``: calls that had given
     nothing; ``lost``: calls that are not in the log; ``mappings``: the program's own that were repeated. ``order``: by
@@ -94,6 +105,8 @@ class Replayed:
     runs: list[Run] = field(default_factory=list)
     best: int | None = None
     stopped: int | None = None
+    inherited: int = 0
+    film: Filmed | None = None
     ok: bool = True
 
 
@@ -116,7 +129,7 @@ class Job:
             self.log.path, who.pid, who.exe, who.words, len(self.log.processes), content.calls, content.threads,
             content.peak_call, content.peak_bytes, content.live_blocks, content.live_bytes, content.unknown,
             content.failed, self.process.lost, content.mappings, who.order, self.fill, fixed, whole, list(runs),
-            best, stopped, whole and any(run.failure is None for run in runs),
+            best, stopped, content.inherited, ok=whole and any(run.failure is None for run in runs),
         )  # fmt: skip
 
 
@@ -128,7 +141,8 @@ def planned(path: str, pid: int | None, fill: bool, mappings: bool) -> Iterator[
     process = _chosen(log, pid)
     with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:
         try:
-            content = _native.plan_calls(path, process.frames, f"/proc/self/fd/{file.fileno()}", mappings)
+            place = f"/proc/self/fd/{file.fileno()}"
+            content = _native.plan_calls(path, process.frames, place, mappings, _parents(log, process))
         except OSError as error:
             if error.errno in EXHAUSTED:
                 raise exhausted(error) from None
@@ -148,25 +162,41 @@ def _chosen(log: CallLog, pid: int | None) -> ProcessCalls:
     return max(named, key=lambda process: (len(process.frames), sum(size for _offset, size, _tick in process.frames)))
 
 
+def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[list[tuple[int, int, int]], int]]:
+    """The frames of those that it was forked from, the eldest first, and the number of each fork."""
+    known = {(one.who.pid, one.who.began): one for one in log.processes}
+    found: list[tuple[list[tuple[int, int, int]], int]] = []
+    # Nobody is his own ancestor, but a file may say so.
+    while process.who.parent is not None and len(found) < len(log.processes):
+        *key, number = process.who.parent
+        parent = known.get((key[0], key[1]))
+        if parent is None or not number:
+            break
+        found.insert(0, (parent.frames, number))
+        process = parent
+    return found
+
+
 def run(
-    job: Job, setting: Setting, with_gaps: bool = False, stop: int | None = None, at_stop: AtStop | None = None
+    job: Job, setting: Setting, with_gaps: bool = False, stops: Sequence[int] = (), at_stop: AtStop | None = None
 ) -> tuple[Run, Moment | None]:
     """The calls once, and the last moment. ``with_gaps``: looks for glibc's holes at the peak and at the end.
-    ``at_stop`` gets the pid and the number of calls after the call ``stop`` and after the last, and says whether to go
-    on. Where the allocator ended the process, the run says so. Raises UsageError where the library is no allocator."""
+    ``at_stop`` gets the pid and the number of calls after each of the calls ``stops`` and after the last, and says
+    whether to go on. Where the allocator ended the process, the run says so. Raises UsageError where the library is no
+    allocator."""
     looks = {job.content.peak_call} if with_gaps and setting.library is None else set()
-    stops = sorted(looks | ({stop} if stop is not None else set()))
+    wanted = frozenset(stops)
     found: dict[int, Gaps | None] = {}
     last = None
     begun = Run(setting.allocator, setting.library, setting.tuned)
     try:
-        with Replayer(job.plan, setting, job.fill, stops) as replayer:
+        with Replayer(job.plan, setting, job.fill, sorted(looks | wanted)) as replayer:
             for moment in replayer.moments():
                 _check_library(setting, moment)
                 last = moment
                 if with_gaps and (moment.calls in looks or moment.is_end) and moment.system is not None:
                     found[moment.calls] = _gaps_of(replayer.pid, moment)
-                is_wanted = at_stop is not None and (moment.calls == stop or moment.is_end)
+                is_wanted = at_stop is not None and (moment.calls in wanted or moment.is_end)
                 if is_wanted and at_stop is not None and not at_stop(replayer.pid, moment.calls):
                     break
     except Ended as ended:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 
 from gdbheap.errors import one_line
@@ -81,10 +82,16 @@ def _gaps(gaps: Gaps | None, style: Style) -> str:
 def _notes(answer: Replayed) -> list[str]:
     """What the figures are not."""
     notes = []
+    if answer.film is not None and answer.film.frames:
+        film = answer.film
+        page = one_line(os.path.join(film.folder, "index.html"))
+        notes.append(f"{counted(film.frames, 'picture')}, one after every {counted(film.every, 'call')}: {page}.")
     if not answer.filled:
         notes.append("Blocks were not touched: only what malloc itself writes is resident (--fill touches them).")
     if answer.stopped is not None:
         notes.append(f"It was ended after call {answer.stopped:,}.")
+    if answer.inherited:
+        notes.append(f"{answer.inherited:,} of the calls are those that its parents made before they forked.")
     if answer.order == BY_TIME and answer.threads > 1:
         notes.append(
             "The calls were ordered by the clock, not by a lock: the heap is like the program's, not the same in each"

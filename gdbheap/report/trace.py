@@ -16,9 +16,11 @@ LEFT = True
 def sentence(answer: Traced) -> str:
     """One line: how much is where, and what went wrong."""
     what = f"{counted(answer.calls, 'call')} of {counted(len(answer.processes), 'process', 'processes')}"
-    each = f", {answer.size / answer.calls:.2f} bytes a call" if answer.calls else ""
+    python = sum(process.python.calls for process in answer.processes if process.python is not None)
+    more = f", and {counted(python, 'call')} of Python's allocator" if python else ""
     lost = f"; {answer.lost:,} more could not be written down" if answer.lost else ""
-    return "; ".join([f"{what} in {one_line(answer.path)}{each}{lost}", *map(one_line, answer.failures)])
+    each = f", {answer.size / (answer.calls + python):.2f} bytes a call" if answer.calls else ""
+    return "; ".join([f"{what}{more} in {one_line(answer.path)}{each}{lost}", *map(one_line, answer.failures)])
 
 
 def render(answer: Traced, style: Style) -> str:

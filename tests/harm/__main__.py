@@ -1,8 +1,9 @@
-"""Proof by the thousand that no process is harmed: ``.venv/bin/python tests/harm kills|rounds|busy [OPTIONS]``.
+"""Proof by the thousand that no process is harmed: ``.venv/bin/python tests/harm PART [OPTIONS]``.
 
 kills   whole commands, ended at random instants by signals, or with too little memory, descriptors or disk
 rounds  attach and release on servers under load, by the library, the shell's command and gdb
 busy    the longest stop of each command on a machine with more busy programs than it has cores
+recorded    programs whose calls are recorded, and gdbheap trace itself, killed at random instants
 
 A table tells what was done and what came of it; the exit status is 1 when anything was harmed. ``--seed`` and
 ``--first`` go on where a run ended. Options that are not known here go to each gdbheap command, such as ``--clone``.
@@ -28,6 +29,7 @@ from support.nouns import GRAPHS, PLAIN  # noqa: E402
 
 from harm.busy import Busy  # noqa: E402
 from harm.kills import Killer  # noqa: E402
+from harm.recorded import WAYS, Kills  # noqa: E402
 from harm.rounds import Rounds, begin, load_since  # noqa: E402
 from harm.targets import STARTERS, started  # noqa: E402
 from harm.verdict import Watch, line_of  # noqa: E402
@@ -58,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--targets", default=",".join(STARTERS), help="some of them, with commas between")
     parser.add_argument("--calls", action="store_true", help="also commands that call into the process")
     parser.add_argument("--following", action="store_true", help="kills: only commands that follow a process")
+    parser.add_argument("--killed", default=",".join(WAYS), help="recorded: some of these ways")
     parser.add_argument("--programs", type=int, default=20, help="busy: how many programs compute")
     everything = ",".join(noun or "heap" for noun in (*PLAIN, *GRAPHS))
     parser.add_argument("--commands", default=everything, help="busy: some of them")
@@ -134,7 +137,16 @@ def _busy(options: argparse.Namespace, words: list[str], folder: Path) -> int:
     return 1 if busy.too_long() else 0
 
 
-PARTS = {"kills": _kills, "rounds": _rounds, "busy": _busy}
+def _recorded(options: argparse.Namespace, words: list[str], folder: Path) -> int:
+    kills, harmed = Kills(folder, options.killed.split(",")), 0
+    for number in range(options.first, options.first + (options.count or 1000)):
+        told, harm = kills.one(random.Random(f"{options.seed} {number}"))
+        harmed += _told(number, told, harm)
+    print(kills.table())
+    return 1 if harmed else 0
+
+
+PARTS = {"recorded": _recorded, "kills": _kills, "rounds": _rounds, "busy": _busy}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,6 +13,7 @@ MALLOC, FREE, REALLOC, CALLOC, MEMALIGN, SWITCH, OTHER = range(1, 8)
 USABLE, THREAD, END, TIME, MMAP, MUNMAP, MREMAP, MALLOPT, TRIM, FORK = range(1, 11)
 TICK = 18
 NUMBERS = {USABLE: 1, THREAD: 2, END: 0, TIME: 1, MMAP: 4, MUNMAP: 2, MREMAP: 4, MALLOPT: 2, TRIM: 1, FORK: 1, TICK: 1}
+PYTHON = PYTHON_MALLOC, PYTHON_CALLOC, PYTHON_REALLOC, PYTHON_FREE = (14, 15, 16, 17)
 # Kinds of calls in the header's waiting ones.
 KINDS = (MALLOC, CALLOC, REALLOC, MEMALIGN, FREE)
 
@@ -33,7 +34,7 @@ class Stage:
     """The events of one stage."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.place, self.last = data, 0, 0
+        self.data, self.place, self.last, self.last_of_python = data, 0, 0, 0
 
     def number(self) -> int:
         """Seven bits a byte, the lowest first."""
@@ -58,6 +59,15 @@ class Stage:
             self.last = (self.last + 8 * (value >> 1 if value & 1 == 0 else -(value >> 1) - 1)) % (1 << 64)
         return self.last
 
+    def python(self, low: int) -> tuple[int, int, int]:
+        """(size, old block, block) of a call of Python's allocator: addresses count from that of the one before."""
+        self.last, others = self.last_of_python, self.last
+        size = 0 if low == PYTHON_FREE else self.number()
+        old = self.address() if low == PYTHON_REALLOC else 0
+        result = self.address()
+        self.last, self.last_of_python = others, self.last
+        return size, old, result
+
     def size(self, low: int) -> int:
         """In the first byte, or behind it."""
         return 8 * low if low else self.number()
@@ -68,8 +78,9 @@ def usual(size: int) -> int:
     return max((size + 8 + 15) & ~15, 32) - 8
 
 
-def calls_of(data: bytes) -> Iterator[Call]:
-    """The calls of a recorder's file."""
+def calls_of(data: bytes, python: bool = False) -> Iterator[Call]:
+    """The calls of a recorder's file; ``python``: also those of Python's allocator, whose kinds are the numbers of
+    their events."""
     words = struct.unpack_from("<12Q", data)
     tids: dict[int, int] = {}
     thread = 0
@@ -83,6 +94,10 @@ def calls_of(data: bytes) -> Iterator[Call]:
             kind, low = first >> 5, first & 31
             if kind == SWITCH:
                 thread = low or stage.number()
+            elif kind == OTHER and low in PYTHON:
+                size, old, result = stage.python(low)
+                if python:
+                    yield Call(tids[thread], low, size, old, result, size)
             elif kind == OTHER:
                 values = [stage.number() for _ in range(NUMBERS[low])]
                 if low == USABLE and given is not None:

@@ -2,7 +2,7 @@
 
 use crate::rows::answers;
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::events::{self, header, Frame, Plan, Stages};
+use gdbheap_core::events::{self, header, Frame, Parent, Plan, Stages};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::fs::File;
@@ -20,6 +20,17 @@ answers! {
         peak_bytes: u64,
         peak_call: u64,
         whole: bool,
+        inherited: u64,
+        python: PythonCalls,
+    }
+
+    /// Calls of Python's own allocator; native/core/src/events/python_blocks.rs says what each is.
+    struct PythonCalls of events::PythonCalls {
+        calls: u64,
+        unknown: u64,
+        live_blocks: u64,
+        live_bytes: u64,
+        peak_bytes: u64,
     }
 }
 
@@ -50,21 +61,26 @@ pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes>
 }
 
 /// Writes the plan of a process's calls into an empty file, `plan`; without one it only says what would be in it.
-/// `mappings`: the program's own are repeated too. Raises OSError, and ValueError for
+/// `mappings`: the program's own are repeated too. `parents`: processes that it was forked from, the eldest first: their frames,
+/// and the number of the fork. Raises OSError, and ValueError for
 /// a stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
-#[pyo3(signature = (path, frames, plan=None, mappings=false, progress=None))]
+#[pyo3(signature = (path, frames, plan=None, mappings=false, parents=vec![], progress=None))]
 pub fn plan_calls(
     py: Python<'_>,
     path: &str,
     frames: Frames,
     plan: Option<&str>,
     mappings: bool,
+    parents: Vec<(Frames, u64)>,
     progress: Option<Report>,
 ) -> PyResult<ReplayPlan> {
     let file = File::open(path)?;
     let plan = plan.map(|plan| File::options().write(true).open(plan)).transpose()?;
     let frames = frames_of(frames);
+    let elders: Vec<(Vec<Frame>, u64)> = parents.into_iter().map(|(frames, fork)| (frames_of(frames), fork)).collect();
+    let parents: Vec<Parent<'_>> =
+        elders.iter().map(|(frames, fork)| Parent { stages: Stages { file: &file, frames }, fork: *fork }).collect();
     let stages = Stages { file: &file, frames: &frames };
-    Ok(watched(py, progress, |watcher| events::plan(watcher, &stages, plan.as_ref(), mappings))?.into())
+    Ok(watched(py, progress, |watcher| events::plan(watcher, &parents, &stages, plan.as_ref(), mappings))?.into())
 }

@@ -72,6 +72,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::Lost,
         graph::Graph,
         heaps::Heaps,
+        events::PythonCalls,
         events::ReplayPlan,
         history::BlockChange,
         history::BlockChanges,

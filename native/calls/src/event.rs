@@ -76,6 +76,24 @@ pub enum Event {
     Fork {
         number: u64,
     },
+    /// Calls of Python's own allocator, which serves small blocks itself; what it calls for larger ones comes before. Their
+    /// addresses count from one another's.
+    PythonMalloc {
+        size: u64,
+        result: u64,
+    },
+    PythonCalloc {
+        size: u64,
+        result: u64,
+    },
+    PythonRealloc {
+        size: u64,
+        old: u64,
+        result: u64,
+    },
+    PythonFree {
+        address: u64,
+    },
 }
 
 impl Event {
@@ -121,6 +139,10 @@ pub(crate) mod other {
     pub(crate) const MALLOPT: u8 = 8;
     pub(crate) const TRIM: u8 = 9;
     pub(crate) const FORK: u8 = 10;
+    pub(crate) const PYTHON_MALLOC: u8 = 14;
+    pub(crate) const PYTHON_CALLOC: u8 = 15;
+    pub(crate) const PYTHON_REALLOC: u8 = 16;
+    pub(crate) const PYTHON_FREE: u8 = 17;
     pub(crate) const TICK: u8 = 18;
 }
 

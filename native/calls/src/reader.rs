@@ -91,8 +91,24 @@ impl<'a> Reader<'a> {
             other::MALLOPT => Event::Mallopt { parameter: self.signed()?, value: self.signed()? },
             other::TRIM => Event::Trim { pad: self.number()? },
             other::FORK => Event::Fork { number: self.number()? },
+            other::PYTHON_MALLOC..=other::PYTHON_FREE => return self.of_python(low),
             _ => return Err(Damaged),
         })
+    }
+
+    /// Python's addresses count from one another's: the others' last one waits meanwhile.
+    fn of_python(&mut self, low: u8) -> Result<Event, Damaged> {
+        let others = core::mem::replace(&mut self.last.address, self.last.python);
+        let event = match low {
+            other::PYTHON_MALLOC => Event::PythonMalloc { size: self.number()?, result: self.address()? },
+            other::PYTHON_CALLOC => Event::PythonCalloc { size: self.number()?, result: self.address()? },
+            other::PYTHON_REALLOC => {
+                Event::PythonRealloc { size: self.number()?, old: self.address()?, result: self.address()? }
+            }
+            _ => Event::PythonFree { address: self.address()? },
+        };
+        self.last.python = core::mem::replace(&mut self.last.address, others);
+        Ok(event)
     }
 
     #[inline(always)]

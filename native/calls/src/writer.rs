@@ -5,12 +5,13 @@ use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
 /// No event takes more.
 pub const MAX_EVENT: usize = 64;
 
-/// What distances count from: the last address and times of the stage.
+/// What distances count from: the last address, of Python's blocks too, and times of the stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Last {
     pub address: u64,
     pub nanoseconds: u64,
     pub ticks: u64,
+    pub python: u64,
 }
 
 struct Bytes<'a> {
@@ -188,6 +189,40 @@ fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
             bytes.number(number);
             other::FORK
         }
+        Event::PythonMalloc { .. }
+        | Event::PythonCalloc { .. }
+        | Event::PythonRealloc { .. }
+        | Event::PythonFree { .. } => of_python(event, last, bytes),
         _ => other::END,
     }
+}
+
+/// Python's addresses count from one another's: the others' last one waits meanwhile.
+fn of_python(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
+    let others = core::mem::replace(&mut last.address, last.python);
+    let low = match event {
+        Event::PythonMalloc { size, result } => {
+            bytes.number(size);
+            bytes.address(result, last);
+            other::PYTHON_MALLOC
+        }
+        Event::PythonCalloc { size, result } => {
+            bytes.number(size);
+            bytes.address(result, last);
+            other::PYTHON_CALLOC
+        }
+        Event::PythonRealloc { size, old, result } => {
+            bytes.number(size);
+            bytes.address(old, last);
+            bytes.address(result, last);
+            other::PYTHON_REALLOC
+        }
+        Event::PythonFree { address } => {
+            bytes.address(address, last);
+            other::PYTHON_FREE
+        }
+        _ => 0,
+    };
+    last.python = core::mem::replace(&mut last.address, others);
+    low
 }

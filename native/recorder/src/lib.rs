@@ -6,6 +6,7 @@
 
 mod hooks;
 mod log;
+mod python;
 mod real;
 mod state;
 mod system;

@@ -33,6 +33,8 @@ static BY_TIME: AtomicBool = AtomicBool::new(false);
 static PID: AtomicU64 = AtomicU64::new(0);
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 static FORKS: AtomicU64 = AtomicU64::new(0);
+/// In a forked child, until it has begun its file: the number of the fork that made it. 0 for one that was made otherwise.
+static FORKED: AtomicU64 = AtomicU64::new(0);
 /// The key whose destructor tells of a thread's end; below 0 without one.
 static KEY: AtomicI32 = AtomicI32::new(-1);
 
@@ -350,7 +352,7 @@ pub(crate) fn begin(own: &Own) -> bool {
     let is_first = process.began.compare_exchange(0, owned.began, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if is_first {
         // Of the process that this one was forked from, if there is one.
-        let before = [PID.load(Ordering::Relaxed), BEGAN.load(Ordering::Relaxed), FORKS.load(Ordering::Relaxed)];
+        let before = [PID.load(Ordering::Relaxed), BEGAN.load(Ordering::Relaxed), FORKED.swap(0, Ordering::Relaxed)];
         for (place, value) in process.parent.iter().zip(before) {
             system::set(place, if before[0] == 0 { 0 } else { value });
         }
@@ -382,13 +384,15 @@ pub(crate) fn begin(own: &Own) -> bool {
         (word::PARENT_BEGAN, system::get(&process.parent[1])),
         (word::FORK, system::get(&process.parent[2])),
         (word::LANE_OF, if is_by_time() { system::get(&process.began) } else { 0 }),
-        (word::MAGIC, header::MAGIC),
     ];
     for (place, value) in words {
         // SAFETY: within the header.
         unsafe { owned.header.add(place).write_volatile(value) };
     }
     crate::hooks::describe(owned.header as *mut u8);
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as above. Whoever reads this finds the rest.
+    unsafe { owned.header.add(word::MAGIC).write_volatile(header::MAGIC) };
     if KEY.load(Ordering::Relaxed) < 0 {
         let mut key: libc::pthread_key_t = 0;
         // SAFETY: the destructor outlives all threads: this library is never unloaded.
@@ -581,5 +585,19 @@ pub(crate) fn fork() -> Option<libc::pid_t> {
         write(&own, Event::Fork { number }, ticks());
     }
     // SAFETY: it is libc's fork.
-    Some(unsafe { typed::<real::fork>(function)() })
+    let pid = unsafe { typed::<real::fork>(function)() };
+    if pid == 0 {
+        forked(number);
+    }
+    Some(pid)
+}
+
+/// In the child. What is to be done in one (pthread_atfork) may have begun its file already.
+fn forked(number: u64) {
+    FORKED.store(number, Ordering::Relaxed);
+    let Some(process) = state::process().filter(|process| system::get(&process.began) != 0) else { return };
+    system::set(&process.parent[2], FORKED.swap(0, Ordering::Relaxed));
+    let Some(state) = state_of_thread(process).filter(|state| system::get(&state.mode) == RECORDING) else { return };
+    // SAFETY: the child has one thread, and the header's address does not change.
+    unsafe { (*state.own().word_at(word::FORK)).store(number, Ordering::Relaxed) };
 }

@@ -44,10 +44,12 @@ struct Course<V> {
     moving: HashMap<u64, usize>,
     thread: u32,
     is_whole: bool,
+    /// Whether `visit` wants more.
+    is_wanted: bool,
     visit: V,
 }
 
-impl<V: FnMut(Event)> Course<V> {
+impl<V: FnMut(Event) -> bool> Course<V> {
     fn begin(&mut self, stage: Vec<u8>, tick: u64) {
         let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
             self.open.push(None);
@@ -61,15 +63,15 @@ impl<V: FnMut(Event)> Course<V> {
         if self.thread != thread && thread != 0 {
             self.thread = thread;
             if !matches!(event, Event::Thread { .. } | Event::Switch { .. }) {
-                (self.visit)(Event::Switch { thread });
+                self.is_wanted = self.is_wanted && (self.visit)(Event::Switch { thread });
             }
         }
-        (self.visit)(event);
+        self.is_wanted = self.is_wanted && (self.visit)(event);
     }
 
     /// Shows what one stage has up to this time; returns when its next call was made, None at the end.
     fn follow(&mut self, place: usize, until: u64) -> Option<u64> {
-        loop {
+        while self.is_wanted {
             let stage = self.open[place].as_mut()?;
             let kept = stage.next.take();
             let event = match kept {
@@ -107,6 +109,7 @@ impl<V: FnMut(Event)> Course<V> {
                 }
             }
         }
+        None
     }
 
     /// Somebody is given a block that a call of realloc has given back, which is still being made.
@@ -123,19 +126,19 @@ impl<V: FnMut(Event)> Course<V> {
     }
 }
 
-/// Shows every event of stages whose first calls were made at these ticks; `unpack` gives a stage, None where it is damaged.
-/// Returns whether all were whole.
+/// Shows the events of stages whose first calls were made at these ticks, as long as `visit` wants more; `unpack` gives a stage,
+/// None where it is damaged. Returns whether all were whole.
 pub(super) fn show(
     ticks: &[u64],
     mut unpack: impl FnMut(usize) -> Result<Option<Vec<u8>>>,
-    visit: impl FnMut(Event),
+    visit: impl FnMut(Event) -> bool,
 ) -> Result<bool> {
     let mut waiting: Vec<(u64, usize)> = ticks.iter().copied().zip(0..).collect();
     waiting.sort_unstable();
     let mut waiting = waiting.into_iter().peekable();
     let (open, order, moving) = (Vec::new(), BinaryHeap::new(), HashMap::new());
-    let mut course = Course { open, order, moving, thread: 0, is_whole: true, visit };
-    loop {
+    let mut course = Course { open, order, moving, thread: 0, is_whole: true, is_wanted: true, visit };
+    while course.is_wanted {
         let first = course.order.peek().map_or(u64::MAX, |Reverse((tick, _))| *tick);
         if let Some((tick, number)) = waiting.next_if(|(tick, _)| *tick <= first) {
             match unpack(number)? {
@@ -144,7 +147,7 @@ pub(super) fn show(
             }
             continue;
         }
-        let Some(Reverse((_, place))) = course.order.pop() else { return Ok(course.is_whole) };
+        let Some(Reverse((_, place))) = course.order.pop() else { break };
         let others = course.order.peek().map_or(u64::MAX, |Reverse((tick, _))| *tick);
         let until = others.min(waiting.peek().map_or(u64::MAX, |(tick, _)| *tick));
         match course.follow(place, until) {
@@ -155,6 +158,7 @@ pub(super) fn show(
             }
         }
     }
+    Ok(course.is_whole)
 }
 
 #[cfg(test)]
@@ -205,15 +209,15 @@ mod tests {
                 }
             }
             let (mut found, mut current) = (Vec::new(), 0);
-            let whole = show(
-                &ticks,
-                |number| Ok(Some(stages[number].clone())),
-                |event| match event {
+            let unpack = |number: usize| Ok(Some(stages[number].clone()));
+            let whole = show(&ticks, unpack, |event| {
+                match event {
                     Event::Switch { thread } => current = thread,
                     Event::Malloc { size, .. } => found.push((current, size)),
                     _ => {}
-                },
-            );
+                }
+                true
+            });
             assert!(whole.unwrap());
             assert_eq!(found, wanted, "seed {seed}");
         }
@@ -230,7 +234,12 @@ mod tests {
         let mover = stage_of(&[first, tick(1), given, tick(3), tick(9), moved, tick(10), freed]);
         let stages = [mover, stage_of(&[second, tick(7), given])];
         let mut found = Vec::new();
-        assert!(show(&[1, 7], |number| Ok(Some(stages[number].clone())), |event| found.push(event)).unwrap());
+        let unpack = |number: usize| Ok(Some(stages[number].clone()));
+        let whole = show(&[1, 7], unpack, |event| {
+            found.push(event);
+            true
+        });
+        assert!(whole.unwrap());
         let switch = |thread| Event::Switch { thread };
         assert_eq!(found, [first, given, second, switch(1), moved, switch(2), given, switch(1), freed]);
     }

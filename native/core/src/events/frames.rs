@@ -73,6 +73,14 @@ pub struct Stages<'a> {
 impl Stages<'_> {
     /// Shows every event, until the end or until one is damaged; returns whether all were whole.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
+        self.show_while(watcher, |event| {
+            visit(event);
+            true
+        })
+    }
+
+    /// Shows events as long as `visit` wants more; otherwise as `show`.
+    pub fn show_while(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event) -> bool) -> Result<bool> {
         let ticks: Vec<u64> = self.frames.iter().map(|frame| frame.tick).collect();
         if ticks.iter().any(|tick| *tick != 0) {
             let unpack = |number: usize| {
@@ -87,7 +95,8 @@ impl Stages<'_> {
             let mut reader = Reader::new(&stage);
             loop {
                 match reader.next_event() {
-                    Ok(Some(event)) => visit(event),
+                    Ok(Some(event)) if visit(event) => {}
+                    Ok(Some(_)) => return Ok(true),
                     Ok(None) => break,
                     Err(_) => return Ok(false),
                 }
@@ -133,7 +142,7 @@ mod tests {
         if random(state) % 8 != 0 {
             result &= !7;
         }
-        match random(state) % 18 {
+        match random(state) % 22 {
             0 => Event::Malloc { size, result },
             1 => Event::Calloc { size, result },
             2 => Event::Realloc { size, old: number(state), result },
@@ -150,7 +159,11 @@ mod tests {
             13 => Event::Mallopt { parameter: size as i32, value: result as i32 },
             14 => Event::Trim { pad: size },
             15 => Event::Fork { number: size },
-            16 => Event::Tick { ticks: size },
+            16 => Event::PythonMalloc { size, result },
+            17 => Event::PythonCalloc { size, result },
+            18 => Event::PythonRealloc { size, old: number(state), result },
+            19 => Event::PythonFree { address: result },
+            20 => Event::Tick { ticks: size },
             _ => Event::Malloc { size: 8 * (size % 40), result },
         }
     }

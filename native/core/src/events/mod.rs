@@ -5,7 +5,9 @@ mod by_time;
 mod frames;
 mod mappings;
 mod plan;
+mod python_blocks;
 
 pub use frames::{first_tick, pack, waiting_stage, Frame, Stages};
 pub use gdbheap_calls::{header, STAGE};
-pub use plan::{plan, Plan};
+pub use plan::{plan, Parent, Plan};
+pub use python_blocks::PythonCalls;

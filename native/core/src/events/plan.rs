@@ -4,6 +4,7 @@
 
 use super::frames::Stages;
 use super::mappings::{Mappings, Part};
+use super::python_blocks::{PythonBlocks, PythonCalls};
 use crate::by_address::ByAddress;
 use crate::error::{Error, Result};
 use crate::work::Watcher;
@@ -12,6 +13,8 @@ use gdbheap_plan::{header, kind, other, step, ARGUMENT_LIMIT, HEADER, MAGIC, PLA
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+/// The number of a process's first thread.
+const FIRST: u64 = 1;
 /// The file is written in pieces of so many bytes.
 const PIECE: usize = 1 << 20;
 
@@ -19,7 +22,8 @@ const PIECE: usize = 1 << 20;
 /// and never seen allocated (a parent may have), which are left out; `failed`: calls that gave NULL for a size above 0; `unseen`:
 /// blocks whose release is missing in the log. Bytes are those that were asked for; `peak_*`: when the most were in use, for
 /// the first time. `main_ended`: the first thread ended before the process, which cannot be repeated. `mappings`: the program's
-/// own that are repeated. `bytes`: the plan's.
+/// own that are repeated. `bytes`: the plan's. `inherited`: how many of the calls are those that its parents made before they
+/// forked. `python`: calls of Python's own allocator, which a plan leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub calls: u64,
@@ -37,6 +41,14 @@ pub struct Plan {
     pub peak_call: u64,
     pub bytes: u64,
     pub whole: bool,
+    pub inherited: u64,
+    pub python: PythonCalls,
+}
+
+/// A process that another one was forked from: what it did, and the number of the fork.
+pub struct Parent<'a> {
+    pub stages: Stages<'a>,
+    pub fork: u64,
 }
 
 /// Steps on their way into the file, if there is one.
@@ -88,9 +100,22 @@ struct Thread {
 }
 
 /// Writes the plan of a process's calls into an empty file; without one it only says what would be in it. `mappings`: those
-/// of the program are repeated too.
-pub fn plan(watcher: &dyn Watcher, stages: &Stages<'_>, file: Option<&File>, mappings: bool) -> Result<Plan> {
+/// of the program are repeated too. `parents`: the eldest first; what they did before they forked is part of the plan, if their
+/// logs have the forks.
+pub fn plan(
+    watcher: &dyn Watcher,
+    parents: &[Parent<'_>],
+    stages: &Stages<'_>,
+    file: Option<&File>,
+    mappings: bool,
+) -> Result<Plan> {
     let mut planner = Planner::new(file, mappings);
+    for parent in parents {
+        if !planner.inherit(watcher, parent)? {
+            planner = Planner::new(file, mappings);
+        }
+    }
+    planner.plan.inherited = planner.plan.calls;
     let whole = stages.show(watcher, |event| planner.add(event))?;
     planner.finish(whole)
 }
@@ -104,6 +129,9 @@ struct Planner<'a> {
     /// Bytes asked for, by place.
     sizes: Vec<u64>,
     threads: ByAddress<Thread>,
+    /// Those that a forked child does not have, and that had ended before.
+    gone: Vec<Thread>,
+    python: PythonBlocks,
     /// The log's number of the thread whose events follow, and the index of the one whose calls the plan makes.
     current: u64,
     planned: Option<u64>,
@@ -122,12 +150,43 @@ impl<'a> Planner<'a> {
             free_places: Vec::new(),
             sizes: Vec::new(),
             threads: Default::default(),
+            gone: Vec::new(),
+            python: Default::default(),
             current: 0,
             planned: None,
             has_called_since_end: false,
             mappings: mappings.then(Mappings::default),
             lowest: u64::MAX,
         }
+    }
+
+    /// All that a parent did until it forked; whether its log has the fork.
+    fn inherit(&mut self, watcher: &dyn Watcher, parent: &Parent<'_>) -> Result<bool> {
+        let mut is_there = false;
+        parent.stages.show_while(watcher, |event| {
+            is_there |= event == Event::Fork { number: parent.fork };
+            self.add(event);
+            !is_there
+        })?;
+        if is_there {
+            self.become_child();
+        }
+        Ok(is_there)
+    }
+
+    /// The child has one thread, the one that forked, which is its number 1. The memory of the others stays as it is.
+    fn become_child(&mut self) {
+        self.leave_room();
+        let was_planned = self.planned == Some(self.current);
+        let forked = self.threads.remove(&self.current);
+        let others = self.threads.drain().map(|(_, thread)| thread);
+        self.gone.extend(others.filter(|thread| thread.end.is_some()));
+        self.planned = (was_planned && forked.is_some()).then_some(FIRST);
+        if let Some(thread) = forked {
+            self.threads.insert(FIRST, thread);
+        }
+        self.current = FIRST;
+        self.has_called_since_end = false;
     }
 
     /// The next event of the log.
@@ -177,7 +236,7 @@ impl<'a> Planner<'a> {
             Event::Mremap { old, old_size, size, result } => {
                 self.map(|mappings| mappings.replace(old, old_size, result, size));
             }
-            _ => {}
+            event => self.python.add(event),
         }
     }
 
@@ -366,7 +425,7 @@ impl<'a> Planner<'a> {
         if let Some(failure) = self.out.failure.take() {
             return Err(Error::Io(failure));
         }
-        for thread in self.threads.values() {
+        for thread in self.threads.values().chain(&self.gone) {
             let Some(at) = thread.end else { continue };
             if thread.index >= PLACE_LIMIT {
                 return Err(Error::Overflow("more threads than a plan can have"));
@@ -380,6 +439,7 @@ impl<'a> Planner<'a> {
             most_blocks: self.sizes.len() as u64,
             bytes: HEADER as u64 + self.out.written,
             whole,
+            python: self.python.calls,
             ..self.plan
         })
     }
@@ -533,6 +593,46 @@ mod tests {
             assert_eq!(plan.live_bytes, wanted.iter().sum::<u64>());
             assert!(plan.most_blocks >= wanted.len() as u64);
         }
+    }
+
+    /// A child goes on with the thread that forked, wherever that stood among its parent's, and with its parent's blocks.
+    #[test]
+    fn a_child_goes_on_where_its_parent_forked() {
+        let file = unnamed();
+        let mut planner = Planner::new(Some(&file), false);
+        let malloc = |result| Event::Malloc { size: 8, result };
+        for event in [
+            Event::Thread { thread: 1, tid: 1 },
+            malloc(0x1000),
+            Event::Thread { thread: 2, tid: 2 },
+            malloc(0x2000),
+            Event::Fork { number: 1 },
+        ] {
+            planner.add(event);
+        }
+        planner.become_child();
+        for event in [
+            Event::Thread { thread: 1, tid: 3 },
+            Event::Free { address: 0x1000 },
+            Event::Thread { thread: 2, tid: 4 },
+            malloc(0x3000),
+            Event::PythonMalloc { size: 8, result: 0x9000 },
+            Event::PythonFree { address: 0x9010 },
+        ] {
+            planner.add(event);
+        }
+        let plan = planner.finish(true).unwrap();
+        let mut bytes = vec![0; plan.bytes as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let words = bytes[HEADER..].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let steps: Vec<(u64, u64)> = words.map(|word| (kind_of(word), place_of(word))).collect();
+        let thread = |index| (kind::THREAD, index);
+        let wanted =
+            [thread(0), (kind::MALLOC, 0), thread(1), (kind::MALLOC, 1), (kind::FREE, 0), thread(2), (kind::MALLOC, 0)];
+        assert_eq!(steps, wanted);
+        assert_eq!((plan.calls, plan.unknown, plan.live_blocks, plan.threads), (4, 0, 2, 3));
+        let python = PythonCalls { calls: 2, unknown: 1, live_blocks: 1, live_bytes: 8, peak_bytes: 8 };
+        assert_eq!(plan.python, python);
     }
 
     /// Each thread ends after its last call, wherever its end was said.

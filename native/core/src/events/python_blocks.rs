@@ -1,0 +1,57 @@
+//! What Python's own allocator was asked for.
+
+use crate::by_address::ByAddress;
+use gdbheap_calls::Event;
+
+/// Calls of Python's allocator (malloc, calloc, realloc and free of objects and of its other memory), and of what they have in
+/// use: bytes as they were asked for, at the end and at most. `unknown`: blocks that were freed or resized and never seen
+/// allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PythonCalls {
+    pub calls: u64,
+    pub unknown: u64,
+    pub live_blocks: u64,
+    pub live_bytes: u64,
+    pub peak_bytes: u64,
+}
+
+#[derive(Default)]
+pub(super) struct PythonBlocks {
+    pub(super) calls: PythonCalls,
+    sizes: ByAddress<u64>,
+}
+
+impl PythonBlocks {
+    /// The next event of a log; others than Python's change nothing.
+    pub(super) fn add(&mut self, event: Event) {
+        match event {
+            Event::PythonMalloc { size, result } | Event::PythonCalloc { size, result } => self.allocate(result, size),
+            Event::PythonRealloc { size, old, result } => {
+                // Without memory the old block stays.
+                if result != 0 {
+                    self.release(old);
+                }
+                self.allocate(result, size);
+            }
+            Event::PythonFree { address } => self.release(address),
+            _ => return,
+        }
+        self.calls.calls += 1;
+        self.calls.live_blocks = self.sizes.len() as u64;
+        self.calls.peak_bytes = self.calls.peak_bytes.max(self.calls.live_bytes);
+    }
+
+    fn allocate(&mut self, address: u64, size: u64) {
+        if address != 0 {
+            let before = self.sizes.insert(address, size).unwrap_or(0);
+            self.calls.live_bytes = (self.calls.live_bytes - before).saturating_add(size);
+        }
+    }
+
+    fn release(&mut self, address: u64) {
+        match self.sizes.remove(&address) {
+            Some(size) => self.calls.live_bytes -= size,
+            None => self.calls.unknown += u64::from(address != 0),
+        }
+    }
+}
