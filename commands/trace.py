@@ -92,7 +92,7 @@ COMMAND = Command(
     the file, gdbheap replay runs the calls again.
 
     Python asks malloc for large blocks alone. With --pymalloc what it asks of its own allocator is in the log too
-    (PyMem_Malloc, PyObject_Malloc and the like: size, address, thread), for CPython 3.8 to 3.13 with a GIL; pymalloc
+    (PyMem_Malloc, PyObject_Malloc and the like: size, address, thread), for CPython 3.7 to 3.13 with a GIL; pymalloc
     lays out its blocks as without. These are not counted as calls, and gdbheap replay leaves them out.
 
     In JSON, path is the file, size its bytes, calls how many it has, lost how many could not be written down, seconds
