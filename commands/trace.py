@@ -11,6 +11,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import STARTED
 from gdbheap.commands.surface.options import Common, switch, valued
 from gdbheap.errors import UsageError
+from gdbheap.report.numbers import parse_size
 from gdbheap.report.trace import render, sentence
 
 if TYPE_CHECKING:
@@ -18,12 +19,28 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
+MOST = 1 << 40
+
+
+def _every(text: str) -> int:
+    """Every how many bytes. Raises ValueError."""
+    if text == "all":
+        return 1
+    size = parse_size(text)
+    if not 0 < size < MOST:
+        raise ValueError(f"{text!r} is not every how many bytes a stack could be recorded")
+    return size
+
 
 @dataclass
 class Options(Common):
     """The options of gdbheap trace."""
 
     file: str = valued("-o", "FILE", "where to write it", "", str)
+    stacks: int = valued(
+        "--stacks", "SIZE", "also record stacks of C and Python: one every SIZE bytes that are asked for, on average"
+        " (the default is 512K), or with each call that allocates (1, or all)", 0, _every, bare="512K",
+    )  # fmt: skip
     finish: bool = switch("--finish", "put what a recording that was killed has left into its FILE")
 
 
@@ -40,7 +57,7 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
         return finish(path)
     if not command:
         raise UsageError("gdbheap trace: which command? It follows --")
-    found = trace(path, list(command))
+    found = trace(path, list(command), options.stacks)
     if not options.json and sys.stderr is not None:
         # Standard output is the command's.
         print(f"gdbheap: {sentence(found)}", file=sys.stderr)
@@ -63,6 +80,9 @@ COMMAND = Command(
     The calls of several threads are made one after the other, which is how their order is known. A program that is
     linked statically, is set-uid, clears its environment or brings its own malloc is not seen. docs/calls.md describes
     the file, gdbheap replay runs the calls again.
+
+    With --stacks the stacks are recorded that gdbheap stacks shows: those of a sample of the calls, by bytes, which
+    costs next to nothing, or of each call, which costs a microsecond for C and some tens of them for Python.
 
     In JSON, path is the file, size its bytes, calls how many it has, lost how many could not be written down, seconds
     how long it took, processes a list of {pid, exe, calls, threads, peak_bytes, live_bytes, lost}, bytes as they were

@@ -41,17 +41,26 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Option:
-    """An option as it is typed. ``metavar`` "" makes it a switch. ``key`` is the field that it sets."""
+    """An option as it is typed. ``metavar`` "" makes it a switch. ``key`` is the field that it sets. ``bare``: what it
+    stands for without a value, None where it needs one; one that does not takes its value only behind "="."""
 
     name: str
     metavar: str
     help: str
     parse: Callable[[str], Any] = str
     key: str = ""
+    bare: str | None = None
+
+    @property
+    def takes_next(self) -> bool:
+        """Whether the next word is its value where none stands behind it."""
+        return bool(self.metavar) and self.bare is None
 
     @property
     def spelling(self) -> str:
         """How usage lines show it."""
+        if self.bare is not None:
+            return f"{self.name}[={self.metavar}]"
         between = "=" if self.name.startswith("--") else " "
         return f"{self.name}{between}{self.metavar}" if self.metavar else self.name
 
@@ -61,9 +70,12 @@ def switch(name: str, help: str) -> bool:
     return field(default=False, metadata={OPTION: Option(name, "", help)})
 
 
-def valued(name: str, metavar: str, help: str, default: Value, parse: Callable[[str], Value]) -> Value:
-    """A field that an option sets to what ``parse`` makes of its text; ``parse`` raises ValueError."""
-    return field(default=default, metadata={OPTION: Option(name, metavar, help, parse)})
+def valued(
+    name: str, metavar: str, help: str, default: Value, parse: Callable[[str], Value], bare: str | None = None
+) -> Value:
+    """A field that an option sets to what ``parse`` makes of its text; ``parse`` raises ValueError. ``bare``: the text
+    where it has none, if it need not have one."""
+    return field(default=default, metadata={OPTION: Option(name, metavar, help, parse, bare=bare)})
 
 
 def options_of(kind: type[Any]) -> tuple[Option, ...]:

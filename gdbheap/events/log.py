@@ -26,7 +26,8 @@ MAX_PROCESSES = 1 << 20
 class Recorded:
     """A process whose calls were recorded, as its recorder says: when it began (nanoseconds since 1970), its program
     and words, the file that its allocator is in, and what of its environment shapes that. ``parent``: who forked it, by
-    pid and beginning, and the number of the fork there; None for a program that was executed."""
+    pid and beginning, and the number of the fork there; None for a program that was executed. ``stacks``: every how
+    many bytes a stack was recorded, 1: with each call, 0: none was."""
 
     pid: int
     began: int
@@ -35,6 +36,7 @@ class Recorded:
     words: list[str]
     environment: dict[str, str] = field(default_factory=dict)
     parent: tuple[int, int, int] | None = None
+    stacks: int = 0
 
 
 @dataclass

@@ -23,6 +23,7 @@ SUFFIX = ".calls"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
 WORDS = struct.Struct("<11Q")
+WORD, STACKS = struct.Struct("<Q"), 20
 MAGIC, VERSION = int.from_bytes(b"gdbcalls", "little"), 1
 KEEP_SIZE, PUNCH_HOLE = 1, 2
 
@@ -83,6 +84,7 @@ class RecorderFile:
             [word.decode(errors="surrogateescape") for word in words],
             {name: value for name, value in texts.items() if name not in ("exe", "malloc")},
             (parent, parent_began, fork) if parent else None,
+            WORD.unpack_from(header, STACKS * WORD.size)[0],
         )
 
     def take(self, is_last: bool) -> Iterator[bytes]:

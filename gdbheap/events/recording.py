@@ -14,6 +14,7 @@ from gdbheap.errors import UsageError, one_line
 from gdbheap.events.log import CallLog, LogWriter, ProcessCalls, Recorded, read_log
 from gdbheap.events.preload import PRELOAD
 from gdbheap.events.recorder import ENVIRONMENT, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
 from gdbheap.files import check_writable
 from gdbheap.target.programs import running
 from gdbheap.target.started import Started
@@ -54,16 +55,18 @@ class Traced:
     ok: bool = True
 
 
-def trace(path: str, command: list[str]) -> Traced:
-    """Record a command's calls, and those of all that it starts. Raises UsageError, Unsupported before it is started;
-    afterwards it goes on to its end whatever happens to the log."""
+def trace(path: str, command: list[str], stacks: int = 0) -> Traced:
+    """Record a command's calls, and those of all that it starts. ``stacks``: every how many bytes on average a stack is
+    recorded, 1: with each call, 0: none is. Raises UsageError, Unsupported before it is started; afterwards it goes on
+    to its end whatever happens to the log."""
     library, parts = recorder_library(), path + PARTS
     check_writable(path)
     _make_parts(parts)
     began, preload = time.monotonic(), ":".join(filter(None, (library, os.environ.get(PRELOAD))))
     _adopt()
     try:
-        started = Started(command, {**os.environ, PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts)})
+        own = {STACKS_ENVIRONMENT: stack_settings(stacks)} if stacks else {}
+        started = Started(command, {**os.environ, PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts), **own})
     except UsageError:
         os.rmdir(parts)
         raise

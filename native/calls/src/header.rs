@@ -29,6 +29,8 @@ pub mod word {
     /// How many calls wait below, to be written down with the one that they interrupted, and how many of them have been.
     pub const WAITING: usize = 10;
     pub const WRITTEN: usize = 11;
+    /// Every how many bytes a stack is recorded, on average; 1: with each call; 0: none is.
+    pub const STACKS: usize = 20;
 }
 
 /// Calls that wait: five words each.

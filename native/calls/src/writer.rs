@@ -182,6 +182,7 @@ fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
             bytes.number(number);
             other::FORK
         }
+        // Those of `part`, which nobody writes here, among the others.
         _ => other::END,
     }
 }

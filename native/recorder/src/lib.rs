@@ -7,6 +7,7 @@
 mod hooks;
 mod log;
 mod real;
+mod stacks;
 mod state;
 mod system;
 mod turn;

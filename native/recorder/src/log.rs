@@ -1,6 +1,7 @@
 //! The file: a header, then stages, of which one is mapped.
 
 use crate::real::{self, typed};
+use crate::stacks;
 use crate::state::{self, Own as Owned, Thread, OFF, RECORDING};
 use crate::system;
 use crate::turn::Own;
@@ -41,8 +42,48 @@ pub(crate) fn write(own: &Own, event: Event, usable: Option<u64>) {
     compiler_fence(Ordering::SeqCst);
     let before = waiting_count(own);
     write_waiting_until(own, before);
+    if let Some(size) = allocated(event) {
+        stacks::count(own, size);
+    }
     append_sized(own, event, usable);
     write_waiting(own);
+}
+
+/// Bytes of the block that a call gave; None where it gave none.
+#[inline(always)]
+fn allocated(event: Event) -> Option<u64> {
+    match event {
+        Event::Malloc { size, result }
+        | Event::Calloc { size, result }
+        | Event::Realloc { size, result, .. }
+        | Event::Memalign { size, result, .. } => (result != 0).then_some(size),
+        _ => None,
+    }
+}
+
+/// Room for an event of `part`'s, with room behind it for a call. None where nothing can be written any more.
+pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    if owned.used + size + ROOM > STAGE {
+        owned.used = STAGE;
+    }
+    if (owned.used + ROOM > STAGE || owned.thread != own.me || owned.events >= TIME_EVERY) && !prepare(own, owned) {
+        return None;
+    }
+    // SAFETY: the stage is mapped, and has room: at its beginning it has more than any event takes.
+    Some(unsafe { core::slice::from_raw_parts_mut(owned.stage.add(owned.used), size) })
+}
+
+/// What was put into `room` counts from now on: its first byte comes last.
+pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: within the room.
+    unsafe {
+        let owned = own.state.own();
+        owned.stage.add(owned.used).write_volatile(first);
+        owned.used += used;
+    }
 }
 
 #[inline(always)]
@@ -259,6 +300,7 @@ pub(crate) fn begin(own: &Own) -> bool {
         (word::PARENT_PID, parent.0),
         (word::PARENT_BEGAN, parent.1),
         (word::FORK, fork),
+        (word::STACKS, stacks::begin(owned)),
         (word::MAGIC, header::MAGIC),
     ];
     for (place, value) in words {

@@ -1,5 +1,6 @@
 //! All that changes while calls are recorded: in memory that a forked child finds empty, so that it begins a file of its own.
 
+use crate::stacks::Stacks;
 use crate::system;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -43,6 +44,11 @@ pub(crate) struct Own {
     pub(crate) pid: u32,
     pub(crate) began: u64,
     pub(crate) next_thread: u32,
+    /// Every how many bytes a stack is recorded, 0 for none; bytes to the next one, and what that follows from.
+    pub(crate) mean: u64,
+    pub(crate) countdown: u64,
+    pub(crate) random: u64,
+    pub(crate) stacks: *mut Stacks,
     threads: [Thread; MAX_THREADS],
 }
 

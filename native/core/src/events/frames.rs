@@ -53,6 +53,11 @@ pub struct Stages<'a> {
 impl Stages<'_> {
     /// Shows every event, until the end or until one is damaged; returns whether all were whole.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
+        self.show_all(watcher, |event, _content| visit(event))
+    }
+
+    /// The same with what stacks, code objects and loaded objects say.
+    pub fn show_all(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8])) -> Result<bool> {
         let mut packed = Vec::new();
         for frame in self.frames {
             watcher.check()?;
@@ -65,7 +70,7 @@ impl Stages<'_> {
             let mut reader = Reader::new(&stage);
             loop {
                 match reader.next_event() {
-                    Ok(Some(event)) => visit(event),
+                    Ok(Some(event)) => visit(event, reader.content()),
                     Ok(None) => break,
                     Err(_) => return Ok(false),
                 }
