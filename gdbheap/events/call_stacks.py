@@ -20,7 +20,6 @@ from gdbheap.target.functions import Functions
 __all__ = ["END", "PEAK", "AllocatingStack", "CallStacks", "Namer", "Site", "call_stacks", "with_stacks"]
 
 PEAK, END = "peak", "end"
-LAST = (1 << 64) - 1
 NATIVE = "native"
 ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 Moment = int | str

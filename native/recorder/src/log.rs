@@ -62,6 +62,7 @@ fn allocated(event: Event) -> Option<u64> {
 }
 
 /// Room for an event of `part`'s, with room behind it for a call. None where nothing can be written any more.
+#[allow(clippy::mut_from_ref)]
 pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// Nobody's: an address that no object holds, a code object that is not in the log.
 const NOBODY: u64 = u32::MAX as u64;
-const MAX_FRAMES: u64 = 4096;
+const MAX_FRAMES: u64 = 5000;
 
 /// A loaded object: `[start, end)`, what is added to the addresses it was linked at, its build-id (maybe empty), its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -347,4 +347,70 @@ fn readable(key: &[u64]) -> CallStack {
         stack.python.push(group);
     }
     stack
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gdbheap_calls::other;
+    use gdbheap_calls::part::{Part, HEAD};
+
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Random stacks, each written as what differs from the one before, are read as they were.
+    #[test]
+    fn stacks_are_read_as_they_were_written() {
+        for seed in 1..50u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut following = Following { mean: 1, moments: &[1], ..Following::default() };
+            let (mut before, mut room): (Vec<u64>, Vec<u8>) = (Vec::new(), vec![0; 1 << 12]);
+            for _ in 0..100 {
+                let kept = random(&mut state) as usize % (before.len() + 1);
+                let mut now = before[..kept].to_vec();
+                now.extend((0..random(&mut state) % 20).map(|_| random(&mut state) >> (random(&mut state) % 60)));
+                let common = now.iter().zip(&before).take_while(|(one, other)| one == other).count();
+                room.fill(0);
+                let mut part = Part::new(&mut room);
+                part.number(flag::CUT);
+                part.number(common as u64);
+                part.number((now.len() - common) as u64);
+                let mut last = 0u64;
+                for address in &now[common..] {
+                    part.signed(address.wrapping_sub(last) as i64);
+                    last = *address;
+                }
+                part.number(0);
+                part.number(0);
+                let (first, used) = part.finish(other::STACK).unwrap();
+                room[0] = first;
+                let mut reader = Reader::new(&room[..used]);
+                assert_eq!(reader.next_event(), Ok(Some(Event::Stack)));
+                assert_eq!(reader.content().len(), used - HEAD);
+                let number = following.stack(reader.content()).unwrap();
+                let found: Vec<u64> = following.found.stacks[number as usize].native.iter().map(|one| one.1).collect();
+                assert_eq!(found, now.iter().rev().copied().collect::<Vec<u64>>(), "seed {seed}");
+                before = now;
+            }
+        }
+    }
+
+    /// Whatever a damaged log says is an error, or something else, and no panic.
+    #[test]
+    fn damaged_content_is_refused() {
+        let mut state = 0x9e37_79b9_7f4a_7c15;
+        let mut following = Following { mean: 1000, moments: &[], ..Following::default() };
+        for _ in 0..20_000 {
+            let size = random(&mut state) % 40;
+            let bytes: Vec<u8> = (0..size).map(|_| (random(&mut state) % 6) as u8 * 43).collect();
+            let event = [Event::Stack, Event::Code, Event::Loaded][random(&mut state) as usize % 3];
+            let _ = following.take(event, &bytes);
+            let _ = following.take(Event::Malloc { size: random(&mut state), result: 16 }, &[]);
+        }
+        following.finish(true, &[16]);
+    }
 }

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use gdbheap_calls::other;
 use gdbheap_calls::part::{flag, Part};
 use memory::Windows;
-use modules::{Module, Modules};
+use modules::{Buffers, Module, Modules};
 use python::{Python, PythonFrame, Walked, MAX_CODE};
 use unwind::{Frame, Registers, Rules, Step};
 
@@ -43,6 +43,7 @@ struct Taken {
 pub(crate) struct Stacks {
     windows: Windows,
     modules: Modules,
+    buffers: Buffers,
     rules: Rules,
     python: Python,
     now: Taken,
@@ -138,6 +139,7 @@ impl Stacks {
     /// The frames of C outside of our own; whether there are more.
     fn follow(&mut self, own: &Own, registers: Registers) -> bool {
         self.now.native_count = 0;
+        self.windows.read_ahead(registers.stack_pointer());
         if self.modules.count == 0 || UNLOADED.swap(false, Ordering::Relaxed) {
             self.renew(own, 0);
         }
@@ -178,10 +180,12 @@ impl Stacks {
         self.modules.find(frame.place()).is_some_and(|module| module.holds(own))
     }
 
+    #[inline(never)]
     fn renew(&mut self, own: &Own, wanted: u64) {
-        self.modules.read(&mut self.windows, wanted, |module| write_loaded(own, module));
+        self.modules.read(&mut self.windows, &mut self.buffers, wanted, |module| write_loaded(own, module));
     }
 
+    #[inline(never)]
     fn write_codes(&mut self, own: &Own) {
         for place in 0..self.now.python_count {
             let Some(frame) = self.now.python.get(place) else { return };
@@ -202,6 +206,7 @@ impl Stacks {
         }
     }
 
+    #[inline(never)]
     fn write(&mut self, own: &Own, cut: bool, walked: &Walked) {
         let Some(room) = log::room(own, MAX_STACK) else { return };
         // SAFETY: `own` has the lock.

@@ -112,6 +112,10 @@ pub(super) struct Modules {
     strange_count: usize,
     /// Counts how often the list was read.
     pub(super) age: u64,
+}
+
+/// What the list is read into: not on the program's stack, which may be small.
+pub(super) struct Buffers {
     line: [u8; MAX_PATH + 256],
     piece: [u8; PIECE],
 }
@@ -140,12 +144,19 @@ impl Modules {
     }
 
     /// Reads the list again. `wanted`: an address that nobody held. `added` is told of each object that was not there before.
-    pub(super) fn read(&mut self, windows: &mut Windows, wanted: u64, mut added: impl FnMut(&Module)) {
+    #[inline(never)]
+    pub(super) fn read(
+        &mut self,
+        windows: &mut Windows,
+        buffers: &mut Buffers,
+        wanted: u64,
+        mut added: impl FnMut(&Module),
+    ) {
         core::mem::swap(&mut self.all, &mut self.old);
         let before = core::mem::take(&mut self.count);
         self.age += 1;
         let mut strange = (wanted, wanted.saturating_add(1));
-        self.read_lines(windows, wanted, &mut strange);
+        self.read_lines(windows, buffers, wanted, &mut strange);
         let old = self.old.get_mut(..before).unwrap_or_default();
         for module in self.all.get_mut(..self.count).unwrap_or_default() {
             match old.iter_mut().find(|one| one.is(module)) {
@@ -165,7 +176,7 @@ impl Modules {
         }
     }
 
-    fn read_lines(&mut self, windows: &mut Windows, wanted: u64, strange: &mut (u64, u64)) {
+    fn read_lines(&mut self, windows: &mut Windows, buffers: &mut Buffers, wanted: u64, strange: &mut (u64, u64)) {
         // SAFETY: a name of our own.
         let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if file < 0 {
@@ -174,22 +185,21 @@ impl Modules {
         let mut used = 0;
         loop {
             // SAFETY: into our own memory.
-            let got = unsafe { libc::read(file, self.piece.as_mut_ptr() as *mut _, PIECE) };
+            let got = unsafe { libc::read(file, buffers.piece.as_mut_ptr() as *mut _, PIECE) };
             if got <= 0 {
                 break;
             }
             for at in 0..got as usize {
-                let byte = self.piece.get(at).copied().unwrap_or(b'\n');
+                let byte = buffers.piece.get(at).copied().unwrap_or(b'\n');
                 if byte != b'\n' {
                     // The end of a path that is too long is left out.
-                    if let Some(place) = self.line.get_mut(used) {
+                    if let Some(place) = buffers.line.get_mut(used) {
                         *place = byte;
                         used += 1;
                     }
                     continue;
                 }
-                let line = self.line;
-                if let Some(line) = parsed(line.get(..used).unwrap_or_default()) {
+                if let Some(line) = parsed(buffers.line.get(..used).unwrap_or_default()) {
                     if (line.start..line.end).contains(&wanted) {
                         *strange = (line.start, line.end);
                     }
@@ -220,8 +230,8 @@ impl Modules {
             return;
         }
         let Some(place) = self.all.get_mut(self.count) else { return };
-        // SAFETY: zero bytes are a valid one.
-        *place = unsafe { core::mem::zeroed() };
+        // SAFETY: zero bytes are a valid one. In its place: it is too large for the program's stack.
+        unsafe { (place as *mut Module).write_bytes(0, 1) };
         (place.start, place.end, place.inode, place.is_code) = (line.start, line.end, line.inode, line.is_code);
         place.path_size = line.path.len().min(MAX_PATH);
         for (into, byte) in place.path.iter_mut().zip(line.path) {
@@ -249,27 +259,28 @@ fn look_at(windows: &mut Windows, module: &mut Module) -> Option<()> {
     }
     let table = module.start.checked_add(windows.word(module.start + PHOFF)?)?;
     let count = u64::from(windows.half(module.start + PHNUM)? & 0xffff).min(MAX_SEGMENTS);
-    let mut field = |number: u64, at: u64| windows.word(table.checked_add(number * SEGMENT + at)?);
+    let field = |windows: &mut Windows, number: u64, at: u64| windows.word(table.checked_add(number * SEGMENT + at)?);
     let kind = |word: u64| word as u32;
-    // p_type, p_offset, p_vaddr, p_memsz
-    let mut rows = [(0u32, 0u64, 0u64, 0u64); MAX_SEGMENTS as usize];
-    for (row, number) in rows.iter_mut().zip(0..count) {
-        *row = (kind(field(number, 0)?), field(number, 8)?, field(number, 16)?, field(number, 40)?);
+    let (mut first, mut header) = (None, None);
+    for number in 0..count {
+        let (offset, address) = (field(windows, number, 8)?, field(windows, number, 16)?);
+        match kind(field(windows, number, 0)?) {
+            PT_LOAD => first = first.or(Some(address.wrapping_sub(offset))),
+            PT_GNU_EH_FRAME => header = Some(address),
+            _ => {}
+        }
     }
-    let first = rows.iter().find(|row| row.0 == PT_LOAD)?;
-    module.bias = module.start.wrapping_sub(first.2.wrapping_sub(first.1));
+    module.bias = module.start.wrapping_sub(first?);
     module.table_end = 1;
-    for (kind, _, address, size) in rows {
-        let at = module.bias.wrapping_add(address);
-        match kind {
-            PT_DYNAMIC => module.dynamic = at,
-            PT_NOTE if module.build_id_size == 0 => read_build_id(windows, module, at, size.min(MAX_NOTES)),
-            PT_GNU_EH_FRAME => {
-                let holder = rows.iter().find(|row| row.0 == PT_LOAD && address.wrapping_sub(row.2) < row.3);
-                if let Some(holder) = holder {
-                    module.table_start = at;
-                    module.table_end = module.bias.wrapping_add(holder.2).wrapping_add(holder.3);
-                }
+    for number in 0..count {
+        let (kind, address) = (kind(field(windows, number, 0)?), field(windows, number, 16)?);
+        let (at, size) = (module.bias.wrapping_add(address), field(windows, number, 40)?);
+        match (kind, header) {
+            (PT_DYNAMIC, _) => module.dynamic = at,
+            (PT_NOTE, _) if module.build_id_size == 0 => read_build_id(windows, module, at, size.min(MAX_NOTES)),
+            (PT_LOAD, Some(header)) if header.wrapping_sub(address) < size => {
+                module.table_start = module.bias.wrapping_add(header);
+                module.table_end = at.wrapping_add(size);
             }
             _ => {}
         }

@@ -32,7 +32,7 @@ const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const MAX_DYNAMIC: u64 = 128;
-const MAX_CHAIN: u64 = 1 << 16;
+const MAX_CHAIN: u32 = 1 << 16;
 const SYMBOL: u64 = 24;
 /// "xdebugpy", with which `_PyRuntime` begins since 3.13; then the version and whether it is a free-threaded build.
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
@@ -97,6 +97,7 @@ impl Python {
         self.release = told.or_else(|| named(holder.path())).unwrap_or(0);
     }
 
+    #[inline(never)]
     /// The frames of the thread whose thread pointer is `me`.
     pub(super) fn walk(
         &mut self,
@@ -346,9 +347,10 @@ fn symbol(windows: &mut Windows, module: &Module, name: &[u8]) -> Option<u64> {
     let (buckets, first) = (windows.half(hashes)?, windows.half(hashes + 4)?);
     let bloom = u64::from(windows.half(hashes + 8)?);
     let bucket_at = hashes.wrapping_add(16).wrapping_add(8 * bloom);
-    let mut index = windows.half(bucket_at.wrapping_add(4 * u64::from(hash.checked_rem(buckets)?)))?;
+    let start = windows.half(bucket_at.wrapping_add(4 * u64::from(hash.checked_rem(buckets)?)))?;
     let chains = bucket_at.wrapping_add(4 * u64::from(buckets));
-    for _ in 0..MAX_CHAIN {
+    for step in 0..MAX_CHAIN {
+        let index = start.wrapping_add(step);
         let chain = windows.half(chains.wrapping_add(4 * u64::from(index.checked_sub(first)?)))?;
         if chain | 1 == hash | 1 {
             let entry = symbols.wrapping_add(SYMBOL * u64::from(index));
@@ -361,7 +363,6 @@ fn symbol(windows: &mut Windows, module: &Module, name: &[u8]) -> Option<u64> {
         if chain & 1 != 0 {
             return None;
         }
-        index += 1;
     }
     None
 }

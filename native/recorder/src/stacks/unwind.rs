@@ -65,6 +65,10 @@ impl Registers {
         Registers { values, known }
     }
 
+    pub(super) fn stack_pointer(&self) -> u64 {
+        self.values[RSP]
+    }
+
     fn get(&self, number: usize) -> Option<u64> {
         self.values.get(number).copied().filter(|_| self.known >> number & 1 != 0)
     }
@@ -162,6 +166,7 @@ impl Frame {
         (cfa > self.registers.values[RSP] || signal || self.after_signal).then_some(())
     }
 
+    #[inline(never)]
     fn by_table(
         &mut self,
         windows: &mut Windows,
