@@ -263,3 +263,44 @@ def test_real_programs_run_as_without(stacks_option: str, tmp_path: Path) -> Non
         assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout), done.stderr
         processes = read_log(str(log)).processes
         assert all(process.ended and not process.lost for process in processes)
+
+
+KEEPER = """import sys
+def make(size):
+    return bytes(size)  # line 3
+kept = [make(100000 + number) for number in range(50)]
+gone = make(300000)
+place = id(gone)
+del gone
+print(place, *map(id, kept), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path) -> None:
+    """Of a process that is being recorded: what is not in the log yet is read where it is."""
+    log = tmp_path / "calls.log"
+    words = [str(GDBHEAP), "trace", "-o", str(log), "--stacks=1", "--", sys.executable, "-c", KEEPER]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=plain_environment()) as one:
+        assert one.stdin is not None and one.stdout is not None
+        gone, *kept = map(int, one.stdout.readline().split())
+        (pid,) = (process.who.pid for process in read_log(str(log)).processes if process.who.words[1:2] == ["-c"])
+        number = rng.randrange(len(kept))
+        command = [str(GDBHEAP), "at", str(pid), hex(kept[number]), f"--calls={log}"]
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True, env=plain_environment())
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)["made"]
+        text = subprocess.run(command, capture_output=True, text=True, env=plain_environment()).stdout
+        missing = [*command[:3], hex(gone), f"--calls={log}", "--json"]
+        none = subprocess.run(missing, capture_output=True, text=True, env=plain_environment())
+        one.stdin.close()
+        one.wait(PATIENCE)
+    # Where the block was there may be no mapping any more.
+    assert none.returncode or json.loads(none.stdout)["made"] is None
+    assert made["address"] <= kept[number] < made["address"] + made["size"]
+    assert 100000 + number < made["size"] < 100100 + number
+    comprehension = [["<listcomp>", 4]] if sys.version_info < (3, 12) else []
+    python_frames = [[frame["name"], frame["line"]] for frame in made["frames"] if frame["kind"] == "python"]
+    assert python_frames == [["<module>", 4], *comprehension, ["make", 3]]
+    assert "make (<string>:3)" in text

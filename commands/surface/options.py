@@ -26,6 +26,7 @@ __all__ = [
     "one_of",
     "options_of",
     "whole_number",
+    "recorded_calls",
     "root_paths",
     "some_time",
     "switch",
@@ -213,6 +214,12 @@ def root_paths() -> bool:
     """The field of --path of a command that lists blocks."""
     about = "also show the paths from roots to the blocks that are listed, at most 2,000 (reads all references)"
     return switch("--path", about)
+
+
+def recorded_calls() -> str | None:
+    """The field of --calls of a command about one block."""
+    about = "also show the stack that made the block, from a log that gdbheap trace --stacks writes, or wrote, of it"
+    return valued("--calls", "FILE", about, None, str)
 
 
 def under_seccomp() -> bool:

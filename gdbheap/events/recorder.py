@@ -16,10 +16,12 @@ from gdbheap.errors import Unsupported
 from gdbheap.events.log import Recorded
 from gdbheap.events.preload import can_be_preloaded
 
-__all__ = ["ENVIRONMENT", "RecorderFile", "recorder_library"]
+__all__ = ["ENVIRONMENT", "PARTS", "RecorderFile", "parts_path", "recorder_library"]
 
 ENVIRONMENT = "GDBHEAP_CALLS"
 SUFFIX = ".calls"
+# Behind the log's name: the folder of these files.
+PARTS = ".parts"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
 WORDS = struct.Struct("<11Q")
@@ -40,6 +42,11 @@ def recorder_library() -> str:
             f"the path of the recorder has a space or a colon in it, which LD_PRELOAD cannot say: {found}"
         )
     return str(found)
+
+
+def parts_path(log: str, who: Recorded) -> str:
+    """Where a process records whose calls go into ``log``."""
+    return os.path.join(log + PARTS, f"{who.pid:016x}-{who.began:016x}{SUFFIX}")
 
 
 class RecorderFile:
@@ -104,6 +111,15 @@ class RecorderFile:
         waiting = _native.waiting_stage(header) if is_last else b""
         if waiting:
             yield _native.pack_stage(waiting)
+
+    def rest(self) -> list[bytes]:
+        """The stages that were not taken, the last one as far as it goes; they stay."""
+        header = self._header
+        if len(header) < HEADER_BYTES:
+            return []
+        begun, size = WORDS.unpack_from(header)[5], _native.stage_bytes()
+        numbers = range(self.taken, begun)
+        return [os.pread(self._descriptor, size, HEADER_BYTES + number * size) for number in numbers]
 
     def lost(self) -> int:
         """Calls that could not be written down."""

@@ -13,7 +13,7 @@ from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
 from gdbheap.events.log import CallLog, LogWriter, ProcessCalls, Recorded, read_log
 from gdbheap.events.preload import PRELOAD
-from gdbheap.events.recorder import ENVIRONMENT, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.recorder import ENVIRONMENT, PARTS, SUFFIX, RecorderFile, recorder_library
 from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
 from gdbheap.files import check_writable
 from gdbheap.target.programs import running
@@ -21,7 +21,6 @@ from gdbheap.target.started import Started
 
 __all__ = ["Traced", "TracedProcess", "finish", "trace"]
 
-PARTS = ".parts"
 WAIT_SECONDS = 0.02
 PR_SET_CHILD_SUBREAPER = 36
 
