@@ -292,12 +292,15 @@ def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path
         assert done.returncode == 0, done.stderr
         made = json.loads(done.stdout)["made"]
         text = subprocess.run(command, capture_output=True, text=True, env=plain_environment()).stdout
+        chain = [str(GDBHEAP), "why", *command[2:], "--json"]
+        why = subprocess.run(chain, capture_output=True, text=True, env=plain_environment())
         missing = [*command[:3], hex(gone), f"--calls={log}", "--json"]
         none = subprocess.run(missing, capture_output=True, text=True, env=plain_environment())
         one.stdin.close()
         one.wait(PATIENCE)
     # Where the block was there may be no mapping any more.
     assert none.returncode or json.loads(none.stdout)["made"] is None
+    assert json.loads(why.stdout)["made"] == made, why.stderr
     assert made["address"] <= kept[number] < made["address"] + made["size"]
     assert 100000 + number < made["size"] < 100100 + number
     comprehension = [["<listcomp>", 4]] if sys.version_info < (3, 12) else []

@@ -11,8 +11,9 @@ from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
     from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+    from gdbheap.answers.stacks import Made
 
-__all__ = ["render"]
+__all__ = ["maker_lines", "render"]
 
 
 def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
@@ -26,12 +27,12 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
         ("mapping", _mapping(answer.mapping, style)),
     )
     lines = [f"  {title:<8} {_printable(text)}" for title, text in known if text]
-    made = _maker(answer, style) if with_maker else []
+    made = maker_lines(answer.made, style) if with_maker else []
     return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
 
 
-def _maker(answer: At, style: Style) -> list[str]:
-    made = answer.made
+def maker_lines(made: Made | None, style: Style) -> list[str]:
+    """The recorded call that gave a block, and its stack."""
     if made is None:
         return ["  made by  no call that has a stack"]
     about = f"  made by  a call for {style.bytes(made.size)} at {address_text(made.address)}, from"
