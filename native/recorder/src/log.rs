@@ -18,7 +18,7 @@ const TIME_EVERY: u32 = 256;
 const ROOM: usize = 6 * MAX_EVENT;
 /// Programs that close "all" descriptors mostly begin with the low ones.
 const DESCRIPTOR: c_int = 900;
-const MAX_PATH: usize = 4096;
+pub(crate) const MAX_PATH: usize = 4096;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 const MAX_ENDS: usize = 4;
 
@@ -285,7 +285,7 @@ pub(crate) fn begin(own: &Own) -> bool {
     let parent = (PID.load(Ordering::Relaxed), BEGAN.load(Ordering::Relaxed));
     owned.began = system::nanoseconds(libc::CLOCK_REALTIME);
     owned.pid = pid;
-    owned.descriptor = open(pid, owned.began, libc::O_CREAT | libc::O_EXCL);
+    owned.descriptor = open(owned, libc::O_CREAT | libc::O_EXCL);
     if owned.descriptor < 0 {
         return false;
     }
@@ -340,8 +340,10 @@ fn keep_folder() -> bool {
 }
 
 /// The file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits.
-fn open(pid: u32, began: u64, flags: c_int) -> c_int {
-    let mut path = [0u8; MAX_PATH];
+fn open(owned: &mut Owned, flags: c_int) -> c_int {
+    let (pid, began) = (owned.pid, owned.began);
+    // Not on the program's stack, which may be small.
+    let path = &mut owned.path;
     let mut length = PATH_LENGTH.load(Ordering::Relaxed);
     // SAFETY: it was written once, before its length.
     path[..length].copy_from_slice(unsafe { &(&*PATH.0.get())[..length] });
@@ -353,7 +355,7 @@ fn open(pid: u32, began: u64, flags: c_int) -> c_int {
     push(&hexadecimal(pid.into()));
     push(b"-");
     push(&hexadecimal(began));
-    push(b".calls");
+    push(b".calls\0");
     // SAFETY: the path ends with a zero byte. Descriptors that are given back are our own.
     unsafe {
         let made =
@@ -379,7 +381,7 @@ fn next_stage(owned: &mut Owned) -> bool {
     let offset = header::SIZE as u64 + owned.stages * STAGE as u64;
     // A program may have closed our descriptor, and another file may have its number now.
     if !is_ours(owned) {
-        owned.descriptor = open(owned.pid, owned.began, 0);
+        owned.descriptor = open(owned, 0);
     }
     if !is_wanted(owned) {
         return false;

@@ -1,5 +1,6 @@
 //! All that changes while calls are recorded: in memory that a forked child finds empty, so that it begins a file of its own.
 
+use crate::log::MAX_PATH;
 use crate::stacks::Stacks;
 use crate::system;
 use core::cell::UnsafeCell;
@@ -49,7 +50,11 @@ pub(crate) struct Own {
     pub(crate) countdown: u64,
     pub(crate) random: u64,
     pub(crate) stacks: *mut Stacks,
+    /// Of the file, while it is opened.
+    pub(crate) path: [u8; MAX_PATH],
     threads: [Thread; MAX_THREADS],
+    /// While those that have ended are forgotten: all of them.
+    before: [Thread; MAX_THREADS],
 }
 
 // SAFETY: `own` belongs to whoever has the lock.
@@ -83,17 +88,25 @@ impl Own {
         Some(&mut self.threads[place])
     }
 
-    /// Forgets all threads that have ended, where there are too many.
+    /// Forgets all threads that have ended, where there are too many. Not by a copy on the program's stack, which may be small.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn forget_ended(&mut self) {
-        let all = self.threads;
-        self.threads = [Thread { pointer: 0, number: 0, tid: 0, has_ended: false }; MAX_THREADS];
-        for thread in all.iter().filter(|thread| thread.pointer != 0 && !thread.has_ended) {
+        self.before.copy_from_slice(&self.threads);
+        self.threads.fill(NOBODY);
+        for place in 0..MAX_THREADS {
+            let thread = self.before[place];
+            if thread.pointer == 0 || thread.has_ended {
+                continue;
+            }
             if let Some(place) = self.thread_of(thread.pointer) {
-                *place = *thread;
+                *place = thread;
             }
         }
     }
 }
+
+const NOBODY: Thread = Thread { pointer: 0, number: 0, tid: 0, has_ended: false };
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 

@@ -92,8 +92,12 @@ struct Rule {
     by_rbp: bool,
 }
 
-/// Rules by their instructions. Zero bytes are a valid one.
-pub(super) struct Rules([Rule; KEPT]);
+/// Rules by their instructions, and room in which tables are read: it is too large for the program's own stack. Zero bytes are
+/// a valid one.
+pub(super) struct Rules {
+    kept: [Rule; KEPT],
+    context: UnwindContext<usize, Small>,
+}
 
 /// Where a stack was left.
 pub(super) enum Step {
@@ -123,7 +127,7 @@ impl Frame {
     pub(super) fn step(&mut self, windows: &mut Windows, modules: &mut Modules, rules: &mut Rules) -> Step {
         let (place, age) = (self.place(), modules.age);
         let slot = (place ^ place >> 12) as usize % KEPT;
-        let kept = rules.0.get(slot).copied().unwrap_or_default();
+        let kept = rules.kept.get(slot).copied().unwrap_or_default();
         if (kept.place, kept.age) == (place, age) && place != 0 {
             return self
                 .by_rule(windows, kept)
@@ -131,9 +135,9 @@ impl Frame {
         }
         let Some(module) = modules.find(place) else { return Step::Unknown };
         let Some((header_at, bytes)) = module.table(windows.pid()) else { return Step::Unknown };
-        match self.by_table(windows, bytes, header_at, place) {
+        match self.by_table(windows, &mut rules.context, bytes, header_at, place) {
             Ok((step, rule)) => {
-                if let (Some(rule), Some(into)) = (rule, rules.0.get_mut(slot)) {
+                if let (Some(rule), Some(into)) = (rule, rules.kept.get_mut(slot)) {
                     *into = Rule { place, age, ..rule };
                 }
                 step
@@ -170,6 +174,7 @@ impl Frame {
     fn by_table(
         &mut self,
         windows: &mut Windows,
+        context: &mut UnwindContext<usize, Small>,
         bytes: &[u8],
         header_at: u64,
         place: u64,
@@ -186,8 +191,7 @@ impl Frame {
         let table = header.table().ok_or(missing)?;
         let entry = table.fde_for_address(&section, &bases, place, EhFrame::cie_from_offset)?;
         let (encoding, signal) = (entry.cie().encoding(), entry.cie().is_signal_trampoline());
-        let mut context = UnwindContext::<usize, Small>::new_in();
-        let row = entry.unwind_info_for_address(&section, &bases, &mut context, place)?;
+        let row = entry.unwind_info_for_address(&section, &bases, context, place)?;
         let bad = gimli::Error::CfiInstructionInInvalidContext;
         let mut look = Look { windows, section: &section, encoding, registers: &self.registers };
         let cfa = match row.cfa() {
