@@ -2,8 +2,8 @@
 only passes calls on, and beside the recorder, in turn; and bytes a call in the log.
 
 The work is a loop of malloc and free in one thread and in two, and three programs where they are installed: sqlite3,
-git and Python. The median of each pair's ratio or difference is printed, with the middle half of them. heaptrack is a
-row where it is installed."""
+git and Python; also with stacks, those of a sample by bytes and those of each call. The median of each pair's ratio or
+difference is printed, with the middle half of them. heaptrack is a row where it is installed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from functools import partial
 from pathlib import Path
 
 from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, recorder_library
+from gdbheap.events.stack_settings import EVERY_CALL, STACKS_ENVIRONMENT, USUAL_MEAN, stack_settings
 
 GDBHEAP = Path(sys.executable).with_name("gdbheap")
 CALLS = 10_000_000
 PYTHON = "python"
 ALONE, PASSED_ON, RECORDED, PYMALLOC = "alone", "passed on", "recorded", "with --pymalloc"
+SAMPLED, EACH = "with stacks, sampled", "with each call's stack"
 LOOP = r"""
 #include <pthread.h>
 #include <stdlib.h>
@@ -86,10 +88,11 @@ def cpu_of(words: Sequence[str], **environment: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def recorded(words: Sequence[str], folder: Path, **more: str) -> float:
-    """Return the CPU seconds of a command with the recorder; its files go again."""
+def recorded(words: Sequence[str], folder: Path, stacks: int = 0, **more: str) -> float:
+    """Return the CPU seconds of a command with the recorder, and a stack every so many bytes; its files go again."""
+    own = {STACKS_ENVIRONMENT: stack_settings(stacks)} if stacks else {}
     with tempfile.TemporaryDirectory(dir=folder) as calls:
-        return cpu_of(words, LD_PRELOAD=recorder_library(), **{ENVIRONMENT: calls}, **more)
+        return cpu_of(words, LD_PRELOAD=recorder_library(), **{ENVIRONMENT: calls}, **own, **more)
 
 
 def programs(folder: Path) -> dict[str, list[str]]:
@@ -119,6 +122,7 @@ def ways_of(words: Sequence[str], passing: str, folder: Path) -> dict[str, Timed
         ALONE: partial(cpu_of, words),
         PASSED_ON: partial(cpu_of, words, LD_PRELOAD=passing),
         RECORDED: partial(recorded, words, folder),
+        SAMPLED: partial(recorded, words, folder, USUAL_MEAN),
     }
 
 
@@ -163,6 +167,7 @@ def main() -> None:
             ways = ways_of(words, passing, folder)
             if program == PYTHON:
                 ways[PYMALLOC] = partial(recorded, words, folder, **{OF_PYTHON: "1"})
+            ways[EACH] = partial(recorded, words, folder, EVERY_CALL)
             if heaptrack := shutil.which("heaptrack"):
                 ways["heaptrack"] = partial(cpu_of, [heaptrack, "-o", str(folder / "heaptrack"), *words])
             for way, times in (found := alternate(ways, chosen.rounds)).items():
@@ -173,7 +178,7 @@ def main() -> None:
 
 
 def _print_loop(threads: int, times: dict[str, list[float]]) -> None:
-    for way in (PASSED_ON, RECORDED):
+    for way in (PASSED_ON, RECORDED, SAMPLED):
         more = [(beside - alone) / CALLS * 1e9 for alone, beside in zip(times[ALONE], times[way])]
         least = (min(times[way]) - min(times[ALONE])) / CALLS * 1e9
         print(f"loop, {threads} threads, {way}: {middle(more)} ns more a call; of the least {least:.1f}", flush=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
 from gdbheap.answers import at
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Addressed, switch
+from gdbheap.commands.surface.options import Addressed, recorded_calls, switch
 from gdbheap.heap import Heap
 from gdbheap.report.at import render
 
@@ -19,21 +20,33 @@ class Options(Addressed):
     """The options of heap at."""
 
     path: bool = switch("--path", "also show the path from a root to it (reads all references)")
+    calls: str | None = recorded_calls()
 
 
 def _answer(heap: Heap, options: Options) -> at.At:
-    return at.at(heap, options.address, options.path)
+    found = at.at(heap, options.address, options.path)
+    if options.calls is None:
+        return found
+    # Imported where it is needed: a command's start is mostly imports.
+    from gdbheap.events.makers import maker
+
+    return replace(found, made=maker(os.path.expanduser(options.calls), heap.target.pid, options.address))
 
 
 def _render(shown: Shown[at.At, Options]) -> str:
-    return render(shown.answer, shown.style, shown.options.address)
+    options = shown.options
+    return render(shown.answer, shown.style, options.address, options.calls is not None)
 
 
 COMMAND = Command(
     noun="at",
     question="What is at this address, and who owns it?",
     text="""The mapping, the allocator's block, the Python object in it, and, for a buffer, the object that owns it.
-    Any address inside a block will do.""",
+    Any address inside a block will do.
+
+    With --calls and the log of a process that gdbheap trace --stacks records, or had recorded when this core was
+    written, the stack is shown that made the block: where it was sampled, most blocks have none. In JSON, made is
+    {address, size, frames}, the size as it was asked for, frames outermost first; or null.""",
     example="heap at 0x7f31c0de1230",
     needs=TARGET,
     options=Options,

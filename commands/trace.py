@@ -11,6 +11,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import STARTED
 from gdbheap.commands.surface.options import Common, switch, valued, whole_number
 from gdbheap.errors import UsageError
+from gdbheap.report.numbers import parse_size
 from gdbheap.report.trace import render, sentence
 
 if TYPE_CHECKING:
@@ -25,11 +26,24 @@ ATTACH = (
 )
 
 
+MOST = 1 << 40
+
+
 def _order(text: str) -> str:
     """How calls are ordered. Raises ValueError."""
     if text not in ("lock", "time"):
         raise ValueError(f"{text!r} is no order: lock or time")
     return text
+
+
+def _every(text: str) -> int:
+    """Every how many bytes. Raises ValueError."""
+    if text == "all":
+        return 1
+    size = parse_size(text)
+    if not 0 < size < MOST:
+        raise ValueError(f"{text!r} is not every how many bytes a stack could be recorded")
+    return size
 
 
 @dataclass
@@ -46,6 +60,10 @@ class Options(Common):
     attach: int | None = valued(
         "--attach", "PID", "refused, with what to do instead: a program is recorded from its start, or not at all",
         None, whole_number,
+    )  # fmt: skip
+    stacks: int = valued(
+        "--stacks", "SIZE", "also record stacks of C and Python: one every SIZE bytes that are asked for, on average"
+        " (the default is 512K), or with each call that allocates (1, or all)", 0, _every, bare="512K",
     )  # fmt: skip
     finish: bool = switch("--finish", "put what a recording that was killed has left into its FILE")
 
@@ -65,7 +83,7 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
         return finish(path)
     if not command:
         raise UsageError("gdbheap trace: which command? It follows --")
-    found = trace(path, list(command), options.order, options.pymalloc)
+    found = trace(path, list(command), options.order, options.pymalloc, options.stacks)
     if not options.json and sys.stderr is not None:
         # Standard output is the command's.
         print(f"gdbheap: {sentence(found)}", file=sys.stderr)
@@ -94,6 +112,9 @@ COMMAND = Command(
     Python asks malloc for large blocks alone. With --pymalloc what it asks of its own allocator is in the log too
     (PyMem_Malloc, PyObject_Malloc and the like: size, address, thread), for CPython 3.7 to 3.13 with a GIL; pymalloc
     lays out its blocks as without. These are not counted as calls, and gdbheap replay leaves them out.
+
+    With --stacks the stacks are recorded that gdbheap stacks shows: those of a sample of the calls, by bytes, which
+    costs next to nothing, or of each call, which costs a microsecond for C and some tens of them for Python.
 
     In JSON, path is the file, size its bytes, calls how many it has, lost how many could not be written down, seconds
     how long it took, processes a list of {pid, exe, calls, threads, peak_bytes, live_bytes, lost, python}, bytes as

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass, replace
+
 from gdbheap.answers import why
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Addressed
+from gdbheap.commands.surface.options import Addressed, recorded_calls
 from gdbheap.heap import Heap
 from gdbheap.report.why import render
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, options: Addressed) -> why.Why:
-    return why.why(heap, options.address)
+@dataclass
+class Options(Addressed):
+    """The options of heap why."""
+
+    calls: str | None = recorded_calls()
 
 
-def _render(shown: Shown[why.Why, Addressed]) -> str:
-    return render(shown.answer, shown.style)
+def _answer(heap: Heap, options: Options) -> why.Why:
+    found = why.why(heap, options.address)
+    if options.calls is None:
+        return found
+    # Imported where it is needed: a command's start is mostly imports.
+    from gdbheap.events.makers import maker
+
+    return replace(found, made=maker(os.path.expanduser(options.calls), heap.target.pid, found.address))
+
+
+def _render(shown: Shown[why.Why, Options]) -> str:
+    return render(shown.answer, shown.style, shown.options.calls is not None)
 
 
 COMMAND = Command(
@@ -29,10 +45,10 @@ COMMAND = Command(
     last those on stacks and in the interpreter's own data.
 
     Its dominators, the objects without any one of which it would be free, are listed below, with the bytes that
-    would be free with each of them.""",
+    would be free with each of them. --calls adds the stack that made the object's block, as in heap at.""",
     example="heap why 0x7f31c0de1230",
     needs=TARGET,
-    options=Addressed,
+    options=Options,
     answer=_answer,
     render=_render,
     copies=True,

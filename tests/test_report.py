@@ -627,11 +627,16 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--run-limit": "2m", "--again": "1h", "--size": "5M", "--block": "0x10", "--folded": "a", "--speedscope": "b",
         "--process": "5", "--order": "time", "--arena-max": "2", "--mmap-threshold": "1M", "--trim-threshold": "1M",
         "--tunables": "tcache_count=0", "--stop-at": "7", "--frames": "a", "--attach": "5",
+        "--stacks": "1", "--at": "7", "--diff": "7..end", "--pprof": "c", "--calls": "d",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text
         value = values.get(option.name)
-        if option.metavar:
+        if option.metavar and not option.takes_next:
+            values_of = [getattr(parse(command, [word])[0], option.key) for word in
+                         (option.name, f"{option.name}={option.bare}", f"{option.name}={value}")]  # fmt: skip
+            assert values_of[0] == values_of[1] != values_of[2]
+        elif option.metavar:
             one, other = [f"{option.name}={value}"], [option.name, value]
             assert parse(command, one) == parse(command, other)
         else:

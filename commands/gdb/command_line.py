@@ -36,7 +36,7 @@ def completions(command: AnyCommand, text: str, word: str) -> list[str]:
 
 
 def _candidates(command: AnyCommand) -> list[str]:
-    names = [f"{option.name}=" if option.metavar else option.name for option in command.all_options]
+    names = [f"{option.name}=" if option.takes_next else option.name for option in command.all_options]
     return [*names, *(f"--sort={key}" for key in command.sorts)]
 
 

@@ -65,7 +65,7 @@ def _takes_value(word: str) -> bool:
     """Whether a word is an option of any command whose value is the next word."""
     commands = COMMANDS.values()
     options = (option for command in commands for option in (*command.all_options, *extra_options(command)))
-    return any(option.metavar and option.name == word for option in options)
+    return any(option.takes_next and option.name == word for option in options)
 
 
 def _help(command: AnyCommand) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "one_of",
     "options_of",
     "whole_number",
+    "recorded_calls",
     "root_paths",
     "some_time",
     "switch",
@@ -41,17 +42,26 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Option:
-    """An option as it is typed. ``metavar`` "" makes it a switch. ``key`` is the field that it sets."""
+    """An option as it is typed. ``metavar`` "" makes it a switch. ``key`` is the field that it sets. ``bare``: what it
+    stands for without a value, None where it needs one; one that does not takes its value only behind "="."""
 
     name: str
     metavar: str
     help: str
     parse: Callable[[str], Any] = str
     key: str = ""
+    bare: str | None = None
+
+    @property
+    def takes_next(self) -> bool:
+        """Whether the next word is its value where none stands behind it."""
+        return bool(self.metavar) and self.bare is None
 
     @property
     def spelling(self) -> str:
         """How usage lines show it."""
+        if self.bare is not None:
+            return f"{self.name}[={self.metavar}]"
         between = "=" if self.name.startswith("--") else " "
         return f"{self.name}{between}{self.metavar}" if self.metavar else self.name
 
@@ -61,9 +71,12 @@ def switch(name: str, help: str) -> bool:
     return field(default=False, metadata={OPTION: Option(name, "", help)})
 
 
-def valued(name: str, metavar: str, help: str, default: Value, parse: Callable[[str], Value]) -> Value:
-    """A field that an option sets to what ``parse`` makes of its text; ``parse`` raises ValueError."""
-    return field(default=default, metadata={OPTION: Option(name, metavar, help, parse)})
+def valued(
+    name: str, metavar: str, help: str, default: Value, parse: Callable[[str], Value], bare: str | None = None
+) -> Value:
+    """A field that an option sets to what ``parse`` makes of its text; ``parse`` raises ValueError. ``bare``: the text
+    where it has none, if it need not have one."""
+    return field(default=default, metadata={OPTION: Option(name, metavar, help, parse, bare=bare)})
 
 
 def options_of(kind: type[Any]) -> tuple[Option, ...]:
@@ -201,6 +214,12 @@ def root_paths() -> bool:
     """The field of --path of a command that lists blocks."""
     about = "also show the paths from roots to the blocks that are listed, at most 2,000 (reads all references)"
     return switch("--path", about)
+
+
+def recorded_calls() -> str | None:
+    """The field of --calls of a command about one block."""
+    about = "also show the stack that made the block, from a log that gdbheap trace --stacks writes, or wrote, of it"
+    return valued("--calls", "FILE", about, None, str)
 
 
 def under_seccomp() -> bool:

@@ -43,8 +43,11 @@ def _typed(option: Option) -> Callable[[str], Any]:
 def _parser(command: AnyCommand, prog: str, extra: Sequence[Option]) -> argparse.ArgumentParser:
     parser = _Parser(prog=prog, add_help=False, allow_abbrev=False)
     for option in (*command.all_options, *extra):
-        if option.metavar:
+        if option.takes_next:
             parser.add_argument(option.name, dest=option.key, metavar=option.metavar, type=_typed(option))
+        elif option.metavar:
+            # argparse converts a text that stands for itself.
+            parser.add_argument(option.name, dest=option.key, nargs="?", const=option.bare, type=_typed(option))
         else:
             parser.add_argument(option.name, dest=option.key, action="store_true")
     parser.add_argument("words", nargs="*", metavar=command.argument.metavar if command.argument else "WORD")
@@ -75,7 +78,7 @@ def _split(
     words: Sequence[str], command: AnyCommand, extra: Sequence[Option], parser: argparse.ArgumentParser
 ) -> tuple[list[str], list[str]]:
     """The options with their values, and the rest: an expression may hold words that begin with a hyphen."""
-    valued = {option.name for option in (*command.all_options, *extra) if option.metavar}
+    valued = {option.name for option in (*command.all_options, *extra) if option.takes_next}
     known: list[str] = []
     rest: list[str] = []
     waiting = iter(words)

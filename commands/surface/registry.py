@@ -45,12 +45,13 @@ _MODULES = {
     "watch": "watch",
     "trace": "trace",
     "replay": "replay",
+    "stacks": "call_stacks",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",
 }
 
-SHELL_ONLY = frozenset({"record", "plot", "top", "watch", "trace", "replay"})
+SHELL_ONLY = frozenset({"record", "plot", "top", "watch", "trace", "replay", "stacks"})
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
 
 

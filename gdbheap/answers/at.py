@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gdbheap.allocators.allocator import MMAPPED, Block
 from gdbheap.allocators.library_memory import held_at
@@ -12,6 +13,9 @@ from gdbheap.answers.ways import ways
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.target.mappings import Mapping
+
+if TYPE_CHECKING:
+    from gdbheap.answers.stacks import Made
 
 __all__ = ["At", "AtMapping", "Block", "Object", "Owner", "at", "find_block"]
 
@@ -48,13 +52,15 @@ class Owner:
 
 @dataclass(frozen=True)
 class At:
-    """The answer of ``heap at``; ``path``: from a root to the address, as Python or in words, if asked for."""
+    """The answer of ``heap at``; ``path``: from a root to the address, as Python or in words, if asked for; ``made``:
+    the recorded call that gave the block, if that was looked for and has a stack."""
 
     mapping: AtMapping
     block: Block | None
     object: Object | None
     owner: Owner | None
     path: str | None = None
+    made: Made | None = None
 
 
 def at(heap: Heap, address: int, path: bool = False) -> At:

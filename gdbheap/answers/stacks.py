@@ -20,7 +20,7 @@ from gdbheap.target.running import PERIOD, Running
 from gdbheap.target.target import AT_SYSINFO_EHDR
 from gdbheap.target.unwind_tables import DWARF
 
-__all__ = ["Captured", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
+__all__ = ["Captured", "Made", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
 
 NATIVE, PYTHON = "native", "python"
 # The function that runs Python's instructions: one call of it for one or more Python frames.
@@ -43,6 +43,16 @@ class StackFrame:
     file: str
     line: int | None
     kind: str
+
+
+@dataclass(frozen=True)
+class Made:
+    """A recorded call that gave a block: where it lies, the bytes that were asked for, the stack, outermost frame
+    first."""
+
+    address: int
+    size: int
+    frames: list[StackFrame]
 
 
 Weighted = tuple[tuple[StackFrame, ...], int, int]

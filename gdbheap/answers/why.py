@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.python.paths import STEPS_AT_EACH_END, Step
 from gdbheap.python.references import BY_REMAINS, Node
+
+if TYPE_CHECKING:
+    from gdbheap.answers.stacks import Made
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class Why:
     ``chain``: a shortest one from a root to the object, over known references where there are any, ``length`` steps
     long; of more than a few hundred steps the first and the last hundred. ``certain``: whether all of it is known.
     ``expression``: the chain as Python, or None. ``dominators``: the objects without any one of which it would be free,
-    the outermost first, itself last; of many those at both ends. ``retained``: bytes that only it keeps.
+    the outermost first, itself last; of many those at both ends. ``retained``: bytes that only it keeps. ``made``: the
+    recorded call that gave its block, if that was looked for and has a stack.
     """
 
     address: int
@@ -37,6 +42,7 @@ class Why:
     certain: bool
     dominators: list[Holder]
     retained: int
+    made: Made | None = None
 
 
 def why(heap: Heap, address: int) -> Why:

@@ -30,7 +30,8 @@ class Recorded:
     """A process whose calls were recorded, as its recorder says: when it began (nanoseconds since 1970), its program
     and words, the file that its allocator is in, and what of its environment shapes that. ``parent``: who forked it, by
     pid and beginning, and the number of the fork there; None for a program that was executed. ``order``: BY_LOCK, one
-    call at a time; BY_TIME, each thread by itself, and calls are ordered by the processor's clock."""
+    call at a time; BY_TIME, each thread by itself, and calls are ordered by the processor's clock. ``stacks``: every
+    how many bytes a stack was recorded, 1: with each call, 0: none was."""
 
     pid: int
     began: int
@@ -40,6 +41,7 @@ class Recorded:
     environment: dict[str, str] = field(default_factory=dict)
     parent: tuple[int, int, int] | None = None
     order: str = BY_LOCK
+    stacks: int = 0
 
 
 @dataclass

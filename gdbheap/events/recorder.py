@@ -16,16 +16,20 @@ from gdbheap.errors import Unsupported
 from gdbheap.events.log import BY_LOCK, BY_TIME, Recorded
 from gdbheap.events.preload import can_be_preloaded
 
-__all__ = ["ENVIRONMENT", "OF_PYTHON", "ORDER", "RecorderFile", "recorder_library"]
+__all__ = ["ENVIRONMENT", "OF_PYTHON", "ORDER", "PARTS", "RecorderFile", "parts_path", "recorder_library"]
 
 ENVIRONMENT = "GDBHEAP_CALLS"
 ORDER = "GDBHEAP_CALLS_ORDER"
 # Set where the calls of Python's own allocator are recorded too.
 OF_PYTHON = "GDBHEAP_CALLS_OF_PYTHON"
 SUFFIX = ".calls"
+# Behind the log's name: the folder of these files.
+PARTS = ".parts"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
 WORDS = struct.Struct("<13Q")
+# Where the header says every how many bytes a stack is recorded.
+STACKS = slice(160, 168)
 MAGIC, VERSION = int.from_bytes(b"gdbcalls", "little"), 1
 KEEP_SIZE, PUNCH_HOLE = 1, 2
 
@@ -41,6 +45,11 @@ def recorder_library() -> str:
             f"the path of the recorder has a space or a colon in it, which LD_PRELOAD cannot say: {found}"
         )
     return str(found)
+
+
+def parts_path(log: str, who: Recorded) -> str:
+    """Where a process records whose calls go into ``log``."""
+    return os.path.join(log + PARTS, f"{who.pid:016x}-{who.began:016x}{SUFFIX}")
 
 
 class RecorderFile:
@@ -88,6 +97,7 @@ class RecorderFile:
             {name: value for name, value in texts.items() if name not in ("exe", "malloc")},
             (parent, parent_began, fork) if parent else None,
             BY_TIME if lane_of else BY_LOCK,
+            int.from_bytes(header[STACKS], "little"),
         )
 
     def take(self, is_last: bool) -> Iterator[tuple[bytes, int]]:
@@ -107,6 +117,15 @@ class RecorderFile:
         waiting = _native.waiting_stage(header) if is_last else b""
         if waiting:
             yield _native.pack_stage(waiting)
+
+    def rest(self) -> list[bytes]:
+        """The stages that were not taken, the last one as far as it goes; they stay."""
+        header = self._header
+        if len(header) < HEADER_BYTES:
+            return []
+        begun = WORDS.unpack_from(header)[5]
+        places = [_native.place_of_stage(number, number == begun - 1) for number in range(self.taken, begun)]
+        return [os.pread(self._descriptor, size, offset) for offset, size in places]
 
     def lost(self) -> int:
         """Calls that could not be written down."""

@@ -13,14 +13,14 @@ from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
 from gdbheap.events.log import BY_LOCK, BY_TIME, CallLog, LogWriter, ProcessCalls, Recorded, read_log
 from gdbheap.events.preload import PRELOAD
-from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, ORDER, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.recorder import ENVIRONMENT, OF_PYTHON, ORDER, PARTS, SUFFIX, RecorderFile, recorder_library
+from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
 from gdbheap.files import check_writable
 from gdbheap.target.programs import running
 from gdbheap.target.started import Started
 
 __all__ = ["Traced", "TracedProcess", "finish", "trace"]
 
-PARTS = ".parts"
 WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
 PR_SET_CHILD_SUBREAPER = 36
@@ -69,10 +69,11 @@ class Traced:
     ok: bool = True
 
 
-def trace(path: str, command: list[str], order: str = BY_LOCK, of_python: bool = False) -> Traced:
+def trace(path: str, command: list[str], order: str = BY_LOCK, of_python: bool = False, stacks: int = 0) -> Traced:
     """Record a command's calls, and those of all that it starts; ``order``: BY_LOCK or BY_TIME; ``of_python``: those of
-    Python's own allocator too. Raises UsageError, Unsupported before it is started; afterwards it goes on to its end
-    whatever happens to the log."""
+    Python's own allocator too; ``stacks``: every how many bytes on average a stack is recorded, 1: with each call, 0:
+    none is. Raises UsageError, Unsupported before it is started; afterwards it goes on to its end whatever happens to
+    the log."""
     library, parts = recorder_library(), path + PARTS
     check_writable(path)
     _make_parts(parts)
@@ -82,11 +83,13 @@ def trace(path: str, command: list[str], order: str = BY_LOCK, of_python: bool =
         ours = {PRELOAD: preload, ENVIRONMENT: os.path.abspath(parts), ORDER: order}
         if of_python:
             ours[OF_PYTHON] = "1"
+        if stacks:
+            ours[STACKS_ENVIRONMENT] = stack_settings(stacks)
         started = Started(command, {**os.environ, **ours})
     except UsageError:
         os.rmdir(parts)
         raise
-    collecting = _Collecting(LogWriter(path), parts)
+    collecting = _Collecting(LogWriter(path), parts, command=started.pid)
     status = None
     try:
         status = _until_ended(collecting, started)
@@ -153,7 +156,9 @@ def _until_ended(collecting: _Collecting, started: Started) -> int | None:
 class _Collecting:
     """Brings stages into the log while they come."""
 
-    def __init__(self, writer: LogWriter, parts: str, log: CallLog | None = None) -> None:
+    def __init__(self, writer: LogWriter, parts: str, log: CallLog | None = None, command: int = 0) -> None:
+        """``command``: the process whose status somebody else waits for."""
+        self._command = command
         self._writer, self._parts = writer, parts
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
@@ -174,7 +179,7 @@ class _Collecting:
             # A process that executes another program goes on with another number.
             newest = {file.pid: self._numbers[path] for path, file in sorted(self._files.items())}
             for path, file in list(self._files.items()):
-                is_over = newest[file.pid] != self._numbers[path] or not _is_alive(file)
+                is_over = newest[file.pid] != self._numbers[path] or not self._is_alive(file)
                 self._take(path, file, is_over)
         except OSError as error:
             # The command goes on; what its processes record stays where it is.
@@ -197,7 +202,7 @@ class _Collecting:
             who = file.who()
             if who is None:
                 file.close()
-                if not _is_alive(file):
+                if not self._is_alive(file):
                     os.unlink(path)
                 continue
             self._files[path] = file
@@ -231,6 +236,17 @@ class _Collecting:
             if number not in map(self._numbers.__getitem__, self._files):
                 self._writer.process_end(number, self._lost[number])
 
+    def _is_alive(self, file: RecorderFile) -> bool:
+        """Whether its process still runs. One that has ended and was left to us is collected."""
+        found = running(file.pid)
+        if found is not None:
+            file.started = file.started or found.start
+            return file.started == found.start
+        if file.pid != self._command:
+            with suppress(OSError):
+                os.waitpid(file.pid, os.WNOHANG)
+        return False
+
     def end(self, status: int | None) -> None:
         """Take what is there, also of processes that run on."""
         self.take()
@@ -240,17 +256,6 @@ class _Collecting:
             self._writer.end(status)
             shutil.rmtree(self._parts, ignore_errors=True)
         self._writer.close()
-
-
-def _is_alive(file: RecorderFile) -> bool:
-    """Whether its process still runs. One that has ended and was left to us is collected."""
-    found = running(file.pid)
-    if found is not None:
-        file.started = file.started or found.start
-        return file.started == found.start
-    with suppress(OSError):
-        os.waitpid(file.pid, os.WNOHANG)
-    return False
 
 
 def _traced(path: str, seconds: float, status: int | None, failures: list[str]) -> Traced:

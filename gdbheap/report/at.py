@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
 from gdbheap.report.numbers import address_text
+from gdbheap.report.stack_text import stack_text
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
     from gdbheap.answers.at import At, AtMapping, Block, Object, Owner
+    from gdbheap.answers.stacks import Made
 
-__all__ = ["render"]
+__all__ = ["maker_lines", "render"]
 
 
-def render(answer: At, style: Style, address: int) -> str:
-    """A sentence that says what the address is, then a line for each thing that is known about it."""
+def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
+    """A sentence that says what the address is, then a line for each thing that is known about it, and the stack that
+    made it (``with_maker``: that was looked for)."""
     known = (
         ("object", answer.object and _object(answer.object, style)),
         ("owner", answer.owner and _owner(answer.owner)),
@@ -24,7 +27,16 @@ def render(answer: At, style: Style, address: int) -> str:
         ("mapping", _mapping(answer.mapping, style)),
     )
     lines = [f"  {title:<8} {_printable(text)}" for title, text in known if text]
-    return "\n".join([style.heading(_sentence(answer, address)), *lines])
+    made = maker_lines(answer.made, style) if with_maker else []
+    return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
+
+
+def maker_lines(made: Made | None, style: Style) -> list[str]:
+    """The recorded call that gave a block, and its stack."""
+    if made is None:
+        return ["  made by  no call that has a stack"]
+    about = f"  made by  a call for {style.bytes(made.size)} at {address_text(made.address)}, from"
+    return [about, stack_text(made.frames, style)]
 
 
 def _printable(text: str) -> str:

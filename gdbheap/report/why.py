@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.python.paths import BLOCK, STEPS_AT_EACH_END
+from gdbheap.report.at import maker_lines
 from gdbheap.report.folding import folded
 from gdbheap.report.numbers import address_text, counted
 from gdbheap.report.style import Style
@@ -21,8 +22,14 @@ HOLDERS = (Column("address"), Column("retains"), Column("type", True))
 REFERRERS = (Column("address"), Column("certain", True), Column("how", True), Column("type", True))
 
 
-def render(answer: Why, style: Style) -> str:
-    """The chain from the root down, the expression, and what else would be free without it."""
+def render(answer: Why, style: Style, with_maker: bool = False) -> str:
+    """The chain from the root down, the expression, what else would be free without it, and the stack that made it
+    (``with_maker``: that was looked for)."""
+    made = "\n".join(maker_lines(answer.made, style)) if with_maker else ""
+    return join(_way(answer, style), made)
+
+
+def _way(answer: Why, style: Style) -> str:
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.chain:
         return style.filled(f"Nothing leads to {name}: it is garbage, or lost. 'heap unreachable' lists what is.")

@@ -12,6 +12,8 @@ WAITING, WRITTEN, WAITING_AT, WAITING_WORDS = 10, 11, 1 << 10, 5
 MALLOC, FREE, REALLOC, CALLOC, MEMALIGN, SWITCH, OTHER = range(1, 8)
 USABLE, THREAD, END, TIME, MMAP, MUNMAP, MREMAP, MALLOPT, TRIM, FORK = range(1, 11)
 TICK = 18
+STACK, CODE, LOADED = PARTS = range(11, 14)
+CUT, TORN, OF_PYTHON = 1, 2, 4
 NUMBERS = {USABLE: 1, THREAD: 2, END: 0, TIME: 1, MMAP: 4, MUNMAP: 2, MREMAP: 4, MALLOPT: 2, TRIM: 1, FORK: 1, TICK: 1}
 PYTHON = PYTHON_MALLOC, PYTHON_CALLOC, PYTHON_REALLOC, PYTHON_FREE = (14, 15, 16, 17)
 # Kinds of calls in the header's waiting ones.
@@ -73,6 +75,79 @@ class Stage:
         return 8 * low if low else self.number()
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """The stack of a call that allocates, outermost first: addresses of C's frames, and of Python's the code object's
+    address, the offset of the instruction, and whether the frame is its evaluator's outermost."""
+
+    flags: int
+    native: list[int]
+    python: list[tuple[int, int, bool]]
+    size: int
+    result: int
+
+
+def stacks_of(data: bytes) -> Iterator[Recorded | tuple[int, bytes]]:
+    """The stacks of a recorder's file with their calls, and (CODE or LOADED, content) where they come."""
+    words = struct.unpack_from("<12Q", data)
+    for number in range(words[5]):
+        stage = stage_of(data, number)
+        native: list[int] = []
+        python: list[tuple[int, int, bool]] = []
+        flags: int | None = None
+        while stage.place < len(stage.data) and (first := stage.data[stage.place]):
+            stage.place += 1
+            kind, low = first >> 5, first & 31
+            if kind == SWITCH:
+                low or stage.number()
+            elif kind == OTHER and low in PARTS:
+                length = stage.number()
+                content = Stage(stage.data[stage.place : stage.place + length])
+                stage.place += length
+                if low == STACK:
+                    flags = content.number()
+                    native = native[: content.number()]
+                    last = 0
+                    for _ in range(content.number()):
+                        last = (last + signed(content.number())) % (1 << 64)
+                        native.append(last)
+                    python = python[: content.number()]
+                    last = 0
+                    for _ in range(content.number()):
+                        last = (last + signed(content.number())) % (1 << 64)
+                        word = signed(content.number())
+                        python.append((last, word >> 1, bool(word & 1)))
+                else:
+                    yield low, content.data
+            elif kind == OTHER and low in PYTHON:
+                stage.python(low)
+            elif kind == OTHER:
+                for _ in range(NUMBERS[low]):
+                    stage.number()
+            else:
+                size = 0 if kind == FREE else stage.size(low)
+                if kind == MEMALIGN:
+                    stage.number()
+                elif kind == REALLOC:
+                    stage.address()
+                result = stage.address()
+                if flags is not None and kind != FREE and result:
+                    yield Recorded(flags, list(native), list(python), size, result)
+                    flags = None
+
+
+def stage_of(data: bytes, number: int) -> Stage:
+    """A stage of a recorder's file: the last one is in a slot, those before are behind both slots."""
+    (count,) = struct.unpack_from("<Q", data, 5 * 8)
+    start = HEADER + (number % 2 if number == count - 1 else 2 + number) * STAGE
+    return Stage(data[start : start + STAGE])
+
+
+def signed(value: int) -> int:
+    """0, 1, 2, 3, 4… as 0, -1, 1, -2, 2…"""
+    return value >> 1 if value & 1 == 0 else -(value >> 1) - 1
+
+
 def usual(size: int) -> int:
     """Usable bytes of most blocks of glibc's."""
     return max((size + 8 + 15) & ~15, 32) - 8
@@ -87,8 +162,7 @@ def calls_of(data: bytes, python: bool = False) -> Iterator[Call]:
     # Usable bytes are said of the block that was given last.
     given: Call | None = None
     for number in range(words[5]):
-        start = HEADER + (number % 2 if number == words[5] - 1 else 2 + number) * STAGE
-        stage = Stage(data[start : start + STAGE])
+        stage = stage_of(data, number)
         while stage.place < len(stage.data) and (first := stage.data[stage.place]):
             stage.place += 1
             kind, low = first >> 5, first & 31
@@ -98,6 +172,9 @@ def calls_of(data: bytes, python: bool = False) -> Iterator[Call]:
                 size, old, result = stage.python(low)
                 if python:
                     yield Call(tids[thread], low, size, old, result, size)
+            elif kind == OTHER and low in PARTS:
+                length = stage.number()
+                stage.place += length
             elif kind == OTHER:
                 values = [stage.number() for _ in range(NUMBERS[low])]
                 if low == USABLE and given is not None:

@@ -1,6 +1,6 @@
 //! Calls that were recorded.
 
-use crate::rows::answers;
+use crate::rows::{all, answers};
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::events::{self, header, Frame, Parent, Plan, Stages};
 use pyo3::prelude::*;
@@ -32,6 +32,100 @@ answers! {
         live_bytes: u64,
         peak_bytes: u64,
     }
+
+    /// An object that was loaded in [start, end): what is added to the addresses it was linked at, its build-id (maybe empty)
+    /// and its path.
+    struct LoadedCode of events::LoadedObject { start: u64, end: u64, bias: u64, build_id: Vec<u8>, path: Vec<u8> }
+
+    /// A code object of Python's; native/core/src/events/stacks.rs says what each is.
+    struct PythonCode of events::Code {
+        release: u64,
+        first_line: u64,
+        name: (u64, Vec<u8>),
+        file: (u64, Vec<u8>),
+        lines: Vec<u8>,
+    }
+
+    /// A stack, innermost first: (number of the object, address), and groups of (number of the code, offset).
+    struct CallStack of events::CallStack {
+        native: Vec<(Option<u32>, u64)>,
+        python: Vec<Vec<(Option<u32>, i64)>>,
+        cut: bool,
+        torn: bool,
+        is_python: bool,
+    }
+
+    /// What a stack stands for: bytes and blocks in use, and all that it had allocated.
+    struct StackShare of events::Share {
+        stack: u32,
+        bytes: f64,
+        blocks: f64,
+        allocated_bytes: f64,
+        allocated_blocks: f64,
+    }
+
+    /// A block in use at the end that holds the address that was asked for.
+    struct BlockMaker of events::Maker { wanted: u64, address: u64, size: u64, stack: u32 }
+
+    /// The shares after a call, and how many calls and blocks with a stack these come from.
+    struct StackMoment { call: u64, shares: Vec<StackShare>, sampled_calls: u64, sampled_blocks: u64 }
+
+    /// The stacks of a process, and what they stand for at each moment.
+    struct LiveStacks {
+        objects: Vec<LoadedCode>,
+        codes: Vec<PythonCode>,
+        stacks: Vec<CallStack>,
+        moments: Vec<StackMoment>,
+        makers: Vec<BlockMaker>,
+        calls: u64,
+        without: u64,
+        whole: bool,
+    }
+}
+
+impl From<events::Moment> for StackMoment {
+    fn from(moment: events::Moment) -> StackMoment {
+        let events::Moment { call, shares, sampled_calls, sampled_blocks } = moment;
+        StackMoment { call, shares: all(shares), sampled_calls, sampled_blocks }
+    }
+}
+
+impl From<events::LiveStacks> for LiveStacks {
+    fn from(found: events::LiveStacks) -> LiveStacks {
+        LiveStacks {
+            objects: all(found.objects),
+            codes: all(found.codes),
+            stacks: all(found.stacks),
+            moments: all(found.moments),
+            makers: all(found.makers),
+            calls: found.calls,
+            without: found.without,
+            whole: found.whole,
+        }
+    }
+}
+
+/// What was in use after each of the calls `moments` (from 1, ascending; one beyond the last is the end), by stacks. `frames`:
+/// (offset, bytes) of the process's stages in the log, `rest` stages that are not in it yet; `mean`: every how many bytes a stack
+/// was taken; `wanted`: addresses whose blocks at the end are looked for. Raises OSError, and ValueError for a stage that is
+/// larger than any; one that is damaged ends it.
+#[pyfunction]
+#[pyo3(signature = (path, frames, mean, moments, rest=vec![], wanted=vec![], progress=None))]
+#[allow(clippy::too_many_arguments)]
+pub fn live_stacks(
+    py: Python<'_>,
+    path: &str,
+    frames: Frames,
+    mean: u64,
+    moments: Vec<u64>,
+    rest: Vec<Vec<u8>>,
+    wanted: Vec<u64>,
+    progress: Option<Report>,
+) -> PyResult<LiveStacks> {
+    let file = File::open(path)?;
+    let frames = frames_of(frames);
+    let stages = Stages { file: &file, frames: &frames };
+    Ok(watched(py, progress, |watcher| events::live_stacks(watcher, &stages, &rest, mean, &moments, &wanted))?.into())
 }
 
 /// Where a stage is in a recorder's file: (offset, bytes). `is_current`: nothing follows it yet.

@@ -76,6 +76,12 @@ pub enum Event {
     Fork {
         number: u64,
     },
+    /// The stack of the next call that allocates; `Reader::content` has it.
+    Stack,
+    /// A code object of Python's, which the stacks that follow have by its address; so has the next with the same one.
+    Code,
+    /// An object (a program, a library) that is loaded; what was there before is not any more.
+    Loaded,
     /// Calls of Python's own allocator, which serves small blocks itself; what it calls for larger ones comes before. Their
     /// addresses count from one another's.
     PythonMalloc {
@@ -128,7 +134,7 @@ pub(crate) mod operation {
 }
 
 /// Lower five bits where the operation is OTHER.
-pub(crate) mod other {
+pub mod other {
     pub(crate) const USABLE: u8 = 1;
     pub(crate) const THREAD: u8 = 2;
     pub(crate) const END: u8 = 3;
@@ -139,6 +145,9 @@ pub(crate) mod other {
     pub(crate) const MALLOPT: u8 = 8;
     pub(crate) const TRIM: u8 = 9;
     pub(crate) const FORK: u8 = 10;
+    pub const STACK: u8 = 11;
+    pub const CODE: u8 = 12;
+    pub const LOADED: u8 = 13;
     pub(crate) const PYTHON_MALLOC: u8 = 14;
     pub(crate) const PYTHON_CALLOC: u8 = 15;
     pub(crate) const PYTHON_REALLOC: u8 = 16;

@@ -41,6 +41,8 @@ pub mod word {
     pub const WRITTEN: usize = 11;
     /// Of a thread's lane: when the process began, as its first lane says. 0: the calls of all threads are here.
     pub const LANE_OF: usize = 12;
+    /// Every how many bytes a stack is recorded, on average; 1: with each call; 0: none is.
+    pub const STACKS: usize = 20;
 }
 
 /// Calls that wait: five words each.

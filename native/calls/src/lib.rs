@@ -8,11 +8,12 @@
 
 mod event;
 pub mod header;
+pub mod part;
 mod reader;
 pub mod waiting;
 mod writer;
 
-pub use event::{usual_size, Event};
+pub use event::{other, usual_size, Event};
 pub use reader::{Damaged, Reader};
 pub use writer::{encode, Last, MAX_EVENT};
 

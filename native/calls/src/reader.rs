@@ -1,6 +1,7 @@
 //! Bytes to events. They come from a file: whatever they claim is checked, and nothing is trusted.
 
 use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
+use crate::part::Content;
 use crate::writer::Last;
 
 /// A stage holds bytes that are no events.
@@ -11,17 +12,23 @@ pub struct Damaged;
 pub struct Reader<'a> {
     bytes: &'a [u8],
     last: Last,
+    content: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     /// `bytes`: of one stage, or its beginning.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, last: Last::default() }
+        Reader { bytes, last: Last::default(), content: &[] }
+    }
+
+    /// What the last event says that is one of `part`'s.
+    pub fn content(&self) -> &'a [u8] {
+        self.content
     }
 
     /// Goes on where another reader of the stage was: `bytes` that it had not read, and what distances count from.
     pub fn resumed(bytes: &'a [u8], last: Last) -> Reader<'a> {
-        Reader { bytes, last }
+        Reader { bytes, last, content: &[] }
     }
 
     /// What distances count from here.
@@ -92,6 +99,9 @@ impl<'a> Reader<'a> {
             other::TRIM => Event::Trim { pad: self.number()? },
             other::FORK => Event::Fork { number: self.number()? },
             other::PYTHON_MALLOC..=other::PYTHON_FREE => return self.of_python(low),
+            other::STACK => self.part(Event::Stack)?,
+            other::CODE => self.part(Event::Code)?,
+            other::LOADED => self.part(Event::Loaded)?,
             _ => return Err(Damaged),
         })
     }
@@ -108,6 +118,13 @@ impl<'a> Reader<'a> {
             _ => Event::PythonFree { address: self.address()? },
         };
         self.last.python = core::mem::replace(&mut self.last.address, others);
+        Ok(event)
+    }
+
+    fn part(&mut self, event: Event) -> Result<Event, Damaged> {
+        let mut content = Content(self.bytes);
+        self.content = content.bytes()?;
+        self.bytes = content.0;
         Ok(event)
     }
 
@@ -157,6 +174,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn unzigzag(number: u64) -> i64 {
+pub(crate) fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }

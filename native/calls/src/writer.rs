@@ -193,6 +193,7 @@ fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
         | Event::PythonCalloc { .. }
         | Event::PythonRealloc { .. }
         | Event::PythonFree { .. } => of_python(event, last, bytes),
+        // Those of `part`, which nobody writes here, among the others.
         _ => other::END,
     }
 }

@@ -276,6 +276,17 @@ pub unsafe extern "C" fn mremap(old: Address, old_size: usize, size: usize, flag
 }
 
 /// # Safety
+/// As dlclose(3).
+#[no_mangle]
+pub unsafe extern "C" fn dlclose(object: Address) -> c_int {
+    let function = behind!(CLOSE, -1);
+    // SAFETY: the caller's promise.
+    let status = unsafe { typed::<real::dlclose>(function)(object) };
+    crate::stacks::UNLOADED.store(true, core::sync::atomic::Ordering::Relaxed);
+    status
+}
+
+/// # Safety
 /// As fork(2).
 #[no_mangle]
 pub unsafe extern "C" fn fork() -> libc::pid_t {

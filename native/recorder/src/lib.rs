@@ -8,6 +8,7 @@ mod hooks;
 mod log;
 mod python;
 mod real;
+mod stacks;
 mod state;
 mod system;
 mod turn;

@@ -1,6 +1,7 @@
 //! The file: a header, then stages, of which one is mapped.
 
 use crate::real::{self, typed};
+use crate::stacks;
 use crate::state::{self, Own as Owned, Process, State, Thread, OFF, RECORDING};
 use crate::system;
 use crate::turn::Own;
@@ -17,7 +18,7 @@ const TIME_EVERY: u32 = 256;
 const ROOM: usize = 6 * MAX_EVENT + 1;
 /// Programs that close "all" descriptors mostly begin with the low ones.
 const DESCRIPTOR: c_int = 900;
-const MAX_PATH: usize = 4096;
+pub(crate) const MAX_PATH: usize = 4096;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 const ORDER: &core::ffi::CStr = c"GDBHEAP_CALLS_ORDER";
 const MAX_ENDS: usize = 4;
@@ -52,14 +53,43 @@ pub(crate) fn write_block(own: &Own, event: Event, begun: u64, size: u64, at_onc
     compiler_fence(Ordering::SeqCst);
     let before = waiting_count(own);
     write_waiting_until(own, before);
+    let block = event.block();
+    if block != 0 {
+        stacks::count(own, size);
+    }
     append_timed(own, event, begun);
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
-    (owned.given, owned.given_size) = (event.block(), size);
+    (owned.given, owned.given_size) = (block, size);
     if at_once {
         settle(own);
     }
     write_waiting(own);
+}
+
+/// Room for an event of `part`'s, with room behind it for a call. None where nothing can be written any more.
+#[allow(clippy::mut_from_ref)]
+pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
+    if !has_room(own, size) {
+        return None;
+    }
+    // SAFETY: `own` has the lock; the stage is mapped, and has room.
+    Some(unsafe {
+        let owned = own.state.own();
+        core::slice::from_raw_parts_mut(owned.stage.add(owned.used), size)
+    })
+}
+
+/// What was put into `room` counts from now on: its first byte comes last.
+pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
+    // SAFETY: within the room, and behind it is room for a call.
+    unsafe {
+        let owned = own.state.own();
+        owned.stage.add(owned.used + used).write(0);
+        compiler_fence(Ordering::SeqCst);
+        owned.stage.add(owned.used).write_volatile(first);
+        owned.used += used;
+    }
 }
 
 /// With its time, in the same stage, where calls are ordered by it. A block is there from the end of a call on, and gone from
@@ -69,7 +99,7 @@ fn append_timed(own: &Own, event: Event, begun: u64) {
     if !is_by_time() {
         return append(own, event);
     }
-    if !has_room(own) {
+    if !has_room(own, 0) {
         return;
     }
     // SAFETY: `own` has the lock.
@@ -145,7 +175,7 @@ fn usable(block: u64) -> u64 {
 
 #[inline(always)]
 fn append(own: &Own, event: Event) {
-    if has_room(own) {
+    if has_room(own, 0) {
         // SAFETY: `own` has the lock, and nobody holds another reference.
         let owned = unsafe { own.state.own() };
         owned.events += 1;
@@ -153,13 +183,13 @@ fn append(own: &Own, event: Event) {
     }
 }
 
-/// Whether a call can be written down: there is room for all that belongs to it, and it is known whose it is.
+/// Whether a call can be written down: there is room for all that belongs to it, and `more`, and it is known whose it is.
 #[inline(always)]
-fn has_room(own: &Own) -> bool {
+fn has_room(own: &Own, more: usize) -> bool {
     // SAFETY: `own` has the lock, and nobody holds another reference.
     let owned = unsafe { own.state.own() };
-    let is_ready = owned.used + ROOM <= STAGE && owned.thread == own.me && owned.events < TIME_EVERY;
-    is_ready || prepare(own, owned)
+    let is_ready = owned.used + ROOM + more <= STAGE && owned.thread == own.me && owned.events < TIME_EVERY;
+    is_ready || prepare(own, owned, more)
 }
 
 #[inline(always)]
@@ -178,9 +208,9 @@ fn put(owned: &mut Owned, event: Event) {
 
 /// Room, the time, and whose calls follow. False where nothing can be written any more.
 #[cold]
-fn prepare(own: &Own, owned: &mut Owned) -> bool {
+fn prepare(own: &Own, owned: &mut Owned, more: usize) -> bool {
     let _kept = system::KeptErrno::new();
-    if owned.used + ROOM > STAGE && !next_stage(owned) {
+    if owned.used + ROOM + more > STAGE && !next_stage(owned) {
         system::set(&own.state.mode, OFF);
         lose();
         return false;
@@ -362,7 +392,7 @@ pub(crate) fn begin(own: &Own) -> bool {
     owned.pid = pid;
     // Two lanes may begin in the same nanosecond.
     for _ in 0..100 {
-        owned.descriptor = open(pid, owned.began, libc::O_CREAT | libc::O_EXCL);
+        owned.descriptor = open(owned, libc::O_CREAT | libc::O_EXCL);
         // SAFETY: each thread has one.
         if owned.descriptor >= 0 || unsafe { *libc::__errno_location() } != libc::EEXIST {
             break;
@@ -384,6 +414,7 @@ pub(crate) fn begin(own: &Own) -> bool {
         (word::PARENT_BEGAN, system::get(&process.parent[1])),
         (word::FORK, system::get(&process.parent[2])),
         (word::LANE_OF, if is_by_time() { system::get(&process.began) } else { 0 }),
+        (word::STACKS, stacks::begin(owned)),
     ];
     for (place, value) in words {
         // SAFETY: within the header.
@@ -440,8 +471,10 @@ pub(crate) fn ticks() -> u64 {
 }
 
 /// The file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits.
-fn open(pid: u32, began: u64, flags: c_int) -> c_int {
-    let mut path = [0u8; MAX_PATH];
+fn open(owned: &mut Owned, flags: c_int) -> c_int {
+    let (pid, began) = (owned.pid, owned.began);
+    // Not on the program's stack, which may be small.
+    let path = &mut owned.path;
     let mut length = PATH_LENGTH.load(Ordering::Relaxed);
     // SAFETY: it was written once, before its length.
     path[..length].copy_from_slice(unsafe { &(&*PATH.0.get())[..length] });
@@ -453,7 +486,7 @@ fn open(pid: u32, began: u64, flags: c_int) -> c_int {
     push(&hexadecimal(pid.into()));
     push(b"-");
     push(&hexadecimal(began));
-    push(b".calls");
+    push(b".calls\0");
     // SAFETY: the path ends with a zero byte. Descriptors that are given back are our own.
     unsafe {
         let made =
@@ -480,7 +513,7 @@ fn hexadecimal(number: u64) -> [u8; 16] {
 fn next_stage(owned: &mut Owned) -> bool {
     // A program may have closed our descriptor, and another file may have its number now.
     if !is_ours(owned) {
-        owned.descriptor = open(owned.pid, owned.began, 0);
+        owned.descriptor = open(owned, 0);
     }
     let is_kept = match owned.slots.is_null() {
         true => map(owned.descriptor, header::SIZE as u64, 2 * STAGE).map(|found| owned.slots = found).is_some(),

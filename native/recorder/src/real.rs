@@ -56,6 +56,7 @@ mod named {
         MALLOPT mallopt(c_int, c_int) -> c_int;
         TRIM malloc_trim(usize) -> c_int;
         FORK fork() -> libc::pid_t;
+        CLOSE dlclose(Address) -> c_int;
     }
 
     pub(super) fn find() {

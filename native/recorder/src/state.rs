@@ -1,5 +1,7 @@
 //! All that changes while calls are recorded: in memory that a forked child finds empty, so that it begins a file of its own.
 
+use crate::log::MAX_PATH;
+use crate::stacks::Stacks;
 use crate::system;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
@@ -54,6 +56,13 @@ pub(crate) struct Own {
     pub(crate) descriptor: i32,
     pub(crate) pid: u32,
     pub(crate) began: u64,
+    /// Every how many bytes a stack is recorded, 0 for none; bytes to the next one, and what that follows from.
+    pub(crate) mean: u64,
+    pub(crate) countdown: u64,
+    pub(crate) random: u64,
+    pub(crate) stacks: *mut Stacks,
+    /// Of the file, while it is opened.
+    pub(crate) path: [u8; MAX_PATH],
     /// The threads whose calls are written here, and how many can be.
     threads: *mut Thread,
     count: usize,
@@ -98,9 +107,10 @@ impl Own {
         Some(&mut threads[place])
     }
 
-    /// Forgets all threads that have ended, where there are too many.
+    /// Forgets all threads that have ended, where there are too many. Not by a copy on the program's stack, which may be small.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn forget_ended(&mut self) {
-        // A thread's stack may be smaller than the table.
         let Some(table) = memory::<[Thread; MAX_THREADS]>(libc::MADV_DONTFORK) else { return };
         // SAFETY: new memory of zero bytes, which are valid, and only ours.
         let all = unsafe { &mut (&mut *table)[..self.count] };

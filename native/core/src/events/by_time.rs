@@ -4,6 +4,7 @@ use crate::error::Result;
 use gdbheap_calls::{Event, Last, Reader};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::ops::Range;
 
 /// A stage that was read up to some place.
 struct Open {
@@ -14,18 +15,21 @@ struct Open {
     thread: u32,
     /// What comes next there: it was read to know its time.
     next: Option<Event>,
+    /// Where the content of the last event is that has one.
+    content: Range<usize>,
     is_whole: bool,
 }
 
 impl Open {
     fn new(stage: Vec<u8>) -> Open {
-        Open { stage, at: 0, last: Last::default(), thread: 0, next: None, is_whole: true }
+        Open { stage, at: 0, last: Last::default(), thread: 0, next: None, content: 0..0, is_whole: true }
     }
 
     fn read(&mut self) -> Option<Event> {
         let mut reader = Reader::resumed(&self.stage[self.at..], self.last);
         let event = reader.next_event();
         (self.at, self.last) = (self.stage.len() - reader.rest(), reader.last());
+        self.content = self.at - reader.content().len()..self.at;
         self.is_whole &= event.is_ok();
         let event = event.ok().flatten();
         if let Some(Event::Thread { thread, .. } | Event::Switch { thread }) = event {
@@ -49,7 +53,7 @@ struct Course<V> {
     visit: V,
 }
 
-impl<V: FnMut(Event) -> bool> Course<V> {
+impl<V: FnMut(Event, &[u8]) -> bool> Course<V> {
     fn begin(&mut self, stage: Vec<u8>, tick: u64) {
         let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
             self.open.push(None);
@@ -59,14 +63,17 @@ impl<V: FnMut(Event) -> bool> Course<V> {
         self.order.push(Reverse((tick, place)));
     }
 
-    fn show(&mut self, thread: u32, event: Event) {
+    /// Shows an event that was read at this place.
+    fn show(&mut self, place: usize, event: Event) {
+        let Some(stage) = &self.open[place] else { return };
+        let (thread, content) = (stage.thread, stage.stage.get(stage.content.clone()).unwrap_or_default());
         if self.thread != thread && thread != 0 {
             self.thread = thread;
             if !matches!(event, Event::Thread { .. } | Event::Switch { .. }) {
-                self.is_wanted = self.is_wanted && (self.visit)(Event::Switch { thread });
+                self.is_wanted = self.is_wanted && (self.visit)(Event::Switch { thread }, &[]);
             }
         }
-        self.is_wanted = self.is_wanted && (self.visit)(event);
+        self.is_wanted = self.is_wanted && (self.visit)(event, content);
     }
 
     /// Shows what one stage has up to this time; returns when its next call was made, None at the end.
@@ -78,7 +85,6 @@ impl<V: FnMut(Event) -> bool> Course<V> {
                 Some(event) => event,
                 None => stage.read()?,
             };
-            let thread = stage.thread;
             match event {
                 Event::Tick { ticks } if ticks > until => {
                     stage.next = Some(event);
@@ -105,7 +111,7 @@ impl<V: FnMut(Event) -> bool> Course<V> {
                         self.moving.remove(&old);
                     }
                     self.make_room(event.block());
-                    self.show(thread, event);
+                    self.show(place, event);
                 }
             }
         }
@@ -119,9 +125,8 @@ impl<V: FnMut(Event) -> bool> Course<V> {
         }
         let Some(place) = self.moving.remove(&block) else { return };
         let Some(stage) = &mut self.open[place] else { return };
-        let thread = stage.thread;
         if let Some(event) = stage.next.take() {
-            self.show(thread, event);
+            self.show(place, event);
         }
     }
 }
@@ -131,7 +136,7 @@ impl<V: FnMut(Event) -> bool> Course<V> {
 pub(super) fn show(
     ticks: &[u64],
     mut unpack: impl FnMut(usize) -> Result<Option<Vec<u8>>>,
-    visit: impl FnMut(Event) -> bool,
+    visit: impl FnMut(Event, &[u8]) -> bool,
 ) -> Result<bool> {
     let mut waiting: Vec<(u64, usize)> = ticks.iter().copied().zip(0..).collect();
     waiting.sort_unstable();
@@ -210,7 +215,7 @@ mod tests {
             }
             let (mut found, mut current) = (Vec::new(), 0);
             let unpack = |number: usize| Ok(Some(stages[number].clone()));
-            let whole = show(&ticks, unpack, |event| {
+            let whole = show(&ticks, unpack, |event, _| {
                 match event {
                     Event::Switch { thread } => current = thread,
                     Event::Malloc { size, .. } => found.push((current, size)),
@@ -235,7 +240,7 @@ mod tests {
         let stages = [mover, stage_of(&[second, tick(7), given])];
         let mut found = Vec::new();
         let unpack = |number: usize| Ok(Some(stages[number].clone()));
-        let whole = show(&[1, 7], unpack, |event| {
+        let whole = show(&[1, 7], unpack, |event, _| {
             found.push(event);
             true
         });

@@ -28,6 +28,7 @@ pub fn first_tick(stage: &[u8]) -> u64 {
         match event {
             Event::Tick { ticks } => return ticks.max(1),
             Event::Time { .. } | Event::Thread { .. } | Event::Switch { .. } | Event::Usable { .. } => {}
+            Event::Loaded | Event::Code | Event::Stack => {}
             _ => return 0,
         }
     }
@@ -73,14 +74,19 @@ pub struct Stages<'a> {
 impl Stages<'_> {
     /// Shows every event, until the end or until one is damaged; returns whether all were whole.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
-        self.show_while(watcher, |event| {
-            visit(event);
+        self.show_all(watcher, |event, _content| visit(event))
+    }
+
+    /// The same with what stacks, code objects and loaded objects say.
+    pub fn show_all(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8])) -> Result<bool> {
+        self.show_while(watcher, |event, content| {
+            visit(event, content);
             true
         })
     }
 
-    /// Shows events as long as `visit` wants more; otherwise as `show`.
-    pub fn show_while(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event) -> bool) -> Result<bool> {
+    /// The same, as long as `visit` wants more.
+    pub fn show_while(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8]) -> bool) -> Result<bool> {
         let ticks: Vec<u64> = self.frames.iter().map(|frame| frame.tick).collect();
         if ticks.iter().any(|tick| *tick != 0) {
             let unpack = |number: usize| {
@@ -95,7 +101,7 @@ impl Stages<'_> {
             let mut reader = Reader::new(&stage);
             loop {
                 match reader.next_event() {
-                    Ok(Some(event)) if visit(event) => {}
+                    Ok(Some(event)) if visit(event, reader.content()) => {}
                     Ok(Some(_)) => return Ok(true),
                     Ok(None) => break,
                     Err(_) => return Ok(false),

@@ -6,8 +6,10 @@ mod frames;
 mod mappings;
 mod plan;
 mod python_blocks;
+mod stacks;
 
 pub use frames::{first_tick, pack, waiting_stage, Frame, Stages};
 pub use gdbheap_calls::{header, STAGE};
 pub use plan::{plan, Parent, Plan};
 pub use python_blocks::PythonCalls;
+pub use stacks::{live_stacks, CallStack, Code, LiveStacks, LoadedObject, Maker, Moment, Share};

@@ -163,7 +163,7 @@ impl<'a> Planner<'a> {
     /// All that a parent did until it forked; whether its log has the fork.
     fn inherit(&mut self, watcher: &dyn Watcher, parent: &Parent<'_>) -> Result<bool> {
         let mut is_there = false;
-        parent.stages.show_while(watcher, |event| {
+        parent.stages.show_while(watcher, |event, _| {
             is_there |= event == Event::Fork { number: parent.fork };
             self.add(event);
             !is_there

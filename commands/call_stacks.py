@@ -1,0 +1,133 @@
+"""``gdbheap stacks``: which stacks allocated what a recorded program had in use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import FILES
+from gdbheap.commands.surface.options import Common, valued, whole_number
+from gdbheap.errors import UsageError
+from gdbheap.files import check_writable, write_bytes
+from gdbheap.report.call_stacks import render
+from gdbheap.report.pprof import pprof
+from gdbheap.report.stack_files import KINDS, write_stacks
+
+if TYPE_CHECKING:
+    from gdbheap.events.call_stacks import CallStacks, Moment
+
+__all__ = ["COMMAND"]
+
+PEAK, END = "peak", "end"
+BETWEEN = ".."
+
+
+def _moment(text: str) -> Moment:
+    """A call, or one of the two words. Raises ValueError."""
+    if text in (PEAK, END):
+        return text
+    number = whole_number(text)
+    if not number:
+        raise ValueError(f"{text!r} is no call: they are numbered from 1")
+    return number
+
+
+def _two_moments(text: str) -> tuple[Moment, Moment]:
+    """``A..B``. Raises ValueError."""
+    first, between, second = text.partition(BETWEEN)
+    if not between:
+        raise ValueError(f"{text!r} is not A..B")
+    return _moment(first), _moment(second)
+
+
+@dataclass
+class Options(Common):
+    """The options of gdbheap stacks."""
+
+    at: Moment | None = valued("--at", "CALL", "after which call: its number, peak (the default) or end", None, _moment)
+    diff: tuple[Moment, Moment] | None = valued(
+        "--diff", "A..B", "what changed between two calls: numbers, peak or end", None, _two_moments
+    )
+    process: int | None = valued(
+        "--process", "PID", "which process of the log (the default is the one with the most calls)", None, whole_number
+    )
+    folded: str | None = valued("--folded", "FILE", "write the stacks as folded lines, for other programs", None, str)
+    svg: str | None = valued("--svg", "FILE", "write the stacks as a flame graph", None, str)
+    speedscope: str | None = valued(
+        "--speedscope", "FILE", "write the stacks as a file for speedscope.app", None, str
+    )  # fmt: skip
+    pprof: str | None = valued(
+        "--pprof", "FILE", "write the stacks for go tool pprof: inuse_space, alloc_space and the counts of both", None,
+        str,
+    )  # fmt: skip
+
+
+def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
+    # Imported where it is needed: a command's start is mostly imports.
+    from gdbheap.events.call_stacks import call_stacks
+
+    if len(files) > 1:
+        raise UsageError("gdbheap stacks: one file at a time")
+    if options.at is not None and options.diff is not None:
+        raise UsageError("gdbheap stacks: --at is one call, --diff two")
+    written = {kind: os.path.expanduser(path) for kind in (*KINDS, "pprof") if (path := getattr(options, kind))}
+    for path in written.values():
+        check_writable(path)
+    since, at = options.diff or (None, options.at or PEAK)
+    found = call_stacks(os.path.expanduser(files[0]), options.process, at, since)
+    for kind, path in written.items():
+        if kind == "pprof":
+            write_bytes(path, pprof(found.stacks, found.began, found.mean))
+        else:
+            # A picture has no place for what became less.
+            rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.stacks if stack.bytes > 0]
+            write_stacks(kind, path, rows, _title(found))
+    return found
+
+
+def _title(found: CallStacks) -> str:
+    if found.since is not None:
+        return f"What process {found.pid} had more of after call {found.call:,} than after call {found.since:,}"
+    return f"What process {found.pid} had in use after call {found.call:,}"
+
+
+def _render(shown: Shown[CallStacks, Options]) -> str:
+    return render(shown.answer, shown.left_out, shown.style)
+
+
+COMMAND = Command(
+    noun="stacks",
+    question="Which stacks allocated what a recorded program had in use?",
+    text="""Reads a log that gdbheap trace --stacks wrote: the blocks that were in use after a call (where the most
+    bytes were, unless --at or --diff say otherwise) by the stacks that allocated them, Python's frames and C's in one;
+    a block belongs to the call of realloc that last gave it its size. First come the sites, which are the innermost
+    functions, then the stacks with the most bytes. --folded, --svg, --speedscope and --pprof write all stacks to files.
+
+    Where stacks were sampled the figures are estimates: a block of s bytes has a stack with the probability
+    1 - exp(-s / mean), and counts as many times as the inverse of that. The mean error of a sum is at most the square
+    root of what it is times the mean: of 100 MiB, with a stack every 512 KiB, 7 MiB. --diff is of the second call less
+    the first; what became less is left out of pictures.
+
+    Functions are named by the symbols of the files on this machine that have the build-ids which were loaded; without
+    symbols, a file and the address in it. A Python frame is a function with file and line, of CPython 3.7 to 3.14
+    without free threading; of others the frames of C remain.
+
+    In JSON, bytes and blocks are what the stacks add up to, in_use the bytes that were in use (null: not counted), all
+    as asked for; call and since (null without --diff) the calls, of calls; mean every how many bytes a stack was
+    recorded (1: with each call), sampled_blocks how many blocks in use have one, without how many calls that allocated
+    have none, lost how many are missing in the log; python the releases of Python that were met. stacks is a list of
+    {frames, bytes, blocks, allocated_bytes, allocated_blocks}, frames outermost first as {name, file, line, kind};
+    allocated_* is all that the stack had allocated by then. sites is the same by the innermost frame. path, pid, began
+    (nanoseconds since 1970), exe, words, processes are of the log, whole says whether nothing of it is missing.""",
+    example="gdbheap stacks --svg=peak.svg",
+    needs=FILES,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    rows="stacks",
+    sorts={"bytes": lambda stack: stack.bytes, "allocated": lambda stack: stack.allocated_bytes},
+    top=10,
+    listed="stacks",
+)

@@ -1,0 +1,57 @@
+"""Which stack made a block of a process that is recorded, or was."""
+
+from __future__ import annotations
+
+from gdbheap import _native
+from gdbheap.answers.stacks import Made
+from gdbheap.errors import UsageError, one_line
+from gdbheap.events.call_stacks import Namer
+from gdbheap.events.log import BY_TIME, ProcessCalls, read_log
+from gdbheap.events.recorder import RecorderFile, parts_path
+
+__all__ = ["maker"]
+
+LAST = (1 << 63) - 1
+# Stages go from the recorder's file into the log while both are read.
+TRIES = 10
+
+
+def maker(path: str, pid: int | None, address: int) -> Made | None:
+    """The recorded call that gave the block which holds ``address`` at the end of what is recorded so far; None where
+    none with a stack did. Raises UsageError for a file that is no log, or has no stacks of the process ``pid``."""
+    for _ in range(TRIES):
+        process = _process(path, pid)
+        rest = _rest(path, process)
+        if len(_process(path, pid).frames) == len(process.frames):
+            break
+    found = _native.live_stacks(path, process.frames, process.who.stacks, [LAST], rest, [address])
+    if not found.makers:
+        return None
+    # The smallest that holds it: others were freed by calls that are not in the log.
+    made = min(found.makers, key=lambda one: one.size)
+    return Made(made.address, made.size, list(Namer(found).frames(made.stack)))
+
+
+def _process(path: str, pid: int | None) -> ProcessCalls:
+    """The newest of that number: a process that executes another program is one more."""
+    processes = [process for process in read_log(path).processes if process.who.pid == pid]
+    if not processes:
+        raise UsageError(f"{one_line(path)} has no calls of process {pid}")
+    newest = max(processes, key=lambda process: process.who.began)
+    if not newest.who.stacks:
+        raise UsageError(f"{one_line(path)} has no stacks: gdbheap trace --stacks records them")
+    if newest.who.order == BY_TIME and not newest.ended:
+        raise UsageError(f"{one_line(path)}: process {pid} is still recorded, in the order of time: wait for its end")
+    return newest
+
+
+def _rest(path: str, process: ProcessCalls) -> list[bytes]:
+    """The stages that are not in the log yet."""
+    try:
+        file = RecorderFile(parts_path(path, process.who), taken=len(process.frames))
+    except OSError:
+        return []
+    try:
+        return file.rest()
+    finally:
+        file.close()

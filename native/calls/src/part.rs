@@ -1,0 +1,106 @@
+//! Events that say more than a few numbers: stacks, code objects of Python, loaded objects. Behind the first byte stands how
+//! many bytes follow, so that a reader can pass over them.
+
+use crate::event::{operation, SHIFT};
+use crate::reader::{unzigzag, Damaged};
+use crate::writer::zigzag;
+
+/// Bytes of the length: always as many, as it is known last.
+const LENGTH: usize = 3;
+/// What stands before the content.
+pub const HEAD: usize = 1 + LENGTH;
+/// Of the content.
+pub const MAX_CONTENT: usize = 64 << 10;
+
+/// What a stack says first.
+pub mod flag {
+    /// Frames of C are missing on the outside.
+    pub const CUT: u64 = 1;
+    /// Frames of Python are missing on the outside.
+    pub const TORN: u64 = 2;
+    /// The thread is one of Python's.
+    pub const PYTHON: u64 = 4;
+}
+
+/// Writes such an event into room that is large enough; what does not fit is left out, and `is_whole` says so.
+pub struct Part<'a> {
+    room: &'a mut [u8],
+    used: usize,
+    is_whole: bool,
+}
+
+impl<'a> Part<'a> {
+    pub fn new(room: &'a mut [u8]) -> Part<'a> {
+        Part { is_whole: room.len() >= HEAD, room, used: HEAD }
+    }
+
+    pub fn byte(&mut self, byte: u8) {
+        match self.room.get_mut(self.used) {
+            Some(place) => *place = byte,
+            None => self.is_whole = false,
+        }
+        self.used += 1;
+    }
+
+    pub fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.byte(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.byte(number as u8);
+    }
+
+    pub fn signed(&mut self, number: i64) {
+        self.number(zigzag(number));
+    }
+
+    /// How many, and the bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        bytes.iter().for_each(|byte| self.byte(*byte));
+    }
+
+    /// The first byte, which is to be written last, and the bytes of the whole event; None where it did not fit: then the
+    /// room is as empty as before.
+    pub fn finish(self, kind: u8) -> Option<(u8, usize)> {
+        let size = self.used - HEAD;
+        if !self.is_whole || size > MAX_CONTENT {
+            self.room.fill(0);
+            return None;
+        }
+        for (place, byte) in self.room[1..HEAD].iter_mut().enumerate() {
+            let more = if place + 1 < LENGTH { 0x80 } else { 0 };
+            *byte = (size >> (7 * place)) as u8 & 0x7f | more;
+        }
+        Some((operation::OTHER << SHIFT | kind, self.used))
+    }
+}
+
+/// Reads the content of such an event.
+pub struct Content<'a>(pub &'a [u8]);
+
+impl<'a> Content<'a> {
+    pub fn number(&mut self) -> Result<u64, Damaged> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.0.split_first().ok_or(Damaged)?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Damaged)
+    }
+
+    pub fn signed(&mut self) -> Result<i64, Damaged> {
+        Ok(unzigzag(self.number()?))
+    }
+
+    pub fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
+        let size = usize::try_from(self.number()?).map_err(|_| Damaged)?;
+        let bytes = self.0.get(..size).ok_or(Damaged)?;
+        self.0 = &self.0[size..];
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,433 @@
+//! The blocks that were in use after some call, by the stacks that allocated them.
+//!
+//! What is kept while a log is read: the blocks in use that have a stack, and the stacks that differ.
+
+use super::frames::Stages;
+use crate::by_address::ByAddress;
+use crate::error::Result;
+use crate::work::Watcher;
+use gdbheap_calls::part::{flag, Content};
+use gdbheap_calls::{Damaged, Event, Reader};
+use std::collections::HashMap;
+
+/// Nobody's: an address that no object holds, a code object that is not in the log.
+const NOBODY: u64 = u32::MAX as u64;
+const MAX_FRAMES: u64 = 5000;
+
+/// A loaded object: `[start, end)`, what is added to the addresses it was linked at, its build-id (maybe empty), its path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadedObject {
+    pub start: u64,
+    pub end: u64,
+    pub bias: u64,
+    pub build_id: Vec<u8>,
+    pub path: Vec<u8>,
+}
+
+/// A code object of Python's: its release (0x0309 is 3.9), its first line, name and file (bytes a character and the characters),
+/// and its table of lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Code {
+    pub release: u64,
+    pub first_line: u64,
+    pub name: (u64, Vec<u8>),
+    pub file: (u64, Vec<u8>),
+    pub lines: Vec<u8>,
+}
+
+/// A stack, innermost first: (number of the object, address) of the frames of C; groups of (number of the code, offset in
+/// bytes) of Python's, one for each evaluator. Numbers are None where nobody knows. `cut`, `torn`: frames of C, and of Python,
+/// are missing on the outside. `is_python`: the thread was one of Python's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallStack {
+    pub native: Vec<(Option<u32>, u64)>,
+    pub python: Vec<Vec<(Option<u32>, i64)>>,
+    pub cut: bool,
+    pub torn: bool,
+    pub is_python: bool,
+}
+
+/// What a stack stands for: bytes and blocks in use, and all that it had allocated. Each is that of blocks with a stack, divided
+/// by the probability with which such a block has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Share {
+    pub stack: u32,
+    pub bytes: f64,
+    pub blocks: f64,
+    pub allocated_bytes: f64,
+    pub allocated_blocks: f64,
+}
+
+/// After `call`: the shares of the stacks, and the calls and blocks with a stack that these come from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Moment {
+    pub call: u64,
+    pub shares: Vec<Share>,
+    pub sampled_calls: u64,
+    pub sampled_blocks: u64,
+}
+
+/// A block in use at the end that holds an address which was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Maker {
+    pub wanted: u64,
+    pub address: u64,
+    pub size: u64,
+    pub stack: u32,
+}
+
+/// The stacks of a process, and what they stand for. `without`: calls that allocated and have no stack.
+#[derive(Clone, Debug, Default)]
+pub struct LiveStacks {
+    pub objects: Vec<LoadedObject>,
+    pub codes: Vec<Code>,
+    pub stacks: Vec<CallStack>,
+    pub moments: Vec<Moment>,
+    pub makers: Vec<Maker>,
+    pub calls: u64,
+    pub without: u64,
+    pub whole: bool,
+}
+
+/// What was in use after each of the calls `moments` (numbered from 1, ascending; one beyond the last is the end). `mean`: every
+/// how many bytes the recorder took a stack. `rest`: stages that are not in the log yet. `wanted`: addresses whose blocks are
+/// looked for at the end.
+pub fn live_stacks(
+    watcher: &dyn Watcher,
+    stages: &Stages<'_>,
+    rest: &[Vec<u8>],
+    mean: u64,
+    moments: &[u64],
+    wanted: &[u64],
+) -> Result<LiveStacks> {
+    let mut following = Following { mean, moments, ..Following::default() };
+    let mut failed = false;
+    let mut visit = |event, content: &[u8]| failed |= following.take(event, content).is_err();
+    let mut whole = stages.show_all(watcher, &mut visit)?;
+    for stage in rest {
+        let mut reader = Reader::new(stage);
+        while whole {
+            match reader.next_event() {
+                Ok(Some(event)) => visit(event, reader.content()),
+                Ok(None) => break,
+                Err(_) => whole = false,
+            }
+        }
+    }
+    Ok(following.finish(whole && !failed, wanted))
+}
+
+#[derive(Clone, Copy)]
+struct Block {
+    size: u64,
+    stack: u32,
+}
+
+#[derive(Default)]
+struct Following<'a> {
+    mean: u64,
+    moments: &'a [u64],
+    found: LiveStacks,
+    live: ByAddress<Block>,
+    shares: Vec<Share>,
+    sampled: u64,
+    /// The thread whose events follow, what was its last one, and those of others.
+    thread: u32,
+    last: Last,
+    others: HashMap<u32, Last>,
+    /// What is loaded now, by its start; where Python's code objects are now.
+    loaded: Vec<(u64, u64, u32)>,
+    codes: ByAddress<u32>,
+    known: HashMap<Vec<u64>, u32>,
+}
+
+/// Of a thread.
+#[derive(Default)]
+struct Last {
+    /// The stack of its next call that allocates.
+    next: Option<u32>,
+    /// The frames of its last stack in the stage, outermost first.
+    native: Vec<u64>,
+    python: Vec<(u64, i64, bool)>,
+}
+
+impl Following<'_> {
+    fn switch(&mut self, thread: u32) {
+        if thread != self.thread {
+            let last = self.others.remove(&thread).unwrap_or_default();
+            self.others.insert(self.thread, std::mem::replace(&mut self.last, last));
+            self.thread = thread;
+        }
+    }
+
+    fn take(&mut self, event: Event, content: &[u8]) -> std::result::Result<(), Damaged> {
+        match event {
+            Event::Malloc { size, result } | Event::Calloc { size, result } | Event::Memalign { size, result, .. } => {
+                self.allocate(size, result);
+                self.count();
+            }
+            Event::Free { address } => {
+                self.free(address);
+                self.count();
+            }
+            Event::Realloc { size, old, result } => {
+                if result != 0 || size == 0 {
+                    self.free(old);
+                }
+                self.allocate(size, result);
+                self.count();
+            }
+            Event::Stack => self.last.next = Some(self.stack(content)?),
+            Event::Code => self.code(content)?,
+            Event::Loaded => self.loaded(content)?,
+            Event::Switch { thread } | Event::Thread { thread, .. } => self.switch(thread),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        self.found.calls += 1;
+        if self.moments.first() == Some(&self.found.calls) {
+            self.keep_moment();
+        }
+    }
+
+    fn keep_moment(&mut self) {
+        let shares = self.shares.iter().filter(|share| share.allocated_blocks > 0.0).copied().collect();
+        self.found.moments.push(Moment {
+            call: self.found.calls,
+            shares,
+            sampled_calls: self.sampled,
+            sampled_blocks: self.live.len() as u64,
+        });
+        self.moments = &self.moments[1..];
+    }
+
+    /// How many blocks of this size one with a stack stands for.
+    fn weight(&self, size: u64) -> f64 {
+        match self.mean {
+            0 | 1 => 1.0,
+            mean => -1.0 / (-(size as f64) / mean as f64).exp_m1(),
+        }
+    }
+
+    fn allocate(&mut self, size: u64, result: u64) {
+        if result == 0 {
+            return;
+        }
+        // Something freed it that is not in the log.
+        self.free(result);
+        let Some(stack) = self.last.next.take() else {
+            self.found.without += 1;
+            return;
+        };
+        self.sampled += 1;
+        self.live.insert(result, Block { size, stack });
+        let weight = self.weight(size);
+        if let Some(share) = self.shares.get_mut(stack as usize) {
+            share.bytes += weight * size as f64;
+            share.blocks += weight;
+            share.allocated_bytes += weight * size as f64;
+            share.allocated_blocks += weight;
+        }
+    }
+
+    fn free(&mut self, address: u64) {
+        if self.live.is_empty() {
+            return;
+        }
+        let Some(block) = self.live.remove(&address) else { return };
+        let weight = self.weight(block.size);
+        if let Some(share) = self.shares.get_mut(block.stack as usize) {
+            share.bytes -= weight * block.size as f64;
+            share.blocks -= weight;
+        }
+    }
+
+    fn loaded(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
+        let mut content = Content(content);
+        let (start, end, bias) = (content.number()?, content.number()?, content.number()?);
+        let object =
+            LoadedObject { start, end, bias, build_id: content.bytes()?.to_vec(), path: content.bytes()?.to_vec() };
+        self.loaded.retain(|one| one.1 <= start || one.0 >= end);
+        let place = self.loaded.partition_point(|one| one.0 < start);
+        self.loaded.insert(place, (start, end, self.found.objects.len() as u32));
+        self.found.objects.push(object);
+        Ok(())
+    }
+
+    fn code(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
+        let mut content = Content(content);
+        let (address, release, first_line) = (content.number()?, content.number()?, content.number()?);
+        let mut text = || Ok((content.number()?, content.bytes()?.to_vec()));
+        let (name, file) = (text()?, text()?);
+        let code = Code { release, first_line, name, file, lines: content.bytes()?.to_vec() };
+        self.codes.insert(address, self.found.codes.len() as u32);
+        self.found.codes.push(code);
+        Ok(())
+    }
+
+    /// The number of a stack.
+    fn stack(&mut self, content: &[u8]) -> std::result::Result<u32, Damaged> {
+        let mut content = Content(content);
+        let flags = content.number()?;
+        let mut last = 0u64;
+        let new = kept_and_new(&mut content, &mut self.last.native)?;
+        for _ in 0..new {
+            last = last.wrapping_add(content.signed()? as u64);
+            self.last.native.push(last);
+        }
+        last = 0;
+        let new = kept_and_new(&mut content, &mut self.last.python)?;
+        for _ in 0..new {
+            last = last.wrapping_add(content.signed()? as u64);
+            let word = content.signed()?;
+            self.last.python.push((last, word >> 1, word & 1 != 0));
+        }
+        let mut key = vec![flags, self.last.native.len() as u64];
+        for address in &self.last.native {
+            key.extend([self.object_at(*address), *address]);
+        }
+        for (code, offset, ends) in &self.last.python {
+            let number = if *code == 0 { 0 } else { self.codes.get(code).map_or(NOBODY, |at| u64::from(*at)) };
+            key.extend([number, *offset as u64, u64::from(*code == 0) << 1 | u64::from(*ends)]);
+        }
+        if let Some(number) = self.known.get(&key) {
+            return Ok(*number);
+        }
+        let number = self.found.stacks.len() as u32;
+        self.found.stacks.push(readable(&key));
+        self.shares.push(Share { stack: number, ..Share::default() });
+        self.known.insert(key, number);
+        Ok(number)
+    }
+
+    fn object_at(&self, address: u64) -> u64 {
+        let place = self.loaded.partition_point(|one| one.0 <= address);
+        match place.checked_sub(1).map(|place| self.loaded[place]) {
+            Some((_, end, number)) if address < end => number.into(),
+            _ => NOBODY,
+        }
+    }
+
+    fn finish(mut self, whole: bool, wanted: &[u64]) -> LiveStacks {
+        while !self.moments.is_empty() {
+            self.keep_moment();
+        }
+        for (address, block) in self.live.iter().filter(|_| !wanted.is_empty()) {
+            let holds = |one: &&u64| **one == *address || one.checked_sub(*address).is_some_and(|at| at < block.size);
+            self.found.makers.extend(wanted.iter().filter(holds).map(|one| Maker {
+                wanted: *one,
+                address: *address,
+                size: block.size,
+                stack: block.stack,
+            }));
+        }
+        self.found.makers.sort_by_key(|maker| maker.wanted);
+        self.found.whole = whole;
+        self.found
+    }
+}
+
+/// Leaves the outermost frames that a stack has in common with the one before; how many others it has.
+fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::Result<u64, Damaged> {
+    let (kept, new) = (content.number()?, content.number()?);
+    if kept > frames.len() as u64 || new > MAX_FRAMES {
+        return Err(Damaged);
+    }
+    frames.truncate(kept as usize);
+    Ok(new)
+}
+
+/// The stack that a key was made of.
+fn readable(key: &[u64]) -> CallStack {
+    let number = |word: u64| (word != NOBODY).then_some(word as u32);
+    let (flags, natives) = (key[0], 2 + 2 * key[1] as usize);
+    let mut stack = CallStack {
+        native: key[2..natives].chunks_exact(2).rev().map(|pair| (number(pair[0]), pair[1])).collect(),
+        cut: flags & flag::CUT != 0,
+        torn: flags & flag::TORN != 0,
+        is_python: flags & flag::PYTHON != 0,
+        ..CallStack::default()
+    };
+    let mut group = Vec::new();
+    for row in key[natives..].chunks_exact(3).rev() {
+        if row[2] & 2 == 0 {
+            group.push((number(row[0]), row[1] as i64));
+        }
+        if row[2] & 1 != 0 {
+            stack.python.push(std::mem::take(&mut group));
+        }
+    }
+    if !group.is_empty() {
+        stack.python.push(group);
+    }
+    stack
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gdbheap_calls::other;
+    use gdbheap_calls::part::{Part, HEAD};
+
+    fn random(state: &mut u64) -> u64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Random stacks, each written as what differs from the one before, are read as they were.
+    #[test]
+    fn stacks_are_read_as_they_were_written() {
+        for seed in 1..50u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut following = Following { mean: 1, moments: &[1], ..Following::default() };
+            let (mut before, mut room): (Vec<u64>, Vec<u8>) = (Vec::new(), vec![0; 1 << 12]);
+            for _ in 0..100 {
+                let kept = random(&mut state) as usize % (before.len() + 1);
+                let mut now = before[..kept].to_vec();
+                now.extend((0..random(&mut state) % 20).map(|_| random(&mut state) >> (random(&mut state) % 60)));
+                let common = now.iter().zip(&before).take_while(|(one, other)| one == other).count();
+                room.fill(0);
+                let mut part = Part::new(&mut room);
+                part.number(flag::CUT);
+                part.number(common as u64);
+                part.number((now.len() - common) as u64);
+                let mut last = 0u64;
+                for address in &now[common..] {
+                    part.signed(address.wrapping_sub(last) as i64);
+                    last = *address;
+                }
+                part.number(0);
+                part.number(0);
+                let (first, used) = part.finish(other::STACK).unwrap();
+                room[0] = first;
+                let mut reader = Reader::new(&room[..used]);
+                assert_eq!(reader.next_event(), Ok(Some(Event::Stack)));
+                assert_eq!(reader.content().len(), used - HEAD);
+                let number = following.stack(reader.content()).unwrap();
+                let found: Vec<u64> = following.found.stacks[number as usize].native.iter().map(|one| one.1).collect();
+                assert_eq!(found, now.iter().rev().copied().collect::<Vec<u64>>(), "seed {seed}");
+                before = now;
+            }
+        }
+    }
+
+    /// Whatever a damaged log says is an error, or something else, and no panic.
+    #[test]
+    fn damaged_content_is_refused() {
+        let mut state = 0x9e37_79b9_7f4a_7c15;
+        let mut following = Following { mean: 1000, moments: &[], ..Following::default() };
+        for _ in 0..20_000 {
+            let size = random(&mut state) % 40;
+            let bytes: Vec<u8> = (0..size).map(|_| (random(&mut state) % 6) as u8 * 43).collect();
+            let event = [Event::Stack, Event::Code, Event::Loaded][random(&mut state) as usize % 3];
+            let _ = following.take(event, &bytes);
+            let _ = following.take(Event::Malloc { size: random(&mut state), result: 16 }, &[]);
+        }
+        following.finish(true, &[16]);
+    }
+}

@@ -1,0 +1,113 @@
+//! The process's own memory, read by the kernel (process_vm_readv): what is not there is an error instead of a signal, wherever
+//! a damaged stack or a library that another thread unloads may lead.
+
+use core::ffi::c_void;
+
+/// Divides every page: a window is there, or it is not.
+const WINDOW: usize = 2 << 10;
+const WINDOWS: usize = 64;
+/// What most stacks lie in.
+const AHEAD: usize = 4;
+
+/// What was read for one stack, each window once. Zero bytes are a valid one.
+pub(super) struct Windows {
+    pid: i32,
+    round: u64,
+    /// The round in which each was read, and its number.
+    keys: [(u64, u64); WINDOWS],
+    bytes: [[u8; WINDOW]; WINDOWS],
+}
+
+/// Copies memory of our own process; returns how much of it is there.
+pub(super) fn copy(pid: i32, from: u64, into: *mut u8, size: usize) -> usize {
+    let local = libc::iovec { iov_base: into as *mut c_void, iov_len: size };
+    let remote = libc::iovec { iov_base: from as usize as *mut c_void, iov_len: size };
+    // SAFETY: the caller's room; what cannot be read is the kernel's to find out.
+    let got = unsafe { libc::syscall(libc::SYS_process_vm_readv, pid, &local, 1usize, &remote, 1usize, 0usize) };
+    got.max(0) as usize
+}
+
+impl Windows {
+    /// What was read before may be different now.
+    pub(super) fn begin(&mut self, pid: u32) {
+        self.pid = pid as i32;
+        self.round += 1;
+    }
+
+    /// Reads some windows at once, from the one at an address on: a call for each would cost more than all the rest.
+    pub(super) fn read_ahead(&mut self, address: u64) {
+        let first = address / WINDOW as u64;
+        let mut local = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: WINDOW }; AHEAD];
+        for (part, number) in local.iter_mut().zip(first..) {
+            let place = number as usize % WINDOWS;
+            let (Some(bytes), Some(key)) = (self.bytes.get_mut(place), self.keys.get_mut(place)) else { return };
+            (part.iov_base, *key) = (bytes.as_mut_ptr() as *mut c_void, (0, 0));
+        }
+        let from = (first * WINDOW as u64) as usize as *mut c_void;
+        let remote = libc::iovec { iov_base: from, iov_len: AHEAD * WINDOW };
+        // SAFETY: into our own windows; what cannot be read is the kernel's to find out.
+        let got = unsafe {
+            libc::syscall(libc::SYS_process_vm_readv, self.pid, local.as_ptr(), AHEAD, &remote, 1usize, 0usize)
+        };
+        for number in (first..).take(got.max(0) as usize / WINDOW) {
+            if let Some(key) = self.keys.get_mut(number as usize % WINDOWS) {
+                *key = (self.round, number);
+            }
+        }
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    fn window(&mut self, number: u64) -> Option<&[u8; WINDOW]> {
+        let place = number as usize % WINDOWS;
+        let (key, bytes) = (self.keys.get_mut(place)?, self.bytes.get_mut(place)?);
+        if *key != (self.round, number) {
+            *key = (0, 0);
+            let from = number.checked_mul(WINDOW as u64)?;
+            if copy(self.pid, from, bytes.as_mut_ptr(), WINDOW) != WINDOW {
+                return None;
+            }
+            *key = (self.round, number);
+        }
+        Some(bytes)
+    }
+
+    /// The bytes at an address; None where not all of them are there.
+    pub(super) fn read(&mut self, address: u64, into: &mut [u8]) -> Option<()> {
+        let mut done = 0;
+        while done < into.len() {
+            let at = address.checked_add(done as u64)?;
+            let offset = at as usize % WINDOW;
+            let part = (into.len() - done).min(WINDOW - offset);
+            let window = self.window(at / WINDOW as u64)?;
+            into.get_mut(done..done + part)?.copy_from_slice(window.get(offset..offset + part)?);
+            done += part;
+        }
+        Some(())
+    }
+
+    pub(super) fn word(&mut self, address: u64) -> Option<u64> {
+        let offset = address as usize % WINDOW;
+        if offset <= WINDOW - 8 {
+            let window = self.window(address / WINDOW as u64)?;
+            return Some(u64::from_le_bytes(window.get(offset..offset + 8)?.try_into().ok()?));
+        }
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    pub(super) fn half(&mut self, address: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        self.read(address, &mut bytes)?;
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    pub(super) fn byte(&mut self, address: u64) -> Option<u8> {
+        let mut bytes = [0; 1];
+        self.read(address, &mut bytes)?;
+        Some(bytes[0])
+    }
+}

@@ -1,0 +1,266 @@
+//! Stacks of C and of Python: with each call that allocates, or with a sample of them by bytes.
+//!
+//! The sample is that of a Poisson process along the bytes that are asked for: a block of `s` bytes has a stack with
+//! probability 1 - exp(-s / mean), whatever was asked for before. All is done by the thread that calls, which has the lock, on
+//! its own stack: at most some KiB of it. Nothing is allocated, no function of libc's that takes a lock is called, and what may
+//! not be there is read by the kernel.
+
+mod memory;
+mod modules;
+mod python;
+mod settings;
+mod unwind;
+
+use crate::log;
+use crate::state::Own as Owned;
+use crate::system::KeptErrno;
+use crate::turn::Own;
+use core::sync::atomic::{AtomicBool, Ordering};
+use gdbheap_calls::other;
+use gdbheap_calls::part::{flag, Part};
+use memory::Windows;
+use modules::{Buffers, Module, Modules};
+use python::{Python, PythonFrame, Walked, MAX_CODE};
+use unwind::{Frame, Registers, Rules, Step};
+
+const MAX_NATIVE: usize = 512;
+/// What a stack takes at most in the log: two numbers of ten bytes a frame.
+const MAX_STACK: usize = 64 + 10 * MAX_NATIVE + 20 * python::MAX_FRAMES;
+const MAX_LOADED: usize = 1 << 10;
+
+/// Whether an object was unloaded since the list of them was read: another may lie in its place.
+pub(crate) static UNLOADED: AtomicBool = AtomicBool::new(false);
+
+/// A stack as it is written: the innermost frames first.
+struct Taken {
+    native: [u64; MAX_NATIVE],
+    native_count: usize,
+    python: [PythonFrame; python::MAX_FRAMES],
+    python_count: usize,
+}
+
+/// All that is kept between two stacks. Zero bytes are a valid one, and what a forked child finds.
+pub(crate) struct Stacks {
+    windows: Windows,
+    modules: Modules,
+    buffers: Buffers,
+    rules: Rules,
+    python: Python,
+    now: Taken,
+    before: Taken,
+    /// The stage in which `before` is, and the thread whose it is.
+    stage: u64,
+    thread: u32,
+}
+
+/// A process begins: what is recorded in it, and how far it is to the first sample.
+pub(crate) fn begin(owned: &mut Owned) -> u64 {
+    owned.mean = settings::mean();
+    let mut seed = 0u64;
+    // SAFETY: into our own memory. Without it the time and the process are what differs.
+    unsafe { libc::syscall(libc::SYS_getrandom, &mut seed, 8usize, libc::GRND_NONBLOCK) };
+    owned.random = seed ^ owned.began ^ u64::from(owned.pid) << 32;
+    owned.countdown = distance(owned);
+    owned.mean
+}
+
+/// Bytes to the next sample.
+fn distance(owned: &mut Owned) -> u64 {
+    if owned.mean <= 1 {
+        return 0;
+    }
+    // Steele, Lea and Flood's splitmix64.
+    owned.random = owned.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = owned.random;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    // In (0, 1].
+    let uniform = ((mixed >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    let bytes = -logarithm(uniform) * owned.mean as f64;
+    // A block is sampled if it reaches so far: what is left of a byte counts as one.
+    (bytes as u64).saturating_add(1)
+}
+
+/// Without libm, which a program need not have loaded: by the series of its inverse hyperbolic tangent.
+fn logarithm(value: f64) -> f64 {
+    let bits = value.to_bits();
+    let mut exponent = (bits >> 52) as i64 - 1023;
+    let mut fraction = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
+    if fraction > core::f64::consts::SQRT_2 {
+        fraction /= 2.0;
+        exponent += 1;
+    }
+    let base = (fraction - 1.0) / (fraction + 1.0);
+    let (square, mut power, mut sum) = (base * base, base, 0.0);
+    for divisor in (1..24).step_by(2) {
+        sum += power / f64::from(divisor);
+        power *= square;
+    }
+    2.0 * sum + exponent as f64 * core::f64::consts::LN_2
+}
+
+/// A call that allocates so many bytes was made, and is written down next.
+#[inline(always)]
+pub(crate) fn count(own: &Own, size: u64) {
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    if owned.mean == 0 {
+        return;
+    }
+    if owned.countdown > size {
+        owned.countdown -= size;
+        return;
+    }
+    take(own);
+}
+
+#[cold]
+#[inline(never)]
+fn take(own: &Own) {
+    let _kept = KeptErrno::new();
+    // SAFETY: `own` has the lock.
+    let owned = unsafe { own.state.own() };
+    owned.countdown = distance(owned);
+    if owned.stacks.is_null() {
+        let Some(found) = modules::new_memory(core::mem::size_of::<Stacks>(), libc::MADV_WIPEONFORK) else { return };
+        owned.stacks = found as *mut Stacks;
+    }
+    // SAFETY: our own memory, of the process, for who has the lock.
+    let stacks = unsafe { &mut *owned.stacks };
+    stacks.windows.begin(owned.pid);
+    let cut = stacks.follow(own, Registers::here());
+    let walked = stacks.python.walk(&mut stacks.windows, &stacks.modules, own.me, &mut stacks.now.python);
+    stacks.now.python_count = walked.count;
+    stacks.write_codes(own);
+    stacks.write(own, cut, &walked);
+}
+
+impl Stacks {
+    /// The frames of C outside of our own; whether there are more.
+    fn follow(&mut self, own: &Own, registers: Registers) -> bool {
+        self.now.native_count = 0;
+        self.windows.read_ahead(registers.stack_pointer());
+        if self.modules.count == 0 || UNLOADED.swap(false, Ordering::Relaxed) {
+            self.renew(own, 0);
+        }
+        let mut frame = Frame::new(registers);
+        let (mut is_inside, mut is_renewed) = (true, false);
+        loop {
+            if is_inside && !self.is_our_own(&frame) {
+                is_inside = false;
+            }
+            if !is_inside {
+                let Some(place) = self.now.native.get_mut(self.now.native_count) else { return true };
+                *place = frame.place();
+                self.now.native_count += 1;
+            }
+            let before = (frame.place(), self.modules.age);
+            match frame.step(&mut self.windows, &mut self.modules, &mut self.rules) {
+                Step::On => continue,
+                Step::Outermost => return false,
+                Step::Unknown => {}
+            }
+            let is_held = self.modules.find(before.0).is_some();
+            if is_held || is_renewed || !self.modules.may_be_new(before.0) {
+                return true;
+            }
+            self.renew(own, before.0);
+            is_renewed = true;
+            if self.modules.find(before.0).is_none() {
+                return true;
+            }
+            if !is_inside {
+                self.now.native_count -= 1;
+            }
+        }
+    }
+
+    fn is_our_own(&mut self, frame: &Frame) -> bool {
+        let own = take as fn(&Own) as usize as u64;
+        self.modules.find(frame.place()).is_some_and(|module| module.holds(own))
+    }
+
+    #[inline(never)]
+    fn renew(&mut self, own: &Own, wanted: u64) {
+        self.modules.read(&mut self.windows, &mut self.buffers, wanted, |module| write_loaded(own, module));
+    }
+
+    #[inline(never)]
+    fn write_codes(&mut self, own: &Own) {
+        for place in 0..self.now.python_count {
+            let Some(frame) = self.now.python.get(place) else { return };
+            // The same as further out was there just now.
+            let is_known = frame.code == 0
+                || self
+                    .now
+                    .python
+                    .get(..place)
+                    .is_some_and(|some| some.iter().rev().take(8).any(|other| other.code == frame.code));
+            if is_known {
+                continue;
+            }
+            let Some(room) = log::room(own, MAX_CODE) else { return };
+            if let Some(found) = self.python.new_code(&mut self.windows, frame.code, room, other::CODE) {
+                log::written(own, found);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn write(&mut self, own: &Own, cut: bool, walked: &Walked) {
+        let Some(room) = log::room(own, MAX_STACK) else { return };
+        // SAFETY: `own` has the lock.
+        let owned = unsafe { own.state.own() };
+        let thread = owned.thread_of(own.me).map_or(0, |thread| thread.number);
+        if (self.stage, self.thread) != (owned.stages, thread) {
+            (self.before.native_count, self.before.python_count) = (0, 0);
+            (self.stage, self.thread) = (owned.stages, thread);
+        }
+        let mut part = Part::new(room);
+        let flags = [(cut, flag::CUT), (walked.is_torn, flag::TORN), (walked.is_python, flag::PYTHON)];
+        part.number(flags.iter().map(|(is_set, bit)| if *is_set { *bit } else { 0 }).sum());
+        let (now, before) = (&self.now, &self.before);
+        let native = now.native.get(..now.native_count).unwrap_or_default();
+        let new = differ(native, before.native.get(..before.native_count).unwrap_or_default(), &mut part);
+        let mut last = 0u64;
+        for address in new.iter().rev() {
+            part.signed(address.wrapping_sub(last) as i64);
+            last = *address;
+        }
+        let python = now.python.get(..now.python_count).unwrap_or_default();
+        let new = differ(python, before.python.get(..before.python_count).unwrap_or_default(), &mut part);
+        last = 0;
+        for frame in new.iter().rev() {
+            part.signed(frame.code.wrapping_sub(last) as i64);
+            part.signed(frame.offset << 1 | i64::from(frame.ends));
+            last = frame.code;
+        }
+        if let Some(found) = part.finish(other::STACK) {
+            log::written(own, found);
+            core::mem::swap(&mut self.now, &mut self.before);
+        }
+    }
+}
+
+/// Says how many of the outermost frames are those of the stack before, and how many others there are; returns these.
+fn differ<'a, T: PartialEq>(now: &'a [T], before: &[T], part: &mut Part) -> &'a [T] {
+    let common = now.iter().rev().zip(before.iter().rev()).take_while(|(one, other)| one == other).count();
+    let new = now.get(..now.len() - common).unwrap_or_default();
+    part.number(common as u64);
+    part.number(new.len() as u64);
+    new
+}
+
+fn write_loaded(own: &Own, module: &Module) {
+    let Some(room) = log::room(own, MAX_LOADED) else { return };
+    let mut part = Part::new(room);
+    part.number(module.start);
+    part.number(module.end);
+    part.number(module.bias);
+    part.bytes(module.build_id());
+    part.bytes(module.path());
+    if let Some(found) = part.finish(other::LOADED) {
+        log::written(own, found);
+    }
+}
