@@ -21,7 +21,7 @@ from support.recorded import recorder_environment
 
 from gdbheap import _native
 from gdbheap.events.call_stacks import Namer
-from gdbheap.events.log import read_log
+from gdbheap.events.log import BY_LOCK, BY_TIME, read_log
 from gdbheap.events.stack_settings import STACKS_ENVIRONMENT, stack_settings
 
 RELEASES = ("3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
@@ -29,9 +29,9 @@ LAST = (1 << 64) - 1
 Table = dict[str, tuple[int, int, int, int]]
 
 
-def traced(log: Path, stacks: str, *command: object) -> str:
+def traced(log: Path, stacks: str, *command: object, order: str = BY_LOCK) -> str:
     """Return the standard output of a command that was recorded."""
-    words = [str(GDBHEAP), "trace", "-o", str(log), f"--stacks={stacks}", "--", *map(str, command)]
+    words = [str(GDBHEAP), "trace", "-o", str(log), f"--stacks={stacks}", f"--order={order}", "--", *map(str, command)]
     done = subprocess.run(words, capture_output=True, timeout=PATIENCE, env=plain_environment(), cwd=log.parent)
     assert done.returncode == 0, done.stderr
     return done.stdout.decode()
@@ -61,11 +61,12 @@ def by_site(answer: dict[str, Any]) -> Table:
     }
 
 
+@pytest.mark.parametrize("order", [BY_LOCK, BY_TIME])
 @pytest.mark.parametrize("threads", [0, 3])
-def test_bytes_by_function(threads: int, rng: random.Random, tmp_path: Path) -> None:
+def test_bytes_by_function(threads: int, order: str, rng: random.Random, tmp_path: Path) -> None:
     """With a stack for each call: to the byte, in use at the end, and of all that was allocated."""
     log = tmp_path / "calls.log"
-    table = told(traced(log, "1", build("sites"), "table", threads, 20_000, rng.getrandbits(30)))
+    table = told(traced(log, "1", build("sites"), "table", threads, 20_000, rng.getrandbits(30), order=order))
     answer = stacks(log, "--at=end")
     sites = by_site(answer)
     assert {name: sites[name] for name in table} == table

@@ -120,7 +120,7 @@ def with_stacks(log: CallLog, pid: int | None) -> ProcessCalls:
     recorded = [process for process in named if process.who.stacks]
     if not recorded:
         raise UsageError(f"{one_line(log.path)} has no stacks: gdbheap trace --stacks records them")
-    return max(recorded, key=lambda process: (len(process.frames), sum(size for _offset, size in process.frames)))
+    return max(recorded, key=lambda process: (len(process.frames), sum(size for _offset, size, _tick in process.frames)))
 
 
 def _point(sums: _native.ReplayPlan, at: Moment) -> _Point:

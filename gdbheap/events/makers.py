@@ -11,7 +11,7 @@ from gdbheap.events.recorder import RecorderFile, parts_path
 
 __all__ = ["maker"]
 
-LAST = (1 << 63) - 1
+LAST = 1 << 62
 # Stages go from the recorder's file into the log while both are read.
 TRIES = 10
 
