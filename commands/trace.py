@@ -114,7 +114,7 @@ COMMAND = Command(
     lays out its blocks as without. These are not counted as calls, and gdbheap replay leaves them out.
 
     With --stacks the stacks are recorded that gdbheap stacks shows: those of a sample of the calls, by bytes, which
-    costs next to nothing, or of each call, which costs a microsecond for C and some tens of them for Python.
+    costs next to nothing, or of each call, which costs some microseconds for C and some tens of them for Python.
 
     In JSON, path is the file, size its bytes, calls how many it has, lost how many could not be written down, seconds
     how long it took, processes a list of {pid, exe, calls, threads, peak_bytes, live_bytes, lost, python}, bytes as

@@ -312,7 +312,7 @@ def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path
 
 @pytest.mark.parametrize("stacks_option", ["1", "4K"])
 def test_nothing_crashes_in_a_storm(stacks_option: str, libraries: list[Path], tmp_path: Path) -> None:
-    """Libraries that come and go under a stack, locks of the dynamic linker's, forks, threads with 16 KiB of stack."""
+    """Libraries that come and go under a stack, locks of the dynamic linker, forks, threads with 16 KiB of stack."""
     log = tmp_path / "calls.log"
     assert traced(log, stacks_option, build("stack_storm"), *libraries, 150) == "done\n"
     processes = read_log(str(log)).processes

@@ -11,7 +11,8 @@ from gdbheap.events.recorder import RecorderFile, parts_path
 
 __all__ = ["maker"]
 
-LAST = 1 << 62
+# Beyond the last call of any log: the end.
+LAST = 10**18
 # Stages go from the recorder's file into the log while both are read.
 TRIES = 10
 

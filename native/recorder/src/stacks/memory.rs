@@ -7,12 +7,14 @@ use core::ffi::c_void;
 const WINDOW: usize = 2 << 10;
 const WINDOWS: usize = 64;
 /// What most stacks lie in.
-const AHEAD: usize = 4;
+const AHEAD: usize = 16;
 
 /// What was read for one stack, each window once. Zero bytes are a valid one.
 pub(super) struct Windows {
     pid: i32,
     round: u64,
+    /// How many windows the last stack lay in.
+    ahead: usize,
     /// The round in which each was read, and its number.
     keys: [(u64, u64); WINDOWS],
     bytes: [[u8; WINDOW]; WINDOWS],
@@ -37,23 +39,29 @@ impl Windows {
     /// Reads some windows at once, from the one at an address on: a call for each would cost more than all the rest.
     pub(super) fn read_ahead(&mut self, address: u64) {
         let first = address / WINDOW as u64;
+        let count = self.ahead.clamp(2, AHEAD);
         let mut local = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: WINDOW }; AHEAD];
-        for (part, number) in local.iter_mut().zip(first..) {
+        for (part, number) in local.iter_mut().take(count).zip(first..) {
             let place = number as usize % WINDOWS;
             let (Some(bytes), Some(key)) = (self.bytes.get_mut(place), self.keys.get_mut(place)) else { return };
             (part.iov_base, *key) = (bytes.as_mut_ptr() as *mut c_void, (0, 0));
         }
         let from = (first * WINDOW as u64) as usize as *mut c_void;
-        let remote = libc::iovec { iov_base: from, iov_len: AHEAD * WINDOW };
+        let remote = libc::iovec { iov_base: from, iov_len: count * WINDOW };
         // SAFETY: into our own windows; what cannot be read is the kernel's to find out.
         let got = unsafe {
-            libc::syscall(libc::SYS_process_vm_readv, self.pid, local.as_ptr(), AHEAD, &remote, 1usize, 0usize)
+            libc::syscall(libc::SYS_process_vm_readv, self.pid, local.as_ptr(), count, &remote, 1usize, 0usize)
         };
         for number in (first..).take(got.max(0) as usize / WINDOW) {
             if let Some(key) = self.keys.get_mut(number as usize % WINDOWS) {
                 *key = (self.round, number);
             }
         }
+    }
+
+    /// The stack lay in [start, end): the next one may.
+    pub(super) fn remember(&mut self, start: u64, end: u64) {
+        self.ahead = (end / WINDOW as u64).saturating_sub(start / WINDOW as u64) as usize + 1;
     }
 
     pub(super) fn pid(&self) -> i32 {

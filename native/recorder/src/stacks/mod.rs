@@ -129,7 +129,10 @@ fn take(own: &Own) {
     // SAFETY: our own memory, of the process, for who has the lock.
     let stacks = unsafe { &mut *owned.stacks };
     stacks.windows.begin(owned.pid);
-    let cut = stacks.follow(own, Registers::here());
+    let registers = Registers::here();
+    let mut frame = Frame::new(registers);
+    let cut = stacks.follow(own, &mut frame);
+    stacks.windows.remember(registers.stack_pointer(), frame.registers.stack_pointer());
     let walked = stacks.python.walk(&mut stacks.windows, &stacks.modules, own.me, &mut stacks.now.python);
     stacks.now.python_count = walked.count;
     stacks.write_codes(own);
@@ -138,16 +141,15 @@ fn take(own: &Own) {
 
 impl Stacks {
     /// The frames of C outside of our own; whether there are more.
-    fn follow(&mut self, own: &Own, registers: Registers) -> bool {
+    fn follow(&mut self, own: &Own, frame: &mut Frame) -> bool {
         self.now.native_count = 0;
-        self.windows.read_ahead(registers.stack_pointer());
+        self.windows.read_ahead(frame.registers.stack_pointer());
         if self.modules.count == 0 || UNLOADED.swap(false, Ordering::Relaxed) {
             self.renew(own, 0);
         }
-        let mut frame = Frame::new(registers);
         let (mut is_inside, mut is_renewed) = (true, false);
         loop {
-            if is_inside && !self.is_our_own(&frame) {
+            if is_inside && !self.is_our_own(frame) {
                 is_inside = false;
             }
             if !is_inside {
