@@ -12,7 +12,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Common, switch, valued, whole_number
-from gdbheap.commands.surface.progress import tell
+from gdbheap.commands.surface.progress import shown, tell
 from gdbheap.errors import UsageError
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.replay import render
@@ -92,7 +92,8 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
     if options.what_if and (options.stop_at is not None or options.allocator is not None or _tuned(options)):
         raise UsageError("gdbheap replay: --what-if chooses allocators and tunables by itself, and stops nowhere")
     path = os.path.expanduser(files[0])
-    with planned(path, options.process, options.fill or options.what_if, options.mappings) as job:
+    fill = options.fill or options.what_if
+    with planned(path, options.process, fill, options.mappings, shown("making the plan")) as job:
         base = recorded_setting(job.process.who)
         return what_if(job, base, tell) if options.what_if else _once(job, _setting(base, options), options)
 

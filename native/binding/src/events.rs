@@ -56,7 +56,12 @@ pub fn plan_calls(
 ) -> PyResult<ReplayPlan> {
     let file = File::open(path)?;
     let plan = plan.map(|plan| File::options().write(true).open(plan)).transpose()?;
-    let frames: Vec<Frame> = frames.into_iter().map(|(offset, size)| Frame { offset, size }).collect();
+    let frames = stages_of(frames);
     let stages = Stages { file: &file, frames: &frames };
     Ok(watched(py, progress, |watcher| events::plan(watcher, &stages, plan.as_ref(), mappings))?.into())
+}
+
+/// (offset, bytes) of each, as the core has them.
+pub fn stages_of(frames: Vec<(u64, u64)>) -> Vec<Frame> {
+    frames.into_iter().map(|(offset, size)| Frame { offset, size }).collect()
 }

@@ -2,11 +2,13 @@
 
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
-use crate::work::Watcher;
+use crate::signals::SignalsHeld;
+use crate::work::{Progress, Watcher};
 use gdbheap_calls::waiting::from_words;
 use gdbheap_calls::{encode, header, Event, Last, Reader, MAX_EVENT, STAGE};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{sync_channel, SyncSender};
 
 /// The fastest that is worth it: a recorder's stages come at 100 MB a second.
 const LEVEL: i32 = 1;
@@ -50,29 +52,62 @@ pub struct Stages<'a> {
     pub frames: &'a [Frame],
 }
 
+/// Stages that may wait for whoever is shown their events.
+const AHEAD: usize = 3;
+
 impl Stages<'_> {
-    /// Shows every event, until the end or until one is damaged; returns whether all were whole.
+    /// Shows every event, until the end or until one is damaged; returns whether all were whole. Another thread reads and
+    /// unpacks the stages that come next; the watcher hears how many bytes of the log were shown.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
+        let total = self.frames.iter().map(|frame| frame.size).sum();
+        let mut done = 0;
+        std::thread::scope(|scope| {
+            let (send, receive) = sync_channel(AHEAD);
+            let held = SignalsHeld::new();
+            scope.spawn(move || self.unpack_all(&send));
+            drop(held);
+            for stage in receive {
+                watcher.attend(Some(Progress { done, total }))?;
+                let Some(Unpacked { events, size }) = stage? else { return Ok(false) };
+                let mut reader = Reader::new(&events);
+                loop {
+                    match reader.next_event() {
+                        Ok(Some(event)) => visit(event),
+                        Ok(None) => break,
+                        Err(_) => return Ok(false),
+                    }
+                }
+                done += size;
+            }
+            Ok(true)
+        })
+    }
+
+    /// Sends each stage, None for one that is damaged, until nobody listens.
+    fn unpack_all(&self, listener: &SyncSender<Result<Option<Unpacked>>>) {
         let mut packed = Vec::new();
         for frame in self.frames {
-            watcher.check()?;
-            let size = usize::try_from(frame.size).ok().filter(|size| *size <= 2 * STAGE).ok_or_else(damaged)?;
-            packed.resize(size, 0);
-            if self.file.read_exact_at(&mut packed, frame.offset).is_err() {
-                return Ok(false);
-            }
-            let Ok(stage) = zstd::bulk::decompress(&packed, STAGE) else { return Ok(false) };
-            let mut reader = Reader::new(&stage);
-            loop {
-                match reader.next_event() {
-                    Ok(Some(event)) => visit(event),
-                    Ok(None) => break,
-                    Err(_) => return Ok(false),
-                }
+            let stage = self.unpack(frame, &mut packed);
+            let is_last = !matches!(stage, Ok(Some(_)));
+            if listener.send(stage).is_err() || is_last {
+                return;
             }
         }
-        Ok(true)
     }
+
+    fn unpack(&self, frame: &Frame, packed: &mut Vec<u8>) -> Result<Option<Unpacked>> {
+        let size = usize::try_from(frame.size).ok().filter(|size| *size <= 2 * STAGE).ok_or_else(damaged)?;
+        packed.resize(size, 0);
+        let is_there = self.file.read_exact_at(packed, frame.offset).is_ok();
+        let events = is_there.then(|| zstd::bulk::decompress(packed, STAGE).ok()).flatten();
+        Ok(events.map(|events| Unpacked { events, size: frame.size }))
+    }
+}
+
+/// A stage as it was recorded, and its bytes in the log.
+struct Unpacked {
+    events: Vec<u8>,
+    size: u64,
 }
 
 fn damaged() -> Error {

@@ -2,6 +2,7 @@
 //!
 //! What is kept while the log is read is as large as the most blocks that were in use at once.
 
+use super::blocks::Blocks;
 use super::frames::Stages;
 use super::mappings::{Mappings, Part};
 use crate::by_address::ByAddress;
@@ -99,7 +100,7 @@ pub fn plan(watcher: &dyn Watcher, stages: &Stages<'_>, file: Option<&File>, map
 struct Planner<'a> {
     out: Out<'a>,
     plan: Plan,
-    places: ByAddress<u64>,
+    places: Blocks<u64>,
     free_places: Vec<u64>,
     /// Bytes asked for, by place.
     sizes: Vec<u64>,
@@ -303,7 +304,7 @@ impl<'a> Planner<'a> {
 
     #[inline(always)]
     fn free(&mut self, address: u64) {
-        match self.places.remove(&address) {
+        match self.places.remove(address) {
             Some(place) => {
                 self.out.step(kind::FREE, place, 0);
                 self.leave_place(place);
@@ -317,11 +318,11 @@ impl<'a> Planner<'a> {
 
     #[inline(always)]
     fn resize(&mut self, size: u64, old: u64, result: u64) {
-        let Some(place) = self.places.get(&old).copied() else { return self.resize_unknown(size, old, result) };
+        let Some(place) = self.places.get(old).copied() else { return self.resize_unknown(size, old, result) };
         if result == 0 {
             match size {
                 0 => {
-                    self.places.remove(&old);
+                    self.places.remove(old);
                     self.out.step(kind::RELEASE, place, 0);
                     self.leave_place(place);
                 }
@@ -331,7 +332,7 @@ impl<'a> Planner<'a> {
         }
         if result != old {
             self.lowest = self.lowest.min(result);
-            self.places.remove(&old);
+            self.places.remove(old);
             if let Some(before) = self.places.insert(result, place) {
                 self.free_unseen(before);
             }
