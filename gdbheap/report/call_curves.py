@@ -1,7 +1,7 @@
 """What was in use over calls and over time, as a picture: laid out when it is written, and readable without script.
 
 Each panel's curve is a number of stretches: a line for the value at the end of each, and for bytes an area up to the
-most that were in use in the stretch, so that no peak is lost."""
+most that were in use in it, so that no peak is lost."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ __all__ = ["picture"]
 WIDTH, HEAD, PANEL, GAP = 960, 64, 180, 64
 LEFT, RIGHT = 90, 24
 MARKS = 5
+LONG_SECONDS = 120
+BYTES, BLOCKS, AREA = "Bytes in use, as asked for,", "Blocks in use", "; the area is the most in each stretch"
 ONLY = 5
 # A distance of two lines to the next larger one, as (times, divided by): powers of two; 1, 2, 5, 10, 20 ….
 POWERS, TENS = (2, 1), (2, 1, 5, 2, 2, 1)
@@ -39,10 +41,12 @@ Words = Callable[[float], str]
 
 @dataclass(frozen=True)
 class _Panel:
-    """(place, value, most until then) of each stretch; what places and values are called; ``steps``: of ``_lines``."""
+    """(end, value there, most in it) of each stretch; ``peak``: where the most was, and how much; what places and
+    values are called; ``steps``: of ``_lines``."""
 
     title: str
     rows: list[tuple[float, int, int]]
+    peak: tuple[float, int]
     place_text: Words
     value_text: Words
     steps: tuple[int, ...]
@@ -55,7 +59,7 @@ class _Panel:
     @property
     def top(self) -> int:
         """The highest value, at least 1."""
-        return max([1, *(most for _place, _value, most in self.rows)])
+        return max(1, self.peak[1])
 
 
 def picture(answer: CallStats) -> str:
@@ -68,10 +72,10 @@ def picture(answer: CallStats) -> str:
     )
     peak = answer.peak
     most = f"At most {size_text(peak.bytes)} in {count_text(peak.count)} blocks, after call {count_text(peak.call)}"
-    told = f"{about(answer)} {most}, at {peak.seconds:.2f} s."
+    told = f"{about(answer)} {most}, at {_time_text(peak.seconds)}."
     body = [head, f"<title>{_safe(told)}</title>", _styles(), f'<rect class="page" width="{WIDTH}" height="{height}"/>']
     body.append(f'<text class="title" x="16" y="26">{_safe(about(answer))}</text>')
-    body.append(f'<text x="16" y="46">{_safe(most)}, at {peak.seconds:.2f} s.</text>')
+    body.append(f'<text x="16" y="46">{_safe(most)}, at {_time_text(peak.seconds)}.</text>')
     for number, panel in enumerate(panels):
         body += _drawn(panel, HEAD + number * (PANEL + GAP) + GAP // 2)
     return "\n".join([*body, "</svg>", ""])
@@ -84,17 +88,35 @@ def _panels(answer: CallStats) -> Iterator[_Panel]:
     def size(value: float) -> str:
         return size_text(round(value))
 
-    over: list[tuple[str, Sequence[Point], Callable[[Point], float], Words]] = [
-        ("calls", answer.curve.calls, lambda point: point.call, calls),
-        ("time", answer.curve.seconds, lambda point: point.seconds, duration_text),
-    ]
-    for name, points, place, words in over:
-        most = [(place(point), point.bytes, point.most) for point in points]
-        yield _Panel(
-            f"Bytes in use, as asked for, over {name}; the area is the most until then", most, words, size, POWERS
-        )
-        counts = [(place(point), point.count, point.count) for point in points]
-        yield _Panel(f"Blocks in use over {name}", counts, words, calls, TENS)
+    peak, most = answer.peak, answer.most
+    points = answer.curve.calls
+    yield from (
+        _Panel(f"{BYTES} over calls{AREA}", _bytes(points, [point.call for point in points]), (peak.call, peak.bytes),
+               calls, size, POWERS),
+        _Panel(f"{BLOCKS} over calls", _blocks(points, [point.call for point in points]), (most.call, most.count),
+               calls, calls, TENS),
+    )  # fmt: skip
+    points = answer.curve.seconds
+    # A point's calls begin at its time, and nothing changes until the next.
+    ends = [*(point.seconds for point in points[1:]), answer.seconds][: len(points)]
+    yield from (
+        _Panel(f"{BYTES} over time{AREA}", _bytes(points, ends), (peak.seconds, peak.bytes), _time_text, size, POWERS),
+        _Panel(f"{BLOCKS} over time", _blocks(points, ends), (most.seconds, most.count), _time_text, calls, TENS),
+    )  # fmt: skip
+
+
+def _bytes(points: Sequence[Point], ends: Sequence[float]) -> list[tuple[float, int, int]]:
+    return [(end, point.bytes, point.most) for end, point in zip(ends, points)]
+
+
+def _blocks(points: Sequence[Point], ends: Sequence[float]) -> list[tuple[float, int, int]]:
+    return [(end, point.count, point.count) for end, point in zip(ends, points)]
+
+
+def _time_text(seconds: float) -> str:
+    if seconds >= LONG_SECONDS:
+        return duration_text(seconds)
+    return f"{seconds:.3g} s" if seconds >= 1 or not seconds else f"{1000 * seconds:.3g} ms"
 
 
 def _drawn(panel: _Panel, at: int) -> Iterator[str]:
@@ -112,7 +134,7 @@ def _drawn(panel: _Panel, at: int) -> Iterator[str]:
         return
     yield f'<path class="most" d="{_steps(panel, top, 2)}V{bottom}H{LEFT}Z"/>'
     yield f'<path class="line" d="{_steps(panel, top, 1)}"/>'
-    place, _value, most = max(panel.rows, key=lambda row: row[2])
+    place, most = panel.peak
     words = f"{panel.value_text(most)} at {panel.place_text(place)}"
     yield (
         f'<circle class="peak" cx="{_x(panel, place)}" cy="{_y(panel, most, top)}" r="4">'

@@ -18,7 +18,8 @@ KINDS = (MALLOC, CALLOC, REALLOC, MEMALIGN, FREE)
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the allocator; ``old`` is realloc's block or the alignment, ``result`` the block of free too."""
+    """A call of the allocator; ``old`` is realloc's block or the alignment, ``result`` the block of free too. ``time``:
+    nanoseconds, as the log said them last."""
 
     tid: int
     kind: int
@@ -26,6 +27,7 @@ class Call:
     old: int
     result: int
     usable: int
+    time: int = 0
 
 
 class Stage:
@@ -71,9 +73,10 @@ def calls_of(data: bytes) -> Iterator[Call]:
     """The calls of a recorder's file."""
     words = struct.unpack_from("<12Q", data)
     tids: dict[int, int] = {}
-    thread, usable = 0, -1
+    thread, usable, time = 0, -1, 0
     for number in range(words[5]):
         stage = Stage(data[HEADER + number * STAGE : HEADER + (number + 1) * STAGE])
+        in_stage = 0
         while stage.place < len(stage.data) and (first := stage.data[stage.place]):
             stage.place += 1
             kind, low = first >> 5, first & 31
@@ -85,16 +88,19 @@ def calls_of(data: bytes) -> Iterator[Call]:
                     usable = values[0]
                 elif low == THREAD:
                     thread, tids[thread] = values[0], values[1]
+                elif low == TIME:
+                    in_stage += values[0]
+                    time = in_stage
             else:
                 size = 0 if kind == FREE else stage.size(low)
                 old = stage.number() if kind == MEMALIGN else stage.address() if kind == REALLOC else 0
-                yield Call(tids[thread], kind, size, old, stage.address(), usual(size) if usable < 0 else usable)
+                yield Call(tids[thread], kind, size, old, stage.address(), usual(size) if usable < 0 else usable, time)
                 usable = -1
     for number in range(words[WRITTEN], words[WAITING]):
         what = struct.unpack_from(f"<{WAITING_WORDS}Q", data, WAITING_AT + 8 * WAITING_WORDS * number)
         if 0 < what[0] <= len(KINDS):
             usable = what[4] - 1 if what[4] else usual(what[1])
-            yield Call(tids[thread], KINDS[what[0] - 1], what[1], what[2], what[3], usable)
+            yield Call(tids[thread], KINDS[what[0] - 1], what[1], what[2], what[3], usable, time)
 
 
 def files_of(folder: Path) -> dict[tuple[int, int], bytes]:
