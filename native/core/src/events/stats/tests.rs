@@ -6,8 +6,8 @@ fn counted(events: &[Event]) -> Stats {
     counter.finish(true)
 }
 
-const A: u64 = 0x1000;
-const B: u64 = 0x2000;
+const A: u64 = 0x1_0000;
+const B: u64 = 0x2_0000;
 
 #[test]
 fn realloc_continues_a_life_and_adds_what_is_new() {
