@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import LOG
-from gdbheap.commands.surface.options import Common, valued, whole_number
+from gdbheap.commands.surface.options import Common, number_or_all, valued, whole_number
 from gdbheap.commands.surface.progress import shown
 from gdbheap.files import check_writable, write_text
 from gdbheap.report.call_stats import render
 
 if TYPE_CHECKING:
+    from gdbheap.events.growths import Growth
     from gdbheap.events.stats import CallStats
 
 __all__ = ["COMMAND"]
@@ -30,6 +31,10 @@ class Options(Common):
         "--svg", "FILE", "write a scalable picture (SVG) to FILE: blocks and bytes in use over calls and over time",
         None, str,
     )  # fmt: skip
+    growth: int | None = valued(
+        "--growth", "N", "replay the calls too, and say which of them made an arena of glibc's larger; before the N"
+        " largest growths (all: each) look for the largest hole", None, number_or_all("a number of growths"),
+    )  # fmt: skip
 
 
 def _answer(path: str, options: Options) -> CallStats:
@@ -42,9 +47,18 @@ def _answer(path: str, options: Options) -> CallStats:
         check_writable(options.svg)
     with shown("reading the calls") as progress:
         answer = call_stats(os.path.expanduser(path), options.process, progress)
+    if options.growth is not None:
+        answer = replace(answer, growth=_growth(os.path.expanduser(path), answer.pid, options.growth or None))
     if options.svg is not None:
         write_text(options.svg, picture(answer))
     return answer
+
+
+def _growth(path: str, pid: int, count: int | None) -> list[Growth]:
+    from gdbheap.events.growths import growths
+
+    with shown("looking at growths") as progress:
+        return growths(path, pid, count, progress)
 
 
 def _render(shown: Shown[CallStats, Options]) -> str:
@@ -68,6 +82,10 @@ COMMAND = Command(
     The curves have at most 2,048 points each: the last value of a stretch of calls, and the most bytes in it, so that
     the peak is seen. Memory is taken for the blocks in use and not for the calls. docs/calls.md says more.
 
+    --growth replays the calls under the same glibc (docs/replay.md) and lists those for which an arena had to become
+    larger: by how much, and by how much the largest free chunk that there was missed what was asked for. The main
+    arena is larger where the break rises, another one where a heap of it is larger than it ever was.
+
     In JSON, calls is {all, malloc, calloc, realloc, memalign, free, mmap, munmap, mremap, mallopt, malloc_trim,
     fork}; all is the first five together. live is {count, bytes, usable} at the end, peak and most are {count, bytes,
     usable, call, seconds}: when the most bytes were in use, and the most blocks. requested is {calls, bytes, usable}
@@ -77,7 +95,10 @@ COMMAND = Command(
     tick, spans, error}: calls and seconds are {median, p90, longest}, zero is how many lived 0 calls, tick the mean
     distance of two times, spans a list of {from, to, blocks}. curve is {calls, seconds}, lists of {call, seconds,
     count, bytes, most}. allocated blocks are those released, unseen (their release is missing) and live. failed,
-    nothing (free of NULL), unknown (about blocks that came from a parent) and lost count calls.""",
+    nothing (free of NULL), unknown (about blocks that came from a parent) and lost count calls. growth is null, or a
+    list of {call, size, alignment, bytes, chunk, arena, largest, short_by, looked}: chunk is what the size takes,
+    largest the largest free chunk before the call, short_by the difference; null where there was none or, not looked,
+    where nobody looked.""",
     example="gdbheap stats --svg=live.svg",
     needs=LOG,
     options=Options,

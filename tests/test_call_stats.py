@@ -19,7 +19,8 @@ import pytest
 from reference import call_log
 from reference.call_log import CALLOC, FREE, MALLOC, MEMALIGN, REALLOC, Call
 from support.programs import GDBHEAP, PATIENCE, build, c_program, gdbheap, plain_environment, running
-from support.recorded import recorder_environment
+from support.recorded import finished, recorder_environment
+from support.recorded import recorded as resting
 
 NAMES = {MALLOC: "malloc", CALLOC: "calloc", REALLOC: "realloc", MEMALIGN: "memalign", FREE: "free"}
 POINTS = 2048
@@ -363,3 +364,49 @@ def test_no_calls(tmp_path: Path) -> None:
     done = gdbheap("stats", str(log), f"--svg={tmp_path / 'a.svg'}")
     assert done.returncode == 0 and "3 calls could not be recorded" in done.stdout
     ElementTree.parse(tmp_path / "a.svg")
+
+
+def test_growth(rng: random.Random, tmp_path: Path) -> None:
+    """The calls that raise the break, as the program sees it rise; and what the hole that it left misses."""
+    hole, more = 8 * rng.randint(8000, 12000), rng.randint(17, 900)
+    log = tmp_path / "calls.log"
+    words = [str(build("short_holes")), str(hole), str(more), str(rng.getrandbits(30)), "6000"]
+    # Without it there is more at the top than the second request takes.
+    done = subprocess.run(
+        [str(GDBHEAP), "trace", "-o", str(log), "--", *words], capture_output=True, text=True, timeout=PATIENCE,
+        env={**plain_environment(), "GLIBC_TUNABLES": "glibc.malloc.top_pad=0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    own = [[int(part) for part in line.split()] for line in done.stdout.splitlines()]
+    found = stats(log, "--growth=all")["growth"]
+    assert [[row["call"], row["bytes"]] for row in found] == own and len(own) > 2
+    second = next(row for row in found if row["call"] == 4)
+    chunk, largest = ((size + 8 + 15) & ~15 for size in (hole + more, hole))
+    assert second == {
+        "call": 4, "size": hole + more, "alignment": 0, "bytes": second["bytes"], "chunk": chunk, "arena": 0,
+        "largest": largest, "short_by": chunk - largest, "looked": True,
+    }  # fmt: skip
+    assert all(row["looked"] and (row["short_by"] is None or row["short_by"] > 0) for row in found)
+    some = stats(log, "--growth=2")["growth"]
+    assert [row["bytes"] for row in some] == [row["bytes"] for row in found]
+    looked = sorted(row["bytes"] for row in some if row["looked"])
+    assert looked == sorted(row["bytes"] for row in found)[-2:]
+    text = gdbheap("stats", str(log), "--growth=all").stdout
+    assert f"{chunk - largest:,}" in text and f"{len(own):,} calls made an arena larger" in text
+
+
+def test_growth_of_threads_arenas(rng: random.Random, tmp_path: Path) -> None:
+    """Other arenas than the main one grow too; none of theirs is said to have been in the main one."""
+    numbers = [4, rng.getrandbits(30), 2000, 200, 20000, 0]
+    log = tmp_path / "calls.log"
+    command = [str(build("recorder")), *map(str, numbers), str(tmp_path / "table")]
+    with resting(command, log, {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=1000000000"}) as target:
+        arenas = json.loads(gdbheap("arenas", str(target.pid), "--json").stdout)["arenas"]
+        finished(target, log)
+    found = stats(log, "--growth=all")["growth"]
+    assert {row["arena"] for row in found} <= {None, *range(len(arenas))}
+    # Nothing was given back: what an arena has is what its growths add up to, the one that made it among those.
+    assert sum(row["bytes"] for row in found) == sum(arena["system"] for arena in arenas)
+    main = sum(row["bytes"] for row in found if row["arena"] == 0)
+    assert main == arenas[0]["system"] < sum(arena["system"] for arena in arenas)
+    assert sum(row["arena"] is None for row in found) >= len(arenas) - 1

@@ -625,7 +625,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--rss": "1G", "--grows": "100M/10m", "--mark": "80%", "--within": "1s", "--output": "a", "--run": "a b",
         "--run-limit": "2m", "--again": "1h", "--size": "5M", "--block": "0x10", "--folded": "a", "--speedscope": "b",
         "--process": "5", "--arena-max": "2", "--mmap-threshold": "1M", "--trim-threshold": "1M",
-        "--tunables": "tcache_count=0", "--stop-at": "7",
+        "--tunables": "tcache_count=0", "--stop-at": "7", "--growth": "5",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from gdbheap import _native
+from gdbheap.events.growths import Growth
 from gdbheap.events.log import read_log
 
 __all__ = [
@@ -186,7 +187,8 @@ class CallStats:
     nothing; ``nothing``: free(NULL); ``unknown``: calls about blocks that nobody is seen to have allocated;
     ``unseen``: blocks whose release is not in the log, but that something else came in their place; ``lost``: calls
     that are not in the log. ``allocated``: blocks; those released, unseen and in use at the end are all of them.
-    ``whole``: nothing of the log is missing."""
+    ``growth``: calls that made an arena larger, None where that was not asked for. ``whole``: nothing of the log is
+    missing."""
 
     path: str
     pid: int
@@ -214,6 +216,7 @@ class CallStats:
     ok: bool
     curve: Curves
     sizes: list[SizeOfCalls] = field(default_factory=list)
+    growth: list[Growth] | None = None
 
 
 def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] | None = None) -> CallStats:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
 from gdbheap.report.distribution import bar
-from gdbheap.report.numbers import UNKNOWN, count_text, counted, share_text
+from gdbheap.report.numbers import UNKNOWN, arena_text, count_text, counted, share_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
 if TYPE_CHECKING:
+    from gdbheap.events.growths import Growth
     from gdbheap.events.stats import CallStats, InUse, LifetimesOf, Moment, Point, SizeOfCalls
 
 __all__ = ["about", "render"]
 
 LEFT = True
+NEW, NONE = "new", "-"
 STEPS, BAR = 16, 30
 KINDS = ("malloc", "calloc", "realloc", "memalign", "free")
 OTHERS = ("mmap", "munmap", "mremap", "mallopt", "malloc_trim", "fork")
@@ -35,6 +37,10 @@ SIZES = (
     Column("size"), Column("below"), Column("calls"), Column("bytes"), Column("in use at the end"), Column("bytes"),
 )  # fmt: skip
 LIVES = (Column("released blocks lived", LEFT), Column("half at most"), Column("90 % at most"), Column("longest"))
+GROWTHS = (
+    Column("call"), Column("arena"), Column("asked for"), Column("its chunk"), Column("largest hole"),
+    Column("too short by"), Column("grew by"),
+)  # fmt: skip
 SPANS = (Column("calls"), Column("below"), Column("distribution of blocks", LEFT), Column("blocks"), Column("%"))
 
 
@@ -49,6 +55,7 @@ def render(answer: CallStats, whole: CallStats, style: Style, picture: str | Non
         _course(answer.curve.calls, style),
         _sizes(answer.sizes, whole.sizes, style),
         _lives(answer, style),
+        _growths(answer.growth or [], style),
         "\n".join(style.filled(sentence) for sentence in [*_sums(answer, style), *_notes(answer), where] if sentence),
     )
 
@@ -139,6 +146,23 @@ def _lives(answer: CallStats, style: Style) -> str:
     return join(table(LIVES, rows, style), table(SPANS, spans, style, total))
 
 
+def _growths(growths: Sequence[Growth], style: Style) -> str:
+    """The calls that were looked at, the rest, and the total."""
+    looked = [grown for grown in growths if grown.looked]
+    if not growths:
+        return ""
+    rows = [
+        [count_text(grown.call), NEW if grown.arena is None else arena_text(grown.arena), count_text(grown.size),
+         count_text(grown.chunk), *(NONE if found is None else count_text(found)
+         for found in (grown.largest, grown.short_by)), style.size(grown.bytes)]
+        for grown in looked
+    ]  # fmt: skip
+    total, shown = sum(grown.bytes for grown in growths), sum(grown.bytes for grown in looked)
+    if len(looked) < len(growths):
+        rows.append([f"{len(growths) - len(looked):,} more", "", "", "", "", "", style.size(total - shown)])
+    return table(GROWTHS, rows, style, ["total", "", "", "", "", "", style.size(total)])
+
+
 def _quantiles(of: LifetimesOf, form: str) -> Iterator[str]:
     for value in (of.median, of.p90, of.longest):
         yield UNKNOWN if value is None else format(value, form)
@@ -165,9 +189,25 @@ def _sums(answer: CallStats, style: Style) -> Iterator[str]:
             f"realloc made {counted(resized.grown, 'block')} larger and {count_text(resized.shrunk)} smaller; it moved"
             f" {count_text(resized.moved)}, {style.bytes(resized.copied)} together."
         )
+    if answer.growth is not None:
+        yield from _about_growths(answer.growth)
     others = [f"{count_text(getattr(answer.calls, kind))} of {kind}" for kind in OTHERS if getattr(answer.calls, kind)]
     if others:
         yield f"Calls that are not counted above: {', '.join(others)}."
+
+
+def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
+    if not growths:
+        yield "No arena of glibc's became larger."
+    nearest = min(
+        (grown for grown in growths if grown.short_by is not None), key=lambda grown: grown.short_by or 0, default=None
+    )
+    if nearest is not None:
+        yield (
+            f"{counted(len(growths), 'call')} made an arena larger. Call {count_text(nearest.call)} missed the closest:"
+            f" the largest hole was {count_text(nearest.short_by)} bytes too short for its chunk of"
+            f" {count_text(nearest.chunk)}."
+        )
 
 
 def _notes(answer: CallStats) -> Iterator[str]:
