@@ -7,20 +7,18 @@ Times are those on the clock, of the three in turn; the median of the ratios is 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from trace_cost import GDBHEAP, LOOP, compiled, middle
 
 from gdbheap import _native
 from gdbheap.events.log import read_log
+from gdbheap.events.stats import call_stats
 
 MANY = r"""
 #include <stdlib.h>
@@ -38,6 +36,12 @@ int main(int argc, char **argv) {
 }
 """
 READ = "zstd -dc"
+ALONE = """
+import re, sys
+from gdbheap.events.stats import call_stats
+call_stats(sys.argv[1], None)
+print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+"""
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -47,13 +51,11 @@ def seconds(work: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def memory_of(log: Path) -> tuple[int, dict[str, Any]]:
-    """Return the most that `gdbheap stats` has resident, and its answer."""
-    process = subprocess.Popen([str(GDBHEAP), "stats", str(log), "--json"], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    answer = json.loads(process.stdout.read())
-    _pid, _status, usage = os.wait4(process.pid, 0)
-    return usage.ru_maxrss << 10, answer
+def memory_of(log: Path) -> int:
+    """Return the most that a process has resident which does what `gdbheap stats` does. What the kernel says of a child
+    (wait4) begins with what its parent has."""
+    words = [sys.executable, "-c", ALONE, str(log)]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout) << 10
 
 
 def main() -> None:
@@ -85,8 +87,7 @@ def stages(log: Path) -> Path:
 
 
 def _print(log: Path, rounds: int) -> None:
-    # First: a process's most begins with what its parent has.
-    size, answer = memory_of(log)
+    size, answer = memory_of(log), call_stats(str(log), None)
     frames, packed = read_log(str(log)).chosen(None).frames, stages(log)
     ways: dict[str, Callable[[], object]] = {
         READ: lambda: subprocess.run(["zstd", "-dc", str(packed)], check=True, stdout=subprocess.DEVNULL),
@@ -97,11 +98,11 @@ def _print(log: Path, rounds: int) -> None:
     for _ in range(rounds):
         for way, work in ways.items():
             times[way].append(seconds(work))
-    calls, most = answer["calls"], answer["most"]
-    print(f"{calls['all']:,} calls, at most {most['count']:,} blocks; stats has {size / 2**20:.0f} MiB resident")
+    calls, most = answer.calls.all, answer.most.count
+    print(f"{calls:,} calls, at most {most:,} blocks; stats has {size / 2**20:.0f} MiB resident")
     for way in ways:
         ratios = [other / read for other, read in zip(times[way], times[READ])]
-        nanoseconds = min(times[way]) / calls["all"] * 1e9
+        nanoseconds = min(times[way]) / calls * 1e9
         print(f"  {way}: {middle(ratios)} times the decompression, {nanoseconds:.1f} ns a call at best", flush=True)
 
 

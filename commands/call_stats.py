@@ -32,7 +32,7 @@ class Options(Common):
         None, str,
     )  # fmt: skip
     growth: int | None = valued(
-        "--growth", "N", "replay the calls too, and say which of them made an arena of glibc's larger; before the N"
+        "--growth", "N", "replay the calls too, and say which of them made an arena of malloc's larger; before the N"
         " largest growths (all: each) look for the largest hole", None, number_or_all("a number of growths"),
     )  # fmt: skip
 
@@ -82,7 +82,7 @@ COMMAND = Command(
     The curves have at most 2,048 points each: the last value of a stretch of calls, and the most bytes in it, so that
     the peak is seen. Memory is taken for the blocks in use and not for the calls. docs/calls.md says more.
 
-    --growth replays the calls under the same glibc (docs/replay.md) and lists those for which an arena had to become
+    --growth replays the calls as the program made them (docs/replay.md) and lists those for which an arena had to become
     larger: by how much, and by how much the largest free chunk that there was missed what was asked for. The main
     arena is larger where the break rises, another one where a heap of it is larger than it ever was.
 

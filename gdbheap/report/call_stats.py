@@ -198,7 +198,7 @@ def _sums(answer: CallStats, style: Style) -> Iterator[str]:
 
 def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
     if not growths:
-        yield "No arena of glibc's became larger."
+        yield "No arena became larger."
     nearest = min(
         (grown for grown in growths if grown.short_by is not None), key=lambda grown: grown.short_by or 0, default=None
     )
