@@ -82,9 +82,9 @@ COMMAND = Command(
     The curves have at most 2,048 points each: the last value of a stretch of calls, and the most bytes in it, so that
     the peak is seen. Memory is taken for the blocks in use and not for the calls. docs/calls.md says more.
 
-    --growth replays the calls as the program made them (docs/replay.md) and lists those for which an arena had to become
-    larger: by how much, and by how much the largest free chunk that there was missed what was asked for. The main
-    arena is larger where the break rises, another one where a heap of it is larger than it ever was.
+    --growth replays the calls as the program made them (docs/replay.md) and lists those for which an arena had to
+    become larger: by how much, and by how much the largest free chunk that there was missed what was asked for. The
+    main arena is larger where the break rises, another one where a heap of it is larger than it ever was.
 
     In JSON, calls is {all, malloc, calloc, realloc, memalign, free, mmap, munmap, mremap, mallopt, malloc_trim,
     fork}; all is the first five together. live is {count, bytes, usable} at the end, peak and most are {count, bytes,
