@@ -12,7 +12,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FILES
 from gdbheap.commands.surface.options import Common, switch, valued, whole_number
-from gdbheap.commands.surface.progress import tell
+from gdbheap.commands.surface.progress import shown, tell
 from gdbheap.errors import UsageError
 from gdbheap.report.numbers import parse_size
 from gdbheap.report.replay import render
@@ -108,7 +108,8 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
     if options.every is not None and options.frames is None:
         raise UsageError("gdbheap replay: --every is between two pictures of --frames=FOLDER")
     path = os.path.expanduser(files[0])
-    with planned(path, options.process, options.fill or options.what_if, options.mappings) as job:
+    fill = options.fill or options.what_if
+    with planned(path, options.process, fill, options.mappings, shown("making the plan")) as job:
         base = recorded_setting(job.process.who)
         if options.what_if:
             return what_if(job, base, tell)

@@ -43,7 +43,9 @@ COMMAND = Command(
     text="""Calls malloc_stats() in the process, after proving that the call cannot hang: no thread is inside malloc,
     no arena is locked, nobody holds stderr's lock. The output is taken from its write() calls, which are not made,
     wherever the process's standard error goes, and the process is left as it was. If the proof fails, the command is
-    refused in one line: try again.""",
+    refused in one line: try again.
+
+    In a shell the same word analyses recorded calls: gdbheap stats FILE, of a log that gdbheap trace wrote.""",
     example="heap stats",
     needs=PROCESS,
     options=Options,

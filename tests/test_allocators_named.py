@@ -24,6 +24,7 @@ ALLOWED = {
     "answers.trim": MALLOC, "answers.check_advice": MALLOC, "commands.calls.inferior_call": MALLOC,
     "commands.calls.malloc_stats_call": MALLOC, "commands.calls.native_caller": MALLOC,
     "answers.pools": "size classes of Python's allocators", "report.pools": "the same", "report.mimalloc": "the same",
+    "events.growths": "whose arenas grow",
     "commands.replay": OTHERS, "events.settings": OTHERS, "events.what_if": OTHERS, "report.replay": OTHERS,
     "history.watched": "what each can be read of while the process runs",
     "answers.findings.finding": "what the rules about one allocator share",

@@ -42,10 +42,11 @@ def test_version_help_and_script() -> None:
     overview = gdbheap("--help")
     assert overview.returncode == 0 and all(f"\n  {noun} " in overview.stdout for noun in NOUNS)
     for noun in NOUNS:
-        done = gdbheap(noun, "--help")
-        needs = COMMANDS[noun].needs
-        assert done.returncode == 0 and f"Usage: gdbheap {noun} {needs.words}" in done.stdout and done.stderr == ""
-        assert f"\n  gdbheap {noun} {needs.example}" in done.stdout
+        command = COMMANDS[noun]
+        done = gdbheap(command.noun, "--help")
+        needs = command.needs
+        assert done.returncode == 0 and f"Usage: {command.shell_name} {needs.words}" in done.stdout
+        assert f"\n  {command.shell_name} {needs.example}" in done.stdout and done.stderr == ""
 
 
 @pytest.mark.parametrize(

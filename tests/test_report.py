@@ -627,7 +627,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--run-limit": "2m", "--again": "1h", "--size": "5M", "--block": "0x10", "--folded": "a", "--speedscope": "b",
         "--process": "5", "--order": "time", "--arena-max": "2", "--mmap-threshold": "1M", "--trim-threshold": "1M",
         "--tunables": "tcache_count=0", "--stop-at": "7", "--frames": "a", "--attach": "5",
-        "--stacks": "1", "--at": "7", "--diff": "7..end", "--pprof": "c", "--calls": "d",
+        "--stacks": "1", "--at": "7", "--diff": "7..end", "--pprof": "c", "--calls": "d", "--growth": "5",
     }  # fmt: skip
     for option in command.all_options:
         assert f"  {option.spelling}: " in text

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from gdbheap import __version__
 from gdbheap.commands.shell.installation import install, remove
-from gdbheap.commands.shell.subjects import answer, extra_options, own_words
+from gdbheap.commands.shell.subjects import answer, extra_options, meant, own_words
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.parser import wants_help
-from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
+from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
 from gdbheap.errors import UsageError
 from gdbheap.loader import SCRIPT
@@ -28,15 +28,15 @@ def run(words: Sequence[str]) -> tuple[str, int]:
     if noun in VERBS:
         return VERBS[noun](rest), 0
     if wants_help(own_words(words)):
-        return (_help(_command(noun)) if noun else _overview()), 0
+        return (_help(_known(noun)) if noun else _overview()), 0
     if rest in (["--version"], ["--gdb-script"]) and not noun:
         return (f"gdbheap {__version__}" if rest == ["--version"] else str(SCRIPT)), 0
-    return _answer(_command(noun), rest)
+    return _answer(meant(_known(noun), rest), rest)
 
 
-def _command(noun: str) -> AnyCommand:
+def _known(noun: str) -> str:
     """In gdb the command without a noun is called heap, and so it is understood here."""
-    return COMMANDS[HEAP_NOUN if noun == GDB else noun]
+    return HEAP_NOUN if noun == GDB else noun
 
 
 def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
@@ -68,8 +68,11 @@ def _takes_value(word: str) -> bool:
     return any(option.takes_next and option.name == word for option in options)
 
 
-def _help(command: AnyCommand) -> str:
-    return help_text(command, command.shell_name, command.needs, extra_options(command))
+def _help(noun: str) -> str:
+    """Of both commands, where two share a word."""
+    commands = [COMMANDS[found] for found in (noun, ABOUT_LOGS.get(noun)) if found is not None]
+    pages = [help_text(command, command.shell_name, command.needs, extra_options(command)) for command in commands]
+    return "\n\n".join(pages)
 
 
 def _overview() -> str:

@@ -14,6 +14,7 @@ from gdbheap.commands.surface.needs import (
     CALLED,
     FILES,
     FOLLOWED,
+    LOG,
     LOOKS,
     NOTHING,
     PROCESS,
@@ -37,7 +38,7 @@ from gdbheap.commands.surface.options import (
 )
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.progress import shown_for
-from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
 from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_about_process, ask_of, with_warnings
 from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from gdbheap.history.snapshot import Look
     from gdbheap.target.programs import Programs
 
-__all__ = ["Extra", "answer", "extra_options", "own_words"]
+__all__ = ["Extra", "answer", "extra_options", "meant", "own_words"]
 
 START = "--"
 
@@ -94,6 +95,18 @@ class _Line:
     def error(self, reason: str) -> UsageError:
         """The line cannot be answered."""
         return UsageError(f"{self.command.shell_name}: {reason}")
+
+
+def meant(noun: str, words: Sequence[str]) -> AnyCommand:
+    """The command of a noun; of two that share a word, that whose subject is among the words that follow it."""
+    about_logs = ABOUT_LOGS.get(noun)
+    if about_logs is not None:
+        # Imported here: a command's start is mostly imports.
+        from gdbheap.events.log import is_call_log
+
+        if any(is_call_log(os.path.expanduser(word)) for word in words):
+            return COMMANDS[about_logs]
+    return COMMANDS[noun]
 
 
 def answer(command: AnyCommand, words: list[str]) -> Result:
@@ -212,6 +225,13 @@ def _about_files(line: _Line) -> Result:
     return ask_of(line.command, tuple(line.words), [], line.options)
 
 
+def _about_log(line: _Line) -> Result:
+    if not line.words:
+        raise line.error(f"which log? ('{line.command.shell_name} --help' tells more)")
+    _refuse_words(line, line.words[1:])
+    return ask_of(line.command, line.words[0], [], line.options)
+
+
 def _about_nothing(line: _Line) -> Result:
     _refuse_words(line, line.words)
     return ask_of(line.command, None, [], line.options)
@@ -228,6 +248,7 @@ ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
     CALLED: _about_live,
     STARTED: _about_command,
     FILES: _about_files,
+    LOG: _about_log,
     NOTHING: _about_nothing,
 }
 

@@ -15,6 +15,7 @@ __all__ = [
     "CALLED",
     "FILES",
     "FOLLOWED",
+    "LOG",
     "LOOKS",
     "NOTHING",
     "PROCESS",
@@ -68,5 +69,7 @@ CALLED: Needs[LocalProcess] = Needs("a live process", "TARGET", "1234", 0)
 STARTED: Needs[tuple[str, ...]] = Needs(
     "a command that is started", "-- COMMAND", "-- COMMAND", 0, starts=True, shell_only=True
 )
+# Its path: a command that shares its word with one about processes is meant where there is such a file.
+LOG: Needs[str] = Needs("a log of calls", "FILE", "calls.log", 0, shell_only=True)
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
 NOTHING: Needs[None] = Needs("no target", "", "", 0, shell_only=True)

@@ -6,13 +6,14 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
 
-__all__ = ["Progress", "shown_for", "tell"]
+__all__ = ["Progress", "shown", "shown_for", "tell"]
 
 QUIET_SECONDS = 1.0
 EVERY_SECONDS = 0.1
@@ -51,6 +52,19 @@ def tell(what: str, anyway: bool = False) -> None:
     """One line on standard error, if that is a terminal; ``anyway``: wherever it goes."""
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
         print(f"gdbheap: {what}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def shown(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """What is to be called with (done, total) in this block, if standard error is a terminal."""
+    if not os.isatty(2):
+        yield None
+        return
+    progress = Progress()
+    try:
+        yield partial(progress, label)
+    finally:
+        progress.erase()
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import cast
 
 from gdbheap.commands.surface.declaration import AnyCommand
 
-__all__ = ["COMMANDS", "HEAP_NOUN", "SHELL_ONLY"]
+__all__ = ["ABOUT_LOGS", "COMMANDS", "HEAP_NOUN", "SHELL_ONLY"]
 
 HEAP_NOUN = ""
 """The noun of the command that is called without one."""
@@ -46,13 +46,17 @@ _MODULES = {
     "trace": "trace",
     "replay": "replay",
     "stacks": "call_stacks",
+    "stats FILE": "call_stats",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",
 }
 
-SHELL_ONLY = frozenset({"record", "plot", "top", "watch", "trace", "replay", "stacks"})
+SHELL_ONLY = frozenset({"record", "plot", "top", "watch", "trace", "replay", "stacks", "stats FILE"})
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
+
+ABOUT_LOGS = {"stats": "stats FILE"}
+"""By the word that is typed: the noun of the command that is meant where a log of calls is named."""
 
 
 class _Commands(MutableMapping[str, AnyCommand]):

@@ -152,6 +152,14 @@ def fit(heap: Heap, request: int) -> Fit:
     return Fit(request, need, mapped, fits, glibc.par.mmap_threshold, arenas, cached, nearest)
 
 
+def largest_free(heap: Heap) -> dict[int, int]:
+    """The bytes of each arena's largest free chunk, its top apart, once fast bins are merged with their neighbours; an
+    arena without any is missing. Raises Unsupported without glibc's malloc."""
+    glibc = heap.allocator(GlibcAllocator).malloc
+    rows = _native.find_fits(glibc.walk(), LARGEST_SIZE, True, 1)
+    return {row.arena: row.short[0].size for row in rows if row.short}
+
+
 def chunk_of(request: int) -> int:
     """The size of the chunk for a request: eight bytes more, 16-aligned, at least 32 (glibc's request2size)."""
     return max(SMALLEST_CHUNK, _up(request + 8, 16))

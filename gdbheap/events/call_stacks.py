@@ -17,7 +17,7 @@ from gdbheap.python.lines import line_of
 from gdbheap.target.elf import ElfFiles, open_regular
 from gdbheap.target.functions import Functions
 
-__all__ = ["END", "PEAK", "AllocatingStack", "CallStacks", "Namer", "Site", "call_stacks", "with_stacks"]
+__all__ = ["END", "PEAK", "AllocatingStack", "CallStacks", "Namer", "Site", "call_stacks"]
 
 PEAK, END = "peak", "end"
 NATIVE = "native"
@@ -90,7 +90,7 @@ def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = N
     """The stacks of a process of the log (of the one with the most calls) after a call, or "peak" or "end". Raises
     UsageError for a file that is none, without stacks, or without such a process or call."""
     log = read_log(path)
-    process = with_stacks(log, pid)
+    process = log.chosen(pid, with_stacks=True)
     sums = _native.plan_calls(path, process.frames)
     point = _point(sums, at)
     before = None if since is None else _point(sums, since)
@@ -108,19 +108,6 @@ def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = N
         sum(stack.blocks for stack in stacks), point.in_use if before is None else None, sampled, found.without,
         process.lost, namer.releases, whole, _sites(stacks), stacks, whole,
     )  # fmt: skip
-
-
-def with_stacks(log: CallLog, pid: int | None) -> ProcessCalls:
-    """The process with this pid, or of those with stacks the one with the most calls. Raises UsageError."""
-    named = [process for process in log.processes if pid is None or process.who.pid == pid]
-    if not named:
-        others = ", ".join(str(process.who.pid) for process in log.processes[:20])
-        reason = f"no process {pid}, only {others}" if others else "no processes"
-        raise UsageError(f"{one_line(log.path)} has {reason}")
-    recorded = [process for process in named if process.who.stacks]
-    if not recorded:
-        raise UsageError(f"{one_line(log.path)} has no stacks: gdbheap trace --stacks records them")
-    return max(recorded, key=lambda process: (len(process.frames), sum(size for _offset, size, _tick in process.frames)))
 
 
 def _point(sums: _native.ReplayPlan, at: Moment) -> _Point:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from gdbheap.errors import UsageError, one_line
 
-__all__ = ["BY_LOCK", "BY_TIME", "CallLog", "LogWriter", "ProcessCalls", "Recorded", "read_log"]
+__all__ = ["BY_LOCK", "BY_TIME", "CallLog", "LogWriter", "ProcessCalls", "Recorded", "is_call_log", "read_log"]
 
 MAGIC = b"gdbheap calls 1\n"
 # Kind, number of the process, and bytes that follow.
@@ -68,6 +68,19 @@ class CallLog:
     status: int | None = None
     size: int = len(MAGIC)
 
+    def chosen(self, pid: int | None, with_stacks: bool = False) -> ProcessCalls:
+        """The process with this pid; of several, and without one, that with the most calls, of those ``with_stacks``
+        where these are wanted. Raises UsageError."""
+        named = [process for process in self.processes if pid is None or process.who.pid == pid]
+        if not named:
+            others = ", ".join(str(process.who.pid) for process in self.processes[:20])
+            reason = f"no process {pid}, only {others}" if others else "no processes"
+            raise UsageError(f"{one_line(self.path)} has {reason}")
+        found = [process for process in named if process.who.stacks or not with_stacks]
+        if not found:
+            raise UsageError(f"{one_line(self.path)} has no stacks: gdbheap trace --stacks records them")
+        return max(found, key=lambda process: (len(process.frames), sum(frame[1] for frame in process.frames)))
+
 
 class LogWriter:
     """Writes a log; after each call the file is one that can be read. Raises UsageError where it cannot be opened."""
@@ -121,6 +134,18 @@ class LogWriter:
     def _frame(self, kind: bytes, number: int, content: bytes) -> None:
         self._file.write(FRAME.pack(kind, number, len(content)) + content)
         self._file.flush()
+
+
+def is_call_log(path: str) -> bool:
+    """Whether there is such a file, and it begins as a log does."""
+    try:
+        # A pipe would wait for somebody to write.
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
 
 
 def read_log(path: str) -> CallLog:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Optional
 
 from gdbheap import _native
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_line
@@ -19,6 +20,7 @@ __all__ = ["Filmed", "Gaps", "Job", "Replayed", "Run", "planned", "run"]
 LEAST_GAP = 1 << 20
 
 AtStop = Callable[[int, int], bool]
+Progress = Optional[Callable[[int, int], None]]
 
 
 @dataclass(frozen=True)
@@ -134,15 +136,19 @@ class Job:
 
 
 @contextmanager
-def planned(path: str, pid: int | None, fill: bool, mappings: bool) -> Iterator[Job]:
-    """The calls of a log's process, in this block. Raises UsageError for a file that is none, or has no such process,
-    and GdbheapError where there is no room for the plan: 8 bytes a call in TMPDIR."""
+def planned(
+    path: str, pid: int | None, fill: bool, mappings: bool, shown: AbstractContextManager[Progress] | None = None
+) -> Iterator[Job]:
+    """The calls of a log's process, in this block. ``shown``: gives what hears how far the plan is, for as long as it
+    is made. Raises UsageError for a file that is none, or has no such process, and GdbheapError where there is no room
+    for the plan: 8 bytes a call in TMPDIR."""
     log = read_log(path)
-    process = _chosen(log, pid)
+    process = log.chosen(pid)
     with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:
         try:
-            place = f"/proc/self/fd/{file.fileno()}"
-            content = _native.plan_calls(path, process.frames, place, mappings, _parents(log, process))
+            plan, parents = f"/proc/self/fd/{file.fileno()}", _parents(log, process)
+            with shown or nullcontext() as progress:
+                content = _native.plan_calls(path, process.frames, plan, mappings, parents, progress)
         except OSError as error:
             if error.errno in EXHAUSTED:
                 raise exhausted(error) from None
@@ -150,16 +156,6 @@ def planned(path: str, pid: int | None, fill: bool, mappings: bool) -> Iterator[
         if not content.calls:
             raise UsageError(f"{one_line(path)}: process {process.who.pid} has no calls in it")
         yield Job(log, process, file.fileno(), content, fill)
-
-
-def _chosen(log: CallLog, pid: int | None) -> ProcessCalls:
-    """The process with this pid; of several, and without one, that with the most calls."""
-    named = [process for process in log.processes if pid is None or process.who.pid == pid]
-    if not named:
-        others = ", ".join(str(process.who.pid) for process in log.processes[:20])
-        reason = f"no process {pid}, only {others}" if others else "no processes"
-        raise UsageError(f"{one_line(log.path)} has {reason}")
-    return max(named, key=lambda process: (len(process.frames), sum(size for _offset, size, _tick in process.frames)))
 
 
 def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[list[tuple[int, int, int]], int]]:

@@ -17,7 +17,7 @@ import gdbheap
 from gdbheap.errors import EXHAUSTED, GdbheapError, Unsupported
 from gdbheap.events.settings import Setting
 
-__all__ = ["Ended", "Moment", "Replayer"]
+__all__ = ["Ended", "Grown", "Moment", "Replayer"]
 
 GO_ON = b"\n"
 WORDS_BYTES = 1000
@@ -48,6 +48,18 @@ class Moment:
     file: str
 
 
+@dataclass(frozen=True)
+class Grown:
+    """A call that made an arena of glibc's larger by ``bytes``. ``size``, ``alignment``: what it asked for; ``arena``:
+    its address in the replay, 0 for the main one."""
+
+    call: int
+    size: int
+    alignment: int
+    arena: int
+    bytes: int
+
+
 def replayer_program() -> str:
     """Its path. Raises Unsupported where it is missing."""
     path = Path(gdbheap.__file__).resolve().parent / "_replayer"
@@ -57,14 +69,18 @@ def replayer_program() -> str:
 
 
 class Replayer:
-    """One replay, in a block: it is gone when that ends. ``pid``: of the process, which waits at each moment."""
+    """One replay, in a block: it is gone when that ends. ``pid``: of the process, which waits at each moment.
+    ``growths``: those up to there, where they were asked for."""
 
-    def __init__(self, plan: int, setting: Setting, fill: bool, stops: Sequence[int] = ()) -> None:
+    def __init__(
+        self, plan: int, setting: Setting, fill: bool, stops: Sequence[int] = (), with_growths: bool = False
+    ) -> None:
         """``plan``: the descriptor of one. ``stops``: calls after which it waits, besides the last. Raises Unsupported,
         GdbheapError."""
+        self.growths: list[Grown] = []
         # Read only where it ends too early, and never waited for.
         self._errors = tempfile.TemporaryFile(prefix="gdbheap-errors-")
-        words = [replayer_program(), str(plan), str(int(fill)), *map(str, sorted(set(stops)))]
+        words = [replayer_program(), str(plan), str(int(fill) + 2 * with_growths), *map(str, sorted(set(stops)))]
         try:
             self._process = subprocess.Popen(
                 words,
@@ -106,12 +122,10 @@ class Replayer:
                 stream.flush()
 
     def _next(self) -> Moment:
-        stream = self._process.stdout
-        assert stream is not None
-        line = stream.readline()
-        if not line.endswith(b"\n"):
-            raise Ended(self._how_it_ended())
-        said: dict[str, Any] = json.loads(line)
+        said = self._said()
+        while "grew" in said:
+            self.growths.append(Grown(said["grew"], said["size"], said["alignment"], said["arena"], said["bytes"]))
+            said = self._said()
         if "error" in said:
             raise _refused(said["error"], said["errno"])
         return Moment(
@@ -128,6 +142,15 @@ class Replayer:
             said["fixed"],
             said["file"],
         )
+
+    def _said(self) -> dict[str, Any]:
+        stream = self._process.stdout
+        assert stream is not None
+        line = stream.readline()
+        if not line.endswith(b"\n"):
+            raise Ended(self._how_it_ended())
+        said: dict[str, Any] = json.loads(line)
+        return said
 
     def _how_it_ended(self) -> str:
         code = self._process.wait()

@@ -22,7 +22,8 @@ KINDS = (MALLOC, CALLOC, REALLOC, MEMALIGN, FREE)
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the allocator; ``old`` is realloc's block or the alignment, ``result`` the block of free too."""
+    """A call of the allocator; ``old`` is realloc's block or the alignment, ``result`` the block of free too. ``time``:
+    nanoseconds, as the log said them last."""
 
     tid: int
     kind: int
@@ -30,6 +31,7 @@ class Call:
     old: int
     result: int
     usable: int
+    time: int = 0
 
 
 class Stage:
@@ -158,11 +160,12 @@ def calls_of(data: bytes, python: bool = False) -> Iterator[Call]:
     their events."""
     words = struct.unpack_from("<12Q", data)
     tids: dict[int, int] = {}
-    thread = 0
+    thread, time = 0, 0
     # Usable bytes are said of the block that was given last.
     given: Call | None = None
     for number in range(words[5]):
         stage = stage_of(data, number)
+        in_stage = 0
         while stage.place < len(stage.data) and (first := stage.data[stage.place]):
             stage.place += 1
             kind, low = first >> 5, first & 31
@@ -181,19 +184,22 @@ def calls_of(data: bytes, python: bool = False) -> Iterator[Call]:
                     given = replace(given, usable=values[0])
                 elif low == THREAD:
                     thread, tids[thread] = values[0], values[1]
+                elif low == TIME:
+                    in_stage += values[0]
+                    time = in_stage
             else:
                 size = 0 if kind == FREE else stage.size(low)
                 old = stage.number() if kind == MEMALIGN else stage.address() if kind == REALLOC else 0
                 if given is not None:
                     yield given
-                given = Call(tids[thread], kind, size, old, stage.address(), usual(size))
+                given = Call(tids[thread], kind, size, old, stage.address(), usual(size), time)
     if given is not None:
         yield given
     for number in range(words[WRITTEN], words[WAITING]):
         what = struct.unpack_from(f"<{WAITING_WORDS}Q", data, WAITING_AT + 8 * WAITING_WORDS * number)
         if 0 < what[0] <= len(KINDS):
             usable = what[4] - 1 if what[4] else usual(what[1])
-            yield Call(tids[thread], KINDS[what[0] - 1], what[1], what[2], what[3], usable)
+            yield Call(tids[thread], KINDS[what[0] - 1], what[1], what[2], what[3], usable, time)
 
 
 def files_of(folder: Path) -> dict[tuple[int, int], bytes]:

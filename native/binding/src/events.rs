@@ -83,9 +83,9 @@ answers! {
     }
 }
 
-impl From<events::Moment> for StackMoment {
-    fn from(moment: events::Moment) -> StackMoment {
-        let events::Moment { call, shares, sampled_calls, sampled_blocks } = moment;
+impl From<events::StackMoment> for StackMoment {
+    fn from(moment: events::StackMoment) -> StackMoment {
+        let events::StackMoment { call, shares, sampled_calls, sampled_blocks } = moment;
         StackMoment { call, shares: all(shares), sampled_calls, sampled_blocks }
     }
 }
@@ -144,7 +144,7 @@ pub fn pack_stage<'py>(py: Python<'py>, stage: &[u8]) -> PyResult<(Bound<'py, Py
 /// Stages of a process in a log: (offset, bytes, when the first call was made) of each.
 pub type Frames = Vec<(u64, u64, u64)>;
 
-fn frames_of(frames: Frames) -> Vec<Frame> {
+pub fn frames_of(frames: Frames) -> Vec<Frame> {
     frames.into_iter().map(|(offset, size, tick)| Frame { offset, size, tick }).collect()
 }
 

@@ -3,6 +3,7 @@
 //! What takes long runs without the GIL (watch.rs). Arguments that are records are read from Python's objects by the names
 //! of their fields (records.rs); answers are classes with a name for each field (rows.rs).
 
+mod call_stats;
 mod claimed;
 mod events;
 mod following;
@@ -40,6 +41,15 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("STATES", gdbheap_core::allocators::glibc::STATES)?;
     classes!(
         module,
+        call_stats::CallKinds,
+        call_stats::CallsInUse,
+        call_stats::CallMoment,
+        call_stats::CallResizes,
+        call_stats::LifeSpan,
+        call_stats::Lives,
+        call_stats::CallSize,
+        call_stats::CurvePoint,
+        call_stats::CallStats,
         claimed::Claimed,
         following::CallSite,
         following::LeftPatch,
@@ -167,6 +177,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         events::waiting_stage,
         events::plan_calls,
         events::live_stacks,
+        call_stats::call_stats,
         history::list_blocks,
         history::compare_blocks,
         memory::find_initial,

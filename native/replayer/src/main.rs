@@ -1,13 +1,14 @@
 //! A program that makes recorded calls of an allocator again: `_replayer DESCRIPTOR FILL [CALL…]`.
 //!
 //! DESCRIPTOR is that of a plan (gdbheap-plan), open for reading. FILL is 1 where a byte of each page that a request covers is
-//! to be touched, otherwise 0. After each of the CALLs it writes what it came to on standard output and waits for a byte on
+//! to be touched, otherwise 0, and 2 more where a line is to say of each call that made an arena of glibc's larger. After each of the CALLs it writes what it came to on standard output and waits for a byte on
 //! standard input; without one (its end) it ends. After the last call it does the same. Status 2: it says why, as JSON.
 //!
 //! The allocator that is tried is the one that would serve any program: glibc's, or a library that is preloaded. What libc
 //! needs for itself is served from elsewhere (own.rs).
 #![no_main]
 
+mod growth;
 mod own;
 mod real;
 mod report;
@@ -18,7 +19,12 @@ mod threads;
 
 use core::ffi::{c_char, c_int, CStr};
 use gdbheap_plan::{header, ALIGNED, HEADER, MAGIC, VERSION};
+use growth::{Growth, HEAPS};
 use run::{Run, Stop};
+
+/// Parts of the word FILL.
+const FILLS: u64 = 1;
+const SAYS_GROWTH: u64 = 2;
 
 type Words = *const *const c_char;
 type Header = [u64; header::WORDS];
@@ -35,10 +41,11 @@ pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
         report::refuse("arguments", 0);
         return 2;
     };
-    let refused = match prepare(descriptor as i32, fill == 1) {
+    let (says_growth, fill) = (fill & SAYS_GROWTH != 0, fill & FILLS != 0);
+    let refused = match prepare(descriptor as i32, fill, says_growth) {
         Ok(mut run) => {
             let stops = (3..count).filter_map(number);
-            return replay(&mut run, fill == 1, stops, is_fixed);
+            return replay(&mut run, fill, stops, is_fixed);
         }
         Err(refused) => refused,
     };
@@ -61,23 +68,27 @@ fn number(words: Words, place: c_int) -> Option<u64> {
     unsafe { CStr::from_ptr(word) }.to_str().ok()?.parse().ok()
 }
 
-fn prepare(descriptor: i32, fill: bool) -> Result<Run, &'static str> {
+fn prepare(descriptor: i32, fill: bool, says_growth: bool) -> Result<Run, &'static str> {
     let real = real::look_up().ok_or("allocator")?;
     let header = read_header(descriptor).ok_or("plan")?;
     let [blocks, mappings, threads] =
         [header::BLOCKS, header::MAPPINGS, header::THREADS].map(|word| header[word] as usize);
-    let run = Run {
+    let mut run = Run {
         real,
         steps: steps::Steps::new(descriptor, header[header::STEPS]).ok_or("memory")?,
         threads: threads::Threads::new(threads).ok_or("memory")?,
         blocks: table(blocks).ok_or("memory")?,
         sizes: table(if fill { blocks } else { 0 }).ok_or("memory")?,
         mappings: table(mappings).ok_or("memory")?,
+        growth: None,
         calls: 0,
         failures: 0,
     };
     if run.real.mallinfo2.is_some() {
         begin_heap_alike(header[header::LOWEST]);
+        if says_growth {
+            run.growth = Some(Growth::new(table(2 * HEAPS).ok_or("memory")?));
+        }
     }
     Ok(run)
 }

@@ -1,5 +1,6 @@
 //! What it came to, as a line of JSON.
 
+use crate::growth::Grown;
 use crate::run::Run;
 use core::fmt::Write;
 
@@ -120,6 +121,18 @@ pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_
         }
     }
     let _ = text.write_str("\"}\n");
+    put(&text.bytes[..text.used]);
+}
+
+/// Writes a line about a call that made an arena larger.
+#[cold]
+pub(crate) fn write_growth(call: u64, size: u64, alignment: u64, grown: &Grown) {
+    let mut text = Text::<256>::new();
+    let Grown { arena, bytes } = grown;
+    let _ = writeln!(
+        text,
+        "{{\"grew\":{call},\"size\":{size},\"alignment\":{alignment},\"arena\":{arena},\"bytes\":{bytes}}}"
+    );
     put(&text.bytes[..text.used]);
 }
 

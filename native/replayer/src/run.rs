@@ -1,6 +1,8 @@
 //! Making the calls.
 
+use crate::growth::Growth;
 use crate::real::{Address, Real};
+use crate::report;
 use crate::steps::Steps;
 use crate::threads::Threads;
 use core::ptr::null_mut;
@@ -27,6 +29,8 @@ pub(crate) struct Run {
     /// Bytes asked for, by place; empty where nothing is touched.
     pub(crate) sizes: &'static mut [u64],
     pub(crate) mappings: &'static mut [Address],
+    /// Where each growth of an arena is to be said.
+    pub(crate) growth: Option<Growth>,
     /// Calls that were made, and those of them that gave nothing although they had.
     pub(crate) calls: u64,
     pub(crate) failures: u64,
@@ -86,6 +90,9 @@ impl Run {
             return Ok(());
         }
         let block = self.blocks.get_mut(place).ok_or(Stop::Damaged)?;
+        if let Some(growth) = &mut self.growth {
+            growth.before();
+        }
         // SAFETY: the allocator's own functions, with a block of its own or NULL.
         let found = unsafe {
             match kind {
@@ -111,6 +118,12 @@ impl Run {
             self.failures += u64::from(size != 0);
             if kind == kind::REALLOC && size != 0 {
                 return Ok(());
+            }
+        }
+        if let Some(growth) = &mut self.growth {
+            // SAFETY: glibc's own block.
+            if let Some(grown) = (!found.is_null()).then(|| unsafe { growth.after(found) }).flatten() {
+                report::write_growth(self.calls, size as u64, alignment as u64, &grown);
             }
         }
         if FILL && !found.is_null() {

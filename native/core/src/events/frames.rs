@@ -3,11 +3,13 @@
 use super::by_time;
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
-use crate::work::Watcher;
+use crate::signals::SignalsHeld;
+use crate::work::{Progress, Watcher};
 use gdbheap_calls::waiting::from_words;
 use gdbheap_calls::{encode, header, Event, Last, Reader, MAX_EVENT, STAGE};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{sync_channel, SyncSender};
 
 /// The fastest that is worth it: a recorder's stages come at 100 MB a second.
 const LEVEL: i32 = 1;
@@ -71,8 +73,12 @@ pub struct Stages<'a> {
     pub frames: &'a [Frame],
 }
 
+/// Stages that may wait for whoever is shown their events.
+const AHEAD: usize = 3;
+
 impl Stages<'_> {
-    /// Shows every event, until the end or until one is damaged; returns whether all were whole.
+    /// Shows every event, until the end or until one is damaged; returns whether all were whole. Another thread reads and
+    /// unpacks the stages that come next; the watcher hears how many bytes of the log were shown.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
         self.show_all(watcher, |event, _content| visit(event))
     }
@@ -87,39 +93,66 @@ impl Stages<'_> {
 
     /// The same, as long as `visit` wants more.
     pub fn show_while(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8]) -> bool) -> Result<bool> {
+        let total = self.frames.iter().map(|frame| frame.size).sum();
+        let mut done = 0;
         let ticks: Vec<u64> = self.frames.iter().map(|frame| frame.tick).collect();
         if ticks.iter().any(|tick| *tick != 0) {
             let unpack = |number: usize| {
-                watcher.check()?;
-                self.unpacked(&self.frames[number])
+                watcher.attend(Some(Progress { done, total }))?;
+                let stage = self.unpack(&self.frames[number], &mut Vec::new())?;
+                done += self.frames[number].size;
+                Ok(stage.map(|stage| stage.events))
             };
             return by_time::show(&ticks, unpack, visit);
         }
-        for frame in self.frames {
-            watcher.check()?;
-            let Some(stage) = self.unpacked(frame)? else { return Ok(false) };
-            let mut reader = Reader::new(&stage);
-            loop {
-                match reader.next_event() {
-                    Ok(Some(event)) if visit(event, reader.content()) => {}
-                    Ok(Some(_)) => return Ok(true),
-                    Ok(None) => break,
-                    Err(_) => return Ok(false),
+        std::thread::scope(|scope| {
+            let (send, receive) = sync_channel(AHEAD);
+            let held = SignalsHeld::new();
+            scope.spawn(move || self.unpack_all(&send));
+            drop(held);
+            for stage in receive {
+                watcher.attend(Some(Progress { done, total }))?;
+                let Some(Unpacked { events, size }) = stage? else { return Ok(false) };
+                let mut reader = Reader::new(&events);
+                loop {
+                    match reader.next_event() {
+                        Ok(Some(event)) if visit(event, reader.content()) => {}
+                        Ok(Some(_)) => return Ok(true),
+                        Ok(None) => break,
+                        Err(_) => return Ok(false),
+                    }
                 }
+                done += size;
             }
-        }
-        Ok(true)
+            Ok(true)
+        })
     }
 
-    /// A stage; None where it is damaged.
-    fn unpacked(&self, frame: &Frame) -> Result<Option<Vec<u8>>> {
-        let size = usize::try_from(frame.size).ok().filter(|size| *size <= 2 * STAGE).ok_or_else(damaged)?;
-        let mut packed = vec![0; size];
-        if self.file.read_exact_at(&mut packed, frame.offset).is_err() {
-            return Ok(None);
+    /// Sends each stage, None for one that is damaged, until nobody listens.
+    fn unpack_all(&self, listener: &SyncSender<Result<Option<Unpacked>>>) {
+        let mut packed = Vec::new();
+        for frame in self.frames {
+            let stage = self.unpack(frame, &mut packed);
+            let is_last = !matches!(stage, Ok(Some(_)));
+            if listener.send(stage).is_err() || is_last {
+                return;
+            }
         }
-        Ok(zstd::bulk::decompress(&packed, STAGE).ok())
     }
+
+    fn unpack(&self, frame: &Frame, packed: &mut Vec<u8>) -> Result<Option<Unpacked>> {
+        let size = usize::try_from(frame.size).ok().filter(|size| *size <= 2 * STAGE).ok_or_else(damaged)?;
+        packed.resize(size, 0);
+        let is_there = self.file.read_exact_at(packed, frame.offset).is_ok();
+        let events = is_there.then(|| zstd::bulk::decompress(packed, STAGE).ok()).flatten();
+        Ok(events.map(|events| Unpacked { events, size: frame.size }))
+    }
+}
+
+/// A stage as it was recorded, and its bytes in the log.
+struct Unpacked {
+    events: Vec<u8>,
+    size: u64,
 }
 
 fn damaged() -> Error {

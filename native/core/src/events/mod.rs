@@ -1,15 +1,18 @@
 //! Calls of an allocator that were recorded: how a log keeps them, what they add up to, and how they are made again.
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod by_time;
 mod frames;
 mod mappings;
 mod plan;
 mod python_blocks;
 mod stacks;
+mod stats;
 
 pub use frames::{first_tick, pack, waiting_stage, Frame, Stages};
 pub use gdbheap_calls::{header, STAGE};
 pub use plan::{plan, Parent, Plan};
 pub use python_blocks::PythonCalls;
-pub use stacks::{live_stacks, CallStack, Code, LiveStacks, LoadedObject, Maker, Moment, Share};
+pub use stacks::{live_stacks, CallStack, Code, LiveStacks, LoadedObject, Maker, Share, StackMoment};
+pub use stats::{stats, Calls, InUse, Lives, Moment, Point, Resized, SizeRow, Span, Stats};

@@ -2,6 +2,7 @@
 //!
 //! What is kept while the log is read is as large as the most blocks that were in use at once.
 
+use super::blocks::Blocks;
 use super::frames::Stages;
 use super::mappings::{Mappings, Part};
 use super::python_blocks::{PythonBlocks, PythonCalls};
@@ -124,7 +125,7 @@ pub fn plan(
 struct Planner<'a> {
     out: Out<'a>,
     plan: Plan,
-    places: ByAddress<u64>,
+    places: Blocks<u64>,
     free_places: Vec<u64>,
     /// Bytes asked for, by place.
     sizes: Vec<u64>,
@@ -362,7 +363,7 @@ impl<'a> Planner<'a> {
 
     #[inline(always)]
     fn free(&mut self, address: u64) {
-        match self.places.remove(&address) {
+        match self.places.remove(address) {
             Some(place) => {
                 self.out.step(kind::FREE, place, 0);
                 self.leave_place(place);
@@ -376,11 +377,11 @@ impl<'a> Planner<'a> {
 
     #[inline(always)]
     fn resize(&mut self, size: u64, old: u64, result: u64) {
-        let Some(place) = self.places.get(&old).copied() else { return self.resize_unknown(size, old, result) };
+        let Some(place) = self.places.get(old).copied() else { return self.resize_unknown(size, old, result) };
         if result == 0 {
             match size {
                 0 => {
-                    self.places.remove(&old);
+                    self.places.remove(old);
                     self.out.step(kind::RELEASE, place, 0);
                     self.leave_place(place);
                 }
@@ -390,7 +391,7 @@ impl<'a> Planner<'a> {
         }
         if result != old {
             self.lowest = self.lowest.min(result);
-            self.places.remove(&old);
+            self.places.remove(old);
             if let Some(before) = self.places.insert(result, place) {
                 self.free_unseen(before);
             }

@@ -60,7 +60,7 @@ pub struct Share {
 
 /// After `call`: the shares of the stacks, and the calls and blocks with a stack that these come from.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Moment {
+pub struct StackMoment {
     pub call: u64,
     pub shares: Vec<Share>,
     pub sampled_calls: u64,
@@ -82,7 +82,7 @@ pub struct LiveStacks {
     pub objects: Vec<LoadedObject>,
     pub codes: Vec<Code>,
     pub stacks: Vec<CallStack>,
-    pub moments: Vec<Moment>,
+    pub moments: Vec<StackMoment>,
     pub makers: Vec<Maker>,
     pub calls: u64,
     pub without: u64,
@@ -195,7 +195,7 @@ impl Following<'_> {
 
     fn keep_moment(&mut self) {
         let shares = self.shares.iter().filter(|share| share.allocated_blocks > 0.0).copied().collect();
-        self.found.moments.push(Moment {
+        self.found.moments.push(StackMoment {
             call: self.found.calls,
             shares,
             sampled_calls: self.sampled,

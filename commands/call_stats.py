@@ -1,0 +1,118 @@
+"""``gdbheap stats FILE``: what the calls of a log add up to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import LOG
+from gdbheap.commands.surface.options import Common, number_or_all, valued, whole_number
+from gdbheap.commands.surface.progress import shown
+from gdbheap.files import check_writable, write_text
+from gdbheap.report.call_stats import render
+
+if TYPE_CHECKING:
+    from gdbheap.events.growths import Growth
+    from gdbheap.events.stats import CallStats
+
+__all__ = ["COMMAND"]
+
+
+@dataclass
+class Options(Common):
+    """The options of gdbheap stats FILE."""
+
+    process: int | None = valued(
+        "--process", "PID", "which process of the log (the default is the one with the most calls)", None, whole_number
+    )
+    svg: str | None = valued(
+        "--svg", "FILE", "write a scalable picture (SVG) to FILE: blocks and bytes in use over calls and over time",
+        None, str,
+    )  # fmt: skip
+    growth: int | None = valued(
+        "--growth", "N", "replay the calls too, and say which of them made an arena of malloc's larger; before the N"
+        " largest growths (all: each) look for the largest hole", None, number_or_all("a number of growths"),
+    )  # fmt: skip
+
+
+def _answer(path: str, options: Options) -> CallStats:
+    # Imported where they are needed: a command's start is mostly imports.
+    from gdbheap.events.stats import call_stats
+    from gdbheap.report.call_curves import picture
+
+    if options.svg is not None:
+        options.svg = os.path.expanduser(options.svg)
+        check_writable(options.svg)
+    with shown("reading the calls") as progress:
+        answer = call_stats(os.path.expanduser(path), options.process, progress)
+    if options.growth is not None:
+        answer = replace(answer, growth=_growth(os.path.expanduser(path), answer.pid, options.growth or None))
+    if options.svg is not None:
+        write_text(options.svg, picture(answer))
+    return answer
+
+
+def _growth(path: str, pid: int, count: int | None) -> list[Growth]:
+    from gdbheap.events.growths import growths
+
+    with shown("looking at growths") as progress:
+        return growths(path, pid, count, progress)
+
+
+def _render(shown: Shown[CallStats, Options]) -> str:
+    return render(shown.answer, shown.whole, shown.style, shown.options.svg)
+
+
+COMMAND = Command(
+    noun="stats",
+    question="What do recorded calls add up to? In use over time, sizes, lifetimes (a log of gdbheap trace)",
+    text="""Where the word after stats is a log that gdbheap trace wrote, its calls are analysed: those of one process,
+    in their order. Bytes are those that were asked for, usable ones those that malloc_usable_size() gives.
+
+    Cumulated bytes: the upper bound counts the size of each call that gave a block; the lower bound counts a realloc
+    for what it adds to its block. A lifetime is the number of calls, of all threads, between the call that gave a
+    block and the one that released it; realloc continues a life, wherever it moves the block to. A block is temporary
+    if the next call of the thread that allocated it released it. (heaptrack asks for the process's next call instead,
+    and sees a realloc as a release and an allocation.) Half of the released blocks lived no longer than the median,
+    nine tenths no longer than the 90 %; both are at most 1/128 too high, and exact below 256. Seconds are known to
+    within the distance of two times in the log, which has one for every 256 events.
+
+    The curves have at most 2,048 points each: the last value of a stretch of calls, and the most bytes in it, so that
+    the peak is seen. Memory is taken for the blocks in use and not for the calls. docs/calls.md says more.
+
+    --growth replays the calls as the program made them (docs/replay.md) and lists those for which an arena had to
+    become larger: by how much, and by how much the largest free chunk that there was missed what was asked for. The
+    main arena is larger where the break rises, another one where a heap of it is larger than it ever was.
+
+    In JSON, calls is {all, malloc, calloc, realloc, memalign, free, mmap, munmap, mremap, mallopt, malloc_trim,
+    fork}; all is the first five together. live is {count, bytes, usable} at the end, peak and most are {count, bytes,
+    usable, call, seconds}: when the most bytes were in use, and the most blocks. requested is {calls, bytes, usable}
+    of all calls that gave a block; sizes a list of {from, to, calls, bytes, live, live_bytes} that adds up to it:
+    steps of 16 bytes below 32 KiB, of 32 KiB below 64 MiB, powers of two above. cumulated is {upper, lower},
+    temporary {count, bytes}, realloc {grown, shrunk, moved, copied}. lifetimes is {released, zero, calls, seconds,
+    tick, spans, error}: calls and seconds are {median, p90, longest}, zero is how many lived 0 calls, tick the mean
+    distance of two times, spans a list of {from, to, blocks}. curve is {calls, seconds}, lists of {call, seconds,
+    count, bytes, most}. allocated blocks are those released, unseen (their release is missing) and live. failed,
+    nothing (free of NULL), unknown (about blocks that came from a parent) and lost count calls. growth is null, or a
+    list of {call, size, alignment, bytes, chunk, arena, largest, short_by, looked}: chunk is what the size takes,
+    largest the largest free chunk before the call, short_by the difference; null where there was none or, not looked,
+    where nobody looked.""",
+    example="gdbheap stats --svg=live.svg",
+    needs=LOG,
+    options=Options,
+    answer=_answer,
+    render=_render,
+    rows="sizes",
+    listed="sizes",
+    sorts={
+        "calls": lambda row: row.calls,
+        "bytes": lambda row: row.bytes,
+        "live": lambda row: row.live,
+        "live_bytes": lambda row: row.live_bytes,
+        "size": lambda row: -row.start,
+    },
+    top=10,
+    writes=True,
+)

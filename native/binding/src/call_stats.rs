@@ -1,0 +1,127 @@
+//! What recorded calls add up to.
+
+use crate::events::{frames_of, Frames};
+use crate::rows::{all, answers};
+use crate::watch::{watched, Report};
+use gdbheap_core::events;
+use pyo3::prelude::*;
+use std::fs::File;
+
+// native/core/src/events/stats says what each is.
+answers! {
+    /// How many calls of each kind there were.
+    struct CallKinds of events::Calls {
+        malloc: u64,
+        calloc: u64,
+        realloc: u64,
+        memalign: u64,
+        free: u64,
+        mmap: u64,
+        munmap: u64,
+        mremap: u64,
+        mallopt: u64,
+        malloc_trim: u64,
+        fork: u64,
+    }
+
+    /// Blocks in use, their bytes as they were asked for, and those that can be used.
+    struct CallsInUse of events::InUse { blocks: u64, bytes: u64, usable: u64 }
+
+    /// After a call, numbered from 1.
+    struct CallMoment of events::Moment { call: u64, nanoseconds: u64, in_use: CallsInUse }
+
+    /// What realloc did to blocks that were known.
+    struct CallResizes of events::Resized { grown: u64, shrunk: u64, moved: u64, copied: u64 }
+
+    /// Blocks that lived at least `start` and less than `end`.
+    struct LifeSpan of events::Span { start: u64, end: u64, blocks: u64 }
+
+    /// How long blocks lived that were released; None where none was.
+    struct Lives { zero: u64, median: Option<u64>, most_of: Option<u64>, longest: Option<u64>, spans: Vec<LifeSpan> }
+
+    /// Calls that gave at least `start` and less than `end` bytes, and blocks of such sizes that are in use at the end.
+    struct CallSize of events::SizeRow { start: u64, end: u64, calls: u64, bytes: u64, live: u64, live_bytes: u64 }
+
+    /// The end of a stretch of calls, and the most bytes that were in use in it.
+    struct CurvePoint of events::Point { calls: u64, nanoseconds: u64, blocks: u64, bytes: u64, most_bytes: u64 }
+
+    /// The calls of one process.
+    struct CallStats {
+        calls: u64,
+        kinds: CallKinds,
+        threads: u64,
+        blocks: u64,
+        released: u64,
+        unseen: u64,
+        failed: u64,
+        nothing: u64,
+        unknown: u64,
+        live: CallsInUse,
+        peak: CallMoment,
+        most: CallMoment,
+        upper: u64,
+        usable: u64,
+        lower: u64,
+        resized: CallResizes,
+        temporary: u64,
+        temporary_bytes: u64,
+        nanoseconds: u64,
+        ticks: u64,
+        lives_in_calls: Lives,
+        lives_in_nanoseconds: Lives,
+        sizes: Vec<CallSize>,
+        by_call: Vec<CurvePoint>,
+        by_time: Vec<CurvePoint>,
+        whole: bool,
+    }
+}
+
+impl From<events::Lives> for Lives {
+    fn from(lives: events::Lives) -> Lives {
+        let events::Lives { zero, median, most_of, longest, spans } = lives;
+        Lives { zero, median, most_of, longest, spans: all(spans) }
+    }
+}
+
+impl From<events::Stats> for CallStats {
+    fn from(stats: events::Stats) -> CallStats {
+        CallStats {
+            calls: stats.calls,
+            kinds: stats.kinds.into(),
+            threads: stats.threads,
+            blocks: stats.blocks,
+            released: stats.released,
+            unseen: stats.unseen,
+            failed: stats.failed,
+            nothing: stats.nothing,
+            unknown: stats.unknown,
+            live: stats.live.into(),
+            peak: stats.peak.into(),
+            most: stats.most.into(),
+            upper: stats.upper,
+            usable: stats.usable,
+            lower: stats.lower,
+            resized: stats.resized.into(),
+            temporary: stats.temporary,
+            temporary_bytes: stats.temporary_bytes,
+            nanoseconds: stats.nanoseconds,
+            ticks: stats.ticks,
+            lives_in_calls: stats.lives_in_calls.into(),
+            lives_in_nanoseconds: stats.lives_in_nanoseconds.into(),
+            sizes: all(stats.sizes),
+            by_call: all(stats.by_call),
+            by_time: all(stats.by_time),
+            whole: stats.whole,
+        }
+    }
+}
+
+/// What a process's calls add up to. `frames`: (offset, bytes) of its stages in the log. Raises OSError, and ValueError for a
+/// stage that is larger than any; one that is damaged ends it.
+#[pyfunction]
+#[pyo3(signature = (path, frames, progress=None))]
+pub fn call_stats(py: Python<'_>, path: &str, frames: Frames, progress: Option<Report>) -> PyResult<CallStats> {
+    let (file, frames) = (File::open(path)?, frames_of(frames));
+    let stages = events::Stages { file: &file, frames: &frames };
+    Ok(watched(py, progress, |watcher| events::stats(watcher, &stages))?.into())
+}

@@ -1,0 +1,51 @@
+//! Blocks in use, by their address.
+
+use crate::by_address::ByAddress;
+
+/// So many tables: one that grows has its old and its new entries at once, which is little of the whole.
+const TABLES: usize = 32;
+
+pub(super) struct Blocks<V>([ByAddress<V>; TABLES]);
+
+impl<V> Default for Blocks<V> {
+    fn default() -> Blocks<V> {
+        Blocks(std::array::from_fn(|_| ByAddress::default()))
+    }
+}
+
+/// Other bits than those that a table finds its entry by.
+#[inline(always)]
+fn table_of(address: u64) -> usize {
+    ((address >> 4) ^ (address >> 11) ^ (address >> 20)) as usize % TABLES
+}
+
+impl<V> Blocks<V> {
+    /// Returns what was there.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, address: u64, block: V) -> Option<V> {
+        self.0[table_of(address)].insert(address, block)
+    }
+
+    #[inline(always)]
+    pub(super) fn remove(&mut self, address: u64) -> Option<V> {
+        self.0[table_of(address)].remove(&address)
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, address: u64) -> Option<&V> {
+        self.0[table_of(address)].get(&address)
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self, address: u64) -> Option<&mut V> {
+        self.0[table_of(address)].get_mut(&address)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(ByAddress::len).sum()
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.0.iter().flat_map(ByAddress::values)
+    }
+}

@@ -1,0 +1,55 @@
+//! A curve of a bounded number of points: as more come, each stands for more, and keeps the highest value that it had.
+
+/// Points at most.
+const MOST: usize = 2048;
+
+/// The end of a stretch of calls, and the most bytes that were in use in it: after `calls` calls, at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    pub calls: u64,
+    pub nanoseconds: u64,
+    pub blocks: u64,
+    pub bytes: u64,
+    pub most_bytes: u64,
+}
+
+pub(super) struct Curve {
+    width: u64,
+    /// With the bucket that each is in.
+    points: Vec<(u64, Point)>,
+}
+
+impl Curve {
+    /// `width`: of a bucket to begin with.
+    pub(super) fn new(width: u64) -> Curve {
+        Curve { width, points: Vec::with_capacity(MOST + 1) }
+    }
+
+    pub(super) fn width(&self) -> u64 {
+        self.width
+    }
+
+    /// `key`: what buckets are made of, never less than before.
+    pub(super) fn add(&mut self, key: u64, point: Point) {
+        push(&mut self.points, key / self.width, point);
+        while self.points.len() > MOST {
+            self.width = self.width.saturating_mul(2);
+            let mut fewer = Vec::with_capacity(MOST + 1);
+            self.points.drain(..).for_each(|(bucket, point)| push(&mut fewer, bucket / 2, point));
+            self.points = fewer;
+        }
+    }
+
+    pub(super) fn points(self) -> Vec<Point> {
+        self.points.into_iter().map(|(_bucket, point)| point).collect()
+    }
+}
+
+fn push(points: &mut Vec<(u64, Point)>, bucket: u64, point: Point) {
+    match points.last_mut() {
+        Some((same, last)) if *same == bucket => {
+            *last = Point { most_bytes: last.most_bytes.max(point.most_bytes), ..point };
+        }
+        _ => points.push((bucket, point)),
+    }
+}

@@ -1,0 +1,435 @@
+//! What recorded calls add up to, in one pass: sizes, lifetimes, what was in use when.
+//!
+//! What is kept is as large as the most blocks that were in use at once; all else has a fixed size, however many calls there
+//! are. A block's life begins with the call that gave it and ends with its release: realloc continues it, wherever it moves
+//! the block to, unless the block was not known.
+
+mod curve;
+mod lifetimes;
+mod sizes;
+
+use super::blocks::Blocks;
+use super::frames::Stages;
+use crate::by_address::ByAddress;
+use crate::error::Result;
+use crate::work::Watcher;
+use curve::Curve;
+pub use curve::Point;
+use gdbheap_calls::{usual_size, Event};
+use lifetimes::Histogram;
+pub use lifetimes::{Lives, Span};
+pub use sizes::SizeRow;
+use sizes::Sizes;
+
+/// Nanoseconds of a bucket of the curve over time, to begin with.
+const FIRST_TICK: u64 = 1000;
+
+/// How many calls of each kind there were; mmap and what follows are not among those that are numbered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    pub malloc: u64,
+    pub calloc: u64,
+    pub realloc: u64,
+    pub memalign: u64,
+    pub free: u64,
+    pub mmap: u64,
+    pub munmap: u64,
+    pub mremap: u64,
+    pub mallopt: u64,
+    pub malloc_trim: u64,
+    pub fork: u64,
+}
+
+/// What is in use: bytes as they were asked for, and bytes that can be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InUse {
+    pub blocks: u64,
+    pub bytes: u64,
+    pub usable: u64,
+}
+
+/// After a call, numbered from 1; the time is that of the log's last word of it before, from the first one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    pub call: u64,
+    pub nanoseconds: u64,
+    pub in_use: InUse,
+}
+
+/// What realloc did to blocks that were known. `copied`: bytes that both the old and the new place have of what moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resized {
+    pub grown: u64,
+    pub shrunk: u64,
+    pub moved: u64,
+    pub copied: u64,
+}
+
+/// The calls of one process. `calls`: numbered ones. `blocks`: lives that began; `released`, what is in use at the end
+/// and `unseen` (their release is not in the log) are all of them. `failed`: gave NULL for a size above 0; `nothing`:
+/// free(NULL); `unknown`: about blocks that nobody is seen to have allocated. `upper` counts every size that was asked for
+/// and given, `usable` what could be used of it; `lower` of realloc only what it adds. `temporary`: released by the next
+/// call of the thread that allocated them. `peak`: when the most bytes were in use, for the first time; `most`: when the
+/// most blocks were. `ticks`: how often the log says the time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stats {
+    pub calls: u64,
+    pub kinds: Calls,
+    pub threads: u64,
+    pub blocks: u64,
+    pub released: u64,
+    pub unseen: u64,
+    pub failed: u64,
+    pub nothing: u64,
+    pub unknown: u64,
+    pub live: InUse,
+    pub peak: Moment,
+    pub most: Moment,
+    pub upper: u64,
+    pub usable: u64,
+    pub lower: u64,
+    pub resized: Resized,
+    pub temporary: u64,
+    pub temporary_bytes: u64,
+    pub nanoseconds: u64,
+    pub ticks: u64,
+    pub lives_in_calls: Lives,
+    pub lives_in_nanoseconds: Lives,
+    pub sizes: Vec<SizeRow>,
+    pub by_call: Vec<Point>,
+    pub by_time: Vec<Point>,
+    pub whole: bool,
+}
+
+/// What recorded calls add up to. Raises an error for a stage that is larger than any; one that is damaged ends it.
+pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
+    let mut counter = Counter::new();
+    let whole = stages.show(watcher, |event| counter.add(event))?;
+    Ok(counter.finish(whole))
+}
+
+struct Block {
+    size: u64,
+    usable: u64,
+    /// The call that gave it, and the time then.
+    call: u64,
+    nanoseconds: u64,
+}
+
+struct Counter {
+    found: Stats,
+    blocks: Blocks<Block>,
+    /// The block that was given last, and by which call.
+    given: (u64, u64),
+    /// The call that was the current thread's last, if it allocated, else 0; and those of the others, as they left.
+    fresh: u64,
+    current: u64,
+    threads: ByAddress<u64>,
+    /// The first time that the log says, and the last, from there.
+    began: Option<u64>,
+    now: u64,
+    /// The most in use since the curves were last told, and the calls up to then.
+    most_bytes: u64,
+    told: u64,
+    next_told: u64,
+    by_call: Curve,
+    by_time: Curve,
+    sizes: Sizes,
+    in_calls: Histogram,
+    in_nanoseconds: Histogram,
+}
+
+impl Counter {
+    fn new() -> Counter {
+        Counter {
+            found: Stats {
+                calls: 0,
+                kinds: Calls::default(),
+                threads: 0,
+                blocks: 0,
+                released: 0,
+                unseen: 0,
+                failed: 0,
+                nothing: 0,
+                unknown: 0,
+                live: InUse::default(),
+                peak: Moment::default(),
+                most: Moment::default(),
+                upper: 0,
+                usable: 0,
+                lower: 0,
+                resized: Resized::default(),
+                temporary: 0,
+                temporary_bytes: 0,
+                nanoseconds: 0,
+                ticks: 0,
+                lives_in_calls: Lives::default(),
+                lives_in_nanoseconds: Lives::default(),
+                sizes: Vec::new(),
+                by_call: Vec::new(),
+                by_time: Vec::new(),
+                whole: false,
+            },
+            blocks: Default::default(),
+            given: (0, 0),
+            fresh: 0,
+            current: 0,
+            threads: Default::default(),
+            began: None,
+            now: 0,
+            most_bytes: 0,
+            told: 0,
+            next_told: 1,
+            by_call: Curve::new(1),
+            by_time: Curve::new(FIRST_TICK),
+            sizes: Sizes::default(),
+            in_calls: Histogram::default(),
+            in_nanoseconds: Histogram::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, event: Event) {
+        match event {
+            Event::Malloc { size, result } => {
+                self.begin_call();
+                self.found.kinds.malloc += 1;
+                self.allocate(size, result);
+            }
+            Event::Free { address } => {
+                self.begin_call();
+                self.found.kinds.free += 1;
+                self.free(address);
+            }
+            Event::Calloc { size, result } => {
+                self.begin_call();
+                self.found.kinds.calloc += 1;
+                self.allocate(size, result);
+            }
+            Event::Realloc { size, old, result } => {
+                self.begin_call();
+                self.found.kinds.realloc += 1;
+                self.resize(size, old, result);
+            }
+            Event::Usable { size } => self.correct(size),
+            event => self.rare(event),
+        }
+    }
+
+    fn rare(&mut self, event: Event) {
+        let kinds = &mut self.found.kinds;
+        match event {
+            Event::Memalign { size, result, .. } => {
+                self.begin_call();
+                self.found.kinds.memalign += 1;
+                self.allocate(size, result);
+            }
+            Event::Switch { thread } | Event::Thread { thread, .. } => self.switch(thread.into()),
+            Event::Time { nanoseconds } => self.tick(nanoseconds),
+            Event::Mmap { .. } => kinds.mmap += 1,
+            Event::Munmap { .. } => kinds.munmap += 1,
+            Event::Mremap { .. } => kinds.mremap += 1,
+            Event::Mallopt { .. } => kinds.mallopt += 1,
+            Event::Trim { .. } => kinds.malloc_trim += 1,
+            Event::Fork { .. } => kinds.fork += 1,
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, thread: u64) {
+        if let Some(fresh) = self.threads.get_mut(&self.current) {
+            *fresh = self.fresh;
+        }
+        self.fresh = *self.threads.entry(thread).or_insert(0);
+        self.current = thread;
+    }
+
+    /// A clock does not go back; a damaged log's may.
+    fn tick(&mut self, nanoseconds: u64) {
+        self.tell();
+        self.found.ticks += 1;
+        let since = nanoseconds.saturating_sub(*self.began.get_or_insert(nanoseconds));
+        self.now = self.now.max(since);
+    }
+
+    #[inline(always)]
+    fn begin_call(&mut self) {
+        if self.found.calls >= self.next_told {
+            self.tell();
+        }
+        self.found.calls += 1;
+    }
+
+    /// Tells the curves of the calls since the last time.
+    #[cold]
+    fn tell(&mut self) {
+        let (calls, live) = (self.found.calls, self.found.live);
+        if calls > self.told {
+            let most_bytes = self.most_bytes.max(live.bytes);
+            let point = Point { calls, nanoseconds: self.now, blocks: live.blocks, bytes: live.bytes, most_bytes };
+            self.by_call.add(calls - 1, point);
+            self.by_time.add(self.now, point);
+            self.told = calls;
+            self.most_bytes = live.bytes;
+        }
+        self.next_told = (calls / self.by_call.width() + 1) * self.by_call.width();
+    }
+
+    /// So many bytes can be used of the block that was given last, not as many as usual.
+    fn correct(&mut self, usable: u64) {
+        let (address, call) = self.given;
+        let Some(block) = self.blocks.get_mut(address) else { return };
+        let more = usable.wrapping_sub(std::mem::replace(&mut block.usable, usable));
+        let found = &mut self.found;
+        found.usable = found.usable.wrapping_add(more);
+        found.live.usable = found.live.usable.wrapping_add(more);
+        for moment in [&mut found.peak, &mut found.most] {
+            if moment.call == call {
+                moment.in_use.usable = moment.in_use.usable.wrapping_add(more);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn allocate(&mut self, size: u64, result: u64) {
+        let usable = usual_size(size);
+        if result == 0 {
+            self.found.failed += u64::from(size != 0);
+            self.fresh = 0;
+            return;
+        }
+        let call = self.found.calls;
+        self.fresh = call;
+        self.given = (result, call);
+        self.found.blocks += 1;
+        self.give(size, usable);
+        self.found.lower = self.found.lower.saturating_add(size);
+        let block = Block { size, usable, call, nanoseconds: self.now };
+        if let Some(before) = self.blocks.insert(result, block) {
+            self.found.unseen += 1;
+            self.leave(&before);
+        }
+        self.enter(size, usable);
+    }
+
+    /// Memory was asked for and given.
+    #[inline(always)]
+    fn give(&mut self, size: u64, usable: u64) {
+        self.found.upper = self.found.upper.saturating_add(size);
+        self.found.usable = self.found.usable.saturating_add(usable);
+        self.sizes.add(size);
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, size: u64, usable: u64) {
+        let live = &mut self.found.live;
+        live.blocks += 1;
+        live.bytes = live.bytes.wrapping_add(size);
+        live.usable = live.usable.wrapping_add(usable);
+        let live = *live;
+        self.most_bytes = self.most_bytes.max(live.bytes);
+        let moment = Moment { call: self.found.calls, nanoseconds: self.now, in_use: live };
+        if live.bytes > self.found.peak.in_use.bytes {
+            self.found.peak = moment;
+        }
+        if live.blocks > self.found.most.in_use.blocks {
+            self.found.most = moment;
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, block: &Block) {
+        let live = &mut self.found.live;
+        live.blocks -= 1;
+        live.bytes = live.bytes.wrapping_sub(block.size);
+        live.usable = live.usable.wrapping_sub(block.usable);
+    }
+
+    #[inline(always)]
+    fn free(&mut self, address: u64) {
+        match self.blocks.remove(address) {
+            Some(block) => self.release(&block),
+            None if address == 0 => self.found.nothing += 1,
+            None => self.found.unknown += 1,
+        }
+        self.fresh = 0;
+    }
+
+    #[inline(always)]
+    fn release(&mut self, block: &Block) {
+        self.leave(block);
+        self.found.released += 1;
+        self.in_calls.add(self.found.calls - block.call - 1);
+        self.in_nanoseconds.add(self.now - block.nanoseconds);
+        if block.call == self.fresh {
+            self.found.temporary += 1;
+            self.found.temporary_bytes = self.found.temporary_bytes.saturating_add(block.size);
+        }
+    }
+
+    #[inline(always)]
+    fn resize(&mut self, size: u64, old: u64, result: u64) {
+        if old == 0 || result == 0 {
+            return self.resize_rarely(size, old, result);
+        }
+        // Mostly it stays where it is, or is alone there.
+        let Some(mut block) = self.blocks.remove(old) else {
+            self.found.unknown += 1;
+            return self.allocate(size, result);
+        };
+        self.fresh = 0;
+        let usable = usual_size(size);
+        self.given = (result, self.found.calls);
+        self.leave(&block);
+        let resized = &mut self.found.resized;
+        resized.grown += u64::from(size > block.size);
+        resized.shrunk += u64::from(size < block.size);
+        if result != old {
+            resized.moved += 1;
+            resized.copied = resized.copied.saturating_add(size.min(block.size));
+        }
+        self.found.lower = self.found.lower.saturating_add(size.saturating_sub(block.size));
+        self.give(size, usable);
+        (block.size, block.usable) = (size, usable);
+        if let Some(before) = self.blocks.insert(result, block) {
+            self.found.unseen += 1;
+            self.leave(&before);
+        }
+        self.enter(size, usable);
+    }
+
+    /// realloc of NULL, or one that gives nothing: it releases the block for a size of 0, and else leaves it as it was.
+    #[cold]
+    fn resize_rarely(&mut self, size: u64, old: u64, result: u64) {
+        let is_known = self.blocks.get(old).is_some();
+        if old == 0 || !is_known {
+            self.found.unknown += u64::from(old != 0);
+            return self.allocate(size, result);
+        }
+        if size != 0 {
+            self.found.failed += 1;
+        } else if let Some(block) = self.blocks.remove(old) {
+            self.release(&block);
+        }
+        self.fresh = 0;
+    }
+
+    fn finish(mut self, whole: bool) -> Stats {
+        self.tell();
+        self.blocks.values().for_each(|block| self.sizes.remains(block.size));
+        Stats {
+            threads: self.threads.len() as u64,
+            nanoseconds: self.now,
+            lives_in_calls: self.in_calls.lives(),
+            lives_in_nanoseconds: self.in_nanoseconds.lives(),
+            sizes: self.sizes.rows(),
+            by_call: self.by_call.points(),
+            by_time: self.by_time.points(),
+            whole,
+            ..self.found
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
