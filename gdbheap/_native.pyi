@@ -1730,6 +1730,7 @@ class Unwinder:
 
 Store = Pools | Mimalloc | Chunks | Mapped | Claimed
 
+def call_stats(path: str, frames: Frames, progress: Report | None = None) -> CallStats: ...
 def live_stacks(
     path: str,
     frames: Frames,

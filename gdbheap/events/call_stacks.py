@@ -9,8 +9,8 @@ from functools import cache
 
 from gdbheap import _native
 from gdbheap.answers.stacks import EVALUATORS, NO_OBJECT, PYTHON, NativeFrame, StackFrame, merge
-from gdbheap.errors import UsageError, one_line
-from gdbheap.events.log import CallLog, ProcessCalls, read_log
+from gdbheap.errors import UsageError
+from gdbheap.events.log import read_log
 from gdbheap.layout.cpython import Release
 from gdbheap.layout.tables import table
 from gdbheap.python.lines import line_of
