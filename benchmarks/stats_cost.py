@@ -81,7 +81,7 @@ def stages(log: Path) -> Path:
     found = log.with_suffix(".zst")
     data = memoryview(log.read_bytes())
     with found.open("wb") as packed:
-        for at, size in read_log(str(log)).chosen(None).frames:
+        for at, size, _tick in read_log(str(log)).chosen(None).frames:
             packed.write(data[at : at + size])
     return found
 

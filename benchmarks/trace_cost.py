@@ -88,11 +88,13 @@ def cpu_of(words: Sequence[str], **environment: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def recorded(words: Sequence[str], folder: Path, stacks: int = 0, **more: str) -> float:
+def recorded(words: Sequence[str], folder: Path, stacks: int = 0, pymalloc: bool = False) -> float:
     """Return the CPU seconds of a command with the recorder, and a stack every so many bytes; its files go again."""
-    own = {STACKS_ENVIRONMENT: stack_settings(stacks)} if stacks else {}
+    more = {STACKS_ENVIRONMENT: stack_settings(stacks)} if stacks else {}
+    if pymalloc:
+        more[OF_PYTHON] = "1"
     with tempfile.TemporaryDirectory(dir=folder) as calls:
-        return cpu_of(words, LD_PRELOAD=recorder_library(), **{ENVIRONMENT: calls}, **own, **more)
+        return cpu_of(words, LD_PRELOAD=recorder_library(), **{ENVIRONMENT: calls}, **more)
 
 
 def programs(folder: Path) -> dict[str, list[str]]:
@@ -166,7 +168,7 @@ def main() -> None:
         for program, words in programs(folder).items():
             ways = ways_of(words, passing, folder)
             if program == PYTHON:
-                ways[PYMALLOC] = partial(recorded, words, folder, **{OF_PYTHON: "1"})
+                ways[PYMALLOC] = partial(recorded, words, folder, pymalloc=True)
             ways[EACH] = partial(recorded, words, folder, EVERY_CALL)
             if heaptrack := shutil.which("heaptrack"):
                 ways["heaptrack"] = partial(cpu_of, [heaptrack, "-o", str(folder / "heaptrack"), *words])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap.errors import GdbheapError, UsageError
@@ -19,18 +19,19 @@ HUGE_TUNABLE = "glibc.malloc.hugetlb"
 class Growth:
     """A call that made an arena larger by ``bytes``. ``size``: what it asked for, ``chunk`` what that takes.
     ``largest``: the largest free chunk that the arena had before the call, ``short_by``: how much it missed; None where
-    there was none, where the arena is a new one, or where that was not looked at (``looked``). ``arena``: its index, 0
-    for the main one; None where it is a new one or was not looked at."""
+    there was none, where the arena is a new one, or where that was not looked at (``looked``). ``arena``: 0 for the
+    main one, others by the order in which they were made; ``new``: the call had it made."""
 
     call: int
     size: int
     alignment: int
     bytes: int
     chunk: int
-    arena: int | None
+    arena: int
     largest: int | None
     short_by: int | None
     looked: bool
+    new: bool
 
 
 def growths(path: str, pid: int | None, count: int | None, progress: Progress = None) -> list[Growth]:
@@ -43,7 +44,13 @@ def growths(path: str, pid: int | None, count: int | None, progress: Progress = 
         found = _all(job, setting)
         chosen = sorted(found, key=lambda grown: -grown.bytes)[:count]
         looked = _looked_at(job, setting, sorted(grown.call for grown in chosen), progress)
-    return [looked.get(grown.call) or _growth(grown, False) for grown in found]
+    numbers: dict[int, int] = {0: 0}
+    rows = []
+    for grown in found:
+        new = grown.arena not in numbers
+        number = numbers.setdefault(grown.arena, len(numbers))
+        rows.append(_growth(grown, number, grown.call in looked, None if new else looked.get(grown.call), new))
+    return rows
 
 
 def _all(job: Job, setting: Setting) -> list[Grown]:
@@ -53,18 +60,19 @@ def _all(job: Job, setting: Setting) -> list[Grown]:
         return replayer.growths
 
 
-def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progress) -> dict[int, Growth]:
-    """By call; each is looked at as it is about to be made."""
-    found: dict[int, Growth] = {}
+def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progress) -> dict[int, int | None]:
+    """The largest free chunk of the arena that a call makes larger, by call, as it is about to be made; None without
+    one. Calls are missing that could not be looked at."""
+    found: dict[int, int | None] = {}
     with Replayer(job.plan, setting, False, [call - 1 for call in calls], with_growths=True) as replayer:
-        waiting: Callable[[Grown], Growth] | None = None
+        largest: dict[int, int] | None = None
         seen = 0
         for moment in replayer.moments():
-            if waiting is not None:
-                found.update((grown.call, waiting(grown)) for grown in replayer.growths[seen : seen + 1])
+            if largest is not None:
+                found.update((grown.call, largest.get(grown.arena)) for grown in replayer.growths[seen : seen + 1])
             if progress is not None:
                 progress(len(found), len(calls))
-            waiting, seen = (None if moment.is_end else _look(replayer.pid)), len(replayer.growths)
+            largest, seen = (None if moment.is_end else _largest(replayer.pid)), len(replayer.growths)
     return found
 
 
@@ -78,14 +86,15 @@ def _need(grown: Grown) -> int:
     return chunk_of(chunk + grown.alignment + SMALLEST_CHUNK) if grown.alignment else chunk
 
 
-def _growth(grown: Grown, looked: bool, arena: int | None = None, largest: int | None = None) -> Growth:
+def _growth(grown: Grown, arena: int, looked: bool, largest: int | None, new: bool) -> Growth:
     need = _need(grown)
     short_by = None if largest is None else need - largest
-    return Growth(grown.call, grown.size, grown.alignment, grown.bytes, need, arena, largest, short_by, looked)
+    return Growth(grown.call, grown.size, grown.alignment, grown.bytes, need, arena, largest, short_by, looked, new)
 
 
-def _look(pid: int) -> Callable[[Grown], Growth]:
-    """What a growth is once its call is known, from the free chunks that there are now."""
+def _largest(pid: int) -> dict[int, int] | None:
+    """The largest free chunk of each arena that has one, by its address, 0 for the main one; None where that cannot be
+    looked at."""
     # Imported where it is needed: it is nearly all of gdbheap.
     from gdbheap.allocators.glibc.allocator import GlibcAllocator
     from gdbheap.answers.fit import largest_free
@@ -97,12 +106,6 @@ def _look(pid: int) -> Callable[[Grown], Growth]:
             heap = Heap(process)
             largest = largest_free(heap)
             arenas = heap.allocator(GlibcAllocator).malloc.arenas
-            addresses = {arena.address: index for index, arena in enumerate(arenas)}
     except GdbheapError:
-        return lambda grown: _growth(grown, False)
-
-    def growth(grown: Grown) -> Growth:
-        index = addresses.get(grown.arena) if grown.arena else 0
-        return _growth(grown, True, index, None if index is None else largest.get(index))
-
-    return growth
+        return None
+    return {arena.address if index else 0: largest[index] for index, arena in enumerate(arenas) if index in largest}

@@ -152,7 +152,7 @@ def _growths(growths: Sequence[Growth], style: Style) -> str:
     if not growths:
         return ""
     rows = [
-        [count_text(grown.call), NEW if grown.arena is None else arena_text(grown.arena), count_text(grown.size),
+        [count_text(grown.call), NEW if grown.new else arena_text(grown.arena), count_text(grown.size),
          count_text(grown.chunk), *(NONE if found is None else count_text(found)
          for found in (grown.largest, grown.short_by)), style.size(grown.bytes)]
         for grown in looked
