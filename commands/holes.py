@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from gdbheap.answers import holes
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, minimum_size, root_paths, valued
+from gdbheap.commands.surface.options import Common, minimum_size, recorded_calls, root_paths, valued
 from gdbheap.commands.surface.session import listed
 from gdbheap.heap import Heap
 from gdbheap.report.holes import render
@@ -30,12 +31,21 @@ class Options(Common):
         None, parse_size,
     )  # fmt: skip
     path: bool = root_paths()
+    calls: str | None = recorded_calls()
 
 
 def _answer(heap: Heap, options: Options) -> holes.Holes:
     """Neighbours are described only for what is listed, which takes the list in the answer's own order: by size."""
     found = holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
-    return holes.with_paths(heap, found, listed(found.holes, SORTS, options)) if options.path else found
+    if options.path:
+        found = holes.with_paths(heap, found, listed(found.holes, SORTS, options))
+    if options.calls is None:
+        return found
+    # Imported where it is needed: a command's start is mostly imports.
+    from gdbheap.events.makers import makers
+
+    rows = listed(found.holes, SORTS, options)
+    return holes.with_makers(found, makers(os.path.expanduser(options.calls), heap.target.pid, holes.beside(rows)))
 
 
 def _render(shown: Shown[holes.Holes, Options]) -> str:
@@ -65,7 +75,8 @@ COMMAND = Command(
     take another chunk than the one that is named.
 
     With --path each of these blocks has the path by which a root keeps it, as Python where there is an expression,
-    else in words: in JSON, path of before and after.
+    else in words: in JSON, path of before and after. With --calls and the log of a process that gdbheap trace --stacks
+    records they have the stack of the call that gave them, as in heap at: in JSON, made of before and after.
 
     In JSON, "fit" is null or {request, chunk, mmapped, fits, mmap_threshold, arenas, cached, nearest}: chunk is the
     size with the header; arenas is a list of {index, best: {address, size} or null, top, short_by, mmapped,

@@ -310,6 +310,41 @@ def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path
     assert "make (<string>:3)" in text
 
 
+HOLES = """import sys
+def pin(): return bytes(30000)
+def large(): return bytes(400000)
+gone, kept = [], []
+for _ in range(20): gone.append(large()); kept.append(pin())
+del gone
+print(*map(id, kept), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_holes_name_the_stacks_that_made_what_pins_them(tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+    words = [str(GDBHEAP), "trace", "-o", str(log), "--stacks=1", "--", sys.executable, "-c", HOLES]
+    one_heap = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": f"glibc.malloc.mmap_threshold={1 << 30}"}
+    environment, pipe = {**plain_environment(), **one_heap}, subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=environment) as one:
+        assert one.stdin is not None and one.stdout is not None
+        kept = set(map(int, one.stdout.readline().split()))
+        (pid,) = (process.who.pid for process in read_log(str(log)).processes if process.who.words[1:2] == ["-c"])
+        command = [str(GDBHEAP), "holes", str(pid), "--min=256K", f"--calls={log}"]
+        done = subprocess.run([*command, "--json"], capture_output=True, text=True, env=plain_environment())
+        text = subprocess.run(command, capture_output=True, text=True, env=plain_environment()).stdout
+        one.stdin.close()
+        one.wait(PATIENCE)
+    assert done.returncode == 0, done.stderr
+    pins = [hole[side] for hole in json.loads(done.stdout)["holes"] for side in ("before", "after") if hole[side]]
+    known = [pin for pin in pins if pin["address"] in kept]
+    assert len({pin["address"] for pin in known}) >= 15
+    for pin in known:
+        python_frames = [(frame["name"], frame["line"]) for frame in pin["made"]["frames"] if frame["kind"] == "python"]
+        assert python_frames == [("<module>", 5), ("pin", 2)] and 30000 < pin["made"]["size"] < 30100
+    assert "made by pin (<string>:2) < <module> (<string>:5)" in text
+
+
 @pytest.mark.parametrize("stacks_option", ["1", "4K"])
 def test_nothing_crashes_in_a_storm(stacks_option: str, libraries: list[Path], tmp_path: Path) -> None:
     """Libraries that come and go under a stack, locks of the dynamic linker, forks, threads with 16 KiB of stack."""

@@ -6,13 +6,14 @@ is not a hole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator, HoleRow
 from gdbheap.answers.describing import BlockKind, describe_blocks
 from gdbheap.answers.fit import Fit, fit
+from gdbheap.answers.stacks import Made
 from gdbheap.answers.ways import ways
 from gdbheap.heap import Heap
 
@@ -20,13 +21,15 @@ from gdbheap.heap import Heap
 @dataclass(frozen=True)
 class Neighbour:
     """The block before or after a hole: malloc's pointer, size in bytes with its header, what it is, and the
-    path to it (see ``ways``). ``kind``: of a block in use what it is, without saying which."""
+    path to it (see ``ways``). ``kind``: of a block in use what it is, without saying which. ``made``: the recorded call
+    that gave it, None where that is not known or was not asked."""
 
     address: int
     size: int
     what: str
     path: str | None = None
     kind: BlockKind | None = None
+    made: Made | None = None
 
 
 @dataclass(frozen=True)
@@ -77,24 +80,35 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
 
 def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
     """The answer with the paths to the neighbours of the holes in ``listed``. Reads all references."""
-    beside = [neighbour for hole in listed for neighbour in (hole.before, hole.after) if neighbour is not None]
-    found = ways(heap, (neighbour.address for neighbour in beside))
+    found = ways(heap, beside(listed))
     wanted = {hole.address for hole in listed}
-
-    def name(neighbour: Neighbour | None) -> Neighbour | None:
-        return None if neighbour is None else replace(neighbour, path=found.get(neighbour.address))
-
     named = [
-        replace(hole, before=name(hole.before), after=name(hole.after)) if hole.address in wanted else hole
+        _changed(hole, lambda one: replace(one, path=found.get(one.address))) if hole.address in wanted else hole
         for hole in answer.holes
     ]
     return replace(answer, holes=named)
 
 
+def with_makers(answer: Holes, made: Mapping[int, Made]) -> Holes:
+    """The answer with the recorded calls that gave the neighbours, by their addresses."""
+    named = [_changed(hole, lambda one: replace(one, made=made.get(one.address))) for hole in answer.holes]
+    return replace(answer, holes=named)
+
+
+def beside(listed: Sequence[Hole]) -> list[int]:
+    """The addresses of the neighbours of these holes."""
+    return [one.address for hole in listed for one in (hole.before, hole.after) if one is not None]
+
+
+def _changed(hole: Hole, change: Callable[[Neighbour], Neighbour]) -> Hole:
+    before, after = (None if one is None else change(one) for one in (hole.before, hole.after))
+    return replace(hole, before=before, after=after)
+
+
 def _hole(heap: Heap, allocator: Allocator, row: HoleRow) -> Hole:
-    beside = [_beside(block) for block in (row.before, row.after)]
+    around = [_beside(block) for block in (row.before, row.after)]
     resident = _resident(heap, row.start, row.end)
-    return Hole(row.address, row.end - row.start, resident, row.arena, allocator.name, *beside)
+    return Hole(row.address, row.end - row.start, resident, row.arena, allocator.name, *around)
 
 
 def _beside(block: _native.Block | None) -> Neighbour | None:
@@ -120,10 +134,8 @@ def _named(heap: Heap, found: list[Hole]) -> list[Hole]:
     ]
     words = describe_blocks(heap, blocks) if blocks else {}
 
-    def name(neighbour: Neighbour | None) -> Neighbour | None:
-        if neighbour is None:
-            return None
+    def name(neighbour: Neighbour) -> Neighbour:
         found = words.get(neighbour.address)
         return neighbour if found is None else replace(neighbour, what=str(found), kind=found.kind)
 
-    return [replace(hole, before=name(hole.before), after=name(hole.after)) for hole in found]
+    return [_changed(hole, name) for hole in found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gdbheap import _native
 from gdbheap.answers.stacks import Made
 from gdbheap.errors import UsageError, one_line
@@ -9,7 +11,7 @@ from gdbheap.events.call_stacks import Namer
 from gdbheap.events.log import BY_TIME, ProcessCalls, read_log
 from gdbheap.events.recorder import RecorderFile, parts_path
 
-__all__ = ["maker"]
+__all__ = ["maker", "makers"]
 
 # Beyond the last call of any log: the end.
 LAST = 10**18
@@ -18,19 +20,25 @@ TRIES = 10
 
 
 def maker(path: str, pid: int | None, address: int) -> Made | None:
-    """The recorded call that gave the block which holds ``address`` at the end of what is recorded so far; None where
-    none with a stack did. Raises UsageError for a file that is no log, or has no stacks of the process ``pid``."""
+    """As ``makers`` for one address; None where no call with a stack gave its block."""
+    return makers(path, pid, [address]).get(address)
+
+
+def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Made]:
+    """The recorded calls that gave the blocks which hold ``addresses`` at the end of what is recorded so far, those
+    that have a stack. Raises UsageError for a file that is no log, or has no stacks of the process ``pid``."""
     for _ in range(TRIES):
         process = _process(path, pid)
         rest = _rest(path, process)
         if len(_process(path, pid).frames) == len(process.frames):
             break
-    found = _native.live_stacks(path, process.frames, process.who.stacks, [LAST], rest, [address])
-    if not found.makers:
-        return None
-    # The smallest that holds it: others were freed by calls that are not in the log.
-    made = min(found.makers, key=lambda one: one.size)
-    return Made(made.address, made.size, list(Namer(found).frames(made.stack)))
+    found = _native.live_stacks(path, process.frames, process.who.stacks, [LAST], rest, list(addresses))
+    namer = Namer(found)
+    made: dict[int, Made] = {}
+    # The smallest that holds an address is its block: others were freed by calls that are not in the log.
+    for one in sorted(found.makers, key=lambda one: -one.size):
+        made[one.wanted] = Made(one.address, one.size, list(namer.frames(one.stack)))
+    return made
 
 
 def _process(path: str, pid: int | None) -> ProcessCalls:

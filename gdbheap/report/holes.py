@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.report.fit import render as render_fit
 from gdbheap.report.numbers import address_text, arena_text, count_text, counted
+from gdbheap.report.stack_text import short_frames
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
 
@@ -49,6 +50,8 @@ def _neighbour(neighbour: Neighbour | None) -> str:
     if neighbour is None:
         return "-"
     text = f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
+    if neighbour.made is not None and neighbour.made.frames:
+        text += f", made by {' < '.join(short_frames(neighbour.made.frames))}"
     return f"{text}: {neighbour.path}" if neighbour.path else text
 
 

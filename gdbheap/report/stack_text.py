@@ -12,9 +12,10 @@ from gdbheap.report.style import Style
 if TYPE_CHECKING:
     from gdbheap.answers.stacks import StackFrame
 
-__all__ = ["stack_text"]
+__all__ = ["short_frames", "stack_text"]
 
 MAX_FRAMES = 40
+SHORT = 2
 
 
 def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
@@ -26,6 +27,12 @@ def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
         lines = [*lines[:half], f"    … {left:,} more frames", *lines[-half:]]
     width = None if style.width is None else style.width - 1
     return "\n".join(line if width is None else line[:width] for line in lines)
+
+
+def short_frames(frames: Sequence[StackFrame]) -> list[str]:
+    """The innermost frames, the innermost first: of Python where there are any, as few as fit into a table."""
+    python = [frame for frame in frames if frame.kind == "python"]
+    return [_line(frame).strip() for frame in reversed((python or list(frames))[-SHORT:])]
 
 
 def _line(frame: StackFrame) -> str:
