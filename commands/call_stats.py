@@ -96,10 +96,10 @@ COMMAND = Command(
     distance of two times, spans a list of {from, to, blocks}. curve is {calls, seconds}, lists of {call, seconds,
     count, bytes, most}. allocated blocks are those released, unseen (their release is missing) and live. failed,
     nothing (free of NULL), unknown (about blocks that came from a parent) and lost count calls. growth is null, or a
-    list of {call, size, alignment, bytes, chunk, arena, largest, short_by, looked, new}: chunk is what the size takes,
-    arena 0 for the main one, others by the order in which they were made, new whether this call had it made; largest
-    the largest free chunk before the call, short_by the difference; null where there was none or, not looked, where
-    nobody looked.""",
+    list of {call, size, alignment, bytes, chunk, arena, largest, short_by, looked, new, frames}: chunk is what the
+    size takes, arena 0 for the main one, others by the order in which they were made, new whether this call had it
+    made; largest the largest free chunk before the call, short_by the difference; null where there was none or, not
+    looked, where nobody looked; frames the call's stack, outermost frame first, or null where the log has none.""",
     example="gdbheap stats --svg=live.svg",
     needs=LOG,
     options=Options,

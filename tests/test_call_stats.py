@@ -384,7 +384,7 @@ def test_growth(rng: random.Random, tmp_path: Path) -> None:
     chunk, largest = ((size + 8 + 15) & ~15 for size in (hole + more, hole))
     assert second == {
         "call": 4, "size": hole + more, "alignment": 0, "bytes": second["bytes"], "chunk": chunk, "arena": 0,
-        "largest": largest, "short_by": chunk - largest, "looked": True, "new": False,
+        "largest": largest, "short_by": chunk - largest, "looked": True, "new": False, "frames": None,
     }  # fmt: skip
     assert all(row["looked"] and (row["short_by"] is None or row["short_by"] > 0) for row in found)
     some = stats(log, "--growth=2")["growth"]
@@ -393,6 +393,20 @@ def test_growth(rng: random.Random, tmp_path: Path) -> None:
     assert looked == sorted(row["bytes"] for row in found)[-2:]
     text = gdbheap("stats", str(log), "--growth=all").stdout
     assert f"{chunk - largest:,}" in text and f"{len(own):,} calls made an arena larger" in text
+
+
+def test_a_growth_has_the_stack_of_its_call(rng: random.Random, tmp_path: Path) -> None:
+    """Of a log with stacks: the function that called, and in the table."""
+    log = tmp_path / "calls.log"
+    words = [str(build("short_holes")), "80000", "100", str(rng.getrandbits(30)), "2000"]
+    command = [str(GDBHEAP), "trace", "-o", str(log), "--stacks=1", "--", *words]
+    assert subprocess.run(command, capture_output=True, timeout=PATIENCE, env=plain_environment()).returncode == 0
+    found = stats(log, "--growth=3")["growth"]
+    assert sum(row["frames"] is not None for row in found) == 3
+    for row in found:
+        assert row["looked"] == (row["frames"] is not None)
+        assert row["frames"] is None or "main" in [frame["name"] for frame in row["frames"]]
+    assert "called by" in gdbheap("stats", str(log), "--growth=3").stdout
 
 
 def test_growth_of_threads_arenas(rng: random.Random, tmp_path: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gdbheap import _native
+from gdbheap.answers.stacks import StackFrame
 from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.events.call_stacks import Namer
 from gdbheap.events.replay import Job, Progress, planned
 from gdbheap.events.replayer import Grown, Replayer
 from gdbheap.events.settings import Setting, recorded_setting
@@ -20,7 +23,8 @@ class Growth:
     """A call that made an arena larger by ``bytes``. ``size``: what it asked for, ``chunk`` what that takes.
     ``largest``: the largest free chunk that the arena had before the call, ``short_by``: how much it missed; None where
     there was none, where the arena is a new one, or where that was not looked at (``looked``). ``arena``: 0 for the
-    main one, others by the order in which they were made; ``new``: the call had it made."""
+    main one, others by the order in which they were made; ``new``: the call had it made. ``frames``: the call's stack,
+    outermost frame first, None where the log has none."""
 
     call: int
     size: int
@@ -32,6 +36,7 @@ class Growth:
     short_by: int | None
     looked: bool
     new: bool
+    frames: list[StackFrame] | None
 
 
 def growths(path: str, pid: int | None, count: int | None, progress: Progress = None) -> list[Growth]:
@@ -43,13 +48,15 @@ def growths(path: str, pid: int | None, count: int | None, progress: Progress = 
             raise UsageError("growths are those of glibc's arenas, without huge pages: the program had others")
         found = _all(job, setting)
         chosen = sorted(found, key=lambda grown: -grown.bytes)[:count]
-        looked = _looked_at(job, setting, sorted(grown.call for grown in chosen), progress)
+        calls = sorted(grown.call for grown in chosen)
+        looked, stacks = _looked_at(job, setting, calls, progress), _stacks(path, job, calls)
     numbers: dict[int, int] = {0: 0}
     rows = []
     for grown in found:
         new = grown.arena not in numbers
         number = numbers.setdefault(grown.arena, len(numbers))
-        rows.append(_growth(grown, number, grown.call in looked, None if new else looked.get(grown.call), new))
+        largest = None if new else looked.get(grown.call)
+        rows.append(_growth(grown, number, grown.call in looked, largest, new, stacks.get(grown.call)))
     return rows
 
 
@@ -76,6 +83,18 @@ def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progr
     return found
 
 
+def _stacks(path: str, job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
+    """Those of the calls that have one, outermost frame first."""
+    process, before = job.process, job.content.inherited
+    if not process.who.stacks:
+        return {}
+    # The replay's calls begin with those of the parents, which have logs of their own.
+    asked = [call - before for call in calls if call > before]
+    found = _native.live_stacks(path, process.frames, process.who.stacks, [], asked=asked)
+    namer = Namer(found)
+    return {caller.call + before: list(namer.frames(caller.stack)) for caller in found.callers}
+
+
 def _need(grown: Grown) -> int:
     """The chunk that malloc looks for. With an alignment it is one that has an aligned one in it, with what is cut off
     on both sides (malloc/malloc.c, _int_memalign)."""
@@ -86,10 +105,14 @@ def _need(grown: Grown) -> int:
     return chunk_of(chunk + grown.alignment + SMALLEST_CHUNK) if grown.alignment else chunk
 
 
-def _growth(grown: Grown, arena: int, looked: bool, largest: int | None, new: bool) -> Growth:
+def _growth(
+    grown: Grown, arena: int, looked: bool, largest: int | None, new: bool, frames: list[StackFrame] | None
+) -> Growth:
     need = _need(grown)
     short_by = None if largest is None else need - largest
-    return Growth(grown.call, grown.size, grown.alignment, grown.bytes, need, arena, largest, short_by, looked, new)
+    return Growth(
+        grown.call, grown.size, grown.alignment, grown.bytes, need, arena, largest, short_by, looked, new, frames
+    )
 
 
 def _largest(pid: int) -> dict[int, int] | None:

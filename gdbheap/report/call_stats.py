@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gdbheap.errors import one_line
 from gdbheap.report.distribution import bar
 from gdbheap.report.numbers import UNKNOWN, arena_text, count_text, counted, share_text
+from gdbheap.report.stack_text import short_frames
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -39,7 +40,7 @@ SIZES = (
 LIVES = (Column("released blocks lived", LEFT), Column("half at most"), Column("90 % at most"), Column("longest"))
 GROWTHS = (
     Column("call"), Column("arena"), Column("asked for"), Column("its chunk"), Column("largest hole"),
-    Column("too short by"), Column("grew by"),
+    Column("too short by"), Column("grew by"), Column("called by", LEFT),
 )  # fmt: skip
 SPANS = (Column("calls"), Column("below"), Column("distribution of blocks", LEFT), Column("blocks"), Column("%"))
 
@@ -154,13 +155,17 @@ def _growths(growths: Sequence[Growth], style: Style) -> str:
     rows = [
         [count_text(grown.call), NEW if grown.new else arena_text(grown.arena), count_text(grown.size),
          count_text(grown.chunk), *(NONE if found is None else count_text(found)
-         for found in (grown.largest, grown.short_by)), style.size(grown.bytes)]
+         for found in (grown.largest, grown.short_by)), style.size(grown.bytes),
+         " < ".join(short_frames(grown.frames or []))]
         for grown in looked
     ]  # fmt: skip
     total, shown = sum(grown.bytes for grown in growths), sum(grown.bytes for grown in looked)
     if len(looked) < len(growths):
-        rows.append([f"{len(growths) - len(looked):,} more", "", "", "", "", "", style.size(total - shown)])
-    return table(GROWTHS, rows, style, ["total", "", "", "", "", "", style.size(total)])
+        rows.append([f"{len(growths) - len(looked):,} more", "", "", "", "", "", style.size(total - shown), ""])
+    total_row = ["total", "", "", "", "", "", style.size(total), ""]
+    if not any(grown.frames for grown in looked):
+        return table(GROWTHS[:-1], [row[:-1] for row in rows], style, total_row[:-1])
+    return table(GROWTHS, rows, style, total_row)
 
 
 def _quantiles(of: LifetimesOf, form: str) -> Iterator[str]:

@@ -67,6 +67,9 @@ answers! {
     /// A block in use at the end that holds the address that was asked for.
     struct BlockMaker of events::Maker { wanted: u64, address: u64, size: u64, stack: u32 }
 
+    /// The stack of a call that was asked for.
+    struct StackCaller of events::Caller { call: u64, stack: u32 }
+
     /// The shares after a call, and how many calls and blocks with a stack these come from.
     struct StackMoment { call: u64, shares: Vec<StackShare>, sampled_calls: u64, sampled_blocks: u64 }
 
@@ -77,6 +80,7 @@ answers! {
         stacks: Vec<CallStack>,
         moments: Vec<StackMoment>,
         makers: Vec<BlockMaker>,
+        callers: Vec<StackCaller>,
         calls: u64,
         without: u64,
         whole: bool,
@@ -98,6 +102,7 @@ impl From<events::LiveStacks> for LiveStacks {
             stacks: all(found.stacks),
             moments: all(found.moments),
             makers: all(found.makers),
+            callers: all(found.callers),
             calls: found.calls,
             without: found.without,
             whole: found.whole,
@@ -107,10 +112,10 @@ impl From<events::LiveStacks> for LiveStacks {
 
 /// What was in use after each of the calls `moments` (from 1, ascending; one beyond the last is the end), by stacks. `frames`:
 /// (offset, bytes) of the process's stages in the log, `rest` stages that are not in it yet; `mean`: every how many bytes a stack
-/// was taken; `wanted`: addresses whose blocks at the end are looked for. Raises OSError, and ValueError for a stage that is
-/// larger than any; one that is damaged ends it.
+/// was taken; `wanted`: addresses whose blocks at the end are looked for; `asked`: calls (ascending) whose stacks are. Raises
+/// OSError, and ValueError for a stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
-#[pyo3(signature = (path, frames, mean, moments, rest=vec![], wanted=vec![], progress=None))]
+#[pyo3(signature = (path, frames, mean, moments, rest=vec![], wanted=vec![], asked=vec![], progress=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn live_stacks(
     py: Python<'_>,
@@ -120,12 +125,15 @@ pub fn live_stacks(
     moments: Vec<u64>,
     rest: Vec<Vec<u8>>,
     wanted: Vec<u64>,
+    asked: Vec<u64>,
     progress: Option<Report>,
 ) -> PyResult<LiveStacks> {
     let file = File::open(path)?;
     let frames = frames_of(frames);
     let stages = Stages { file: &file, frames: &frames };
-    Ok(watched(py, progress, |watcher| events::live_stacks(watcher, &stages, &rest, mean, &moments, &wanted))?.into())
+    let found =
+        watched(py, progress, |watcher| events::live_stacks(watcher, &stages, &rest, mean, &moments, &wanted, &asked))?;
+    Ok(found.into())
 }
 
 /// Where a stage is in a recorder's file: (offset, bytes). `is_current`: nothing follows it yet.

@@ -89,6 +89,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         events::CallStack,
         events::StackShare,
         events::BlockMaker,
+        events::StackCaller,
         events::StackMoment,
         events::LiveStacks,
         history::BlockChange,

@@ -14,5 +14,5 @@ pub use frames::{first_tick, pack, waiting_stage, Frame, Stages};
 pub use gdbheap_calls::{header, STAGE};
 pub use plan::{plan, Parent, Plan};
 pub use python_blocks::PythonCalls;
-pub use stacks::{live_stacks, CallStack, Code, LiveStacks, LoadedObject, Maker, Share, StackMoment};
+pub use stacks::{live_stacks, CallStack, Caller, Code, LiveStacks, LoadedObject, Maker, Share, StackMoment};
 pub use stats::{stats, Calls, InUse, Lives, Moment, Point, Resized, SizeRow, Span, Stats};

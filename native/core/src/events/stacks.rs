@@ -76,6 +76,13 @@ pub struct Maker {
     pub stack: u32,
 }
 
+/// The stack of a call that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub call: u64,
+    pub stack: u32,
+}
+
 /// The stacks of a process, and what they stand for. `without`: calls that allocated and have no stack.
 #[derive(Clone, Debug, Default)]
 pub struct LiveStacks {
@@ -84,6 +91,7 @@ pub struct LiveStacks {
     pub stacks: Vec<CallStack>,
     pub moments: Vec<StackMoment>,
     pub makers: Vec<Maker>,
+    pub callers: Vec<Caller>,
     pub calls: u64,
     pub without: u64,
     pub whole: bool,
@@ -91,7 +99,7 @@ pub struct LiveStacks {
 
 /// What was in use after each of the calls `moments` (numbered from 1, ascending; one beyond the last is the end). `mean`: every
 /// how many bytes the recorder took a stack. `rest`: stages that are not in the log yet. `wanted`: addresses whose blocks are
-/// looked for at the end.
+/// looked for at the end. `asked`: calls, ascending, whose stacks are looked for.
 pub fn live_stacks(
     watcher: &dyn Watcher,
     stages: &Stages<'_>,
@@ -99,8 +107,9 @@ pub fn live_stacks(
     mean: u64,
     moments: &[u64],
     wanted: &[u64],
+    asked: &[u64],
 ) -> Result<LiveStacks> {
-    let mut following = Following { mean, moments, ..Following::default() };
+    let mut following = Following { mean, moments, asked, ..Following::default() };
     let mut failed = false;
     let mut visit = |event, content: &[u8]| failed |= following.take(event, content).is_err();
     let mut whole = stages.show_all(watcher, &mut visit)?;
@@ -127,6 +136,9 @@ struct Block {
 struct Following<'a> {
     mean: u64,
     moments: &'a [u64],
+    asked: &'a [u64],
+    /// Of the call that is being looked at.
+    taken: Option<u32>,
     found: LiveStacks,
     live: ByAddress<Block>,
     shares: Vec<Share>,
@@ -188,6 +200,11 @@ impl Following<'_> {
 
     fn count(&mut self) {
         self.found.calls += 1;
+        let taken = self.taken.take();
+        if self.asked.first() == Some(&self.found.calls) {
+            self.asked = &self.asked[1..];
+            self.found.callers.extend(taken.map(|stack| Caller { call: self.found.calls, stack }));
+        }
         if self.moments.first() == Some(&self.found.calls) {
             self.keep_moment();
         }
@@ -223,6 +240,7 @@ impl Following<'_> {
             return;
         };
         self.sampled += 1;
+        self.taken = Some(stack);
         self.live.insert(result, Block { size, stack });
         let weight = self.weight(size);
         if let Some(share) = self.shares.get_mut(stack as usize) {
