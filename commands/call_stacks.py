@@ -102,8 +102,9 @@ COMMAND = Command(
     question="Which stacks allocated what a recorded program had in use?",
     text="""Reads a log that gdbheap trace --stacks wrote: the blocks that were in use after a call (where the most
     bytes were, unless --at or --diff say otherwise) by the stacks that allocated them, Python's frames and C's in one;
-    a block belongs to the call of realloc that last gave it its size. First come the sites, which are the innermost
-    functions, then the stacks with the most bytes. --folded, --svg, --speedscope and --pprof write all stacks to files.
+    a block belongs to the call of realloc that last gave it its size. First come the sites: of each stack the
+    innermost line of Python, or without any the innermost function; then the stacks with the most bytes. --folded,
+    --svg, --speedscope and --pprof write all stacks to files.
 
     Where stacks were sampled the figures are estimates: a block of s bytes has a stack with the probability
     1 - exp(-s / mean), and counts as many times as the inverse of that. The mean error of a sum is at most the square
@@ -119,8 +120,9 @@ COMMAND = Command(
     recorded (1: with each call), sampled_blocks how many blocks in use have one, without how many calls that allocated
     have none, lost how many are missing in the log; python the releases of Python that were met. stacks is a list of
     {frames, bytes, blocks, allocated_bytes, allocated_blocks}, frames outermost first as {name, file, line, kind};
-    allocated_* is all that the stack had allocated by then. sites is the same by the innermost frame. path, pid, began
-    (nanoseconds since 1970), exe, words, processes are of the log, whole says whether nothing of it is missing.""",
+    allocated_* is all that the stack had allocated by then. sites is the same by one frame of each stack. path, pid,
+    began (nanoseconds since 1970), exe, words, processes are of the log, whole says whether nothing of it is
+    missing.""",
     example="gdbheap stacks --svg=peak.svg",
     needs=FILES,
     options=Options,

@@ -39,7 +39,7 @@ class AllocatingStack:
 
 @dataclass(frozen=True)
 class Site:
-    """The same by the innermost frame alone, None of stacks without one."""
+    """The same by one frame of each stack alone, None of stacks without any: Python's innermost, else C's."""
 
     frame: StackFrame | None
     bytes: int
@@ -148,10 +148,18 @@ def _sites(stacks: Sequence[AllocatingStack]) -> list[Site]:
     sums: dict[StackFrame | None, list[int]] = defaultdict(lambda: [0] * 4)
     for stack in stacks:
         values = (stack.bytes, stack.blocks, stack.allocated_bytes, stack.allocated_blocks)
-        frame = stack.frames[-1] if stack.frames else None
+        frame = _site(stack.frames)
         sums[frame] = [sum_ + value for sum_, value in zip(sums[frame], values)]
     sites = [Site(frame, *row) for frame, row in sums.items()]
     return sorted(sites, key=lambda site: (-site.bytes, -site.allocated_bytes))
+
+
+def _site(frames: Sequence[StackFrame]) -> StackFrame | None:
+    """Where the program's author looks: the innermost line of Python, below which are the interpreter's own functions,
+    else the innermost function."""
+    python = [frame for frame in frames if frame.kind == PYTHON]
+    found = python or list(frames)
+    return found[-1] if found else None
 
 
 class Namer:
