@@ -296,7 +296,7 @@ def test_catch_keeps_registers(rng: random.Random, tmp_path: Path) -> None:
     assert len(answer["calls"]) == calls // 1000
 
 
-def test_waits_go_on(tmp_path: Path) -> None:
+def test_waits_go_on(rng: random.Random) -> None:
     """Signals that a process ignores wake its threads only while they are traced: no wait ends by them."""
     (program,) = c_program("waiting")
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -304,7 +304,9 @@ def test_waits_go_on(tmp_path: Path) -> None:
         for _ in range(5):
             with following(process.pid, "growth", str(process.pid)) as follower:
                 for number in (URG, WINCH, CHLD) * 20:
+                    # The second wakes a thread, and may be taken by the one that has met the first.
                     process.send_signal(number)
+                    process.send_signal(rng.choice((URG, WINCH, CHLD)))
                     time.sleep(0.001)
                 follower.answer()
         process.communicate()

@@ -9,6 +9,7 @@ use crate::process::guard::Guard;
 use crate::process::patch::{self, text, Patch};
 use crate::process::ptrace::{self, Waited};
 use crate::process::registers::{self, RIP, RSP};
+use crate::process::stat;
 use crate::process::telling::{Finish, Teller, Trace};
 use crate::process::tracer::{raise_priority, restart_interrupted, restart_unhandled, Failure, Tracer};
 use std::collections::BTreeSet;
@@ -159,11 +160,22 @@ impl Chase {
             Waited::Stopped { signal, event: 0 } => {
                 let passed = if signal == self.course.signal && self.meet(tid, teller) { 0 } else { signal };
                 restart_unhandled(tid, passed);
+                if passed != 0 && stat::ignores(self.course.pid, passed) {
+                    self.have_others_stop(tid);
+                }
                 let _ = ptrace::go_on(tid, passed);
             }
             Waited::Stopped { .. } => {
                 let _ = ptrace::go_on(tid, 0);
             }
+        }
+    }
+
+    /// A second signal wakes another thread, and the first one may take it away from there: that thread's wait ends with
+    /// nothing to stop for. An interrupt that it meets instead is one at which the call is told to start again.
+    fn have_others_stop(&self, tid: i32) {
+        for other in self.threads.iter().filter(|other| **other != tid) {
+            let _ = ptrace::interrupt(*other);
         }
     }
 

@@ -13,6 +13,17 @@ pub(crate) fn field(path: &str, number: usize) -> Option<String> {
     fields.split_whitespace().nth(number - STATE).map(str::to_owned)
 }
 
+/// Whether a process ignores a signal, by choice or by default: such a one wakes a thread only while it is traced.
+pub(crate) fn ignores(pid: i32, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let has = |name: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default();
+        u64::from_str_radix(mask, 16).is_ok_and(|mask| mask >> (signal - 1) & 1 == 1)
+    };
+    let is_by_default = [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT].contains(&signal);
+    (1..=64).contains(&signal) && (has("SigIgn:") || (is_by_default && !has("SigCgt:")))
+}
+
 /// Whether the state in a `stat` file is that of a process that has ended; also true if there is no state.
 pub(crate) fn has_ended(path: &str) -> bool {
     field(path, STATE).is_none_or(|state| matches!(&*state, "X" | "x" | "Z"))
