@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
 from gdbheap.answers import at
@@ -30,7 +29,7 @@ def _answer(heap: Heap, options: Options) -> at.At:
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.events.makers import maker
 
-    return replace(found, made=maker(os.path.expanduser(options.calls), heap.target.pid, options.address))
+    return replace(found, made=maker(options.calls, heap.target.pid, options.address))
 
 
 def _render(shown: Shown[at.At, Options]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import FILES
-from gdbheap.commands.surface.options import Common, valued, whole_number
+from gdbheap.commands.surface.options import Common, process_of_log, valued, whole_number
 from gdbheap.errors import UsageError
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.report.call_stacks import render
@@ -50,9 +50,7 @@ class Options(Common):
     diff: tuple[Moment, Moment] | None = valued(
         "--diff", "A..B", "what changed between two calls: numbers, peak or end", None, _two_moments
     )
-    process: int | None = valued(
-        "--process", "PID", "which process of the log (the default is the one with the most calls)", None, whole_number
-    )
+    process: int | None = process_of_log()
     folded: str | None = valued("--folded", "FILE", "write the stacks as folded lines, for other programs", None, str)
     svg: str | None = valued("--svg", "FILE", "write the stacks as a flame graph", None, str)
     speedscope: str | None = valued(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import LOG
-from gdbheap.commands.surface.options import Common, number_or_all, valued, whole_number
+from gdbheap.commands.surface.options import Common, number_or_all, process_of_log, valued
 from gdbheap.commands.surface.progress import shown
 from gdbheap.files import check_writable, write_text
 from gdbheap.report.call_stats import render
@@ -24,9 +24,7 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of gdbheap stats FILE."""
 
-    process: int | None = valued(
-        "--process", "PID", "which process of the log (the default is the one with the most calls)", None, whole_number
-    )
+    process: int | None = process_of_log()
     svg: str | None = valued(
         "--svg", "FILE", "write a scalable picture (SVG) to FILE: blocks and bytes in use over calls and over time",
         None, str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +44,7 @@ def _answer(heap: Heap, options: Options) -> holes.Holes:
     from gdbheap.events.makers import makers
 
     rows = listed(found.holes, SORTS, options)
-    return holes.with_makers(found, makers(os.path.expanduser(options.calls), heap.target.pid, holes.beside(rows)))
+    return holes.with_makers(found, makers(options.calls, heap.target.pid, holes.beside(rows)))
 
 
 def _render(shown: Shown[holes.Holes, Options]) -> str:

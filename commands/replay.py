@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.interruption import until_told
 from gdbheap.commands.surface.needs import FILES
-from gdbheap.commands.surface.options import Common, switch, valued, whole_number
+from gdbheap.commands.surface.options import Common, process_of_log, switch, valued, whole_number
 from gdbheap.commands.surface.progress import shown, tell
 from gdbheap.errors import UsageError
 from gdbheap.report.numbers import parse_size
@@ -49,9 +49,7 @@ def _tunables(text: str) -> dict[str, str]:
 class Options(Common):
     """The options of gdbheap replay."""
 
-    process: int | None = valued(
-        "--process", "PID", "which process of the log (the default is the one with the most calls)", None, whole_number
-    )
+    process: int | None = process_of_log()
     allocator: str | None = valued(
         "--allocator", "LIB", "a library that is preloaded: a file, or jemalloc, tcmalloc, mimalloc, where they are"
         " installed; or glibc (the default is the one that the program ran with)", None, str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
 from gdbheap.answers import why
@@ -29,7 +28,7 @@ def _answer(heap: Heap, options: Options) -> why.Why:
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.events.makers import maker
 
-    return replace(found, made=maker(os.path.expanduser(options.calls), heap.target.pid, found.address))
+    return replace(found, made=maker(options.calls, heap.target.pid, found.address))
 
 
 def _render(shown: Shown[why.Why, Options]) -> str:

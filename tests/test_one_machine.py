@@ -31,7 +31,7 @@ ALLOWED = {
     "target.procfs": {1 << 63, "<1Q", "* 8", "// 8"},
     # Our own files: words of 64 bits on every machine.
     "events.log": {"<4sIQ", "<QQ"},
-    "events.recorder": {"<13Q"},
+    "events.recorder": {"<21Q"},
     # _Py_DebugOffsets: every member is a uint64_t.
     "layout.debug_offsets": {"<8sQQ", "<1Q"},
     # CPython's layouts as data: a deque's block.

@@ -5,6 +5,7 @@ not declare is an error that the type checker reports."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -23,6 +24,7 @@ __all__ = [
     "duration",
     "minimum_size",
     "number_or_all",
+    "process_of_log",
     "one_of",
     "options_of",
     "whole_number",
@@ -216,10 +218,16 @@ def root_paths() -> bool:
     return switch("--path", about)
 
 
+def process_of_log() -> int | None:
+    """The field of --process of a command about a log of calls."""
+    about = "which process of the log (the default is the one with the most calls)"
+    return valued("--process", "PID", about, None, whole_number)
+
+
 def recorded_calls() -> str | None:
     """The field of --calls of a command about one block."""
     about = "also show the stack that made the block, from a log that gdbheap trace --stacks writes, or wrote, of it"
-    return valued("--calls", "FILE", about, None, str)
+    return valued("--calls", "FILE", about, None, os.path.expanduser)
 
 
 def under_seccomp() -> bool:

@@ -12,7 +12,17 @@ from typing import Any, BinaryIO
 
 from gdbheap.errors import UsageError, one_line
 
-__all__ = ["BY_LOCK", "BY_TIME", "CallLog", "LogWriter", "ProcessCalls", "Recorded", "is_call_log", "read_log"]
+__all__ = [
+    "BY_LOCK",
+    "BY_TIME",
+    "CallLog",
+    "Frames",
+    "LogWriter",
+    "ProcessCalls",
+    "Recorded",
+    "is_call_log",
+    "read_log",
+]
 
 MAGIC = b"gdbheap calls 1\n"
 # Kind, number of the process, and bytes that follow.
@@ -44,14 +54,17 @@ class Recorded:
     stacks: int = 0
 
 
+Frames = list[tuple[int, int, int]]
+"""(offset, bytes, when the first call was made) of stages, the last 0 but where calls are ordered by time."""
+
+
 @dataclass
 class ProcessCalls:
-    """One process of a log: ``frames`` are (offset, bytes, when the first call was made) of its stages, the last 0 but
-    where calls are ordered by time; ``lanes``: how many of them are of each thread's lane, by when that began;
-    ``lost``: calls that were not written."""
+    """One process of a log, with the ``frames`` of its stages; ``lanes``: how many of them are of each thread's lane,
+    by when that began; ``lost``: calls that were not written."""
 
     who: Recorded
-    frames: list[tuple[int, int, int]] = field(default_factory=list)
+    frames: Frames = field(default_factory=list)
     lanes: dict[int, int] = field(default_factory=dict)
     lost: int = 0
     ended: bool = False

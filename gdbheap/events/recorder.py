@@ -27,9 +27,7 @@ SUFFIX = ".calls"
 PARTS = ".parts"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
-WORDS = struct.Struct("<13Q")
-# Where the header says every how many bytes a stack is recorded.
-STACKS = slice(160, 168)
+WORDS = struct.Struct("<21Q")
 MAGIC, VERSION = int.from_bytes(b"gdbcalls", "little"), 1
 KEEP_SIZE, PUNCH_HOLE = 1, 2
 
@@ -54,13 +52,14 @@ def parts_path(log: str, who: Recorded) -> str:
 
 class RecorderFile:
     """The file of one process. ``taken``: how many of its stages are in the log; ``started``: when the kernel started
-    the process, 0 where that was not looked up; ``began``: as its name has it."""
+    the process, 0 where that was not looked up; ``began``: as its name has it; ``is_lane``: each thread of the process
+    has a file of its own."""
 
     def __init__(self, path: str, taken: int = 0) -> None:
         """Raises OSError."""
         self.path, self.taken = path, taken
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        self.started = 0
+        self.started, self.is_lane = 0, False
         pid, _, began = os.path.basename(path).partition(".")[0].partition("-")
         self.pid, self.began = int(pid, 16), int(began, 16)
 
@@ -97,7 +96,7 @@ class RecorderFile:
             {name: value for name, value in texts.items() if name not in ("exe", "malloc")},
             (parent, parent_began, fork) if parent else None,
             BY_TIME if lane_of else BY_LOCK,
-            int.from_bytes(header[STACKS], "little"),
+            words[20],
         )
 
     def take(self, is_last: bool) -> Iterator[tuple[bytes, int]]:

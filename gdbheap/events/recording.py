@@ -162,7 +162,6 @@ class _Collecting:
         self._writer, self._parts = writer, parts
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
-        self._lanes: set[str] = set()
         self._lost: dict[int, int] = {}
         self._known = log.processes if log is not None else []
         # A process has a number by its pid and when it began.
@@ -214,16 +213,15 @@ class _Collecting:
             self._processes[known] = len(self._processes)
             self._writer.process(self._processes[known], who)
         number = self._numbers[path] = self._processes[known]
-        if who.order == BY_TIME:
-            self._lanes.add(path)
+        file.is_lane = who.order == BY_TIME
         if number < len(self._known):
             process = self._known[number]
-            file.taken = process.lanes.get(file.began, 0) if who.order == BY_TIME else len(process.frames)
+            file.taken = process.lanes.get(file.began, 0) if file.is_lane else len(process.frames)
 
     def _take(self, path: str, file: RecorderFile, is_over: bool) -> None:
         number = self._numbers[path]
         for packed, tick in file.take(is_over):
-            if path in self._lanes:
+            if file.is_lane:
                 # Calls of handlers that were not written down any more have no time, and come last.
                 self._writer.timed_stage(number, packed, tick or LAST_TICK, file.began)
             else:

@@ -11,7 +11,7 @@ from typing import Optional
 
 from gdbheap import _native
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, exhausted, one_line
-from gdbheap.events.log import CallLog, ProcessCalls, read_log
+from gdbheap.events.log import CallLog, Frames, ProcessCalls, read_log
 from gdbheap.events.replayer import Ended, Moment, Replayer
 from gdbheap.events.settings import Setting
 
@@ -158,10 +158,10 @@ def planned(
         yield Job(log, process, file.fileno(), content, fill)
 
 
-def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[list[tuple[int, int, int]], int]]:
+def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
     """The frames of those that it was forked from, the eldest first, and the number of each fork."""
     known = {(one.who.pid, one.who.began): one for one in log.processes}
-    found: list[tuple[list[tuple[int, int, int]], int]] = []
+    found: list[tuple[Frames, int]] = []
     # Nobody is his own ancestor, but a file may say so.
     while process.who.parent is not None and len(found) < len(log.processes):
         *key, number = process.who.parent

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-
-from gdbheap.errors import one_line
 from gdbheap.events.call_stacks import AllocatingStack, CallStacks, Site
 from gdbheap.events.stack_settings import EVERY_CALL
 from gdbheap.report.numbers import counted
+from gdbheap.report.programs import program_text
 from gdbheap.report.stack_text import stack_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -35,7 +33,7 @@ def render(answer: CallStacks, left_out: int, style: Style) -> str:
 
 
 def _about(answer: CallStacks, style: Style) -> str:
-    program = one_line(shlex.join(answer.words) or answer.exe, 80)
+    program = program_text(answer.words, answer.exe)
     who = f"process {answer.pid} ({program})"
     if answer.since is not None:
         return (

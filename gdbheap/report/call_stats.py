@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
 from gdbheap.report.distribution import bar
 from gdbheap.report.numbers import UNKNOWN, arena_text, count_text, counted, share_text
+from gdbheap.report.programs import program_text
 from gdbheap.report.stack_text import short_frames
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
@@ -63,7 +63,7 @@ def render(answer: CallStats, whole: CallStats, style: Style, picture: str | Non
 
 def about(answer: CallStats) -> str:
     """How many calls, and whose."""
-    program = one_line(shlex.join(answer.words) or answer.exe, 80)
+    program = program_text(answer.words, answer.exe)
     return (
         f"{counted(answer.calls.all, 'call')} of process {answer.pid} ({program}) in"
         f" {counted(answer.threads, 'thread')} and {answer.seconds:,.2f} s."

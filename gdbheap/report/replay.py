@@ -10,6 +10,7 @@ from gdbheap.events.log import BY_TIME
 from gdbheap.events.replay import Gaps, Replayed, Run
 from gdbheap.events.settings import GLIBC, PREFIX
 from gdbheap.report.numbers import UNKNOWN, counted
+from gdbheap.report.programs import program_text
 from gdbheap.report.style import Style
 from gdbheap.report.tables import Column, join, table
 
@@ -40,7 +41,7 @@ def line_of(answer: Replayed) -> str:
 
 
 def _about(answer: Replayed, style: Style) -> str:
-    program = one_line(shlex.join(answer.words) or answer.exe, 80)
+    program = program_text(answer.words, answer.exe)
     return (
         f"{counted(answer.calls, 'call')} of process {answer.pid} ({program}) in"
         f" {counted(answer.threads, 'thread')}; it asked for {style.bytes(answer.peak_bytes)} at most, after call"

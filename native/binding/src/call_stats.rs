@@ -116,7 +116,7 @@ impl From<events::Stats> for CallStats {
     }
 }
 
-/// What a process's calls add up to. `frames`: (offset, bytes) of its stages in the log. Raises OSError, and ValueError for a
+/// What a process's calls add up to. Raises OSError, and ValueError for a
 /// stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
 #[pyo3(signature = (path, frames, progress=None))]

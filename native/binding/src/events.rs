@@ -110,8 +110,8 @@ impl From<events::LiveStacks> for LiveStacks {
     }
 }
 
-/// What was in use after each of the calls `moments` (from 1, ascending; one beyond the last is the end), by stacks. `frames`:
-/// (offset, bytes) of the process's stages in the log, `rest` stages that are not in it yet; `mean`: every how many bytes a stack
+/// What was in use after each of the calls `moments` (from 1, ascending; one beyond the last is the end), by stacks.
+/// `rest`: stages of the process that are not in the log yet; `mean`: every how many bytes a stack
 /// was taken; `wanted`: addresses whose blocks at the end are looked for; `asked`: calls (ascending) whose stacks are. Raises
 /// OSError, and ValueError for a stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
@@ -164,8 +164,7 @@ pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes>
 
 /// Writes the plan of a process's calls into an empty file, `plan`; without one it only says what would be in it.
 /// `mappings`: the program's own are repeated too. `parents`: processes that it was forked from, the eldest first: their frames,
-/// and the number of the fork. Raises OSError, and ValueError for
-/// a stage that is larger than any; one that is damaged ends it.
+/// and the number of the fork. Raises OSError, and ValueError for a stage that is larger than any; one that is damaged ends it.
 #[pyfunction]
 #[pyo3(signature = (path, frames, plan=None, mappings=false, parents=vec![], progress=None))]
 pub fn plan_calls(

@@ -4,6 +4,7 @@
 //! It starts no thread, allocates nothing, and keeps all that changes in memory that a forked child finds empty. The
 //! program's own calls go on to whoever would have served them.
 
+mod file;
 mod hooks;
 mod log;
 mod python;

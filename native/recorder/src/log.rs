@@ -1,13 +1,14 @@
-//! The file: a header, then stages, of which one is mapped.
+//! What is written down of each call, in the stage that is current, and what is said of a process and its threads.
 
+use crate::file;
 use crate::real::{self, typed};
 use crate::stacks;
 use crate::state::{self, Own as Owned, Process, State, Thread, OFF, RECORDING};
 use crate::system;
 use crate::turn::Own;
-use core::ffi::{c_int, c_void};
-use core::ptr::{copy_nonoverlapping, null_mut};
-use core::sync::atomic::{compiler_fence, AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::ffi::c_void;
+use core::ptr::copy_nonoverlapping;
+use core::sync::atomic::{compiler_fence, AtomicBool, AtomicI32, AtomicU64, Ordering};
 use gdbheap_calls::header::{self, word};
 use gdbheap_calls::waiting::{self, Waiting};
 use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
@@ -16,19 +17,9 @@ use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
 const TIME_EVERY: u32 = 256;
 /// What a call may take: what is said of its thread, of the time, of its block, and itself, and the end of the stage.
 const ROOM: usize = 6 * MAX_EVENT + 1;
-/// Programs that close "all" descriptors mostly begin with the low ones.
-const DESCRIPTOR: c_int = 900;
-pub(crate) const MAX_PATH: usize = 4096;
-const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 const ORDER: &core::ffi::CStr = c"GDBHEAP_CALLS_ORDER";
 const MAX_ENDS: usize = 4;
 
-/// Of the program, whatever becomes of its environment: the folder. A forked child needs it.
-struct Folder(core::cell::UnsafeCell<[u8; MAX_PATH]>);
-// SAFETY: written once, by the first call of the program.
-unsafe impl Sync for Folder {}
-static PATH: Folder = Folder(core::cell::UnsafeCell::new([0; MAX_PATH]));
-static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
 static BY_TIME: AtomicBool = AtomicBool::new(false);
 /// Who this process is to a child that it forks, and the number of the fork.
 static PID: AtomicU64 = AtomicU64::new(0);
@@ -210,7 +201,7 @@ fn put(owned: &mut Owned, event: Event) {
 #[cold]
 fn prepare(own: &Own, owned: &mut Owned, more: usize) -> bool {
     let _kept = system::KeptErrno::new();
-    if owned.used + ROOM + more > STAGE && !next_stage(owned) {
+    if owned.used + ROOM + more > STAGE && !file::next_stage(owned) {
         system::set(&own.state.mode, OFF);
         lose();
         return false;
@@ -231,16 +222,12 @@ fn switch(me: u64, owned: &mut Owned) {
         owned.forget_ended();
     }
     let (Some(process), Some(thread)) = (state::process(), owned.thread_of(me)) else { return };
-    if thread.pointer == me && !thread.has_ended {
+    // A new thread may have the memory of one that has ended; the kernel is asked for as little as that takes.
+    if thread.pointer == me && (!thread.has_ended || thread.tid == system::thread_id()) {
         let number = thread.number;
         return put(owned, Event::Switch { thread: number });
     }
-    // A new thread may have the memory of one that has ended.
     let tid = system::thread_id();
-    if thread.pointer == me && thread.tid == tid {
-        let number = thread.number;
-        return put(owned, Event::Switch { thread: number });
-    }
     let number = process.numbers.fetch_add(1, Ordering::Relaxed) as u32 + 1;
     *thread = Thread { pointer: me, number, tid, has_ended: false };
     put(owned, Event::Thread { thread: number, tid });
@@ -371,7 +358,7 @@ fn state_of_thread(process: &'static Process) -> Option<&'static State> {
 #[cold]
 pub(crate) fn begin(own: &Own) -> bool {
     let _kept = system::KeptErrno::new();
-    let Some(process) = state::process().filter(|_| PATH_LENGTH.load(Ordering::Relaxed) != 0) else { return false };
+    let Some(process) = state::process().filter(|_| file::has_folder()) else { return false };
     // SAFETY: `own` has the lock.
     let owned = unsafe { own.state.own() };
     if !is_by_time() {
@@ -392,7 +379,7 @@ pub(crate) fn begin(own: &Own) -> bool {
     owned.pid = pid;
     // Two lanes may begin in the same nanosecond.
     for _ in 0..100 {
-        owned.descriptor = open(owned, libc::O_CREAT | libc::O_EXCL);
+        owned.descriptor = file::open(owned, libc::O_CREAT | libc::O_EXCL);
         // SAFETY: each thread has one.
         if owned.descriptor >= 0 || unsafe { *libc::__errno_location() } != libc::EEXIST {
             break;
@@ -402,7 +389,7 @@ pub(crate) fn begin(own: &Own) -> bool {
     if owned.descriptor < 0 {
         return false;
     }
-    let Some(found) = map(owned.descriptor, 0, header::SIZE) else { return false };
+    let Some(found) = file::map(owned.descriptor, 0, header::SIZE) else { return false };
     owned.header = found as *mut u64;
     owned.used = STAGE;
     let words = [
@@ -438,20 +425,12 @@ pub(crate) fn begin(own: &Own) -> bool {
 /// Keeps what the environment says, which a program may change.
 #[cold]
 pub(crate) fn learn() {
-    // SAFETY: the environment is there before any constructor; results are copied at once.
+    // SAFETY: the environment is there before any constructor.
     unsafe {
         let order = libc::getenv(ORDER.as_ptr());
         BY_TIME.store(!order.is_null() && libc::strcmp(order, c"time".as_ptr()) == 0, Ordering::Relaxed);
-        let found = libc::getenv(FOLDER.as_ptr());
-        if found.is_null() {
-            return;
-        }
-        let length = libc::strlen(found);
-        if length + 64 < MAX_PATH {
-            copy_nonoverlapping(found as *const u8, PATH.0.get() as *mut u8, length);
-            PATH_LENGTH.store(length, Ordering::Relaxed);
-        }
     }
+    file::learn_folder();
 }
 
 /// Whether the order of calls is that of the processor's clock, and each thread has a lane of its own.
@@ -467,146 +446,6 @@ pub(crate) fn ticks() -> u64 {
         system::ticks()
     } else {
         0
-    }
-}
-
-/// The file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits.
-fn open(owned: &mut Owned, flags: c_int) -> c_int {
-    let (pid, began) = (owned.pid, owned.began);
-    // Not on the program's stack, which may be small.
-    let path = &mut owned.path;
-    let mut length = PATH_LENGTH.load(Ordering::Relaxed);
-    // SAFETY: it was written once, before its length.
-    path[..length].copy_from_slice(unsafe { &(&*PATH.0.get())[..length] });
-    let mut push = |bytes: &[u8]| {
-        path[length..length + bytes.len()].copy_from_slice(bytes);
-        length += bytes.len();
-    };
-    push(b"/");
-    push(&hexadecimal(pid.into()));
-    push(b"-");
-    push(&hexadecimal(began));
-    push(b".calls\0");
-    // SAFETY: the path ends with a zero byte. Descriptors that are given back are our own.
-    unsafe {
-        let made =
-            libc::open(path.as_ptr() as *const _, libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | flags, 0o600);
-        if made < 0 {
-            return made;
-        }
-        let moved = libc::fcntl(made, libc::F_DUPFD_CLOEXEC, DESCRIPTOR);
-        if moved < 0 {
-            return made;
-        }
-        libc::close(made);
-        moved
-    }
-}
-
-fn hexadecimal(number: u64) -> [u8; 16] {
-    core::array::from_fn(|place| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15])
-}
-
-/// Begins the next stage once the last one is in the file; false where there is no room.
-///
-/// Two slots are used in turn: which of them is current, and which stages are in the file already, changes with one word.
-fn next_stage(owned: &mut Owned) -> bool {
-    // A program may have closed our descriptor, and another file may have its number now.
-    if !is_ours(owned) {
-        owned.descriptor = open(owned, 0);
-    }
-    let is_kept = match owned.slots.is_null() {
-        true => map(owned.descriptor, header::SIZE as u64, 2 * STAGE).map(|found| owned.slots = found).is_some(),
-        false => keep_stage(owned),
-    };
-    if is_by_time() {
-        // A program may have more threads than it may have descriptors.
-        // SAFETY: our own.
-        unsafe { libc::close(owned.descriptor) };
-        owned.descriptor = -1;
-    }
-    if !is_kept {
-        return false;
-    }
-    owned.stage = owned.slots.wrapping_add(owned.stages as usize % 2 * STAGE);
-    // SAFETY: the slots are mapped.
-    unsafe { owned.stage.write_volatile(0) };
-    compiler_fence(Ordering::SeqCst);
-    (owned.used, owned.thread) = (0, 0);
-    owned.last = Default::default();
-    owned.stages += 1;
-    // SAFETY: within the header.
-    unsafe { owned.header.add(word::STAGES).write_volatile(owned.stages) };
-    true
-}
-
-/// Writes the current stage to its place in the file.
-fn keep_stage(owned: &mut Owned) -> bool {
-    let offset = header::offset_of(owned.stages - 1);
-    if !is_wanted(owned) || !is_allowed(offset + STAGE as u64) {
-        return false;
-    }
-    let mut written = 0;
-    while written < owned.used {
-        // SAFETY: from our own stage.
-        let count = unsafe {
-            let rest = owned.stage.add(written) as *const c_void;
-            libc::pwrite(owned.descriptor, rest, owned.used - written, (offset + written as u64) as libc::off_t)
-        };
-        match count {
-            1.. => written += count as usize,
-            // SAFETY: each thread has one.
-            _ if count < 0 && unsafe { *libc::__errno_location() } == libc::EINTR => {}
-            _ => return false,
-        }
-    }
-    true
-}
-
-/// Whether a file may become so large: a signal would tell the program otherwise.
-fn is_allowed(size: u64) -> bool {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel fills in what it is given.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur >= size }
-}
-
-/// Whether the descriptor still is the file that we opened.
-fn is_ours(owned: &Owned) -> bool {
-    let mut began = [0u8; 8];
-    let at = word::BEGAN * 8;
-    // SAFETY: into our own memory.
-    let got = unsafe { libc::pread(owned.descriptor, began.as_mut_ptr() as *mut _, 8, at as i64) };
-    got == 8 && u64::from_le_bytes(began) == owned.began
-}
-
-/// Whether somebody still wants to read the file: whoever collects it removes it at the end.
-fn is_wanted(owned: &Owned) -> bool {
-    // SAFETY: zero bytes are a valid one, and the kernel fills in what it is given.
-    unsafe {
-        let mut found: libc::stat = core::mem::zeroed();
-        libc::fstat(owned.descriptor, &mut found) == 0 && found.st_nlink > 0
-    }
-}
-
-/// Room in the file, and its mapping, which a forked child does not get. Without room in the file system a mapping would be
-/// SIGBUS's: it is asked for before.
-fn map(descriptor: c_int, offset: u64, size: usize) -> Option<*mut u8> {
-    if descriptor < 0 || !is_allowed(offset + size as u64) {
-        return None;
-    }
-    // SAFETY: a new mapping of our own file.
-    unsafe {
-        if libc::fallocate(descriptor, 0, offset as i64, size as i64) != 0 {
-            return None;
-        }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let found =
-            libc::syscall(libc::SYS_mmap, null_mut::<u8>(), size, protection, libc::MAP_SHARED, descriptor, offset);
-        if found == -1 {
-            return None;
-        }
-        libc::madvise(found as *mut _, size, libc::MADV_DONTFORK);
-        Some(found as usize as *mut u8)
     }
 }
 

@@ -1,6 +1,6 @@
 //! All that changes while calls are recorded: in memory that a forked child finds empty, so that it begins a file of its own.
 
-use crate::log::MAX_PATH;
+use crate::file::MAX_PATH;
 use crate::stacks::Stacks;
 use crate::system;
 use core::cell::UnsafeCell;

@@ -168,6 +168,7 @@ pub(super) fn show(
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::random;
     use super::*;
     use gdbheap_calls::{encode, MAX_EVENT};
 
@@ -180,13 +181,6 @@ mod tests {
             bytes.extend_from_slice(&room[..used]);
         }
         bytes
-    }
-
-    fn random(state: &mut u64) -> u64 {
-        *state ^= *state >> 12;
-        *state ^= *state << 25;
-        *state ^= *state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
     /// Calls of several threads, in stages of several sizes, come in the order of their times, each as its thread's own.

@@ -161,14 +161,8 @@ fn damaged() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::random;
     use super::*;
-
-    fn random(state: &mut u64) -> u64 {
-        *state ^= *state >> 12;
-        *state ^= *state << 25;
-        *state ^= *state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
 
     /// Small and large numbers, as often as each other.
     fn number(state: &mut u64) -> u64 {

@@ -105,18 +105,12 @@ impl Mappings {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::random;
     use super::*;
     use std::collections::HashMap;
 
     const PAGE: u64 = 4096;
     const PAGES: u64 = 64;
-
-    fn random(state: &mut u64) -> u64 {
-        *state ^= *state >> 12;
-        *state ^= *state << 25;
-        *state ^= *state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
 
     /// Follows what a plan says: which pages of each place there are.
     fn follow(places: &mut HashMap<u64, Vec<bool>>, parts: &[Part]) {

@@ -9,6 +9,8 @@ mod plan;
 mod python_blocks;
 mod stacks;
 mod stats;
+#[cfg(test)]
+mod testing;
 
 pub use frames::{first_tick, pack, waiting_stage, Frame, Stages};
 pub use gdbheap_calls::{header, STAGE};

@@ -461,16 +461,10 @@ impl<'a> Planner<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::random;
     use super::*;
     use gdbheap_plan::{argument_of, kind_of, place_of, wide_argument, wide_place};
     use std::collections::{BTreeMap, HashMap};
-
-    fn random(state: &mut u64) -> u64 {
-        *state ^= *state >> 12;
-        *state ^= *state << 25;
-        *state ^= *state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
 
     /// A file that nobody else has, without a name.
     fn unnamed() -> File {

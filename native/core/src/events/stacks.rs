@@ -386,16 +386,10 @@ fn readable(key: &[u64]) -> CallStack {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::random;
     use super::*;
     use gdbheap_calls::other;
     use gdbheap_calls::part::{Part, HEAD};
-
-    fn random(state: &mut u64) -> u64 {
-        *state ^= *state >> 12;
-        *state ^= *state << 25;
-        *state ^= *state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
 
     /// Random stacks, each written as what differs from the one before, are read as they were.
     #[test]

@@ -1,0 +1,17 @@
+"""A program that was recorded, by name."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from gdbheap.errors import one_line
+
+__all__ = ["program_text"]
+
+LENGTH = 80
+
+
+def program_text(words: Sequence[str], exe: str) -> str:
+    """The words that it was started with, as in a shell and cut short; its file where they are not known."""
+    return one_line(shlex.join(words) or exe, LENGTH)

@@ -1,0 +1,183 @@
+//! The file of a process, or of a thread's lane: a header, two slots of which one is the current stage, and the stages that are
+//! full.
+
+use crate::log::is_by_time;
+use crate::state::Own as Owned;
+use core::ffi::{c_int, c_void};
+use core::ptr::{copy_nonoverlapping, null_mut};
+use core::sync::atomic::{compiler_fence, AtomicUsize, Ordering};
+use gdbheap_calls::header::{self, word};
+use gdbheap_calls::STAGE;
+
+/// Programs that close "all" descriptors mostly begin with the low ones.
+const DESCRIPTOR: c_int = 900;
+pub(crate) const MAX_PATH: usize = 4096;
+const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
+
+/// Of the program, whatever becomes of its environment: the folder. A forked child needs it.
+struct Folder(core::cell::UnsafeCell<[u8; MAX_PATH]>);
+// SAFETY: written once, by the first call of the program.
+unsafe impl Sync for Folder {}
+static PATH: Folder = Folder(core::cell::UnsafeCell::new([0; MAX_PATH]));
+static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps what the environment says, which a program may change.
+pub(crate) fn learn_folder() {
+    // SAFETY: the environment is there before any constructor; the result is copied at once.
+    unsafe {
+        let found = libc::getenv(FOLDER.as_ptr());
+        if found.is_null() {
+            return;
+        }
+        let length = libc::strlen(found);
+        if length + 64 < MAX_PATH {
+            copy_nonoverlapping(found as *const u8, PATH.0.get() as *mut u8, length);
+            PATH_LENGTH.store(length, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether calls are to be written down at all.
+pub(crate) fn has_folder() -> bool {
+    PATH_LENGTH.load(Ordering::Relaxed) != 0
+}
+
+/// The file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits.
+pub(crate) fn open(owned: &mut Owned, flags: c_int) -> c_int {
+    let (pid, began) = (owned.pid, owned.began);
+    // Not on the program's stack, which may be small.
+    let path = &mut owned.path;
+    let mut length = PATH_LENGTH.load(Ordering::Relaxed);
+    // SAFETY: it was written once, before its length.
+    path[..length].copy_from_slice(unsafe { &(&*PATH.0.get())[..length] });
+    let mut push = |bytes: &[u8]| {
+        path[length..length + bytes.len()].copy_from_slice(bytes);
+        length += bytes.len();
+    };
+    push(b"/");
+    push(&hexadecimal(pid.into()));
+    push(b"-");
+    push(&hexadecimal(began));
+    push(b".calls\0");
+    // SAFETY: the path ends with a zero byte. Descriptors that are given back are our own.
+    unsafe {
+        let made =
+            libc::open(path.as_ptr() as *const _, libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | flags, 0o600);
+        if made < 0 {
+            return made;
+        }
+        let moved = libc::fcntl(made, libc::F_DUPFD_CLOEXEC, DESCRIPTOR);
+        if moved < 0 {
+            return made;
+        }
+        libc::close(made);
+        moved
+    }
+}
+
+fn hexadecimal(number: u64) -> [u8; 16] {
+    core::array::from_fn(|place| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15])
+}
+
+/// Begins the next stage once the last one is in the file; false where there is no room.
+///
+/// Two slots are used in turn: which of them is current, and which stages are in the file already, changes with one word.
+pub(crate) fn next_stage(owned: &mut Owned) -> bool {
+    // A program may have closed our descriptor, and another file may have its number now.
+    if !is_ours(owned) {
+        owned.descriptor = open(owned, 0);
+    }
+    let is_kept = match owned.slots.is_null() {
+        true => map(owned.descriptor, header::SIZE as u64, 2 * STAGE).map(|found| owned.slots = found).is_some(),
+        false => keep_stage(owned),
+    };
+    if is_by_time() {
+        // A program may have more threads than it may have descriptors.
+        // SAFETY: our own.
+        unsafe { libc::close(owned.descriptor) };
+        owned.descriptor = -1;
+    }
+    if !is_kept {
+        return false;
+    }
+    owned.stage = owned.slots.wrapping_add(owned.stages as usize % 2 * STAGE);
+    // SAFETY: the slots are mapped.
+    unsafe { owned.stage.write_volatile(0) };
+    compiler_fence(Ordering::SeqCst);
+    (owned.used, owned.thread) = (0, 0);
+    owned.last = Default::default();
+    owned.stages += 1;
+    // SAFETY: within the header.
+    unsafe { owned.header.add(word::STAGES).write_volatile(owned.stages) };
+    true
+}
+
+/// Writes the current stage to its place in the file.
+fn keep_stage(owned: &mut Owned) -> bool {
+    let offset = header::offset_of(owned.stages - 1);
+    if !is_wanted(owned) || !is_allowed(offset + STAGE as u64) {
+        return false;
+    }
+    let mut written = 0;
+    while written < owned.used {
+        // SAFETY: from our own stage.
+        let count = unsafe {
+            let rest = owned.stage.add(written) as *const c_void;
+            libc::pwrite(owned.descriptor, rest, owned.used - written, (offset + written as u64) as libc::off_t)
+        };
+        match count {
+            1.. => written += count as usize,
+            // SAFETY: each thread has one.
+            _ if count < 0 && unsafe { *libc::__errno_location() } == libc::EINTR => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a file may become so large: a signal would tell the program otherwise.
+fn is_allowed(size: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills in what it is given.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur >= size }
+}
+
+/// Whether the descriptor still is the file that we opened.
+fn is_ours(owned: &Owned) -> bool {
+    let mut began = [0u8; 8];
+    let at = word::BEGAN * 8;
+    // SAFETY: into our own memory.
+    let got = unsafe { libc::pread(owned.descriptor, began.as_mut_ptr() as *mut _, 8, at as i64) };
+    got == 8 && u64::from_le_bytes(began) == owned.began
+}
+
+/// Whether somebody still wants to read the file: whoever collects it removes it at the end.
+fn is_wanted(owned: &Owned) -> bool {
+    // SAFETY: zero bytes are a valid one, and the kernel fills in what it is given.
+    unsafe {
+        let mut found: libc::stat = core::mem::zeroed();
+        libc::fstat(owned.descriptor, &mut found) == 0 && found.st_nlink > 0
+    }
+}
+
+/// Room in the file, and its mapping, which a forked child does not get. Without room in the file system a mapping would be
+/// SIGBUS's: it is asked for before.
+pub(crate) fn map(descriptor: c_int, offset: u64, size: usize) -> Option<*mut u8> {
+    if descriptor < 0 || !is_allowed(offset + size as u64) {
+        return None;
+    }
+    // SAFETY: a new mapping of our own file.
+    unsafe {
+        if libc::fallocate(descriptor, 0, offset as i64, size as i64) != 0 {
+            return None;
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let found =
+            libc::syscall(libc::SYS_mmap, null_mut::<u8>(), size, protection, libc::MAP_SHARED, descriptor, offset);
+        if found == -1 {
+            return None;
+        }
+        libc::madvise(found as *mut _, size, libc::MADV_DONTFORK);
+        Some(found as usize as *mut u8)
+    }
+}
