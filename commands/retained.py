@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gdbheap.answers import retained
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, one_of, valued
+from gdbheap.commands.surface.options import MaybeAddressed, one_of, valued
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_retained
 
@@ -15,15 +15,19 @@ __all__ = ["COMMAND"]
 
 
 @dataclass
-class Options(Common):
+class Options(MaybeAddressed):
     """The options of heap retained."""
 
     by: str = valued(
-        "--by", "GROUP", "object, type or module; the default is object", "object", one_of(retained.GROUPS)
-    )
+        "--by", "GROUP",
+        "object, type or module; of a program without Python object (a block), type, global or thread; the default is"
+        " object", "object", one_of(retained.GROUPS),
+    )  # fmt: skip
 
 
 def _answer(heap: Heap, options: Options) -> retained.Retained:
+    if options.address is not None:
+        return retained.retained_set(heap, options.address)
     return retained.retained(heap, options.by, options.top)
 
 
@@ -41,7 +45,11 @@ COMMAND = Command(
 
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
     module, if the module and its dict did. A word that may be left over, on a stack or in the interpreter's own
-    data, counts only for what nothing better reaches.""",
+    data, counts only for what nothing better reaches.
+
+    Of a program without Python the objects are its blocks, and by global or thread it is what would be free without
+    what that global, or the stack and the data of that thread, hold. With an ADDRESS the rows are what would be free
+    with the block that holds it, by type or size: it and all that only it keeps.""",
     example="heap retained --top=20 --by=type",
     needs=TARGET,
     options=Options,

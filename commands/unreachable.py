@@ -29,7 +29,13 @@ COMMAND = Command(
     whose references were not given back. Blocks that are not objects are listed if nothing points to them or into
     them: memory that nobody can free any more. Blocks to which only stray words point (on a thread's stack, in a
     register, or into the middle) have rows of their own: a running function has them, or something that counts from
-    the middle; or the word is left over, or a number, and they are lost as well.""",
+    the middle; or the word is left over, or a number, and they are lost as well.
+
+    Of a program without Python all words count: those of static data, of data of threads, of what is in use of their
+    stacks, of registers, of memory that the program mapped itself, and of blocks that these lead to. First come the
+    heads of what is lost: blocks to which no other lost block leads, or one of a circle, with how many blocks hang on
+    each and how much would be free with it. Blocks to which only words into their middle lead are apart: a program may
+    count from there.""",
     example="heap unreachable",
     needs=TARGET,
     options=Common,

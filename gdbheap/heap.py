@@ -14,12 +14,17 @@ from gdbheap.allocators.library_memory import Held, find_held
 from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, Unsupported, one_line
+from gdbheap.graph.blocks import BlockReferences
+from gdbheap.graph.nodes import Node, Nodes
+from gdbheap.graph.paths import BlockPaths, Paths
+from gdbheap.graph.roots import block_roots
 from gdbheap.layout.facts import Facts
 from gdbheap.python.census import Objects
+from gdbheap.python.classes import class_name
 from gdbheap.python.collector import Collector, find_collector
 from gdbheap.python.disclosure import Disclosure
 from gdbheap.python.interpreter import Interpreter
-from gdbheap.python.paths import Paths
+from gdbheap.python.paths import ObjectPaths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
 from gdbheap.target.ranges import Ranges, joined, subtract
@@ -240,19 +245,67 @@ class Heap:
         return find_collector(self.target.space, head, data, lambda: self.interpreter.threads.interpreters)
 
     @property
-    def references(self) -> References:
-        """The graph of all references. Raises NotAPython, or Unsupported."""
+    def references(self) -> Nodes:
+        """The graph of all references: of Python's objects, or of blocks where there is no Python. Raises
+        Unsupported."""
+        return self.object_references if self.is_python else self.block_references
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it runs Python, whose objects can be told. Raises Unsupported where they should be and cannot."""
+        try:
+            _known = self.objects
+        except NotAPython:
+            return False
+        return True
+
+    @property
+    def paths(self) -> Paths:
+        """Names for the nodes of the graph of references. Raises Unsupported."""
+        return self.object_paths if self.is_python else self.block_paths
+
+    @property
+    def block_paths(self) -> BlockPaths:
+        """Names for the nodes of the graph of blocks. Raises Unsupported."""
+        target = self.target
+        found: BlockPaths = self._part(
+            "paths of blocks", lambda: BlockPaths(self.block_references, partial(_class_of, target))
+        )
+        return found
+
+    @property
+    def object_references(self) -> References:
+        """The graph of Python's objects. Raises NotAPython, or Unsupported."""
         draw = self.labelled("following references")
         found: References = self._part("references", lambda: References(self.objects, self.interpreter.threads, draw))
         return found
 
     @property
-    def paths(self) -> Paths:
-        """Names for the nodes of the graph of references. Raises NotAPython, or Unsupported. They keep what they have
-        said, so there is another instance for answers without contents."""
+    def object_paths(self) -> ObjectPaths:
+        """Names for the nodes of the graph of Python's objects. Raises NotAPython, or Unsupported. They keep what they
+        have said, so there is another instance for answers without contents."""
         name = "paths" if self.disclosure.contents else "paths without contents"
-        found: Paths = self._part(name, lambda: Paths(self.references))
+        found: ObjectPaths = self._part(name, lambda: ObjectPaths(self.object_references))
         return found
+
+    @property
+    def block_references(self) -> BlockReferences:
+        """The graph of the blocks alone. Raises Unsupported."""
+        found: BlockReferences = self._part("references of blocks", self._draw_blocks)
+        return found
+
+    def _draw_blocks(self) -> BlockReferences:
+        _known, blocks = self.malloc, WalkedBlocks()
+        for allocator in self.allocators:
+            allocator.give(blocks)
+        stores = [*blocks.own.values(), *blocks.general, *blocks.single]
+        provided = [(stack, self._live_part(stack)) for stack in self.stacks]
+        _live, loose = self.live_stacks()
+        roots = block_roots(self.target, provided, loose, self.unwalked_ranges())
+        return BlockReferences(self.target, stores, roots, self.labelled("following references"))
+
+    def _live_part(self, stack: Stack) -> Ranges:
+        return live_parts(self.target, [stack])
 
     def census(self) -> _native.Census:
         """The count of all Python objects, kept."""
@@ -365,6 +418,10 @@ class Heap:
         if self.target.partial or self.target.cut_short:
             return True
         return any(not damage.transient for damage in self.damage)
+
+
+def _class_of(target: Target, node: Node) -> str | None:
+    return class_name(target, node.block)
 
 
 def _is_place(target: Target, number: int) -> bool:

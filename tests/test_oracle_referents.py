@@ -9,8 +9,8 @@ import pytest
 from support.graphs import BUILDS, started
 from support.library import heap_of
 
+from gdbheap.graph.nodes import EXACT
 from gdbheap.heap import Heap
-from gdbheap.python.references import EXACT
 
 MANY = 5000
 # What the collector visits in objects of these types is all that they refer to.

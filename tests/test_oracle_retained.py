@@ -11,8 +11,8 @@ from support.graphs import BUILDS, started
 from support.library import heap_of
 
 from gdbheap.answers.refs import refs
+from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
-from gdbheap.python.references import Node
 
 SIZES, ASKED = (10, 100, 1000, 10_000), 100
 Asked = list[tuple[int, list[int]]]

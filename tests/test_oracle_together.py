@@ -15,8 +15,9 @@ from support.programs import KINDS, RELEASE, ask, gdbheap, release_program, runn
 
 from gdbheap._native import Edge, GraphNode
 from gdbheap.answers.retained import retained
+from gdbheap.graph.nodes import DOUBTFUL, STRAY
 from gdbheap.heap import Heap
-from gdbheap.python.references import BY_REMAINS, BY_STACKS, DOUBTFUL, STRAY
+from gdbheap.python.references import BY_REMAINS, BY_STACKS
 
 PHASE_OF = {DOUBTFUL: BY_REMAINS, STRAY: BY_STACKS}
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gdbheap.answers.why import Holder, Why
-from gdbheap.python.paths import Step
+from gdbheap.graph.paths import Step
 from gdbheap.report.folding import ROWS_AT_EACH_END, folded
 from gdbheap.report.style import Style
 from gdbheap.report.why import render

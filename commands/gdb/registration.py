@@ -25,7 +25,7 @@ from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, S
 from gdbheap.commands.surface.heap_cache import HeapCache
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS
-from gdbheap.commands.surface.options import Addressed, Called, Common, Filed
+from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, MaybeAddressed
 from gdbheap.commands.surface.parser import parse, wants_help
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
@@ -278,6 +278,8 @@ class HeapCommand(_Words):
         options, _, left = parse(self.command, words, self.called)
         if isinstance(options, Addressed):
             options.address = self._address(left)
+        elif isinstance(options, MaybeAddressed):
+            options.address = self._address(left) if left else None
         elif isinstance(options, Filed):
             options.file = self._file(left)
         elif isinstance(options, Called):

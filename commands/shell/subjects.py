@@ -30,6 +30,7 @@ from gdbheap.commands.surface.options import (
     Called,
     Common,
     Filed,
+    MaybeAddressed,
     Option,
     Several,
     options_of,
@@ -286,10 +287,12 @@ def _take_argument(line: _Line, words: list[str]) -> None:
             raise line.error(f"which function? {line.command.shell_name} {line.words[0]} {FUNCTION.metavar}")
         line.options.function = words[0]
         return
-    if not isinstance(line.options, Addressed):
+    if not isinstance(line.options, (Addressed, MaybeAddressed)):
         _refuse_words(line, words)
         return
     _refuse_words(line, words[1:], words)
+    if not words and isinstance(line.options, MaybeAddressed):
+        return
     if not words:
         raise line.error(f"which address? {line.command.shell_name} {line.words[0]} {ADDRESS.metavar}")
     try:

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gdbheap.commands.surface.needs import Needs
-from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, Option, number_or_all, one_of, options_of
+from gdbheap.commands.surface.options import (
+    Addressed,
+    Called,
+    Common,
+    Filed,
+    MaybeAddressed,
+    Option,
+    number_or_all,
+    one_of,
+    options_of,
+)
 from gdbheap.report.style import Style
 
 if TYPE_CHECKING:
@@ -36,6 +46,8 @@ class Argument:
 FILE = Argument("FILE", "where to write it; an older one is replaced once the new one is whole")
 FUNCTION = Argument("FUNCTION", "malloc, calloc, realloc or free")
 ADDRESS = Argument("ADDRESS", "in gdb any expression, in a shell hexadecimal (0x…) or decimal")
+
+SOME_ADDRESS = Argument("[ADDRESS]", f"of one block; {ADDRESS.help}")
 
 
 @dataclass(frozen=True)
@@ -134,7 +146,12 @@ class Command(Generic[Subject, Chosen, Answer]):
 
 
 AnyCommand = Command[Any, Any, Any]
-ARGUMENTS: dict[type[Common], Argument] = {Addressed: ADDRESS, Filed: FILE, Called: FUNCTION}
+ARGUMENTS: dict[type[Common], Argument] = {
+    Addressed: ADDRESS,
+    MaybeAddressed: SOME_ADDRESS,
+    Filed: FILE,
+    Called: FUNCTION,
+}
 
 
 def _top_option(command: AnyCommand) -> Option:

@@ -19,6 +19,7 @@ __all__ = [
     "Called",
     "Common",
     "Filed",
+    "MaybeAddressed",
     "Option",
     "Several",
     "duration",
@@ -136,6 +137,13 @@ class Addressed(Common):
     its own way, and refuse a line without one."""
 
     address: int = 0
+
+
+@dataclass
+class MaybeAddressed(Common):
+    """The options of a command that may be about one address, which then follows its noun; None without one."""
+
+    address: int | None = None
 
 
 @dataclass

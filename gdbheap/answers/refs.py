@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.answers.why import find_node
+from gdbheap.graph.nodes import Node, Nodes
+from gdbheap.graph.paths import Paths
 from gdbheap.heap import Heap
 from gdbheap.python.edges import is_namespace
-from gdbheap.python.paths import Paths
-from gdbheap.python.references import EXACT, Node, References
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Refs:
 
 
 def refs(heap: Heap, address: int, top: int | None) -> Refs:
-    """What refers to the object whose block holds ``address``. Raises UsageError without one, NotAPython,
+    """What refers to the object whose block holds ``address``. Raises UsageError without one, or
     Unsupported."""
     references = heap.references
     node = find_node(heap, address, "refs")
@@ -44,7 +44,7 @@ def refs(heap: Heap, address: int, top: int | None) -> Refs:
     return Refs(node.address, paths.type_name(node), shown, len(found))
 
 
-def holders_of(references: References, node: Node) -> list[tuple[Node, bool]]:
+def holders_of(references: Nodes, node: Node) -> list[tuple[Node, bool]]:
     """(holder, whether the reference is exact), the exact ones first. Buffers count as the objects that own them."""
     found: dict[int, bool] = {}
     sources = _sources(references, {node.id})
@@ -60,11 +60,11 @@ def holders_of(references: References, node: Node) -> list[tuple[Node, bool]]:
     return sorted(((holder, found[holder.id]) for holder in rows), key=lambda row: (not row[1], row[0].id))
 
 
-def _sources(references: References, targets: set[int]) -> dict[int, bool]:
+def _sources(references: Nodes, targets: set[int]) -> dict[int, bool]:
     """Who points to any of ``targets``, and whether one of its references is exact."""
     found: dict[int, bool] = {}
     for row in references.graph.referrers(targets):
-        found[row.source] = found.get(row.source, False) or row.strength == EXACT
+        found[row.source] = found.get(row.source, False) or row.strength <= references.believed
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap.heap import Heap
-from gdbheap.python.paths import Paths
+from gdbheap.python.paths import ObjectPaths
 from gdbheap.python.references import References
 from gdbheap.python.threads import Frame, Local
 
@@ -50,8 +50,8 @@ class Threads:
 
 def threads(heap: Heap) -> Threads:
     """Raises NotAPython or Unsupported."""
-    references = heap.references
-    paths = heap.paths
+    references = heap.object_references
+    paths = heap.object_paths
     return Threads([
         PythonThread(
             state.thread.tid if state.thread else None,
@@ -62,13 +62,13 @@ def threads(heap: Heap) -> Threads:
     ])  # fmt: skip
 
 
-def _running(references: References, paths: Paths, frame: Frame) -> Running:
+def _running(references: References, paths: ObjectPaths, frame: Frame) -> Running:
     variables = [_variable(references, paths, local) for local in frame.locals]
     seen = {variable.address: variable.size for variable in variables}
     return Running(frame.function, frame.file, frame.line, sum(seen.values()), variables)
 
 
-def _variable(references: References, paths: Paths, local: Local) -> Variable:
+def _variable(references: References, paths: ObjectPaths, local: Local) -> Variable:
     node = references.find(local.value)
     if node is None:
         return Variable(local.name, local.value, references.objects.type_at(local.value), 0)

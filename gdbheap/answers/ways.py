@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from gdbheap.errors import GdbheapError
+from gdbheap.graph.paths import Path
 from gdbheap.heap import Heap
-from gdbheap.python.paths import Path
 
 MAX_PATHS = 2000
 MAX_EDGES_IN_WORDS = 8

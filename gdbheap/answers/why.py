@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import UsageError
+from gdbheap.graph.nodes import Node
+from gdbheap.graph.paths import STEPS_AT_EACH_END, Step
 from gdbheap.heap import Heap
-from gdbheap.python.paths import STEPS_AT_EACH_END, Step
-from gdbheap.python.references import BY_REMAINS, Node
 
 if TYPE_CHECKING:
     from gdbheap.answers.stacks import Made
@@ -46,14 +46,14 @@ class Why:
 
 
 def why(heap: Heap, address: int) -> Why:
-    """What keeps the object alive whose block holds ``address``. Raises UsageError without one, NotAPython,
+    """What keeps the object alive whose block holds ``address``. Raises UsageError without one, or
     Unsupported."""
     references = heap.references
     node = find_node(heap, address, "why")
     paths = heap.paths
     numbers = references.graph.chain(node.id)
     path = paths.path(numbers)
-    certain = bool(numbers) and references.graph.phases([node.id])[0] < BY_REMAINS - 1
+    certain = bool(numbers) and references.is_certain(node.id)
     above = references.nodes(references.graph.dominator_chain(node.id, 2 * STEPS_AT_EACH_END)) if numbers else []
     kept = [holder for holder in above if holder.kind != "buffer" and holder.root is None]
     sizes = references.graph.retained([holder.id for holder in kept])

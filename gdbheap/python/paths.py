@@ -7,39 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gdbheap.errors import Fault
+from gdbheap.graph.nodes import Node
+from gdbheap.graph.paths import BLOCK, STEPS_AT_EACH_END, Path, Step
 from gdbheap.layout.cpython import FLAG_TYPE
 from gdbheap.python.edges import Edge, EdgeNames, is_namespace
-from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, Node, References, Root
+from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, PythonRoot, References
 
-STEPS_AT_EACH_END = 100
 PORTION = 512
 MAX_RUN = 30
-BLOCK, FRAME, MEMORY = "block", "frame", "memory"
+FRAME, MEMORY = "frame", "memory"
 OWN_DICT = ".__dict__"
 # As Python 3 and 2 write it.
 _KEY = re.compile(r"\A\[(?:'([A-Za-z_]\w*)'|str\(b'([A-Za-z_]\w*)'\))\]\Z")
 
 
-@dataclass(frozen=True)
-class Step:
-    """One object, root or block of a path: its address, the name of its type, and the edge to it."""
-
-    address: int
-    type: str
-    edge: str
-
-
-@dataclass(frozen=True)
-class Path:
-    """A way from a root to an object; ``expression`` is the same as Python, None where there is none. One that holds in
-    another interpreter than the main one says so in a comment."""
-
-    steps: list[Step]
-    expression: str | None
-    length: int
-
-
-class Paths:
+class ObjectPaths:
     """Names nodes, edges and chains of one graph."""
 
     def __init__(self, references: References) -> None:
@@ -50,9 +32,13 @@ class Paths:
 
     def type_name(self, node: Node) -> str:
         """The type's name of an object, else a word for what it is."""
-        if node.root is not None:
+        if isinstance(node.root, PythonRoot):
             return FRAME if node.root.frame else MEMORY
         return self.names.name(node.type) if node.type else BLOCK
+
+    def kind_name(self, kind: int) -> str:
+        """The name of a type by its address."""
+        return self.names.name(kind)
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Edge:
         """What ``holder`` (an object, a root, or an unknown block) calls its reference to ``target``. ``above``: the
@@ -66,7 +52,7 @@ class Paths:
 
     def _root_edge(self, holder: Node, target: Node) -> Edge:
         root = holder.root
-        if root is None or root.name == STATIC_TYPES:
+        if not isinstance(root, PythonRoot) or root.name == STATIC_TYPES:
             return Edge("static type")
         if root.name == MODULES:
             return Edge(f"{MODULES}{_where(root)}", MODULES)
@@ -86,7 +72,7 @@ class Paths:
         prefix = self._prefix(numbers)
         expression = prefix.text()
         root = self.references.node(numbers[0]).root if expression else None
-        if root is not None and root.interpreter:
+        if isinstance(root, PythonRoot) and root.interpreter:
             # What is evaluated may have a comment.
             expression = f"{expression}  #{_where(root)}"
         if len(numbers) <= 4 * STEPS_AT_EACH_END:
@@ -152,7 +138,7 @@ class Paths:
         return key is not None and not self.edges.shadowed(kind, key)
 
 
-def _where(root: Root) -> str:
+def _where(root: PythonRoot) -> str:
     """Whose ``sys.modules``: nothing for the main interpreter's."""
     return f" in interpreter {root.interpreter}" if root.interpreter else ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.errors import one_line
@@ -13,13 +14,23 @@ if TYPE_CHECKING:
     from gdbheap.answers.owners import Owners
     from gdbheap.answers.retained import Retained
     from gdbheap.answers.threads import PythonThread, Threads
-    from gdbheap.answers.unreachable import Unreachable
+    from gdbheap.answers.unreachable import Head, Unreachable
 
 __all__ = ["render_owners", "render_retained", "render_threads", "render_unreachable"]
 
 RETAINED = (Column("retained"), SHARE, Column("own"), Column("address"), Column("type", True), Column("path", True))
+RETAINED_SET = (Column("count"), Column("bytes"), SHARE, Column("type", True))
 GROUPED = (Column("retained"), SHARE, Column("own"), Column("count"), Column("name", True))
+LOST_BLOCKS = (
+    Column("count"), Column("each"), Column("bytes"), SHARE, Column("type", True), Column("led to by", True),
+)  # fmt: skip
 LOST = (Column("count"), Column("each"), Column("objects"), Column("buffers"), SHARE, Column("type", True))
+HEADS = (
+    Column("heads"), Column("each"), Column("retained"), SHARE, Column("blocks"), Column("first at"),
+    Column("type", True), Column("", True),
+)  # fmt: skip
+SHOWN_HEADS = 20
+TOGETHER = (Column("blocks"), Column("bytes"), SHARE, Column("what", True), Column("held by", True))
 HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
 VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
 NO_OBJECT = {
@@ -30,8 +41,10 @@ NO_OBJECT = {
 
 def render_retained(answer: Retained, style: Style, by: str) -> str:
     """A row an object with the way to it, or a row a group."""
+    if answer.address is not None:
+        return _retained_set(answer, answer.address, style)
     if not answer.rows:
-        return style.filled("No object retains more than its own block.")
+        return style.filled("Nothing retains more than its own block.")
     if by == "object":
         rows = [
             [style.size(row.retained), style.share(row.retained), style.size(row.bytes), address_text(row.address or 0),
@@ -46,11 +59,21 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
     return table(GROUPED, grouped, style)
 
 
+def _retained_set(answer: Retained, address: int, style: Style) -> str:
+    rows = [[count_text(row.count), style.size(row.bytes), style.share(row.bytes), row.type] for row in answer.rows]
+    count, size = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes"))
+    told = f"Without the block at {address_text(address)} these would be free:"
+    total = [count_text(count), style.size(size), style.share(size), "total"]
+    return join(style.filled(told), table(RETAINED_SET, rows, style, total))
+
+
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     """A row for each type and size, and what the rows mean."""
     objects, blocks, doubtful = answer.objects, answer.blocks, answer.by_stray
     if not answer.rows:
         return style.filled("Everything that is in use is reached from a root.")
+    if not answer.is_python:
+        return _lost_blocks(answer, style, left_out)
     rows = [
         [count_text(row.count), style.size(row.size), style.size(row.bytes), style.size(row.buffers),
          style.share(row.bytes + row.buffers), row.type or NO_OBJECT[row.by_stray]]
@@ -70,10 +93,56 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
     return join(table(LOST, rows, style, total), style.filled(told))
 
 
+def _lost_blocks(answer: Unreachable, style: Style, left_out: int) -> str:
+    groups = _alike(answer.heads)
+    heads = [
+        [count_text(len(group)), style.size(group[0].size), *_together(group, style), address_text(group[0].address),
+         group[0].type or "", "one of a circle" if group[0].in_circle else ""]
+        for group in groups[:SHOWN_HEADS]
+    ]  # fmt: skip
+    more = answer.head_count - sum(map(len, groups[:SHOWN_HEADS]))
+    if heads and more > 0:
+        heads.append([count_text(more), "", "", "", "", "", "(more)", ""])
+    rows = [
+        [count_text(row.count), style.size(row.size), style.size(row.bytes), style.share(row.bytes), row.type or "",
+         "only words into the middle" if row.by_stray else "nothing"]
+        for row in answer.rows
+    ]  # fmt: skip
+    if left_out:
+        rows.append(["", "", "", "", f"({left_out:,} more rows)", ""])
+    blocks, doubtful = answer.blocks, answer.by_stray
+    told = (
+        f"Nothing leads to {counted(blocks.count, 'block')} with {style.bytes(blocks.bytes)}, which hang on "
+        f"{counted(answer.head_count, 'head')}: the program cannot free them any more. To "
+        f"{counted(doubtful.count, 'other block')} with {style.bytes(doubtful.bytes)} only words into the middle lead: "
+        "the program counts from there, or they are lost too."
+    )
+    count, size = blocks.count + doubtful.count, blocks.bytes + doubtful.bytes
+    total = [count_text(count), "", style.size(size), style.share(size), "total", ""]
+    shown = table(HEADS, heads, style) if heads else ""
+    return join(shown, table(LOST_BLOCKS, rows, style, total), style.filled(told))
+
+
+def _alike(heads: Sequence[Head]) -> list[list[Head]]:
+    """Those of one size and type that retain the same put together, those first that retain most."""
+    groups: dict[tuple[object, ...], list[Head]] = {}
+    for row in heads:
+        groups.setdefault((row.type, row.size, row.count, row.retained, row.in_circle), []).append(row)
+    return sorted(groups.values(), key=lambda group: -sum(row.retained for row in group))
+
+
+def _together(group: Sequence[Head], style: Style) -> list[str]:
+    """What they retain, its share, and how many blocks that is."""
+    size = sum(row.retained for row in group)
+    return [style.size(size), style.share(size), count_text(sum(row.count for row in group))]
+
+
 def render_owners(answer: Owners, style: Style) -> str:
-    """A row a block."""
+    """A row a block, or a row a group."""
     if not answer.count:
         return style.filled("No used block is that large.")
+    if answer.groups:
+        return _held_together(answer, style)
     rows = [
         [address_text(row.address), style.size(row.size), style.share(row.size), row.what, row.type or "",
          row.path or row.chain]
@@ -82,6 +151,16 @@ def render_owners(answer: Owners, style: Style) -> str:
     large = counted(answer.count, "block is", "blocks are")
     told = f"{large} that large, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
     return join(table(HELD, rows, style), style.filled(told))
+
+
+def _held_together(answer: Owners, style: Style) -> str:
+    rows = [
+        [count_text(row.count), style.size(row.bytes), style.share(row.bytes), row.what or "", row.root or ""]
+        for row in answer.groups
+    ]
+    blocks = counted(answer.count, "block is", "blocks are")
+    told = f"{blocks} held so, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
+    return join(table(TOGETHER, rows, style), style.filled(told))
 
 
 def render_threads(answer: Threads, style: Style) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.python.paths import BLOCK, STEPS_AT_EACH_END
+from gdbheap.graph.paths import BLOCK, STEPS_AT_EACH_END
 from gdbheap.report.at import maker_lines
 from gdbheap.report.folding import folded
 from gdbheap.report.numbers import address_text, counted

@@ -11,8 +11,10 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gdbheap.target import image
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from gdbheap._native import Space
 
 SEGMENT_LIMIT = 1024
+SECTION_LIMIT = 1 << 16
 NOTE_LIMIT = 64 * 1024
 SYMBOL_BYTES_LIMIT = 256 << 20
 DATA_LIMIT = 64 << 20
@@ -67,6 +70,13 @@ class ElfFile:
                 return [(load.address, read_at(stream, load.offset, min(load.file_size, DATA_LIMIT))) for load in loads]
         except OSError:
             return []
+
+    @cached_property
+    def sections(self) -> list[tuple[str, int, int]]:
+        """(name, address as linked, size) of the sections that are mapped, without those of thread-local data; none
+        where the table is damaged or was cut off."""
+        with open_regular(self.path) as stream:
+            return read_sections(stream)
 
     @cached_property
     def symbols(self) -> SymbolTable:
@@ -163,6 +173,11 @@ class LoadedObject:
     def _addresses(self) -> dict[str, tuple[int, int]]:
         values = self.elf.symbols.values if self.elf else {}
         return {name: (self.bias + value, size) for name, (value, size) in values.items()}
+
+    def sections(self) -> list[tuple[str, int, int]]:
+        """(name, start, end) of the sections that are mapped, as ``file`` has them."""
+        found = self.elf.sections if self.elf else []
+        return [(name, self.bias + address, self.bias + address + size) for name, address, size in found]
 
     def exported(self, name: str) -> bool:
         """Whether ``name`` is in ``.dynsym``: there also when the file is stripped."""
@@ -320,6 +335,21 @@ def read_symbols(stream: BinaryIO) -> SymbolTable:
     except (ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error):
         return table
     return table
+
+
+def read_sections(stream: BinaryIO) -> list[tuple[str, int, int]]:
+    """(name, address as linked, size) of the sections of an ELF file that are mapped and not thread-local."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.constants import SH_FLAGS
+    from elftools.elf.elffile import ELFFile
+
+    found: list[tuple[str, int, int]] = []
+    with suppress(ELFError, ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError, struct.error):
+        for section in islice(ELFFile(stream).iter_sections(), SECTION_LIMIT):
+            flags, size = section["sh_flags"], section["sh_size"]
+            if flags & SH_FLAGS.SHF_ALLOC and not flags & SH_FLAGS.SHF_TLS and size:
+                found.append((section.name, section["sh_addr"], size))
+    return found
 
 
 def symbol_sections(elf: Any, stream: BinaryIO) -> Iterator[tuple[str, bytes, bytes]]:

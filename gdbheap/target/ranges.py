@@ -50,3 +50,8 @@ def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
         if at < end:
             rest.append((at, end))
     return rest
+
+
+def intersect(ranges: Ranges, others: Ranges) -> Ranges:
+    """The parts of ``ranges`` (disjoint) that are in one of ``others``."""
+    return subtract(ranges, subtract(ranges, others))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.commands.surface.declaration import ADDRESS, FILE
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, SOME_ADDRESS
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS, TARGET
 from gdbheap.commands.surface.registry import COMMANDS
 
@@ -11,7 +11,7 @@ PLAIN, GRAPHS = (
     tuple(
         noun
         for noun, command in COMMANDS.items()
-        if command.needs is TARGET and command.argument is None and command.copies is copies
+        if command.needs is TARGET and command.argument in (None, SOME_ADDRESS) and command.copies is copies
     )
     for copies in (False, True)
 )

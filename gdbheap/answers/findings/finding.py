@@ -176,7 +176,7 @@ class Evidence:
         if self.objects is None or self._blocks > most:
             return None
         try:
-            return self.heap.references
+            return self.heap.object_references
         except GdbheapError:
             return None
 

@@ -179,5 +179,5 @@ def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | 
     node = references.find(owner.address) if references is not None else None
     if references is None or node is None:
         return least, None
-    path = evidence.heap.paths.path(references.graph.chain(node.id)).expression
+    path = evidence.heap.object_paths.path(references.graph.chain(node.id)).expression
     return max(least, references.graph.retained([node.id])[0]), path

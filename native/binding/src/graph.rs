@@ -4,7 +4,7 @@ use crate::heaps::Heaps;
 use crate::records::{records, Given};
 use crate::rows::{all, answers};
 use crate::watch::{raised, watched, Report};
-use gdbheap_core::graph::{self, Form, FrameLayout, GraphLayout, KeysLayout, NodeRow, Root};
+use gdbheap_core::graph::{self, Form, FrameLayout, GraphLayout, KeysLayout, NodeRow, Root, Tables};
 use gdbheap_core::python::TypeLayout;
 use pyo3::prelude::*;
 use std::collections::HashSet;
@@ -21,6 +21,7 @@ records! {
         flag_managed_dict, managed_dict, flag_inline_values, closed, closed_families,
     }
     Root { phase, pointers, ranges }
+    Tables { data, code }
 }
 
 answers! {
@@ -55,6 +56,32 @@ answers! {
         buffers: u64,
         addresses: Vec<u64>,
     }
+
+    /// A lost block to which no other lost block leads, or one of a circle to which nothing else does; how many blocks
+    /// would be free with it, itself included, and their bytes. The type is 0 where it is not known.
+    struct Head of graph::Head {
+        address: u64,
+        size: u64,
+        type_address: u64,
+        count: u64,
+        retained: u64,
+        in_circle: bool,
+    }
+
+    /// How many heads there are, and those that retain most.
+    struct Heads { count: u64, rows: Vec<Head> }
+
+    /// Blocks of one type, or of one size where the type is 0. Kind: as of a GraphNode.
+    struct Grouped of graph::Grouped { type_address: u64, kind: &'static str, size: u64, count: u64, bytes: u64 }
+
+    /// A group of blocks, and what would be free if all of them went.
+    struct RetainedByGroup of graph::RetainedByGroup { group: Grouped, retained: u64 }
+
+    /// A group of blocks to which the shortest chains lead from one root, by its place in the list that was given.
+    struct HeldBy of graph::HeldBy { root: u32, group: Grouped }
+
+    /// How many nodes a node leads to, and the largest of them.
+    struct Targets { count: u64, rows: Vec<NodeBytes> }
 }
 
 fn node_bytes((id, bytes): (u32, u64)) -> NodeBytes {
@@ -89,6 +116,23 @@ pub fn draw_graph(
     let heaps = heaps.0.clone();
     let draw =
         |watcher: &dyn gdbheap_core::Watcher| graph::draw_graph(watcher, heaps, layout.0, &graph.0, statics, &roots.0);
+    watched(py, progress, draw).map(Graph)
+}
+
+/// The graph of a target without objects: every word of a block that leads into another one is an edge, exact where
+/// something begins there, likely in the last word of a block, doubtful elsewhere. Of `roots` the phase is 0 for static data
+/// and what belongs to threads, 1 for stacks and registers. Raises as `draw_graph`.
+#[pyfunction]
+#[pyo3(signature = (heaps, tables, roots, progress=None))]
+pub fn draw_blocks(
+    py: Python<'_>,
+    heaps: &Heaps,
+    tables: Given<Tables>,
+    roots: Given<Vec<Root>>,
+    progress: Option<Report>,
+) -> PyResult<Graph> {
+    let heaps = heaps.0.clone();
+    let draw = |watcher: &dyn gdbheap_core::Watcher| graph::draw_blocks(watcher, heaps, &tables.0, &roots.0);
     watched(py, progress, draw).map(Graph)
 }
 
@@ -206,5 +250,42 @@ impl Graph {
     #[pyo3(signature = (most, counted=false))]
     fn unreachable(&self, py: Python<'_>, most: usize, counted: bool) -> PyResult<Vec<Lost>> {
         Ok(all(watched(py, None, |watcher| self.0.unreachable(watcher, most, counted))?))
+    }
+
+    /// The heads of what no root reaches, those first that retain most, at most `most` of them. None are told where there
+    /// are objects.
+    fn lost_heads(&self, py: Python<'_>, most: usize) -> PyResult<Heads> {
+        let (count, rows) = watched(py, None, |watcher| self.0.lost_heads(watcher, most))?;
+        Ok(Heads { count, rows: all(rows) })
+    }
+
+    /// What is in the retained set of a node, itself included, in groups.
+    fn kept_by(&self, py: Python<'_>, id: u32) -> PyResult<Vec<Grouped>> {
+        Ok(all(watched(py, None, |watcher| self.0.kept_by(watcher, id))?))
+    }
+
+    /// Of each group what would be free if all of its blocks went. Of more than `top` groups those that retain most, and
+    /// others that retain as much.
+    #[pyo3(signature = (top))]
+    fn retained_by_group(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByGroup>> {
+        Ok(all(watched(py, None, |watcher| self.0.retained_by_group(watcher, top))?))
+    }
+
+    /// The blocks of at least `minimum` bytes by the root from which the shortest chain leads to them: each in one row.
+    #[pyo3(signature = (minimum, top))]
+    fn held_by(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> PyResult<Vec<HeldBy>> {
+        Ok(all(watched(py, None, |watcher| self.0.held_by(watcher, minimum, top))?))
+    }
+
+    /// The blocks that retain most, without the inner ones of nested blocks of one type, or of one size.
+    #[pyo3(signature = (top))]
+    fn top_blocks(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<NodeBytes>> {
+        Ok(watched(py, None, |watcher| self.0.top_blocks(watcher, top))?.into_iter().map(node_bytes).collect())
+    }
+
+    /// The nodes to which a node leads, each once, the largest first.
+    fn largest_targets(&self, id: u32, top: usize) -> PyResult<Targets> {
+        let (count, rows) = self.0.largest_targets(id, top).map_err(raised)?;
+        Ok(Targets { count, rows: rows.into_iter().map(node_bytes).collect() })
     }
 }

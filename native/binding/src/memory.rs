@@ -312,6 +312,13 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range
     memory::find_initial(&space.0, start, initial, &ranges)
 }
 
+/// The address of the first word in [start, end) that is at least `low` and less than `high`; None where no word that can be
+/// read is.
+#[pyfunction]
+pub fn find_pointer(py: Python<'_>, space: &Space, start: u64, end: u64, low: u64, high: u64) -> Option<u64> {
+    py.detach(|| memory::find_pointer(&space.0, start, end, low, high))
+}
+
 /// How many words of each owner in `sources` point into each of the `targets`, which ascend and are disjoint; without
 /// zeros.
 #[pyfunction]

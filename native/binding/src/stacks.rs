@@ -12,9 +12,15 @@ records! {
 }
 
 answers! {
-    /// The program counters of a thread's frames, innermost first, where the function of each begins (0: unknown), why the
-    /// walk ended early or "", and the program counter that no object holds if that is why.
-    struct Unwound of process::Unwound { counters: Vec<u64>, starts: Vec<u64>, cut: String, unknown: Option<u64> }
+    /// The program counters of a thread's frames, innermost first, their stack pointers, where the function of each begins (0:
+    /// unknown), why the walk ended early or "", and the program counter that no object holds if that is why.
+    struct Unwound of process::Unwound {
+        counters: Vec<u64>,
+        pointers: Vec<u64>,
+        starts: Vec<u64>,
+        cut: String,
+        unknown: Option<u64>,
+    }
 }
 
 /// The frames of each thread.

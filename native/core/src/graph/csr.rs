@@ -1,6 +1,58 @@
 //! All edges in compressed rows: those of node n lie between the ends of rows n - 1 and n.
 
-use super::edges::{Rows, STRENGTH_SHIFT, TARGET};
+/// The two highest bits of an edge say how much it is to be believed.
+const STRENGTH_SHIFT: u32 = 30;
+const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
+
+/// The rows of consecutive nodes: where each ends among `targets`, and the node's kind.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) first: u32,
+    pub(crate) ends: Vec<u32>,
+    pub(crate) targets: Vec<u32>,
+    pub(crate) kinds: Vec<u32>,
+}
+
+/// What one worker has read: rows of consecutive nodes, several times.
+#[derive(Default)]
+pub(crate) struct Written {
+    rows: Rows,
+    done: Vec<Rows>,
+}
+
+impl Written {
+    /// Begins new rows, from this number on.
+    pub(crate) fn begin(&mut self, first: u32) {
+        let rows = std::mem::replace(&mut self.rows, Rows { first, ..Rows::default() });
+        if !rows.ends.is_empty() {
+            self.done.push(rows);
+        }
+    }
+
+    /// An edge of the node whose row is being written.
+    #[inline(always)]
+    pub(crate) fn edge(&mut self, target: u32, strength: u32) {
+        self.rows.targets.push(target | strength << STRENGTH_SHIFT);
+    }
+
+    pub(crate) fn end_row(&mut self, kind: u32) {
+        self.rows.kinds.push(kind);
+        self.rows.ends.push(self.rows.targets.len() as u32);
+    }
+
+    /// The row of this node comes next: those before it that were not shown have no edges.
+    #[inline(always)]
+    pub(crate) fn go_to(&mut self, id: u32) {
+        while self.rows.first as usize + self.rows.ends.len() < id as usize {
+            self.end_row(0);
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<Rows> {
+        self.begin(0);
+        self.done
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Edges {

@@ -190,8 +190,8 @@ impl Dominators {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edges::Rows;
-    use super::super::tree::PHASES;
+    use super::super::csr::Rows;
+    use super::super::tree::{Rules, PHASES};
     use super::*;
     use crate::work::{Progress, Task, Watcher};
     use std::collections::BTreeSet;
@@ -255,7 +255,7 @@ mod tests {
             phases[0] = roots.clone();
             let task = Task { watcher: &Unwatched, total: None, inline: true };
             let found = task.alone(|control| {
-                let tree = Tree::grow(&edges, &phases, control)?;
+                let tree = Tree::grow(&edges, &phases, Rules::Objects, control)?;
                 Dominators::find(&edges, &tree, &roots, || sizes.clone(), control)
             });
             let found = found.expect("not cancelled");

@@ -1,7 +1,7 @@
 //! Drawing the graph: one walk over the blocks for the marks, another one for the edges.
 
-use super::csr::Edges;
-use super::edges::{Drawer, Registry, Rows, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
+use super::csr::{Edges, Rows};
+use super::edges::{Drawer, Registry, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Ids};
 use super::marks::{self, Claimed, Marker};
 use super::shapes::GraphLayout;
@@ -81,13 +81,19 @@ pub fn draw_graph(
     let (edges, kinds) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
     drop(marks);
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
+    let phases = root_phases(roots, ids.first_root);
+    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases))
+}
+
+/// The numbers of the roots, the first one's given, by phase.
+pub(super) fn root_phases(roots: &[Root], first: u32) -> [Vec<u32>; PHASES] {
     let mut phases: [Vec<u32>; PHASES] = Default::default();
-    roots.iter().zip(ids.first_root..).for_each(|(root, id)| phases[root.phase].push(id));
-    Ok(Graph::new(shared, layout, ids, edges, kinds, types, phases))
+    roots.iter().zip(first..).for_each(|(root, id)| phases[root.phase].push(id));
+    phases
 }
 
 /// A bit for each block of the stores whose used blocks only a walk can tell.
-fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
+pub(super) fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     let numbers = |store: &Store| if store.is_told_by_walk() { store.block_numbers() } else { 0 };
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
 }
@@ -115,26 +121,22 @@ impl<'a> Passes<'a> {
     fn draw(&self, source: Source<'_>) -> Result<Vec<Rows>> {
         let init = || (Walk::new(self.heaps), Drawer::new(source));
         let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &Job, control: &Control| {
-            drawer.begin(source.blocks.ids.id_from(job.first));
+            drawer.rows.begin(source.blocks.ids.id_from(job.first));
             walk.run(job, control, drawer)
         };
         let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
-        let rows = |(_, mut drawer): (Walk<'_>, Drawer<'_>)| {
-            drawer.begin(0);
-            drawer.done
-        };
-        Ok(states.into_iter().flat_map(rows).collect())
+        Ok(states.into_iter().flat_map(|(_, drawer)| drawer.rows.finish()).collect())
     }
 }
 
 /// The rows of static types and of roots.
 fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
     let mut drawer = Drawer::new(source);
-    drawer.begin(source.blocks.ids.first_static);
+    drawer.rows.begin(source.blocks.ids.first_static);
     for address in &source.blocks.ids.statics {
         drawer.static_type(*address);
     }
-    drawer.begin(source.blocks.ids.first_root);
+    drawer.rows.begin(source.blocks.ids.first_root);
     for root in roots {
         let known = if root.phase as u8 == BY_STACKS { STRAY } else { EXACT };
         root.pointers.iter().for_each(|pointer| drawer.reference(*pointer, known));
@@ -145,8 +147,7 @@ fn outside(source: Source<'_>, roots: &[Root]) -> Vec<Rows> {
             _ => EXACT,
         };
         root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end, strength));
-        drawer.end_row(0);
+        drawer.rows.end_row(0);
     }
-    drawer.begin(0);
-    drawer.done
+    drawer.rows.finish()
 }

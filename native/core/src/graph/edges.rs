@@ -4,6 +4,7 @@
 //! object written in C is the address of an object or of a block, DOUBTFUL where it may be older than the block that it lies
 //! in, and STRAY where it points into a block, or lies on a stack: it may be a number, or left over.
 
+use super::csr::Written;
 use super::ids::Blocks;
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
@@ -22,8 +23,6 @@ pub(crate) const EXACT: u32 = 0;
 pub(crate) const LIKELY: u32 = 1;
 pub(crate) const DOUBTFUL: u32 = 2;
 pub(crate) const STRAY: u32 = 3;
-pub(crate) const STRENGTH_SHIFT: u32 = 30;
-pub(crate) const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
 
 /// A node's kind: the number of its type plus one, or these bits.
 pub(crate) const BUFFER: u32 = 1 << 31;
@@ -69,15 +68,6 @@ pub(crate) struct Source<'a> {
     pub(crate) registry: &'a Mutex<Registry>,
 }
 
-/// The rows of consecutive blocks: where each ends among `targets`, and the block's kind.
-#[derive(Default)]
-pub(crate) struct Rows {
-    pub(crate) first: u32,
-    pub(crate) ends: Vec<u32>,
-    pub(crate) targets: Vec<u32>,
-    pub(crate) kinds: Vec<u32>,
-}
-
 /// One worker's part.
 pub(crate) struct Drawer<'a> {
     source: Source<'a>,
@@ -87,8 +77,7 @@ pub(crate) struct Drawer<'a> {
     /// Distances from the start of a block at which something may begin, a bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
-    pub(crate) rows: Rows,
-    pub(crate) done: Vec<Rows>,
+    pub(crate) rows: Written,
 }
 
 /// The bytes of something: of an object from its own address on, or of a block.
@@ -113,30 +102,15 @@ impl<'a> Drawer<'a> {
         let all = inner.flat_map(|distance| [distance, if hook == 0 { distance } else { distance + hook }]);
         let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
         let bounds = source.blocks.bounds();
-        let (scratch, rows) = (Vec::new(), Rows::default());
-        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, rows, done: Vec::new() }
+        let (scratch, rows) = (Vec::new(), Written::default());
+        Drawer { source, types, shapes: Vec::new(), bounds, starts, scratch, rows }
     }
 
-    /// Begins new rows, from this number on.
-    pub(crate) fn begin(&mut self, first: u32) {
-        let rows = std::mem::replace(&mut self.rows, Rows { first, ..Rows::default() });
-        if !rows.ends.is_empty() {
-            self.done.push(rows);
-        }
-    }
-
-    pub(crate) fn end_row(&mut self, kind: u32) {
-        self.rows.kinds.push(kind);
-        self.rows.ends.push(self.rows.targets.len() as u32);
-    }
-
-    /// The mark of a block, whose row comes next: those before it that were not shown have none.
+    /// The mark of a block, whose row comes next.
     #[inline(always)]
     fn mark_at(&mut self, place: Place) -> Option<u32> {
         let id = self.source.blocks.ids.id_of(place)?;
-        while self.rows.first as usize + self.rows.ends.len() < id as usize {
-            self.end_row(0);
-        }
+        self.rows.go_to(id);
         Some(self.source.marks[id as usize])
     }
 
@@ -147,7 +121,7 @@ impl<'a> Drawer<'a> {
             return;
         }
         if let Some(found) = self.source.blocks.find(pointer) {
-            self.rows.targets.push(found.id | strength << STRENGTH_SHIFT);
+            self.rows.edge(found.id, strength);
         }
     }
 
@@ -166,9 +140,9 @@ impl<'a> Drawer<'a> {
         }
         let begins = begins || strength != EXACT && self.begins_inside(pointer) || self.is_in_slab(pointer);
         match (begins, strength) {
-            (true, _) => self.rows.targets.push(found.id | strength << STRENGTH_SHIFT),
+            (true, _) => self.rows.edge(found.id, strength),
             (false, EXACT) => (),
-            (false, _) => self.rows.targets.push(found.id | STRAY << STRENGTH_SHIFT),
+            (false, _) => self.rows.edge(found.id, STRAY),
         }
     }
 
@@ -507,7 +481,7 @@ impl<'a> Drawer<'a> {
         let number =
             |own: u64| self.source.registry.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).number(own);
         let kind = own.map_or(0, |own| number(own) + 1);
-        self.end_row(kind);
+        self.rows.end_row(kind);
     }
 
     fn weak_list_of(&self, address: u64) -> Option<u64> {
@@ -566,7 +540,7 @@ impl Visitor for Drawer<'_> {
             }
             0
         };
-        self.end_row(kind);
+        self.rows.end_row(kind);
         true
     }
 
@@ -578,6 +552,6 @@ impl Visitor for Drawer<'_> {
         } else {
             self.anything(bytes);
         }
-        self.end_row(if mark != 0 { BUFFER } else { 0 });
+        self.rows.end_row(if mark != 0 { BUFFER } else { 0 });
     }
 }

@@ -16,17 +16,39 @@ pub(crate) const PHASES: usize = NOT_REACHED as usize;
 const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, DOUBTFUL, STRAY];
 const OFTEN: usize = 1 << 20;
 
+/// Of a graph without objects, where no layout says what is a reference: from static data and data of threads, and from
+/// stacks and registers, over words that lead to where something begins; over those that may be older than their block; and
+/// over those that lead into a block.
+pub(crate) const BY_LIVE_STACKS: u8 = 1;
+pub(crate) const BY_MIDDLES: u8 = 3;
+
+/// Which edges count, of those that nothing proves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Rules {
+    /// What may be left over counts only where nothing better leads.
+    #[default]
+    Objects,
+    /// Every word of a block is a reference. One on a stack counts only where nothing better leads.
+    Blocks,
+}
+
 /// A tree of shortest chains: for each node the one before it, and the phase.
 pub(crate) struct Tree {
     pub(crate) before: Vec<u32>,
     pub(crate) phases: Vec<u8>,
+    rules: Rules,
 }
 
 impl Tree {
     /// `roots`: by phase the numbers of the roots.
-    pub(crate) fn grow(edges: &Edges, roots: &[Vec<u32>; PHASES], control: &Control) -> Result<Tree, Cancelled> {
+    pub(crate) fn grow(
+        edges: &Edges,
+        roots: &[Vec<u32>; PHASES],
+        rules: Rules,
+        control: &Control,
+    ) -> Result<Tree, Cancelled> {
         let nodes = edges.nodes();
-        let mut tree = Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes] };
+        let mut tree = Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes], rules };
         let mut queue: Vec<u32> = Vec::with_capacity(nodes / 2);
         // Nodes that have edges which were not followed because they are weak.
         let mut weak: Vec<u32> = Vec::new();
@@ -91,7 +113,11 @@ impl Tree {
     /// nothing better leads.
     #[inline(always)]
     pub(crate) fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
+        let is_root = || self.before[from as usize] == NOBODY;
         let (from, to) = (self.phases[from as usize], self.phases[to as usize]);
+        if self.rules == Rules::Blocks {
+            return to >= BY_LIVE_STACKS || from != BY_LIVE_STACKS || !is_root();
+        }
         let needed = match strength {
             STRAY => from.max(BY_STACKS),
             DOUBTFUL => from.max(BY_REMAINS),

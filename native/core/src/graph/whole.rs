@@ -6,7 +6,7 @@ use super::edges::{is_object, BUFFER, IDLE, KIND};
 use super::garbage;
 use super::ids::{Blocks, Ids, Node};
 use super::together::{self, Together};
-use super::tree::{self, Tree, BY_STACKS, NOT_REACHED, PHASES};
+use super::tree::{self, Rules, Tree, BY_STACKS, NOT_REACHED, PHASES};
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::tally::Tally;
 use crate::allocators::walk::HEAD_BYTES;
@@ -21,12 +21,13 @@ use std::sync::OnceLock;
 
 /// The references between all blocks of one target.
 pub struct Graph {
-    heaps: SharedHeaps,
-    layout: TypeLayout,
-    ids: Ids,
-    edges: Edges,
-    kinds: Vec<u32>,
-    types: Vec<u64>,
+    pub(super) heaps: SharedHeaps,
+    /// None where there are no objects.
+    layout: Option<TypeLayout>,
+    pub(super) ids: Ids,
+    pub(super) edges: Edges,
+    pub(super) kinds: Vec<u32>,
+    pub(super) types: Vec<u64>,
     phases: [Vec<u32>; PHASES],
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
@@ -74,7 +75,7 @@ pub struct Lost {
 impl Graph {
     pub(super) fn new(
         heaps: SharedHeaps,
-        layout: TypeLayout,
+        layout: Option<TypeLayout>,
         ids: Ids,
         edges: Edges,
         kinds: Vec<u32>,
@@ -85,25 +86,25 @@ impl Graph {
         Graph { heaps, layout, ids, edges, kinds, types, phases, tree, dominators }
     }
 
-    fn blocks(&self) -> Blocks<'_> {
+    pub(super) fn blocks(&self) -> Blocks<'_> {
         Blocks { heaps: self.heaps.lend(), ids: &self.ids }
     }
 
-    fn check(&self, id: u32) -> Result<u32> {
+    pub(super) fn check(&self, id: u32) -> Result<u32> {
         match (id as usize) < self.ids.count() {
             true => Ok(id),
             false => Err(Error::invalid("no such node")),
         }
     }
 
-    fn type_of(&self, id: u32) -> u64 {
+    pub(super) fn type_of(&self, id: u32) -> u64 {
         match self.kinds[id as usize] & KIND {
             0 => 0,
             number => self.types[number as usize - 1],
         }
     }
 
-    fn alone<T: Send>(
+    pub(super) fn alone<T: Send>(
         &self,
         watcher: &dyn Watcher,
         work: impl Fn(&Control<'_>) -> Result<T, Cancelled> + Sync,
@@ -111,15 +112,16 @@ impl Graph {
         self.heaps.space.task(watcher, None).alone(work)
     }
 
-    fn tree(&self, watcher: &dyn Watcher) -> Result<&Tree> {
+    pub(super) fn tree(&self, watcher: &dyn Watcher) -> Result<&Tree> {
         if self.tree.get().is_none() {
-            let tree = self.alone(watcher, |control| Tree::grow(&self.edges, &self.phases, control))?;
+            let rules = if self.layout.is_some() { Rules::Objects } else { Rules::Blocks };
+            let tree = self.alone(watcher, |control| Tree::grow(&self.edges, &self.phases, rules, control))?;
             let _ = self.tree.set(tree);
         }
         self.tree.get().ok_or(Error::Memory("no tree"))
     }
 
-    fn dominators(&self, watcher: &dyn Watcher) -> Result<&Dominators> {
+    pub(super) fn dominators(&self, watcher: &dyn Watcher) -> Result<&Dominators> {
         let tree = self.tree(watcher)?;
         if self.dominators.get().is_none() {
             let roots = self.phases.concat();
@@ -131,7 +133,7 @@ impl Graph {
     }
 
     /// Bytes of each node, by number.
-    fn sizes(&self) -> Vec<u64> {
+    pub(super) fn sizes(&self) -> Vec<u64> {
         let mut sizes = Vec::with_capacity(self.ids.count());
         for (store, ranked) in self.heaps.stores.iter().zip(&self.ids.stores) {
             let count = |from, to| u64::from(ranked.id_from(to) - ranked.id_from(from));
@@ -352,9 +354,10 @@ impl Graph {
     /// What nothing keeps alive, and blocks to which only stray words lead, by type and size, with up to `most`
     /// addresses (of blocks) in each row. `counted`: of objects only what the collector would free.
     pub fn unreachable(&self, watcher: &dyn Watcher, most: usize, counted: bool) -> Result<Vec<Lost>> {
+        let Some(layout) = &self.layout else { return self.lost(watcher, most) };
         let tree = self.tree(watcher)?;
         let found = self.alone(watcher, |control| {
-            let mut types = Types::new(self.heaps.lend(), &self.layout);
+            let mut types = Types::new(self.heaps.lend(), layout);
             // A count that cannot be read is more than anybody accounts for.
             let count_of = |id| self.references_of(&mut types, id).unwrap_or(u64::MAX);
             garbage::find(&self.edges, tree, &self.kinds, self.ids.first_static, count_of, counted, control)

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 /// More than any module's data: what is scanned at once.
 const MAX_BYTES: u64 = 64 << 20;
+const MAX_PIECE: u64 = 256 << 10;
 
 /// A range of memory by the number of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,19 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u
     let points = |word: u64| range_at(ranges, word).is_some();
     let same = words.words.iter().zip(initial).zip((words.start..).step_by(8));
     same.filter(|((word, old), _)| **word == u64_at(old, 0) && points(**word)).map(|(_, at)| at).collect()
+}
+
+/// The address of the first word in [start, end) that is at least `low` and less than `high`, as far as words can be read.
+pub fn find_pointer(space: &Space, start: u64, end: u64, low: u64, high: u64) -> Option<u64> {
+    let mut bytes = vec![0; (end.saturating_sub(start).min(MAX_PIECE)) as usize];
+    let mut found = None;
+    space.show(start, end, &mut bytes, |at, piece| {
+        if found.is_none() {
+            let place = piece.chunks_exact(8).position(|word| (low..high).contains(&u64_at(word, 0)));
+            found = place.map(|place| at + 8 * place as u64);
+        }
+    });
+    found
 }
 
 /// How many words of the `sources` point into each of the `targets`, which ascend and are

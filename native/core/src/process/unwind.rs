@@ -56,11 +56,12 @@ enum Step {
     Outermost,
 }
 
-/// The stack of one thread, innermost first: the program counters, where the function of each begins (0: unknown), why the
-/// walk ended early or "", and the program counter that no object holds, if it ended there.
+/// The stack of one thread, innermost first: the program counters, the stack pointers, where the function of each begins (0:
+/// unknown), why the walk ended early or "", and the program counter that no object holds, if it ended there.
 #[derive(Clone, Debug, Default)]
 pub struct Unwound {
     pub counters: Vec<u64>,
+    pub pointers: Vec<u64>,
     pub starts: Vec<u64>,
     pub cut: String,
     pub unknown: Option<u64>,
@@ -105,6 +106,7 @@ impl Unwinder {
         let mut frame = Frame { values, exact: true, after_signal: false };
         while found.counters.len() < MAX_FRAMES {
             found.counters.push(frame.values[RA as usize]);
+            found.pointers.push(frame.values[RSP]);
             found.starts.push(0);
             match self.step(tables, &memory, &frame, &mut context, &mut found) {
                 Ok(Step::Outermost) => return found,

@@ -1,0 +1,44 @@
+"""The graph of a target without Python: its blocks, and the words in them that are addresses of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gdbheap import _native
+from gdbheap.graph.nodes import LIKELY, Node, Nodes, Root
+from gdbheap.graph.roots import BY_MIDDLES, BY_STATIC, tables
+from gdbheap.target.target import Target
+
+__all__ = ["BlockReferences"]
+
+
+class BlockReferences(Nodes):
+    """The graph of the blocks of ``stores``."""
+
+    believed = LIKELY
+
+    def __init__(
+        self,
+        target: Target,
+        stores: Sequence[_native.Store],
+        roots: Sequence[Root],
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self.target, self.roots = target, roots
+        self.graph = _native.draw_blocks(_native.Heaps(target.space, stores), tables(target), roots, progress)
+
+    def is_certain(self, number: int) -> bool:
+        """Whether a chain leads there from static data, over words that lead to where something begins."""
+        chain = self.graph.chain(number)
+        first, last = self.graph.phases([chain[0], chain[-1]]) if chain else (BY_MIDDLES, BY_MIDDLES)
+        return first == BY_STATIC and last < BY_MIDDLES
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[Node]:
+        for number, row in zip(numbers, self.graph.nodes_of(numbers)):
+            if row.place == "root":
+                root = self.roots[row.address]
+                at = root.ranges[0][0] if root.ranges else 0
+                yield Node(number, row.place, row.kind, at, 0, 0, 0, root)
+            else:
+                yield Node(number, row.place, row.kind, row.address, row.address, row.size, row.type_address)

@@ -1,0 +1,83 @@
+"""What the numbers of a native graph stand for, whatever its blocks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gdbheap import _native
+
+EXACT, LIKELY, DOUBTFUL, STRAY = range(4)
+MAX_KNOWN = 1 << 16
+
+
+@dataclass(frozen=True)
+class Root:
+    """Something outside of the heaps that refers to blocks: the addresses that it holds, and the memory whose words
+    may be addresses. ``phase``: when it is followed; see native/core/src/graph/tree.rs."""
+
+    name: str
+    phase: int
+    pointers: list[int] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Node(NamedTuple):
+    """What a number of the graph stands for.
+
+    ``place``: block, static or root; ``kind``: object, idle, buffer or unknown. ``address`` is an object's own, else
+    its block's first byte; ``block`` that byte, ``size`` the block's with its header; ``type`` the type's address or 0.
+    """
+
+    id: int
+    place: str
+    kind: str
+    address: int
+    block: int
+    size: int
+    type: int
+    root: Root | None = None
+
+
+class Nodes:
+    """The nodes of one graph, and the ``roots`` that it was drawn with."""
+
+    graph: _native.Graph
+    roots: Sequence[Root]
+    # An edge of at most this strength is one that a program follows, as far as can be told.
+    believed = EXACT
+
+    def __init__(self) -> None:
+        self._known: dict[int, Node] = {}
+
+    def find(self, address: int) -> Node | None:
+        """The node that holds ``address``: a block, or the static type there."""
+        number = self.graph.find(address)
+        return None if number is None else self.node(number)
+
+    def node(self, number: int) -> Node:
+        """What a number stands for."""
+        return self.nodes([number])[0]
+
+    def nodes(self, numbers: Sequence[int]) -> list[Node]:
+        """The nodes with these numbers, in their order."""
+        if len(self._known) > MAX_KNOWN:
+            self._known.clear()
+        known = self._known
+        missing = [number for number in numbers if number not in known]
+        if missing:
+            known.update(zip(missing, self._read(missing)))
+        return [known[number] for number in numbers]
+
+    @property
+    def first_root(self) -> int:
+        """The number of the first root; those of the others follow."""
+        return self.graph.nodes - len(self.roots)
+
+    def is_certain(self, number: int) -> bool:
+        """Whether a chain leads to the node that is known to consist of references."""
+        raise NotImplementedError
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[Node]:
+        raise NotImplementedError

@@ -1,0 +1,168 @@
+"""Ways through a graph as people read them, and those through a graph of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gdbheap import _native
+from gdbheap.graph.blocks import BlockReferences
+from gdbheap.graph.nodes import Node, Nodes
+from gdbheap.graph.roots import GLOBAL, BlockRoot
+from gdbheap.target.frames import Frame, frames_of
+
+STEPS_AT_EACH_END = 100
+BLOCK = "block"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One object, root or block of a path: its address, the name of its type, and the edge to it."""
+
+    address: int
+    type: str
+    edge: str
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way from a root to an object; ``expression`` is the same as Python, None where there is none. One that holds in
+    another interpreter than the main one says so in a comment."""
+
+    steps: list[Step]
+    expression: str | None
+    length: int
+
+
+class Named(Protocol):
+    """What a holder calls a reference."""
+
+    @property
+    def text(self) -> str:
+        """It follows the holder's own name."""
+
+
+class Paths(Protocol):
+    """Names for the nodes, edges and chains of a graph."""
+
+    @property
+    def references(self) -> Nodes:
+        """The graph."""
+
+    def type_name(self, node: Node) -> str:
+        """The type's name of an object, else a word for what it is."""
+
+    def kind_name(self, kind: int) -> str:
+        """The name of a type by its address."""
+
+    def edge(self, holder: Node, target: Node, above: str = "") -> Named:
+        """What ``holder`` calls its reference to ``target``; ``above``: the text of an edge to the holder."""
+
+    def path(self, numbers: Sequence[int]) -> Path:
+        """A chain of the graph that begins at a root; of a long one the steps at both ends."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word that leads somewhere: where it is, in words."""
+
+    text: str
+
+
+class BlockPaths:
+    """Names for the nodes of a graph of blocks: blocks by class or size, edges by where the word is."""
+
+    def __init__(self, references: BlockReferences, type_of: TypeOf) -> None:
+        self.references = references
+        self._type_of = type_of
+        self._frames: dict[str, list[Frame]] = {}
+
+    def type_name(self, node: Node) -> str:
+        """The type of what is in a block where that is known, else its size; of a root what it is."""
+        if isinstance(node.root, BlockRoot):
+            return node.root.kind
+        return self._type_of(node) or block_name(node.size)
+
+    def kind_name(self, kind: int) -> str:
+        """The name of a type by the address of its table of virtual functions."""
+        return f"type at {kind:#x}"
+
+    def edge(self, holder: Node, target: Node, above: str = "") -> Word:
+        """Where in ``holder`` the first word is that leads into ``target``, and how far into it where that is no
+        beginning."""
+        place = self._place(holder, target)
+        if isinstance(holder.root, BlockRoot):
+            return Word(self._of_root(holder.root, place))
+        if place is None:
+            return Word("leads to it")
+        inside = self.references.target.space.word(place) - target.block
+        into = f" to {inside:+#x} in it" if inside else ""
+        return Word(f"{place - holder.block:+#x}{into}")
+
+    def _place(self, holder: Node, target: Node) -> int | None:
+        """The address of the word."""
+        low, high = target.block, target.block + max(target.size, 1)
+        ranges = holder.root.ranges if holder.root is not None else [(holder.block, holder.block + holder.size)]
+        space = self.references.target.space
+        found = (_native.find_pointer(space, start, end, low, high) for start, end in ranges)
+        return next((place for place in found if place is not None), None)
+
+    def _of_root(self, root: BlockRoot, place: int | None) -> str:
+        if place is None:
+            return root.name
+        if root.kind == GLOBAL:
+            start = root.ranges[0][0]
+            return f"{root.part}{_offset(place - start)} of {root.owner.rsplit('/', 1)[-1]}"
+        frame = next((frame for frame in self._frames_of(root) if frame.start <= place < frame.end), None)
+        return root.name if frame is None else f"{root.name}, in the frame of {frame.function}"
+
+    def _frames_of(self, root: BlockRoot) -> list[Frame]:
+        """Those on the stack that the root is."""
+        if root.part != "stack":
+            return []
+        if root.owner not in self._frames:
+            tid = root.owner.partition(" ")[0]
+            target = self.references.target
+            threads = [thread for thread in target.threads if str(thread.tid) == tid]
+            self._frames[root.owner] = frames_of(target, threads[0]) if threads else []
+        return self._frames[root.owner]
+
+    def path(self, numbers: Sequence[int]) -> Path:
+        """A chain of the graph that begins at a root; of a long one the steps at both ends."""
+        length = max(len(numbers) - 1, 0)
+        if length <= 2 * STEPS_AT_EACH_END:
+            return Path(self._steps(numbers), None, length)
+        head, tail = numbers[: STEPS_AT_EACH_END + 1], numbers[-STEPS_AT_EACH_END - 1 :]
+        return Path([*self._steps(head), *self._steps(tail)], None, length)
+
+    def _steps(self, numbers: Sequence[int]) -> list[Step]:
+        nodes = self.references.nodes(numbers)
+        return [
+            Step(node.address, self.type_name(node), self.edge(holder, node).text)
+            for holder, node in zip(nodes, nodes[1:])
+        ]
+
+
+def group_name(paths: Paths, group: _native.Grouped) -> str:
+    """The type of the blocks of a group, or what they are."""
+    if group.type_address:
+        name = paths.kind_name(group.type_address)
+        return f"{name} on a free list" if group.kind == "idle" else name
+    return block_name(group.size) if group.size else group.kind
+
+
+class TypeOf(Protocol):
+    """What names the type of a block."""
+
+    def __call__(self, node: Node) -> str | None:
+        """The name, None where it is not known."""
+
+
+def block_name(size: int) -> str:
+    """A block of which nothing is known but its size, with its header."""
+    return f"{BLOCK} of {size:,} bytes"
+
+
+def _offset(distance: int) -> str:
+    return f"{distance:+#x}" if distance else ""

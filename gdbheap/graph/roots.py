@@ -1,0 +1,187 @@
+"""Memory outside of the heaps that holds pointers into them: static data of the loaded objects, by symbol, what belongs
+to threads, and what else a program mapped."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.graph.nodes import Root
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.functions import readable
+from gdbheap.target.image import PF_W, PT_LOAD, PT_TLS
+from gdbheap.target.ranges import Ranges, intersect, joined, subtract
+from gdbheap.target.stacks import Stack
+from gdbheap.target.target import Target, Thread
+
+__all__ = [
+    "BY_MIDDLES",
+    "BY_STACKS",
+    "BY_STATIC",
+    "GLOBAL",
+    "MEMORY",
+    "THREAD",
+    "BlockRoot",
+    "Tables",
+    "aligned",
+    "block_roots",
+    "linked",
+    "tables",
+    "thread_data",
+    "tls_size",
+]
+
+# In which order roots are followed; see native/core/src/graph/tree.rs.
+BY_STATIC, BY_STACKS = 0, 1
+# What only words lead to that point into the middle of a block.
+BY_MIDDLES = 3
+# What a root is.
+GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
+# On one side of the thread pointer lies static thread-local data, at most this much; on the other struct pthread.
+MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
+MAX_SYMBOLS = 1 << 20
+
+
+@dataclass(frozen=True)
+class BlockRoot(Root):
+    """A root of a graph of blocks. ``kind``: GLOBAL, THREAD or MEMORY. Of a global ``owner`` is the path of the object
+    whose data it is, of a thread its number and name. ``part``: of a global its symbol or its section, of a thread
+    "stack", "registers" or "data"; of a mapping its name."""
+
+    kind: str = MEMORY
+    owner: str = ""
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where tables of virtual functions may lie, and code: what ``_native.draw_blocks`` is told."""
+
+    data: Ranges
+    code: Ranges
+
+
+def tables(target: Target) -> Tables:
+    """Of all loaded objects."""
+    mappings = [mapping for loaded in target.objects for mapping in loaded.mappings]
+    data = [(mapping.start, mapping.end) for mapping in mappings if not mapping.executable]
+    code = [(mapping.start, mapping.end) for mapping in mappings if mapping.executable]
+    return Tables(joined(sorted(data)), joined(sorted(code)))
+
+
+def block_roots(target: Target, stacks: Sequence[tuple[Stack, Ranges]], loose: Ranges, others: Ranges) -> list[Root]:
+    """``stacks`` with what is in use of each; ``loose``: of stacks that are nobody's; ``others``: memory that is not
+    walked."""
+    own = sorted(thread_data(target, tls_size(target)))
+    found: list[Root] = [root for loaded in target.objects for root in _globals(target, loaded)]
+    found += (_data_root(thread, own) for thread in target.threads)
+    found += (_other(target, start, end) for start, end in subtract(others, own))
+    names = {thread.tid: _thread_name(thread) for thread in target.threads}
+    for stack, live in stacks:
+        name = names.get(stack.tid, str(stack.tid))
+        parts = aligned(target, subtract(live, own))
+        found.append(BlockRoot(f"stack of thread {name}", BY_STACKS, [], parts, THREAD, name, "stack"))
+    if loose:
+        found.append(BlockRoot("other stacks", BY_STACKS, [], aligned(target, loose), THREAD, "", "stack"))
+    for thread in target.threads:
+        name, values = names[thread.tid], list(thread.registers)
+        found.append(BlockRoot(f"registers of thread {name}", BY_STACKS, values, [], THREAD, name, "registers"))
+    return found
+
+
+def _thread_name(thread: Thread) -> str:
+    return f"{thread.tid} ({thread.name})" if thread.name else str(thread.tid)
+
+
+def _data_root(thread: Thread, own: Ranges) -> BlockRoot:
+    place = bisect_left(own, (thread.thread_pointer, 0))
+    near = [pair for pair in own[max(place - 1, 0) : place + 1] if pair[0] <= thread.thread_pointer <= pair[1]]
+    name = _thread_name(thread)
+    return BlockRoot(f"thread-local data of thread {name}", BY_STATIC, [], near, THREAD, name, "data")
+
+
+def _other(target: Target, start: int, end: int) -> BlockRoot:
+    mapping = target.mappings.find(start)
+    name = (mapping.name if mapping is not None else "") or "anonymous memory"
+    return BlockRoot(f"{name} at {start:#x}", BY_STATIC, [], aligned(target, [(start, end)]), MEMORY, "", name)
+
+
+def _globals(target: Target, loaded: LoadedObject) -> Iterator[BlockRoot]:
+    """A root for each symbol of its data, and for each section what no symbol has."""
+    ranges = _static_data(target, loaded)
+    if not ranges:
+        return
+    low, high = ranges[0][0], ranges[-1][1]
+    end = low
+    rows = [row for row in loaded.symbols().items() if low <= row[1][0] < high and row[1][1] > 0][:MAX_SYMBOLS]
+    named: list[tuple[int, int]] = []
+    for name, (start, size) in sorted(rows, key=lambda row: (row[1][0], -row[1][1], _plainness(row[0]))):
+        if start < end:
+            continue
+        end = min(start + size, high)
+        parts = aligned(target, intersect([(start, end)], ranges))
+        if parts:
+            named.append((start, end))
+            yield _global(loaded, readable(name), parts)
+    rest = subtract(ranges, named)
+    for name, start, end in loaded.sections():
+        parts = aligned(target, intersect(rest, [(start, end)]))
+        if parts:
+            rest = subtract(rest, [(start, end)])
+            yield _global(loaded, name, parts)
+    if rest:
+        yield _global(loaded, "data", aligned(target, rest))
+
+
+def _global(loaded: LoadedObject, part: str, parts: Ranges) -> BlockRoot:
+    name = f"{part} of {loaded.path.rsplit('/', 1)[-1]}"
+    return BlockRoot(name, BY_STATIC, [], parts, GLOBAL, loaded.path, part)
+
+
+def _plainness(name: str) -> tuple[int, int, str]:
+    """Of names for one address the plainest comes first: ``environ`` before ``__environ``."""
+    return len(name) - len(name.lstrip("_")), len(name), name
+
+
+def _static_data(target: Target, loaded: LoadedObject) -> Ranges:
+    """Its data, also what is read-only since it was relocated (RELRO), without what the linker wrote there."""
+    loads = [part for part in loaded.segments if part.type == PT_LOAD and part.flags & PF_W]
+    placed = ((loaded.bias + load.address, loaded.bias + load.address + load.memory_size) for load in loads)
+    mapped = joined(sorted([(mapping.start, mapping.end) for mapping in loaded.mappings] + loaded.bss))
+    relocated = intersect(joined(sorted((max(0, start), max(0, end)) for start, end in placed)), mapped)
+    ranges = joined(sorted(loaded.writable_ranges() + relocated))
+    return ranges if loaded.bias else subtract(ranges, linked(target, loaded))
+
+
+def linked(target: Target, loaded: LoadedObject) -> Ranges:
+    """Words of static data that look like addresses in anonymous memory and are what the linker wrote: no block was
+    there yet. Flags of static types, code and text do, where the program is linked at a fixed address and its heap near
+    it."""
+    heaps = [(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous and mapping.writable]
+    found = (_native.find_initial(target.space, start, data, heaps) for start, data in loaded.initial_data())
+    return [(address, address + target.machine.word) for addresses in found for address in addresses]
+
+
+def tls_size(target: Target) -> int:
+    """Static thread-local data of all loaded objects, each rounded up."""
+    parts = [part for loaded in target.objects for part in loaded.segments if part.type == PT_TLS]
+    return min(sum(part.memory_size + part.align for part in parts), MAX_TLS)
+
+
+def thread_data(target: Target, size: int) -> Ranges:
+    """Of each thread ``size`` bytes of its static thread-local data, and its struct pthread."""
+    found = []
+    for thread in target.threads:
+        storage, pointer = target.machine.storage, thread.thread_pointer
+        mapping = target.mappings.find(pointer)
+        if mapping is not None and mapping.anonymous:
+            parts = joined(sorted([storage.data(pointer, size), storage.descriptor(pointer, DESCRIPTOR)]))
+            found += [(max(mapping.start, start), min(mapping.end, end)) for start, end in parts]
+    return aligned(target, found)
+
+
+def aligned(target: Target, ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """From the first whole word of each on."""
+    return [(target.machine.word_up(start), end) for start, end in ranges]

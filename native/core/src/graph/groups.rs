@@ -1,0 +1,184 @@
+//! Blocks in groups: by the root that leads to them, and what one of them keeps alive.
+
+use super::csr::split;
+use super::edges::{BUFFER, IDLE, KIND};
+use super::together::{self, Together};
+use super::tree::{NOBODY, NOT_REACHED};
+use super::whole::Graph;
+use crate::error::Result;
+use crate::work::Watcher;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Blocks of one type, of one size where the type is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grouped {
+    /// 0 where it is not known.
+    pub type_address: u64,
+    /// object, idle (on a free list), buffer or unknown.
+    pub kind: &'static str,
+    /// Of each with its header, 0 where the type is known: they may differ then.
+    pub size: u64,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// Blocks of one group, and what would be free if all of them went.
+#[derive(Clone, Copy, Debug)]
+pub struct RetainedByGroup {
+    pub group: Grouped,
+    pub retained: u64,
+}
+
+/// The blocks of one group to which the shortest chain leads from one root.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldBy {
+    /// The root's place in the list that was given.
+    pub root: u32,
+    pub group: Grouped,
+}
+
+type Key = (u32, u64);
+
+impl Graph {
+    fn key(&self, id: u32, size: u64) -> Key {
+        let kind = self.kinds[id as usize];
+        (kind, if kind == 0 { size } else { 0 })
+    }
+
+    fn grouped(&self, (kind, size): Key, (count, bytes): (u64, u64)) -> Grouped {
+        let name = match kind {
+            kind if kind & BUFFER != 0 => "buffer",
+            kind if kind & IDLE != 0 => "idle",
+            0 => "unknown",
+            _ => "object",
+        };
+        let type_address = match kind & KIND {
+            0 => 0,
+            number => self.types[number as usize - 1],
+        };
+        Grouped { type_address, kind: name, size, count, bytes }
+    }
+
+    /// What would be free if all blocks of a group went, for each group. Of more than `top` groups those that retain most,
+    /// and others that retain as much.
+    pub fn retained_by_group(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByGroup>> {
+        let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
+        let sizes = self.sizes();
+        let mut numbers: HashMap<Key, u32> = HashMap::new();
+        let mut keys = Vec::new();
+        let mut number = |id: u32| {
+            let key = self.key(id, sizes[id as usize]);
+            *numbers.entry(key).or_insert_with(|| {
+                keys.push(key);
+                keys.len() as u32
+            })
+        };
+        let groups: Vec<u32> = (0..self.ids.first_static).map(&mut number).collect();
+        let group_of = |node: u32| groups.get(node as usize).map_or(0, |number| *number as usize);
+        let rows = self.alone(watcher, |control| {
+            let mut together = Together::new(&self.edges, tree, found, &sizes, control)?;
+            together::by_kind(&mut together, found, keys.len(), group_of, top, control)
+        })?;
+        let named = |(group, count, bytes, retained): (usize, u64, u64, u64)| RetainedByGroup {
+            group: self.grouped(keys[group], (count, bytes)),
+            retained,
+        };
+        Ok(rows.into_iter().map(named).collect())
+    }
+
+    /// What is in the retained set of a node, itself included, the groups with the most bytes first.
+    pub fn kept_by(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<Grouped>> {
+        let id = self.check(id)?;
+        let found = self.dominators(watcher)?;
+        let sizes = self.sizes();
+        let mut is_kept = vec![false; self.ids.count()];
+        is_kept[id as usize] = true;
+        let mut sums: HashMap<Key, (u64, u64)> = HashMap::new();
+        let mut add = |node: u32| {
+            let size = sizes[node as usize];
+            let sum = sums.entry(self.key(node, size)).or_default();
+            *sum = (sum.0 + 1, sum.1 + size);
+        };
+        if id < self.ids.first_static {
+            add(id);
+        }
+        for node in found.order.iter().skip(1).filter(|node| **node != id) {
+            let above = found.above[*node as usize];
+            if above != NOBODY && is_kept[above as usize] {
+                is_kept[*node as usize] = true;
+                if *node < self.ids.first_static {
+                    add(*node);
+                }
+            }
+        }
+        let mut rows: Vec<Grouped> = sums.into_iter().map(|(key, sum)| self.grouped(key, sum)).collect();
+        rows.sort_unstable_by_key(|row| (Reverse(row.bytes), row.type_address, row.size));
+        Ok(rows)
+    }
+
+    /// The blocks by the root from which the shortest chain leads to them: each reached block is in one row. Those with
+    /// the most bytes first, at most `top`; of blocks of at least `minimum` bytes.
+    pub fn held_by(&self, watcher: &dyn Watcher, minimum: u64, top: Option<usize>) -> Result<Vec<HeldBy>> {
+        let tree = self.tree(watcher)?;
+        let sizes = self.sizes();
+        let mut roots = vec![NOBODY; self.ids.count()];
+        (self.ids.first_root..self.ids.count() as u32).for_each(|root| roots[root as usize] = root);
+        let mut sums: HashMap<(u32, Key), (u64, u64)> = HashMap::new();
+        let mut way = Vec::new();
+        for node in (0..self.ids.first_static).filter(|node| tree.phases[*node as usize] != NOT_REACHED) {
+            let mut at = node;
+            while at != NOBODY && roots[at as usize] == NOBODY {
+                way.push(at);
+                at = tree.before[at as usize];
+            }
+            let root = if at == NOBODY { NOBODY } else { roots[at as usize] };
+            way.drain(..).for_each(|passed| roots[passed as usize] = root);
+            let size = sizes[node as usize];
+            if root != NOBODY && size >= minimum {
+                let sum = sums.entry((root, self.key(node, size))).or_default();
+                *sum = (sum.0 + 1, sum.1 + size);
+            }
+        }
+        let row = |((root, key), sum)| HeldBy { root: root - self.ids.first_root, group: self.grouped(key, sum) };
+        let mut rows: Vec<HeldBy> = sums.into_iter().map(row).collect();
+        rows.sort_unstable_by_key(|row| (Reverse(row.group.bytes), row.root, row.group.type_address, row.group.size));
+        rows.truncate(top.unwrap_or(usize::MAX));
+        Ok(rows)
+    }
+
+    /// The blocks that retain most, `(id, bytes)`, first the most, without those that retain no more than themselves, and
+    /// without the inner ones of nested blocks of one type, or of one size where that is not known.
+    pub fn top_blocks(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<(u32, u64)>> {
+        let found = self.dominators(watcher)?;
+        let sizes = self.sizes();
+        let key = |id: u32| self.key(id, sizes[id as usize]);
+        let is_inner = |id: u32| {
+            let above = found.above[id as usize];
+            above != NOBODY && above < self.ids.first_static && key(above) == key(id)
+        };
+        let retains = |id: &u32| found.retained[*id as usize] > sizes[*id as usize];
+        let wanted = (0..self.ids.first_static).filter(|id| retains(id) && !is_inner(*id));
+        let mut rows: Vec<(u32, u64)> = wanted.map(|id| (id, found.retained[id as usize])).collect();
+        let order = |row: &(u32, u64)| (Reverse(row.1), row.0);
+        if let Some(top) = top.filter(|top| *top < rows.len()) {
+            rows.select_nth_unstable_by_key(top, order);
+            rows.truncate(top);
+        }
+        rows.sort_unstable_by_key(order);
+        Ok(rows)
+    }
+
+    /// The nodes to which a node leads, each once, `(id, bytes)`, the largest first, at most `top`; and how many there are.
+    pub fn largest_targets(&self, id: u32, top: usize) -> Result<(u64, Vec<(u32, u64)>)> {
+        let blocks = self.blocks();
+        let mut targets: Vec<u32> = self.edges.of(self.check(id)?).iter().map(|edge| split(*edge).0).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let count = targets.len() as u64;
+        let mut rows: Vec<(u32, u64)> = targets.into_iter().map(|id| (id, blocks.node(id).size())).collect();
+        rows.sort_unstable_by_key(|(id, size)| (Reverse(*size), *id));
+        rows.truncate(top);
+        Ok((count, rows))
+    }
+}

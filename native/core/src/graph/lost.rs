@@ -1,0 +1,180 @@
+//! Blocks that no root reaches, in a graph without objects, and which of them lead to the others.
+
+use super::csr::{split, Edges, Rows};
+use super::dominators::Dominators;
+use super::ids::Node;
+use super::tree::{Rules, Tree, BY_MIDDLES, NOBODY, NOT_REACHED, PHASES};
+use super::whole::{Graph, Lost};
+use crate::error::Result;
+use crate::work::Watcher;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// A lost block to which no other lost block leads, or of a circle of them one.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    pub address: u64,
+    pub size: u64,
+    /// 0 where it is not known.
+    pub type_address: u64,
+    /// What would be free with it, itself included: blocks, and their bytes.
+    pub count: u64,
+    pub retained: u64,
+    /// Whether only a circle leads to it.
+    pub in_circle: bool,
+}
+
+impl Graph {
+    /// What no root reaches, and what only words reach that lead into the middle of a block: by type and size, with up to
+    /// `most` addresses in each row.
+    pub(super) fn lost(&self, watcher: &dyn Watcher, most: usize) -> Result<Vec<Lost>> {
+        let tree = self.tree(watcher)?;
+        let blocks = self.blocks();
+        let mut rows: HashMap<(u64, bool, u64), Lost> = HashMap::new();
+        for id in (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] >= BY_MIDDLES) {
+            let Node::Block { address, size, .. } = blocks.node(id) else { continue };
+            let (type_address, by_stray) = (self.type_of(id), tree.phases[id as usize] != NOT_REACHED);
+            let (count, bytes, buffers, addresses) = (0, 0, 0, Vec::new());
+            let empty = Lost { type_address, by_stray, size, count, bytes, buffers, addresses };
+            let row = rows.entry((type_address, by_stray, size)).or_insert(empty);
+            row.count += 1;
+            row.bytes += size;
+            if row.addresses.len() < most {
+                row.addresses.push(address);
+            }
+        }
+        Ok(rows.into_values().collect())
+    }
+
+    /// The heads of what no root reaches, those first that retain most, at most `most`, and how many there are.
+    pub fn lost_heads(&self, watcher: &dyn Watcher, most: usize) -> Result<(u64, Vec<Head>)> {
+        let tree = self.tree(watcher)?;
+        let all: Vec<u32> = (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] == NOT_REACHED).collect();
+        let edges = among(&self.edges, &all);
+        let heads = heads(&edges);
+        let blocks = self.blocks();
+        let sizes = || all.iter().map(|id| blocks.node(*id).size()).collect();
+        let found = self.alone(watcher, |control| {
+            let roots: Vec<u32> = heads.iter().map(|(node, _)| *node).collect();
+            let mut phases: [Vec<u32>; PHASES] = Default::default();
+            phases[0] = roots.clone();
+            let tree = Tree::grow(&edges, &phases, Rules::Blocks, control)?;
+            Dominators::find(&edges, &tree, &roots, sizes, control)
+        })?;
+        let counts = counts(&found);
+        let count = heads.len() as u64;
+        let mut rows = heads;
+        rows.sort_unstable_by_key(|(node, _)| (Reverse(found.retained[*node as usize]), *node));
+        rows.truncate(most);
+        let head = |(node, in_circle): (u32, bool)| {
+            let id = all[node as usize];
+            let (address, size) = match blocks.node(id) {
+                Node::Block { address, size, .. } => (address, size),
+                _ => (0, 0),
+            };
+            let (count, retained) = (counts[node as usize], found.retained[node as usize]);
+            Head { address, size, type_address: self.type_of(id), count, retained, in_circle }
+        };
+        Ok((count, rows.into_iter().map(head).collect()))
+    }
+}
+
+/// The edges between some nodes, ascending, which are numbered anew.
+fn among(edges: &Edges, nodes: &[u32]) -> Edges {
+    let mut rows = Rows::default();
+    let mut places = vec![NOBODY; edges.nodes()];
+    nodes.iter().zip(0..).for_each(|(node, place)| places[*node as usize] = place);
+    for node in nodes {
+        let targets = edges.of(*node).iter().map(|edge| places[split(*edge).0 as usize]);
+        rows.targets.extend(targets.filter(|place| *place != NOBODY));
+        rows.ends.push(rows.targets.len() as u32);
+        rows.kinds.push(0);
+    }
+    Edges::join(vec![rows], nodes.len()).unwrap_or_default().0
+}
+
+/// The fewest nodes that lead to all, and whether each is one of a circle to which nothing else leads.
+fn heads(edges: &Edges) -> Vec<(u32, bool)> {
+    let count = edges.nodes();
+    let mut is_led_to = vec![false; count];
+    for node in 0..count as u32 {
+        edges
+            .of(node)
+            .iter()
+            .map(|edge| split(*edge).0)
+            .for_each(|target| is_led_to[target as usize] |= target != node);
+    }
+    let mut reached = vec![false; count];
+    let mut found: Vec<(u32, bool)> =
+        (0..count as u32).filter(|node| !is_led_to[*node as usize]).map(|node| (node, false)).collect();
+    found.iter().for_each(|(node, _)| visit(edges, *node, &mut reached, |_| ()));
+    // What is left hangs on circles. What a search leaves last is in one to which nothing else leads.
+    let (mut seen, mut order) = (reached.clone(), Vec::new());
+    for node in 0..count as u32 {
+        visit(edges, node, &mut seen, |left| order.push(left));
+    }
+    for node in order.into_iter().rev() {
+        if !reached[node as usize] {
+            found.push((node, true));
+            visit(edges, node, &mut reached, |_| ());
+        }
+    }
+    found
+}
+
+/// Depth first over what was not reached before; `left` is shown each node when it is left.
+fn visit(edges: &Edges, start: u32, reached: &mut [bool], mut left: impl FnMut(u32)) {
+    if std::mem::replace(&mut reached[start as usize], true) {
+        return;
+    }
+    let mut open: Vec<(u32, u32)> = vec![(start, 0)];
+    while let Some((node, place)) = open.last_mut() {
+        let (node, at) = (*node, *place as usize);
+        *place += 1;
+        match edges.of(node).get(at).map(|edge| split(*edge).0) {
+            Some(target) if !std::mem::replace(&mut reached[target as usize], true) => open.push((target, 0)),
+            Some(_) => (),
+            None => {
+                left(node);
+                open.pop();
+            }
+        }
+    }
+}
+
+/// How many nodes each one dominates, itself included.
+fn counts(found: &Dominators) -> Vec<u64> {
+    let mut counts = vec![1; found.above.len()];
+    for node in found.order.iter().skip(1).rev() {
+        let above = found.above[*node as usize];
+        if above != NOBODY {
+            counts[above as usize] += counts[*node as usize];
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edges(plain: &[&[u32]]) -> Edges {
+        let mut rows = Rows::default();
+        for targets in plain {
+            rows.targets.extend_from_slice(targets);
+            rows.ends.push(rows.targets.len() as u32);
+            rows.kinds.push(0);
+        }
+        Edges::join(vec![rows], plain.len()).expect("few edges").0
+    }
+
+    #[test]
+    fn heads_are_what_nothing_leads_to_and_one_of_each_first_circle() {
+        // 0 -> 1 -> 2 <-> 3; 4 <-> 5 -> 6 <-> 7 <- 4; 8 -> 8.
+        let found = heads(&edges(&[&[1], &[2], &[3], &[2], &[5, 7], &[4, 6], &[7], &[6], &[8]]));
+        let plain: Vec<u32> = found.iter().filter(|(_, in_circle)| !in_circle).map(|(node, _)| *node).collect();
+        let circles: Vec<u32> = found.iter().filter(|(_, in_circle)| *in_circle).map(|(node, _)| *node).collect();
+        assert_eq!(plain, [0, 8]);
+        assert!(circles == [4] || circles == [5], "{circles:?}");
+    }
+}

@@ -1,0 +1,222 @@
+//! The graph of a target without objects whose layout is known: blocks, and the words in them that are addresses of others.
+//!
+//! An edge is EXACT where the word leads to where something begins, LIKELY where such a word is a block's last one, which may
+//! lie beyond what was asked for and be older than the block, and DOUBTFUL where it leads into the middle of a block. What is
+//! taken for a beginning beside a block's first byte are the forms that Valgrind knows (memcheck's
+//! `--leak-check-heuristics`), and what the C library itself keeps in this way.
+
+use super::csr::{Edges, Rows, Written};
+use super::drawing::{root_phases, walked_bits, Root};
+use super::edges::{DOUBTFUL, EXACT, LIKELY};
+use super::ids::{Blocks, Found, Ids};
+use super::tree::PHASES;
+use super::whole::Graph;
+use crate::allocators::block::Block;
+use crate::allocators::heaps::SharedHeaps;
+use crate::allocators::walk::{Visitor, Walk};
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::memory::space::Space;
+use crate::python::strays;
+use crate::work::{Control, Watcher};
+
+const WORD: u64 = 8;
+/// A multiple of the word that is read at a time.
+const WINDOW: u64 = 256 << 10;
+/// Before the first of a thread's dynamic thread vector are two words: how many it has (glibc, elf/dl-tls.c).
+const VECTOR_HEADER: u64 = 16;
+/// A chunk is up to this much larger than what was asked for.
+const MAX_SLACK: u64 = 24;
+
+/// Where tables of virtual functions may lie, and code: ranges [start, end), ascending.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    pub data: Vec<(u64, u64)>,
+    pub code: Vec<(u64, u64)>,
+}
+
+impl Tables {
+    /// Whether an object with virtual functions begins at `address`: its first word leads to a table, and the first
+    /// word of that to code.
+    fn is_object(&self, space: &Space, address: u64) -> bool {
+        let word = |at: u64| space.word(at).unwrap_or(0);
+        let table = word(address);
+        holds(&self.data, table) && holds(&self.code, word(table))
+    }
+}
+
+fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
+    let after = ranges.partition_point(|(start, _)| *start <= address);
+    after > 0 && address < ranges[after - 1].1
+}
+
+/// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
+pub fn draw_blocks(watcher: &dyn Watcher, shared: SharedHeaps, tables: &Tables, roots: &[Root]) -> Result<Graph> {
+    if roots.iter().any(|root| root.phase >= PHASES) {
+        return Err(Error::invalid("there is no such phase"));
+    }
+    let heaps = shared.lend();
+    if heaps.stores.iter().any(|store| store.is_told_by_walk()) {
+        return Err(Error::invalid("these blocks hold objects"));
+    }
+    let used = walked_bits(heaps).ok_or(Error::Memory("not enough memory for a bit for each block"))?;
+    let ids = Ids::new(heaps, &used, Vec::new(), roots.len()).ok_or(Error::Overflow("more than 2^30 blocks"))?;
+    let blocks = Blocks { heaps, ids: &ids };
+    let jobs = heaps.jobs();
+    let init = || (Walk::new(heaps), Drawer::new(blocks, tables));
+    let work = |(walk, drawer): &mut (Walk<'_>, Drawer<'_>), job: &_, control: &Control| {
+        drawer.begin(job);
+        walk.run(job, control, drawer)
+    };
+    let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
+    let mut parts: Vec<Rows> = states.into_iter().flat_map(|(_, drawer)| drawer.rows.finish()).collect();
+    parts.extend(outside(Drawer::new(blocks, tables), roots));
+    let (edges, kinds) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let phases = root_phases(roots, ids.first_root);
+    Ok(Graph::new(shared, None, ids, edges, kinds, Vec::new(), phases))
+}
+
+/// The rows of roots.
+fn outside(mut drawer: Drawer<'_>, roots: &[Root]) -> Vec<Rows> {
+    drawer.rows.begin(drawer.blocks.ids.first_root);
+    for root in roots {
+        root.pointers.iter().for_each(|pointer| drawer.word(*pointer, EXACT, u32::MAX));
+        root.ranges.iter().for_each(|(start, end)| drawer.range(*start, *end));
+        drawer.rows.end_row(0);
+    }
+    drawer.rows.finish()
+}
+
+/// One worker's part.
+struct Drawer<'a> {
+    blocks: Blocks<'a>,
+    tables: &'a Tables,
+    bounds: (u64, u64),
+    scratch: Vec<u8>,
+    rows: Written,
+}
+
+impl<'a> Drawer<'a> {
+    fn new(blocks: Blocks<'a>, tables: &'a Tables) -> Drawer<'a> {
+        Drawer { blocks, tables, bounds: blocks.bounds(), scratch: Vec::new(), rows: Written::default() }
+    }
+
+    fn begin(&mut self, job: &crate::allocators::walk::Job) {
+        self.rows.begin(self.blocks.ids.id_from(job.first));
+    }
+
+    /// An edge of the node `own` where the word leads into another block.
+    #[inline(always)]
+    fn word(&mut self, pointer: u64, strength: u32, own: u32) {
+        if pointer < self.bounds.0 || pointer >= self.bounds.1 {
+            return;
+        }
+        match self.blocks.find(pointer) {
+            Some(found) if found.id != own => self.edge(pointer, found, strength),
+            _ => (),
+        }
+    }
+
+    fn edge(&mut self, pointer: u64, found: Found, strength: u32) {
+        if pointer == found.address {
+            return self.rows.edge(found.id, strength);
+        }
+        let heaps = self.blocks.heaps;
+        // An allocator's own pointers are to headers, and part of a header belongs to the block before.
+        if heaps.is_header(pointer) {
+            return;
+        }
+        let begins = heaps.block_at(pointer).is_some_and(|block| self.begins_inside(&block, pointer));
+        self.rows.edge(found.id, if begins { strength } else { DOUBTFUL });
+    }
+
+    /// Whether something begins at `pointer`, inside a block.
+    fn begins_inside(&self, block: &Block, pointer: u64) -> bool {
+        let (space, inside) = (self.blocks.heaps.space, pointer - block.address);
+        if pointer % WORD != 0 {
+            return false;
+        }
+        let room = block.end - pointer;
+        let first = || space.word(block.address).unwrap_or(0);
+        let is_base = || self.tables.is_object(space, pointer) && self.tables.is_object(space, block.address);
+        match inside {
+            // Behind the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
+            WORD if is_multiple(first(), room) => true,
+            VECTOR_HEADER if is_size(first().saturating_add(1).saturating_mul(VECTOR_HEADER), room) => true,
+            _ => strays::begins_inside(space, block, pointer) || is_base(),
+        }
+    }
+
+    /// The words of something outside of the heaps.
+    fn range(&mut self, start: u64, end: u64) {
+        self.words(start, end, u64::MAX, u32::MAX);
+    }
+
+    /// The words of [start, end), those from `last` on perhaps left over.
+    fn words(&mut self, start: u64, end: u64, last: u64, own: u32) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(WINDOW as usize, 0);
+        self.blocks.heaps.space.show(start, end, &mut scratch, |at, piece| self.piece(at, piece, last, own));
+        self.scratch = scratch;
+    }
+
+    #[inline(always)]
+    fn piece(&mut self, at: u64, piece: &[u8], last: u64, own: u32) {
+        for (word, address) in piece.chunks_exact(WORD as usize).zip((at..).step_by(WORD as usize)) {
+            self.word(u64_at(word, 0), if address >= last { LIKELY } else { EXACT }, own);
+        }
+    }
+}
+
+impl Visitor for Drawer<'_> {
+    const ALL: bool = true;
+    const HEAD: usize = 4 << 10;
+
+    #[inline(always)]
+    fn block(&mut self, Block { place, address, end, .. }: Block, head: &[u8]) -> bool {
+        let Some(id) = self.blocks.ids.id_of(place) else { return false };
+        self.rows.go_to(id);
+        let last = end.saturating_sub(WORD);
+        self.piece(address, head, last, id);
+        let done = address + (head.len() as u64) / WORD * WORD;
+        if done < end {
+            self.words(done, end, last, id);
+        }
+        self.rows.end_row(0);
+        true
+    }
+
+    fn plain_block(&mut self, block: Block, head: &[u8]) {
+        self.block(block, head);
+    }
+}
+
+/// Whether so many bytes may have been asked for where there is `room` for them.
+fn is_size(size: u64, room: u64) -> bool {
+    size <= room && size + MAX_SLACK > room
+}
+
+/// Whether `count` elements of one size may fill the `room`.
+fn is_multiple(count: u64, room: u64) -> bool {
+    count > 0 && count <= room && is_size(room / count * count, room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{holds, is_multiple, is_size};
+
+    #[test]
+    fn arrays_fill_their_room() {
+        // Of 10 elements of 24 bytes there are 240, and a chunk has room for 240 to 255.
+        assert!(is_multiple(10, 240) && is_multiple(10, 248));
+        assert!(!is_multiple(0, 240) && !is_multiple(241, 240) && !is_multiple(100, 198));
+        assert!(is_size(240, 240) && is_size(240, 255) && !is_size(241, 240) && !is_size(200, 240));
+    }
+
+    #[test]
+    fn ranges_hold_what_lies_in_them() {
+        let ranges = [(10, 20), (30, 40)];
+        let inside: Vec<u64> = (0..50).filter(|address| holds(&ranges, *address)).collect();
+        assert_eq!(inside, (10..20).chain(30..40).collect::<Vec<u64>>());
+    }
+}
