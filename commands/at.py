@@ -41,7 +41,8 @@ COMMAND = Command(
     noun="at",
     question="What is at this address, and who owns it?",
     text="""The mapping, the allocator's block, the Python object in it, and, for a buffer, the object that owns it.
-    Any address inside a block will do.
+    Any address inside a block will do. Below that are the largest blocks to which its words lead; in JSON, refers has
+    at most 100 of them, {address, size, what}, of refers_to in all.
 
     With --calls and the log of a process that gdbheap trace --stacks records, or had recorded when this core was
     written, the stack is shown that made the block: where it was sampled, most blocks have none. In JSON, made is

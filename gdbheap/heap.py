@@ -123,6 +123,14 @@ class Heap:
         """Those that the target has, those inside of others after them."""
         return [found for found in map(self.find_allocator, self.kinds) if found is not None]
 
+    @property
+    def walked(self) -> WalkedBlocks:
+        """The blocks of all allocators, for the native half."""
+        blocks = WalkedBlocks()
+        for allocator in self.allocators:
+            allocator.give(blocks)
+        return blocks
+
     def block_at(self, address: int) -> Block | None:
         """The innermost allocator's block that holds ``address``, used or free."""
         found = (allocator.find(address) for allocator in reversed(self.allocators))
@@ -219,9 +227,7 @@ class Heap:
         roots = Roots(self.target, self.interpreter.module, *self.live_stacks())
         unwalked = self.unwalked_ranges() if other is not None else []
         finding = self.labelled("looking for objects in memory that is not walked")
-        _known, blocks = self.malloc, WalkedBlocks()
-        for allocator in self.allocators:
-            allocator.give(blocks)
+        _known, blocks = self.malloc, self.walked
         return Objects(
             self.target, self.interpreter.release, blocks, roots, self.facts, unwalked, finding, self.disclosure
         )
@@ -295,14 +301,11 @@ class Heap:
         return found
 
     def _draw_blocks(self) -> BlockReferences:
-        _known, blocks = self.malloc, WalkedBlocks()
-        for allocator in self.allocators:
-            allocator.give(blocks)
-        stores = [*blocks.own.values(), *blocks.general, *blocks.single]
+        _known = self.malloc
         provided = [(stack, self._live_part(stack)) for stack in self.stacks]
         _live, loose = self.live_stacks()
         roots = block_roots(self.target, provided, loose, self.unwalked_ranges())
-        return BlockReferences(self.target, stores, roots, self.labelled("following references"))
+        return BlockReferences(self.target, self.walked.stores, roots, self.labelled("following references"))
 
     def _live_part(self, stack: Stack) -> Ranges:
         return live_parts(self.target, [stack])

@@ -120,6 +120,11 @@ class WalkedBlocks:
     general: list[_native.Store] = field(default_factory=list)
     single: list[_native.Store] = field(default_factory=list)
 
+    @property
+    def stores(self) -> list[_native.Store]:
+        """All of them, those first that only an interpreter asks."""
+        return [*self.own.values(), *self.general, *self.single]
+
 
 A = TypeVar("A", bound="Allocator")
 

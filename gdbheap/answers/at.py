@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED, Block
 from gdbheap.allocators.library_memory import held_at
 from gdbheap.answers.describing import describe_blocks
@@ -17,7 +18,10 @@ from gdbheap.target.mappings import Mapping
 if TYPE_CHECKING:
     from gdbheap.answers.stacks import Made
 
-__all__ = ["At", "AtMapping", "Block", "Object", "Owner", "at", "find_block"]
+# Blocks that are named at most.
+MAX_REFERRED = 100
+
+__all__ = ["At", "AtMapping", "Block", "Object", "Owner", "Referred", "at", "find_block"]
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,19 @@ class Owner:
 
 
 @dataclass(frozen=True)
+class Referred:
+    """A used block into which a word of another one leads, its size with its header, and what it is."""
+
+    address: int
+    size: int
+    what: str
+
+
+@dataclass(frozen=True)
 class At:
     """The answer of ``heap at``; ``path``: from a root to the address, as Python or in words, if asked for; ``made``:
-    the recorded call that gave the block, if that was looked for and has a stack."""
+    the recorded call that gave the block, if that was looked for and has a stack. ``refers``: what a used block refers
+    to, the largest first, at most MAX_REFERRED of ``refers_to`` blocks."""
 
     mapping: AtMapping
     block: Block | None
@@ -61,6 +75,8 @@ class At:
     owner: Owner | None
     path: str | None = None
     made: Made | None = None
+    refers: list[Referred] = field(default_factory=list)
+    refers_to: int = 0
 
 
 def at(heap: Heap, address: int, path: bool = False) -> At:
@@ -72,7 +88,20 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     found = _object(heap, block, address) if block is not None and block.state == "used" else None
     owner = _owner(heap, block) if block is not None and block.state == "used" and found is None else None
     whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
-    return At(whose, block, found, owner, ways(heap, [address]).get(address) if path else None)
+    way = ways(heap, [address]).get(address) if path else None
+    refers, count = _refers(heap, block, found) if block is not None and block.state == "used" else ([], 0)
+    return At(whose, block, found, owner, way, None, refers, count)
+
+
+def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referred], int]:
+    """What the words of a block lead to; of an object's those from its own address on."""
+    heaps = _native.Heaps(heap.target.space, heap.walked.stores)
+    start = block.address if held is None else held.address
+    found = heaps.led_to(start, block.end or block.address + block.size, MAX_REFERRED)
+    used = [row for row in found.rows if (inner := heap.block_at(row[0])) is not None and inner.state == "used"]
+    what = describe_blocks(heap, used)
+    rows = [Referred(address, size, str(what[address])) for address, size in used]
+    return rows, found.count - len(found.rows) + len(rows)
 
 
 def find_block(heap: Heap, address: int) -> Block | None:

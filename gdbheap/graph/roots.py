@@ -81,7 +81,7 @@ def block_roots(target: Target, stacks: Sequence[tuple[Stack, Ranges]], loose: R
     names = {thread.tid: _thread_name(thread) for thread in target.threads}
     for stack, live in stacks:
         name = names.get(stack.tid, str(stack.tid))
-        parts = aligned(target, subtract(live, own))
+        parts = aligned(target, _frames_first(target, stack, subtract(live, own)))
         found.append(BlockRoot(f"stack of thread {name}", BY_STACKS, [], parts, THREAD, name, "stack"))
     if loose:
         found.append(BlockRoot("other stacks", BY_STACKS, [], aligned(target, loose), THREAD, "", "stack"))
@@ -89,6 +89,13 @@ def block_roots(target: Target, stacks: Sequence[tuple[Stack, Ranges]], loose: R
         name, values = names[thread.tid], list(thread.registers)
         found.append(BlockRoot(f"registers of thread {name}", BY_STACKS, values, [], THREAD, name, "registers"))
     return found
+
+
+def _frames_first(target: Target, stack: Stack, live: Ranges) -> Ranges:
+    """What lies above the stack pointer, then the red zone below it, where words are mostly left over."""
+    pointers = [thread.sp for thread in target.threads if stack.start <= thread.sp < stack.end]
+    below = [(start, min(end, max(pointers))) for start, end in live if pointers and start < max(pointers)]
+    return [*subtract(live, below), *below]
 
 
 def _thread_name(thread: Thread) -> str:

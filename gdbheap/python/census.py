@@ -147,7 +147,7 @@ class Objects:
         blank = TypeLayout(data, heap_type, 0, 0, flags, own, slab(release), short, state_size(release))
         blank = replace(_with_head(blank, release), unwalked=unwalked or [])
         self.claimed: _native.Claimed | None = None
-        self.heaps = self._heaps([*blocks.own.values(), *blocks.general, *blocks.single])
+        self.heaps = self._heaps(blocks.stores)
         self.layout = self._prove(blank, facts)
         if unwalked:
             self.layout = self._with_claimed(self.layout, facts, progress)

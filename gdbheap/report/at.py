@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["maker_lines", "render"]
 
+# Blocks that it refers to.
+SHOWN = 8
+
 
 def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
     """A sentence that says what the address is, then a line for each thing that is known about it, and the stack that
@@ -26,9 +29,20 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
         ("block", answer.block and _block(answer.block, address, style)),
         ("mapping", _mapping(answer.mapping, style)),
     )
-    lines = [f"  {title:<8} {_printable(text)}" for title, text in known if text]
+    lines = [f"  {title:<8} {_printable(text)}" for title, text in known if text] + _refers(answer, style)
     made = maker_lines(answer.made, style) if with_maker else []
     return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
+
+
+def _refers(answer: At, style: Style) -> list[str]:
+    """A line for each of the largest blocks that it refers to."""
+    shown = answer.refers[:SHOWN]
+    lines = [
+        f"  {'' if place else 'refers':<8} {address_text(row.address)}, {style.bytes(row.size)}, {_printable(row.what)}"
+        for place, row in enumerate(shown)
+    ]
+    more = answer.refers_to - len(shown)
+    return [*lines, f"  {'':<8} and {more:,} more"] if more > 0 else lines
 
 
 def maker_lines(made: Made | None, style: Style) -> list[str]:

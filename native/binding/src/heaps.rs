@@ -5,8 +5,14 @@ use crate::glibc::{Chunks, Mapped};
 use crate::memory::Space;
 use crate::mimalloc::Mimalloc;
 use crate::pymalloc::Pools;
+use crate::rows::{answers, Place};
 use gdbheap_core::allocators::{self, SharedHeaps};
 use pyo3::prelude::*;
+
+answers! {
+    /// How many blocks words lead into, and the address and the size of the largest of them.
+    struct LedTo { count: u64, rows: Vec<Place> }
+}
 
 /// What hands out blocks, of any kind.
 #[derive(FromPyObject)]
@@ -39,5 +45,13 @@ impl Heaps {
     #[new]
     fn new(space: &Space, stores: Vec<Store>) -> Heaps {
         Heaps(SharedHeaps { space: space.0.clone(), stores: stores.iter().map(Store::store).collect() })
+    }
+
+    /// The blocks into which words in [start, end) lead, each once, the largest first, at most `top`.
+    fn led_to(&self, py: Python<'_>, start: u64, end: u64, top: usize) -> LedTo {
+        let mut rows = py.detach(|| self.0.lend().led_to(start, end));
+        let count = rows.len() as u64;
+        rows.truncate(top);
+        LedTo { count, rows }
     }
 }

@@ -87,6 +87,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::HeldBy,
         graph::Targets,
         graph::Graph,
+        heaps::LedTo,
         heaps::Heaps,
         events::PythonCalls,
         events::ReplayPlan,

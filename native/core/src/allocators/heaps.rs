@@ -2,8 +2,14 @@
 
 use crate::allocators::block::{Block, Place};
 use crate::allocators::store::Store;
+use crate::bytes::u64_at;
 use crate::memory::space::Space;
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Read at a time.
+const PIECE: u64 = 256 << 10;
 
 /// All that hands out blocks of one target. Where several know an address the first one has it.
 #[derive(Clone, Copy)]
@@ -35,6 +41,24 @@ impl<'a> Heaps<'a> {
             }
         }
         None
+    }
+
+    /// The blocks into which words in [start, end) lead, `(address, size)`, each once, the largest first.
+    pub fn led_to(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let (low, high) = self.bounds();
+        let mut found = HashSet::new();
+        let mut scratch = vec![0; end.saturating_sub(start).min(PIECE) as usize];
+        self.space.show(start, end, &mut scratch, |_, piece| {
+            let pointers = piece.chunks_exact(8).map(|word| u64_at(word, 0)).filter(|word| (low..high).contains(word));
+            found.extend(pointers.filter_map(|pointer| {
+                let block = self.block_at(pointer).filter(|block| !block.shares_header_at(pointer))?;
+                Some((block.address, block.size))
+            }));
+        });
+        let mut rows: Vec<(u64, u64)> =
+            found.into_iter().filter(|(address, _)| !(start..end).contains(address)).collect();
+        rows.sort_unstable_by_key(|(address, size)| (Reverse(*size), *address));
+        rows
     }
 
     pub(crate) fn store_of(&self, place: Place) -> &'a Store {
