@@ -17,6 +17,7 @@ from gdbheap.allocators.glibc.trim import Trim
 from gdbheap.answers.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.answers.partition import Sums, ledger_lines, total
 from gdbheap.errors import GdbheapError
+from gdbheap.graph.blocks import BlockReferences
 from gdbheap.heap import Heap
 from gdbheap.python.census import Estimate, Objects
 from gdbheap.python.references import References
@@ -177,6 +178,21 @@ class Evidence:
             return None
         try:
             return self.heap.object_references
+        except GdbheapError:
+            return None
+
+    @cached_property
+    def block_references(self) -> BlockReferences | None:
+        """The graph of the blocks of a program without Python; None with it, or if drawing it would take longer than
+        all the rest."""
+        heap = self.heap
+        if heap.target.refusal is not None or heap.target.remote and not self.detail:
+            return None
+        if not self.worth(sum(total(self.sums, owner).virtual for owner in self.of(State.USED))):
+            return None
+        try:
+            few = self.detail or self._blocks <= MAX_GRAPH_BLOCKS
+            return heap.block_references if few and not heap.is_python else None
         except GdbheapError:
             return None
 

@@ -15,6 +15,7 @@ from gdbheap.report.findings import (
     huge_pages,
     large_chunks,
     leak_like,
+    lost_blocks,
     main_top,
     mappings,
     other_allocator,
@@ -33,8 +34,8 @@ __all__ = ["WORDS", "advice_of", "keys_of", "text_of"]
 
 FILES = (
     after_fork, cycles, free_chunks, free_lists, growing, growing_buffers, huge_pages, large_chunks, leak_like,
-    main_top, mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack, stacks,
-    thread_tops,
+    lost_blocks, main_top, mappings, other_allocator, other_held, pinned_pages, pymalloc_arenas, runtimes, slack,
+    stacks, thread_tops,
 )  # fmt: skip
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 

@@ -1,0 +1,44 @@
+"""What a program without Python lost is a finding, and what hangs on a global is named by it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from support.programs import ask, c_program, running
+
+
+def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the one of that name."""
+    (found,) = (row for row in answer["findings"] if row["id"] == name)
+    assert isinstance(found, dict)
+    return found
+
+
+def in_use(target: str) -> int:
+    """Return the bytes of all blocks in use."""
+    return sum(row["used_bytes"] for row in ask("sizes", target)["sizes"])
+
+
+def test_lost_blocks(rng: random.Random, tmp_path: Path) -> None:
+    """Exactly the bytes that were planted; what hangs on the global is not among them."""
+    with running(c_program("hangs", rng.getrandbits(30), 1), tmp_path) as target:
+        _hung, lost = map(int, target.stderr.split())
+        answer = ask("", str(target.pid))
+    row = finding(answer, "lost-blocks")
+    assert row["bytes"] == lost and row["figures"]["blocks"] == 2 * row["figures"]["heads"]
+    assert row["commands"] == [f"gdbheap unreachable {target.pid}"]
+
+
+def test_blocks_that_hang_on_a_global(rng: random.Random, tmp_path: Path) -> None:
+    """The global is named with its blocks; once the program has freed them, that much less is in use."""
+    with running(c_program("hangs", rng.getrandbits(30), 0), tmp_path) as target:
+        hung, _lost = map(int, target.stderr.split())
+        before = in_use(str(target.pid))
+        answer, rows = ask("", str(target.pid)), ask("owners", str(target.pid), "--by=global", "--min=1")["groups"]
+        target.go_on()
+        after = in_use(str(target.pid))
+    assert (rows[0]["root"], rows[0]["what"]) == ("sessions of hangs", "block of 80 bytes")
+    assert rows[0]["bytes"] == 80 * rows[0]["count"] == hung == before - after
+    assert all(other["id"] != "lost-blocks" for other in answer["findings"])
