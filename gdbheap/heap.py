@@ -304,7 +304,8 @@ class Heap:
         _known = self.malloc
         provided = [(stack, self._live_part(stack)) for stack in self.stacks]
         _live, loose = self.live_stacks()
-        roots = block_roots(self.target, provided, loose, self.unwalked_ranges())
+        heaps = sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
+        roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), heaps)
         return BlockReferences(self.target, self.walked.stores, roots, self.labelled("following references"))
 
     def _live_part(self, stack: Stack) -> Ranges:

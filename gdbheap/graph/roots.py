@@ -42,6 +42,8 @@ GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
 # On one side of the thread pointer lies static thread-local data, at most this much; on the other struct pthread.
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 MAX_SYMBOLS = 1 << 20
+# Of words that may be addresses; a section with more of them is one root.
+MAX_RUNS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,14 @@ def tables(target: Target) -> Tables:
     return Tables(joined(sorted(data)), joined(sorted(code)))
 
 
-def block_roots(target: Target, stacks: Sequence[tuple[Stack, Ranges]], loose: Ranges, others: Ranges) -> list[Root]:
+def block_roots(
+    target: Target, stacks: Sequence[tuple[Stack, Ranges]], loose: Ranges, others: Ranges, heaps: Ranges
+) -> list[Root]:
     """``stacks`` with what is in use of each; ``loose``: of stacks that are nobody's; ``others``: memory that is not
-    walked."""
+    walked; ``heaps``: where blocks lie."""
+    bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
     own = sorted(thread_data(target, tls_size(target)))
-    found: list[Root] = [root for loaded in target.objects for root in _globals(target, loaded)]
+    found: list[Root] = [root for loaded in target.objects for root in _globals(target, loaded, bounds)]
     found += (_data_root(thread, own) for thread in target.threads)
     found += (_other(target, start, end) for start, end in subtract(others, own))
     names = {thread.tid: _thread_name(thread) for thread in target.threads}
@@ -115,8 +120,9 @@ def _other(target: Target, start: int, end: int) -> BlockRoot:
     return BlockRoot(f"{name} at {start:#x}", BY_STATIC, [], aligned(target, [(start, end)]), MEMORY, "", name)
 
 
-def _globals(target: Target, loaded: LoadedObject) -> Iterator[BlockRoot]:
-    """A root for each symbol of its data, and for each section what no symbol has."""
+def _globals(target: Target, loaded: LoadedObject, bounds: tuple[int, int]) -> Iterator[BlockRoot]:
+    """A root for each symbol of its data, and, where no symbol is, for each stretch of words that may be addresses of
+    blocks, by its place in its section."""
     ranges = _static_data(target, loaded)
     if not ranges:
         return
@@ -137,9 +143,21 @@ def _globals(target: Target, loaded: LoadedObject) -> Iterator[BlockRoot]:
         parts = aligned(target, intersect(rest, [(start, end)]))
         if parts:
             rest = subtract(rest, [(start, end)])
-            yield _global(loaded, name, parts)
+            yield from _unnamed(target, loaded, (name, start), parts, bounds)
     if rest:
-        yield _global(loaded, "data", aligned(target, rest))
+        yield from _unnamed(target, loaded, ("data", low), aligned(target, rest), bounds)
+
+
+def _unnamed(
+    target: Target, loaded: LoadedObject, section: tuple[str, int], parts: Ranges, bounds: tuple[int, int]
+) -> Iterator[BlockRoot]:
+    name, start = section
+    runs = _native.find_pointer_runs(target.space, parts, *bounds, MAX_RUNS)
+    if len(runs) == MAX_RUNS:
+        yield _global(loaded, name, parts)
+        return
+    for run in runs:
+        yield _global(loaded, f"{name}{run[0] - start:+#x}", [run])
 
 
 def _global(loaded: LoadedObject, part: str, parts: Ranges) -> BlockRoot:

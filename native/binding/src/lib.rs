@@ -191,6 +191,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         history::compare_blocks,
         memory::find_initial,
         memory::find_pointer,
+        memory::find_pointer_runs,
         memory::count_pointers,
         memory_use::pins,
         memory_use::look_at,

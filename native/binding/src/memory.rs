@@ -319,6 +319,19 @@ pub fn find_pointer(py: Python<'_>, space: &Space, start: u64, end: u64, low: u6
     py.detach(|| memory::find_pointer(&space.0, start, end, low, high))
 }
 
+/// The stretches of words in `ranges` each of which is at least `low` and less than `high`; the first `most`.
+#[pyfunction]
+pub fn find_pointer_runs(
+    py: Python<'_>,
+    space: &Space,
+    ranges: Vec<Range>,
+    low: u64,
+    high: u64,
+    most: usize,
+) -> Vec<Range> {
+    py.detach(|| memory::find_pointer_runs(&space.0, &ranges, (low, high), most))
+}
+
 /// How many words of each owner in `sources` point into each of the `targets`, which ascend and are disjoint; without
 /// zeros.
 #[pyfunction]

@@ -11,4 +11,4 @@ pub use capture::Room;
 pub use gate::Gate;
 pub use pages::{Pages, Run, PRESENT, SWAPPED, ZERO};
 pub use space::{Backing, Mapping, MappingKind, Segment, Source, Space};
-pub use words::{count_pointers, find_initial, find_pointer, OwnedRange};
+pub use words::{count_pointers, find_initial, find_pointer, find_pointer_runs, OwnedRange};

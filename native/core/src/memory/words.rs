@@ -78,6 +78,31 @@ pub fn find_pointer(space: &Space, start: u64, end: u64, low: u64, high: u64) ->
     found
 }
 
+/// The stretches [start, end) of words in `ranges` each of which is at least `low` and less than `high`; the first `most`.
+pub fn find_pointer_runs(
+    space: &Space,
+    ranges: &[(u64, u64)],
+    (low, high): (u64, u64),
+    most: usize,
+) -> Vec<(u64, u64)> {
+    let mut bytes = vec![0; MAX_PIECE as usize];
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        space.show(*start, *end, &mut bytes, |at, piece| {
+            let words = piece.chunks_exact(8).zip((at..).step_by(8));
+            for (_, at) in words.filter(|(word, _)| (low..high).contains(&u64_at(word, 0))) {
+                let count = runs.len();
+                match runs.last_mut() {
+                    Some((_, end)) if *end == at => *end += 8,
+                    _ if count < most => runs.push((at, at + 8)),
+                    _ => (),
+                }
+            }
+        });
+    }
+    runs
+}
+
 /// How many words of the `sources` point into each of the `targets`, which ascend and are
 /// disjoint: `{(number, place of the target): words}`, without zeros.
 pub fn count_pointers(
