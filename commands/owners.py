@@ -43,7 +43,8 @@ COMMAND = Command(
     Of a program without Python the path leads from a global (by its symbol, or its section where the program has no
     symbols), from data of a thread or from a frame on its stack, over the offsets of the words that lead from block to
     block. --by=global and --by=thread put the blocks of one kind together that hang on one of them: each block is in
-    the row of the root from which the shortest chain leads to it.""",
+    the row of the root from which the shortest chain leads to it. In JSON these rows are groups: {root, kind, what,
+    count, bytes}.""",
     example="heap owners --min=1M --top=10",
     needs=TARGET,
     options=Options,

@@ -64,7 +64,7 @@ LINES = {
     "pools": ["", "--detail"], "pyobjects": ["", "--type=str --list", "--list --top=1000", "--buffers"],
     "trim": ["", "--dry-run --pad=1M"], "map": ["", "--cell=64K", "--svg=SVG"],
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
-    "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""], "owners": ["--min=1K --top=300"],
+    "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""], "owners": ["--min=1K --top=300 --by=block"],
     "threads": [""], "check": [""], "info": [""],
     "check-advice": [""], "diff": ["", "--limit=1G"],
     "snapshot": ["FILE", "FILE --owners", "FILE --with-contents --blocks"],

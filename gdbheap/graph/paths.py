@@ -9,7 +9,7 @@ from typing import Protocol
 from gdbheap import _native
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.graph.nodes import Node, Nodes
-from gdbheap.graph.roots import GLOBAL, BlockRoot
+from gdbheap.graph.roots import DATA, GLOBAL, STACK, BlockRoot, thread_variables
 from gdbheap.target.frames import Frame, frames_of
 
 STEPS_AT_EACH_END = 100
@@ -76,7 +76,8 @@ class BlockPaths:
     def __init__(self, references: BlockReferences, type_of: TypeOf) -> None:
         self.references = references
         self._type_of = type_of
-        self._frames: dict[str, list[Frame]] = {}
+        self._frames: dict[int, list[Frame]] = {}
+        self._variables: list[tuple[int, int, str]] | None = None
 
     def type_name(self, node: Node) -> str:
         """The type of what is in a block where that is known, else its size; of a root what it is."""
@@ -114,19 +115,27 @@ class BlockPaths:
         if root.kind == GLOBAL:
             start = root.ranges[0][0]
             return f"{root.part}{_offset(place - start)} of {root.owner.rsplit('/', 1)[-1]}"
+        if root.thread is not None and root.part == DATA:
+            return self._of_thread(root, place - root.thread.thread_pointer)
         frame = next((frame for frame in self._frames_of(root) if frame.start <= place < frame.end), None)
         return root.name if frame is None else f"{root.name}, in the frame of {frame.function}"
 
+    def _of_thread(self, root: BlockRoot, distance: int) -> str:
+        """The thread-local variable at that distance from the thread pointer."""
+        if self._variables is None:
+            self._variables = thread_variables(self.references.target)
+        for start, size, name in self._variables:
+            if start <= distance < start + max(size, 1):
+                return f"thread-local {name}{_offset(distance - start)} of thread {root.owner}"
+        return root.name
+
     def _frames_of(self, root: BlockRoot) -> list[Frame]:
         """Those on the stack that the root is."""
-        if root.part != "stack":
+        if root.part != STACK or root.thread is None:
             return []
-        if root.owner not in self._frames:
-            tid = root.owner.partition(" ")[0]
-            target = self.references.target
-            threads = [thread for thread in target.threads if str(thread.tid) == tid]
-            self._frames[root.owner] = frames_of(target, threads[0]) if threads else []
-        return self._frames[root.owner]
+        if root.thread.tid not in self._frames:
+            self._frames[root.thread.tid] = frames_of(self.references.target, root.thread)
+        return self._frames[root.thread.tid]
 
     def path(self, numbers: Sequence[int]) -> Path:
         """A chain of the graph that begins at a root; of a long one the steps at both ends."""

@@ -14,7 +14,7 @@ from gdbheap.target.functions import readable
 from gdbheap.target.image import PF_W, PT_LOAD, PT_TLS
 from gdbheap.target.ranges import Ranges, intersect, joined, subtract
 from gdbheap.target.stacks import Stack
-from gdbheap.target.target import Target, Thread
+from gdbheap.target.target import AT_ENTRY, Target, Thread
 
 __all__ = [
     "BY_MIDDLES",
@@ -23,6 +23,8 @@ __all__ = [
     "GLOBAL",
     "MEMORY",
     "THREAD",
+    "DATA",
+    "STACK",
     "BlockRoot",
     "Tables",
     "aligned",
@@ -30,6 +32,7 @@ __all__ = [
     "linked",
     "tables",
     "thread_data",
+    "thread_variables",
     "tls_size",
 ]
 
@@ -39,6 +42,7 @@ BY_STATIC, BY_STACKS = 0, 1
 BY_MIDDLES = 3
 # What a root is.
 GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
+STACK, REGISTERS, DATA = "stack", "registers", "data"
 # On one side of the thread pointer lies static thread-local data, at most this much; on the other struct pthread.
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
 MAX_SYMBOLS = 1 << 20
@@ -50,11 +54,12 @@ MAX_RUNS = 1 << 16
 class BlockRoot(Root):
     """A root of a graph of blocks. ``kind``: GLOBAL, THREAD or MEMORY. Of a global ``owner`` is the path of the object
     whose data it is, of a thread its number and name. ``part``: of a global its symbol or its section, of a thread
-    "stack", "registers" or "data"; of a mapping its name."""
+    STACK, REGISTERS or DATA; of a mapping its name. ``thread``: whose it is."""
 
     kind: str = MEMORY
     owner: str = ""
     part: str = ""
+    thread: Thread | None = None
 
 
 @dataclass(frozen=True)
@@ -83,16 +88,18 @@ def block_roots(
     found: list[Root] = [root for loaded in target.objects for root in _globals(target, loaded, bounds)]
     found += (_data_root(thread, own) for thread in target.threads)
     found += (_other(target, start, end) for start, end in subtract(others, own))
-    names = {thread.tid: _thread_name(thread) for thread in target.threads}
+    threads = {thread.tid: thread for thread in target.threads}
     for stack, live in stacks:
-        name = names.get(stack.tid, str(stack.tid))
         parts = aligned(target, _frames_first(target, stack, subtract(live, own)))
-        found.append(BlockRoot(f"stack of thread {name}", BY_STACKS, [], parts, THREAD, name, "stack"))
+        whose = threads.get(stack.tid)
+        name = str(stack.tid) if whose is None else _thread_name(whose)
+        found.append(BlockRoot(f"stack of thread {name}", BY_STACKS, [], parts, THREAD, name, STACK, whose))
     if loose:
-        found.append(BlockRoot("other stacks", BY_STACKS, [], aligned(target, loose), THREAD, "", "stack"))
+        found.append(BlockRoot("other stacks", BY_STACKS, [], aligned(target, loose), THREAD, "", STACK))
     for thread in target.threads:
-        name, values = names[thread.tid], list(thread.registers)
-        found.append(BlockRoot(f"registers of thread {name}", BY_STACKS, values, [], THREAD, name, "registers"))
+        name, values = _thread_name(thread), list(thread.registers)
+        root = BlockRoot(f"registers of thread {name}", BY_STACKS, values, [], THREAD, name, REGISTERS, thread)
+        found.append(root)
     return found
 
 
@@ -111,7 +118,24 @@ def _data_root(thread: Thread, own: Ranges) -> BlockRoot:
     place = bisect_left(own, (thread.thread_pointer, 0))
     near = [pair for pair in own[max(place - 1, 0) : place + 1] if pair[0] <= thread.thread_pointer <= pair[1]]
     name = _thread_name(thread)
-    return BlockRoot(f"thread-local data of thread {name}", BY_STATIC, [], near, THREAD, name, "data")
+    return BlockRoot(f"thread-local data of thread {name}", BY_STATIC, [], near, THREAD, name, DATA, thread)
+
+
+def thread_variables(target: Target) -> list[tuple[int, int, str]]:
+    """(distance from the thread pointer, size, name) of the program's own thread-local variables. It is the first
+    object that has room there (elf/dl-tls.c, _dl_determine_tlsoffset)."""
+    program = target.object_of(target.auxv.get(AT_ENTRY, 0))
+    part = next((part for part in program.segments if part.type == PT_TLS), None) if program is not None else None
+    if program is None or part is None or not target.machine.storage.data_below:
+        return []
+    align = max(part.align, 1)
+    first = -part.address % align
+    start = -(_up(part.memory_size - first, align) + first)
+    return [(start + offset, size, readable(name)) for offset, size, name in program.thread_local()]
+
+
+def _up(size: int, align: int) -> int:
+    return -(-size // align) * align
 
 
 def _other(target: Target, start: int, end: int) -> BlockRoot:

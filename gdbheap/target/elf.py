@@ -37,6 +37,7 @@ SYMBOL = struct.Struct("<IBBHQQ")
 """An entry of a table of symbols (Elf64_Sym): name, info, other, section, value, size."""
 _GLOBAL_BINDINGS = (1, 2, 10)
 _ADDRESS_TYPES = (0, 1, 2, 5, 10)
+_THREAD_LOCAL = 6
 
 
 class ElfFile:
@@ -87,9 +88,11 @@ class ElfFile:
 
 @dataclass
 class SymbolTable:
-    """Name to (value, size) as linked, and the names that ``.dynsym`` exports."""
+    """Name to (value, size) as linked, and the names that ``.dynsym`` exports. ``thread_local``: (offset, size, name)
+    of the variables that each thread has, by where they are in the object's part of its data."""
 
     values: dict[str, tuple[int, int]] = field(default_factory=dict)
+    thread_local: list[tuple[int, int, str]] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
 
 
@@ -164,6 +167,10 @@ class LoadedObject:
         """The address of a symbol in the target, None when the object has no file here or the file no such symbol."""
         found = self.elf.symbols.values.get(name) if self.elf else None
         return None if found is None else self.bias + found[0]
+
+    def thread_local(self) -> list[tuple[int, int, str]]:
+        """(offset, size, name) of the variables that each thread has, in the object's part of its data."""
+        return self.elf.symbols.thread_local if self.elf else []
 
     def symbols(self) -> dict[str, tuple[int, int]]:
         """Name to (address in the target, size in bytes) of all data and code symbols of ``file``."""
@@ -322,7 +329,7 @@ def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
 def read_symbols(stream: BinaryIO) -> SymbolTable:
     """The symbols of an ELF file through pyelftools' sections; the tables themselves are unpacked in bulk.
 
-    Thread-local symbols (offsets, not addresses), undefined and absolute ones are left out. Where a name occurs more
+    Undefined and absolute symbols are left out. Where a name occurs more
     than once a global one wins, then the first.
     """
     from elftools.common.exceptions import ELFError
@@ -368,13 +375,21 @@ def section_data(section: Any, stream: BinaryIO) -> bytes:
     return read_at(stream, section["sh_offset"], min(section["sh_size"], SYMBOL_BYTES_LIMIT))
 
 
+def _name(names: bytes, offset: int) -> str:
+    return names[offset : names.find(b"\0", offset, offset + NAME_LIMIT)].decode("utf-8", "replace")
+
+
 def _add_symbols(table: SymbolTable, symbols: bytes, names: bytes, dynamic: bool) -> None:
     local: dict[str, tuple[int, int]] = {}
     whole = len(symbols) - len(symbols) % SYMBOL.size
     for offset, info, _other, section, value, size in SYMBOL.iter_unpack(symbols[:whole]):
-        if section == 0 or section == 0xFFF1 or not value or info & 15 not in _ADDRESS_TYPES:
+        if section == 0 or section == 0xFFF1:
             continue
-        name = names[offset : names.find(b"\0", offset, offset + NAME_LIMIT)].decode("utf-8", "replace")
+        if info & 15 == _THREAD_LOCAL:
+            table.thread_local.append((value, size, _name(names, offset)))
+        if not value or info & 15 not in _ADDRESS_TYPES:
+            continue
+        name = _name(names, offset)
         chosen = table.values if info >> 4 in _GLOBAL_BINDINGS else local
         chosen.setdefault(name, (value, size))
         if dynamic:
