@@ -22,6 +22,7 @@ from gdbheap.python.interpreter import Interpreter
 from gdbheap.python.paths import Paths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
+from gdbheap.structures.kinds import Structures
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
@@ -226,6 +227,27 @@ class Heap:
         """The Python objects, None when there are none or they are not known."""
         try:
             return self.objects
+        except GdbheapError:
+            return None
+
+    @property
+    def structures(self) -> Structures:
+        """What the blocks are that hold no Python objects. Raises Unsupported where no allocator is known."""
+        found: Structures = self._part("structures", self._find_structures)
+        return found
+
+    def _find_structures(self) -> Structures:
+        _known, blocks = self.malloc, WalkedBlocks()
+        for allocator in self.allocators:
+            allocator.give(blocks)
+        live, loose = self.live_stacks()
+        return Structures(self.target, blocks, joined(sorted(live + loose)), self.labelled("looking for structures"))
+
+    @property
+    def structures_or_none(self) -> Structures | None:
+        """What the blocks are, None where that cannot be known."""
+        try:
+            return self.structures
         except GdbheapError:
             return None
 

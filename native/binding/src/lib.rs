@@ -20,6 +20,7 @@ mod pymalloc;
 mod records;
 mod rows;
 mod stacks;
+mod structures;
 mod watch;
 
 use pyo3::prelude::*;
@@ -147,6 +148,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         rows::Member,
         stacks::Unwinder,
         stacks::Unwound,
+        structures::KindRow,
+        structures::Structures,
     );
     functions!(
         module,
@@ -210,6 +213,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         stacks::demangle,
         stacks::unwind_stacks,
         stacks::mentions,
+        structures::find_structures,
+        structures::classes_at,
     );
     Ok(())
 }

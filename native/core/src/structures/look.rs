@@ -1,0 +1,103 @@
+//! What all who look for structures share.
+
+use super::kinds::{Family, Kinds};
+use super::vtables::{first_argument, Vtable};
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
+use crate::allocators::store::Store;
+use crate::graph::ids::Ids;
+use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// More words that point to a block are not counted.
+pub(crate) const MANY: u8 = 200;
+/// What malloc may add to what it was asked for: up to a grain, and what is too little for a chunk of its own.
+const ADDED_BY_MALLOC: u64 = 32;
+
+/// What is there of the libraries whose containers are looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Libraries {
+    pub libstdcxx: bool,
+    pub libcxx: bool,
+}
+
+impl Libraries {
+    pub(crate) fn any(self) -> bool {
+        self.libstdcxx || self.libcxx
+    }
+}
+
+pub(crate) struct Look<'a> {
+    pub(crate) heaps: Heaps<'a>,
+    pub(crate) ids: &'a Ids,
+    /// The lowest and the highest address of a block.
+    pub(crate) bounds: (u64, u64),
+    /// The memory of loaded objects, ascending.
+    pub(crate) objects: &'a [(u64, u64)],
+    pub(crate) libraries: Libraries,
+    /// The kind of each block, by its number.
+    pub(crate) kinds: Vec<AtomicU32>,
+    /// How many words in blocks and in static data point to the beginning of each block, MANY at most.
+    pub(crate) references: Vec<AtomicU8>,
+    pub(crate) known: Mutex<Kinds>,
+}
+
+impl<'a> Look<'a> {
+    /// The used block that begins at `address`, with its number.
+    #[inline]
+    pub(crate) fn block_from(&self, address: u64) -> Option<(u32, Block)> {
+        let (low, high) = self.bounds;
+        if address < low || address > high {
+            return None;
+        }
+        let block = self.heaps.block_at(address).filter(|block| block.address == address)?;
+        Some((self.ids.id_of(block.place)?, block))
+    }
+
+    /// Whether a block may be what was given to somebody who asked for `bytes`.
+    #[inline]
+    pub(crate) fn fits(&self, block: &Block, bytes: u64) -> bool {
+        let usable = block.end - block.address;
+        let added = match self.heaps.store_of(block.place) {
+            Store::Chunks(_) => ADDED_BY_MALLOC,
+            Store::Mapped(_) => self.heaps.space.machine.page.bytes() + ADDED_BY_MALLOC,
+            _ => usable / 4 + ADDED_BY_MALLOC,
+        };
+        bytes <= usable && usable - bytes < added
+    }
+
+    pub(crate) fn number(&self, family: Family, class: &str) -> u32 {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).number(family, class)
+    }
+
+    /// The kind of a block that begins with a pointer to this vtable.
+    pub(crate) fn kind_of(&self, vtable: &Vtable) -> u32 {
+        let class = vtable.class.as_str();
+        let name = class.strip_prefix("std::").unwrap_or(class);
+        let name = name.strip_prefix("__1::").unwrap_or(name);
+        let family = match name.split('<').next() {
+            Some("_Sp_counted_ptr_inplace" | "__shared_ptr_emplace") => Family::MakeShared,
+            Some("_Sp_counted_ptr" | "_Sp_counted_deleter" | "__shared_ptr_pointer") => Family::SharedPtr,
+            _ => return self.number(Family::Object, class),
+        };
+        match first_argument(class).filter(|_| class.starts_with("std::")) {
+            Some(held) => self.number(family, held),
+            None => self.number(Family::Object, class),
+        }
+    }
+
+    pub(crate) fn kind(&self, id: u32) -> u32 {
+        self.kinds[id as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_kind(&self, id: u32, kind: u32) {
+        self.kinds[id as usize].store(kind, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refer(&self, id: u32) {
+        let count = &self.references[id as usize];
+        if count.load(Ordering::Relaxed) < MANY {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
