@@ -23,6 +23,7 @@ from gdbheap.python.paths import Paths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
 from gdbheap.structures.kinds import Structures
+from gdbheap.structures.postgresql import Context, find_contexts
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
@@ -248,6 +249,20 @@ class Heap:
         """What the blocks are, None where that cannot be known."""
         try:
             return self.structures
+        except GdbheapError:
+            return None
+
+    @property
+    def contexts(self) -> list[Context]:
+        """The memory contexts of a PostgreSQL backend, each before its children. Raises Unsupported for others."""
+        found: list[Context] = self._part("memory contexts", lambda: find_contexts(self.target, self.facts))
+        return found
+
+    @property
+    def contexts_or_none(self) -> list[Context] | None:
+        """The memory contexts, None where there are none."""
+        try:
+            return self.contexts
         except GdbheapError:
             return None
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
+from gdbheap.errors import one_line
 from gdbheap.heap import Heap
 from gdbheap.python.census import Owner
 from gdbheap.structures.kinds import Kind, class_names
@@ -76,10 +77,14 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
     """What each block (user address, size) is by its own bytes: one of PLAIN_LOOKS, a C++ object of a class, or, where
-    no Python has objects, a part of a container that is proven."""
+    no Python has objects, a part of a container that is proven, or of a memory context of PostgreSQL's."""
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     addresses = [address for address, _size in blocks]
-    return [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
+    words = [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
+    names = {start: context.name for context in heap.contexts_or_none or [] for start, _end in context.blocks}
+    return [
+        f"block of memory context {one_line(names[at])}" if at in names else word for at, word in zip(addresses, words)
+    ]
 
 
 def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:

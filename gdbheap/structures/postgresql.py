@@ -240,7 +240,7 @@ class _Reader:
             total, free = total + size, free + endptr - freeptr
         if not blocks:
             raise _NoSuch
-        return Counted(own + total, free, total + (own if form["counts_itself"] else 0), blocks)
+        return Counted(own + total, free, total, blocks)
 
     def _slab(self, context: int, form: dict[str, Any]) -> Counted:
         """SlabStats()."""
@@ -259,8 +259,6 @@ class _Reader:
                     raise _NoSuch
                 blocks.append((block, block + size))
                 free += chunk * self.space.u32(block + form["nfree"])
-        if not blocks and not empty and form["slab"] is not None and own != form["size"]:
-            raise _NoSuch
         allocated = size * (len(blocks) + empty)
         return Counted(own + allocated, free, allocated, [(context, context + own), *blocks])
 

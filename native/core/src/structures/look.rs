@@ -3,6 +3,7 @@
 use super::kinds::{Family, Kinds};
 use super::vtables::{first_argument, Vtable};
 use crate::allocators::block::Block;
+use crate::allocators::glibc::CHUNK_HEADER;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
 use crate::graph::ids::Ids;
@@ -11,8 +12,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// More words that point to a block are not counted.
 pub(crate) const MANY: u8 = 200;
-/// What malloc may add to what it was asked for: up to a grain, and what is too little for a chunk of its own.
-const ADDED_BY_MALLOC: u64 = 32;
+/// glibc's malloc: the least that a chunk can hold, the steps of what one holds, and what it adds where that much is left,
+/// which is too little for a chunk of its own.
+const LEAST: u64 = 24;
+const STEP: u64 = 16;
 
 /// What is there of the libraries whose containers are looked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,12 +61,17 @@ impl<'a> Look<'a> {
     #[inline]
     pub(crate) fn fits(&self, block: &Block, bytes: u64) -> bool {
         let usable = block.end - block.address;
-        let added = match self.heaps.store_of(block.place) {
-            Store::Chunks(_) => ADDED_BY_MALLOC,
-            Store::Mapped(_) => self.heaps.space.machine.page.bytes() + ADDED_BY_MALLOC,
-            _ => usable / 4 + ADDED_BY_MALLOC,
-        };
-        bytes <= usable && usable - bytes < added
+        if bytes > usable {
+            return false;
+        }
+        match self.heaps.store_of(block.place) {
+            Store::Chunks(_) => {
+                let given = (bytes + CHUNK_HEADER / 2).next_multiple_of(STEP) - CHUNK_HEADER / 2;
+                usable - given.max(LEAST).min(usable) <= STEP
+            }
+            Store::Mapped(_) => usable - bytes < self.heaps.space.machine.page.bytes() + LEAST,
+            _ => usable - bytes < usable / 4 + LEAST,
+        }
     }
 
     pub(crate) fn number(&self, family: Family, class: &str) -> u32 {
