@@ -23,10 +23,10 @@ def _render(shown: Shown[contexts.Contexts, Common]) -> str:
 COMMAND = Command(
     noun="contexts",
     question="Which memory contexts of a PostgreSQL backend hold the memory?",
-    text="""A row for each memory context: the bytes that it has from malloc, how many of them it can hand out again, how
-    far it is from TopMemoryContext, its name, and what it is for, such as the query of a plan. These are the total_bytes,
-    free_bytes and used_bytes of the view pg_backend_memory_contexts, of any backend and of cores, while a query runs as
-    well, and without asking the server. PostgreSQL 13 to 18; other programs have no memory contexts.
+    text="""A row for each memory context: the bytes that it has from malloc, how many of them it can hand out again,
+    how far it is from TopMemoryContext, its name, and what it is for, such as the query of a plan. These are the
+    total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts, of any backend and of cores, while a
+    query runs as well, and without asking the server. PostgreSQL 13 to 18; other programs have no memory contexts.
 
     --sort=tree lists each context before those that are below it.""",
     example="heap contexts --top=10",

@@ -241,8 +241,14 @@ class Heap:
         _known, blocks = self.malloc, WalkedBlocks()
         for allocator in self.allocators:
             allocator.give(blocks)
-        live, loose = self.live_stacks()
-        return Structures(self.target, blocks, joined(sorted(live + loose)), self.labelled("looking for structures"))
+        stacks = joined(sorted(pair for ranges in self.live_stacks() for pair in ranges))
+        progress, contexts = self.labelled("looking for structures"), self.contexts_or_none or []
+        named = [
+            (start, f"block of memory context {one_line(context.name)}")
+            for context in contexts
+            for start, _end in context.blocks
+        ]
+        return Structures(self.target, blocks, stacks, progress, named=named)
 
     @property
     def structures_or_none(self) -> Structures | None:

@@ -23,6 +23,9 @@ from gdbheap.errors import Unsupported
 VERSIONS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 SCHEMA = "select array_agg(c.relname) from pg_class c join pg_attribute a on a.attrelid = c.oid"
 CONTEXTS = "select name, coalesce(ident, ''), level, total_bytes, free_bytes from pg_backend_memory_contexts"
+ROW = re.compile(
+    r"level: (\d+); (.*?): (\d+) total in \d+ blocks(?: \(\d+ chunks\))?; (\d+) free \(\d+ chunks\); \d+ used"
+)
 # What a query needs while it runs, and what the commands of a session lie in: the view sees itself there.
 OF_QUERIES = {
     "TopMemoryContext", "MessageContext", "TopPortalContext", "TopTransactionContext", "PortalContext", "ExecutorState",
@@ -58,8 +61,8 @@ class Server:
         while time.monotonic() < deadline:
             text = (self.folder / "log").read_text().rpartition(f"logging memory contexts of PID {pid}")[2]
             if "Grand total" in text:
-                row = r"level: (\d+); (.*?): (\d+) total in \d+ blocks(?: \(\d+ chunks\))?; (\d+) free \(\d+ chunks\); \d+ used"
-                return [(name, int(level), int(total), int(free)) for level, name, total, free in re.findall(row, text)]
+                rows = re.findall(ROW, text)
+                return [(name, int(level), int(total), int(free)) for level, name, total, free in rows]
             time.sleep(0.05)
         raise AssertionError("the backend did not answer")
 

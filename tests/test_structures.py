@@ -1,4 +1,4 @@
-"""What blocks of C++ programs are, against the containers' own calls of their allocators and the C++ library's names."""
+"""What blocks of C++ programs are, against the containers' own calls of their allocators and the library's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.library import heap_of
-from support.programs import FORMS, PROCESS, SOURCES, c_program, running
+from support.programs import FORMS, PROCESS, SOURCES, ask, c_program, gdbheap, running
 
 from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.heap import Heap
@@ -117,6 +117,55 @@ def test_programs_in_c_have_none(name: str, tmp_path: Path, rng: random.Random) 
             assert heap.structures.sums == []
             supposed = Structures(heap.target, given(heap), heap.stack_ranges, libraries=Libraries(True, True))
             assert claims(supposed) == {}
+
+
+def test_a_row_for_each_kind(tmp_path: Path, rng: random.Random) -> None:
+    """The table has what the library tells; its rows and the rest add up; --type lists the chunks of one."""
+    executable = built("containers", "libstdc++", tmp_path)
+    with running([executable, str(rng.getrandbits(32)), "0"], tmp_path) as target:
+        _truth, classes = truth_of(target.stderr)
+        answer = ask("chunks", str(target.pid), "--by=type", "--top=all")
+        few = ask("chunks", str(target.pid), "--by=type", "--sort=count", "--top=2")
+        named = Counter(classes.values())
+        for name, count in named.items():
+            listed = ask("chunks", str(target.pid), f"--type={name}", "--top=all")
+            assert {row["address"] for row in listed["chunks"]} == {at for at, what in classes.items() if what == name}
+            assert {row["what"] for row in listed["chunks"]} == {f"C++ object of class {name}"}
+            assert count == listed["count"]
+        every = ask("chunks", str(target.pid), "--state=used,mmapped", "--top=1")
+        text = gdbheap("chunks", str(target.pid), "--by=type").stdout
+    rows = {row["type"]: row for row in answer["types"]}
+    assert {name: rows[f"C++ object of class {name}"]["count"] for name in named} == named
+    for key in ("count", "bytes"):
+        assert (
+            sum(row[key] for row in rows.values()) + answer["unclassified"][key] == answer["total"][key] == every[key]
+        )
+    assert answer["kinds"] == len(rows) and few["kinds"] == len(rows) and len(few["types"]) == 2
+    assert [row["count"] for row in few["types"]] == sorted((row["count"] for row in rows.values()), reverse=True)[:2]
+    assert "std::list node" in text and "total" in text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_objects_of_openssl(form: str, tmp_path: Path, rng: random.Random) -> None:
+    """Each SSL_CTX and each SSL that a program has, and nothing else."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    command = [compiler, "-O1", "-s", str(SOURCES / "tls.c"), "-o", str(tmp_path / "tls"), "-lssl", "-lcrypto"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"OpenSSL's headers are not here: {done.stderr[-200:]}")
+    with running([str(tmp_path / "tls"), str(rng.getrandbits(30))], tmp_path) as target:
+        truth = {int(at, 16): f"OpenSSL {name}" for name, at in map(str.split, target.stderr.splitlines())}
+        with heap_of(target.as_form(form)) as heap:
+            structures = heap.structures
+            kinds = {row.number: row.kind.text for row in structures.sums}
+            found = {
+                at: text
+                for number, text in kinds.items()
+                for at, _size in structures.native.blocks_of({number}, 1 << 20)
+            }
+    assert found == truth
 
 
 def given(heap: Heap) -> WalkedBlocks:

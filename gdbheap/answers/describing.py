@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.errors import one_line
 from gdbheap.heap import Heap
 from gdbheap.python.census import Owner
 from gdbheap.structures.kinds import Kind, class_names
@@ -77,14 +76,10 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
     """What each block (user address, size) is by its own bytes: one of PLAIN_LOOKS, a C++ object of a class, or, where
-    no Python has objects, a part of a container that is proven, or of a memory context of PostgreSQL's."""
+    no Python has objects, what ``heap.structures`` knows it to be."""
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     addresses = [address for address, _size in blocks]
-    words = [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
-    names = {start: context.name for context in heap.contexts_or_none or [] for start, _end in context.blocks}
-    return [
-        f"block of memory context {one_line(names[at])}" if at in names else word for at, word in zip(addresses, words)
-    ]
+    return [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
 
 
 def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:

@@ -13,6 +13,7 @@ from os.path import basename
 from gdbheap import _native
 from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.errors import Fault
+from gdbheap.structures.openssl import find_named
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.ranges import Ranges
 from gdbheap.target.target import Target
@@ -22,6 +23,7 @@ STATIC_NAME, LIBCXX_NAME = b"N10__cxxabiv117__class_type_infoE", b"NSt3__1"
 WINDOW = 16 << 20
 TEXTS = {
     "object": "C++ object of class {}",
+    "named": "{}",
     "make_shared": "C++ object of class {} with its std::shared_ptr counts",
     "shared_ptr": "std::shared_ptr counts of {}",
     "string": "std::string buffer",
@@ -78,14 +80,17 @@ class Structures:
         stacks: Ranges,
         progress: Callable[[int, int], object] | None = None,
         libraries: Libraries | None = None,
+        named: Sequence[tuple[int, str]] = (),
     ) -> None:
-        """``stacks``: what may be in use of them; ``libraries``: whose containers are looked for, where that is not to
+        """``stacks``: what may be in use of them; ``named``: addresses of blocks with what they are known to be;
+        ``libraries``: whose containers are looked for, where that is not to
         be found out."""
         heaps = _native.Heaps(target.space, [*blocks.own.values(), *blocks.general, *blocks.single])
         statics = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
         self.libraries = libraries or find_libraries(target)
+        known = [*named, *find_named(target, heaps, progress)]
         self.native = _native.find_structures(
-            heaps, object_ranges(target), statics, sorted(stacks), self.libraries, progress
+            heaps, object_ranges(target), statics, sorted(stacks), self.libraries, known, progress
         )
 
     @cached_property

@@ -215,6 +215,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         stacks::mentions,
         structures::find_structures,
         structures::classes_at,
+        structures::blocks_with,
     );
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::glibc::{listed, ListedChunk};
 use crate::heaps::Heaps;
 use crate::memory::Space;
 use crate::records::{records, Given};
-use crate::rows::{all, answers, Place, Range};
+use crate::rows::{all, answers, Place, Range, Tally};
 use crate::watch::{watched, Report};
 use gdbheap_core::allocators::glibc::Wanted;
 use gdbheap_core::structures::{self, Libraries};
@@ -31,10 +31,11 @@ impl From<structures::KindRow> for KindRow {
 pub struct Structures(pub(crate) structures::Structures);
 
 /// Looks at all blocks but those of pools. `objects`: the memory of loaded objects, ascending; `statics`, `stacks`: where
-/// else containers may lie. Raises MemoryError, OverflowError where there are more than 2^30 blocks, KeyboardInterrupt and
+/// else containers may lie; `named`: addresses of blocks with what they are known to be. Raises MemoryError, OverflowError where there are more than 2^30 blocks, KeyboardInterrupt and
 /// whatever `progress(done, total)` raises.
 #[pyfunction]
-#[pyo3(signature = (heaps, objects, statics, stacks, libraries, progress=None))]
+#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (heaps, objects, statics, stacks, libraries, named, progress=None))]
 pub fn find_structures(
     py: Python<'_>,
     heaps: &Heaps,
@@ -42,11 +43,12 @@ pub fn find_structures(
     statics: Vec<Range>,
     stacks: Vec<Range>,
     libraries: Given<Libraries>,
+    named: Vec<(u64, String)>,
     progress: Option<Report>,
 ) -> PyResult<Structures> {
     let heaps = heaps.0.clone();
     let find = |watcher: &dyn gdbheap_core::Watcher| {
-        structures::find_structures(watcher, heaps, &objects, &statics, &stacks, libraries.0)
+        structures::find_structures(watcher, heaps, &objects, &statics, &stacks, libraries.0, &named)
     };
     watched(py, progress, find).map(Structures)
 }
@@ -58,11 +60,29 @@ pub fn classes_at(space: &Space, objects: Vec<Range>, addresses: Vec<u64>) -> Ve
     structures::class_at(&space.0, &objects, &addresses)
 }
 
+/// The used blocks that have one of `words` among their first eight, as `(address, size, offset of the word)`.
+#[pyfunction]
+#[pyo3(signature = (heaps, words, progress=None))]
+pub fn blocks_with(
+    py: Python<'_>,
+    heaps: &Heaps,
+    words: Vec<u64>,
+    progress: Option<Report>,
+) -> PyResult<Vec<(u64, u64, u64)>> {
+    let heaps = heaps.0.lend();
+    watched(py, progress, |watcher| structures::blocks_with(watcher, heaps, &words))
+}
+
 #[pymethods]
 impl Structures {
     /// The kinds that are known, numbered from one on.
     fn rows(&self) -> Vec<KindRow> {
         all(self.0.rows().iter().cloned())
+    }
+
+    /// All blocks that were looked at.
+    fn all(&self) -> Tally {
+        self.0.all().into()
     }
 
     /// The kind of the block that holds each address: zero where none is known, and where there is no used block.

@@ -24,7 +24,10 @@ pub fn demangle_class(mangled: &[u8]) -> Option<String> {
     let mangled = mangled.strip_prefix(b"*").unwrap_or(mangled);
     // Other letters begin types that have no vtable, and St alone is a namespace.
     let is_class = mangled.first().is_some_and(|first| first.is_ascii_digit() || b"NSZ".contains(first));
-    if !is_class || mangled == b"St" || !mangled.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_.$".contains(byte)) {
+    if !is_class
+        || mangled == b"St"
+        || !mangled.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_.$".contains(byte))
+    {
         return None;
     }
     let symbol = [b"_ZTS", mangled].concat();

@@ -109,6 +109,14 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
+    /// All words of a block.
+    fn words(&mut self, address: u64, end: u64, head: &[u8]) {
+        match (end - address) as usize <= head.len() {
+            true => self.scan(head, address, 0..head.len() & !7, Place::Block(address)),
+            false => self.pieces(address, end, Place::Block(address)),
+        }
+    }
+
     /// All words of memory that is no block.
     pub(crate) fn range(&mut self, start: u64, end: u64, place: Place) {
         self.pieces(start.next_multiple_of(8), end, place);
@@ -242,6 +250,12 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
     #[inline(always)]
     fn block(&mut self, Block { place, address, end, .. }: Block, head: &[u8]) -> bool {
         let (Some(id), Some(first)) = (self.look.ids.id_of(place), word_at(head, 0)) else { return false };
+        if self.look.kind(id) != UNKNOWN {
+            if SHAPES {
+                self.words(address, end, head);
+            }
+            return false;
+        }
         let (kind, is_control) = self.kind_by(first);
         if kind != UNKNOWN {
             self.look.set_kind(id, kind);
@@ -254,10 +268,7 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
         } else if is_control {
             self.found.controls.push((id, address));
         }
-        match (end - address) as usize <= head.len() {
-            true => self.scan(head, address, 0..head.len() & !7, Place::Block(address)),
-            false => self.pieces(address, end, Place::Block(address)),
-        }
+        self.words(address, end, head);
         false
     }
 

@@ -14,6 +14,8 @@ pub enum Family {
     MakeShared,
     /// The counts of the `std::shared_ptr`s to an object.
     SharedPtr,
+    /// What the caller knows to be there.
+    Named,
     String,
     Vector,
     /// A node of std::map, std::set, or of one that may hold equal keys.
@@ -34,6 +36,7 @@ impl Family {
             Family::Object => "object",
             Family::MakeShared => "make_shared",
             Family::SharedPtr => "shared_ptr",
+            Family::Named => "named",
             Family::String => "string",
             Family::Vector => "vector",
             Family::Map => "map",

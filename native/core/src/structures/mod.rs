@@ -4,6 +4,7 @@
 pub(crate) mod finding;
 pub(crate) mod kinds;
 pub(crate) mod look;
+pub(crate) mod matching;
 pub(crate) mod proving;
 pub(crate) mod reader;
 pub(crate) mod settling;
@@ -12,4 +13,5 @@ pub(crate) mod whole;
 
 pub use kinds::{Family, KindRow};
 pub use look::Libraries;
+pub use matching::{blocks_with, Matched};
 pub use whole::{class_at, find_structures, Structures};

@@ -32,7 +32,13 @@ impl<'a> Prover<'a> {
     pub(crate) fn new(look: &'a Look<'a>) -> Prover<'a> {
         let blocks = look.ids.count() as u64;
         let (reader, seen) = (Reader::new(look.heaps.space), Bits::new(blocks));
-        Prover { look, reader, seen, dead: Vec::new(), left: blocks.saturating_mul(LINKS_FOR_EACH).saturating_add(FIRST_LINKS) }
+        Prover {
+            look,
+            reader,
+            seen,
+            dead: Vec::new(),
+            left: blocks.saturating_mul(LINKS_FOR_EACH).saturating_add(FIRST_LINKS),
+        }
     }
 
     /// One more link; None when there were too many.

@@ -1,7 +1,7 @@
 //! What the blocks of a target are, each once.
 
 use super::finding::{Candidates, Finder, Place};
-use super::kinds::{KindRow, Kinds, UNKNOWN};
+use super::kinds::{Family, KindRow, Kinds, UNKNOWN};
 use super::look::{Libraries, Look};
 use super::proving::Prover;
 use super::settling::{settle_pointees, Settler};
@@ -9,6 +9,7 @@ use super::vtables::Vtables;
 use crate::allocators::glibc::{Listed, Wanted};
 use crate::allocators::heaps::{Heaps, SharedHeaps};
 use crate::allocators::store::Store;
+use crate::allocators::tally::Tally;
 use crate::allocators::walk::{Job, Walk};
 use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
@@ -36,10 +37,12 @@ pub struct Structures {
     ids: Ids,
     kinds: Vec<u32>,
     rows: Vec<KindRow>,
+    all: Tally,
 }
 
+#[allow(clippy::too_many_arguments)]
 /// Looks at all blocks. `objects`: the memory of loaded objects, ascending, by which classes are known; `statics`, `stacks`:
-/// where else containers may lie. Blocks of which only a walk tells whether they are used are left out.
+/// where else containers may lie; `named`: addresses of blocks with what they are known to be. Blocks of which only a walk tells whether they are used are left out.
 pub fn find_structures(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -47,6 +50,7 @@ pub fn find_structures(
     statics: &[(u64, u64)],
     stacks: &[(u64, u64)],
     libraries: Libraries,
+    named: &[(u64, String)],
 ) -> Result<Structures> {
     let heaps = shared.lend();
     let nothing = || SharedBits::new(0).ok_or(Error::Memory("not enough memory for a block's kind"));
@@ -62,6 +66,11 @@ pub fn find_structures(
         references: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
         known: Mutex::default(),
     };
+    for (address, name) in named {
+        if let Some((id, _)) = look.block_from(*address) {
+            look.set_kind(id, look.number(Family::Named, name));
+        }
+    }
     match libraries.any() {
         true => {
             let found = Mutex::new(Some(pass::<true>(watcher, &look, statics, stacks)?));
@@ -72,8 +81,8 @@ pub fn find_structures(
     }
     let known = look.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kinds: Vec<u32> = look.kinds.into_iter().map(AtomicU32::into_inner).collect();
-    let rows = tally(heaps, &ids, &kinds, &known);
-    Ok(Structures { shared, ids, kinds, rows })
+    let (rows, all) = tally(heaps, &ids, &kinds, &known);
+    Ok(Structures { shared, ids, kinds, rows, all })
 }
 
 fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
@@ -139,9 +148,10 @@ fn all<'a, T: 'a>(
     Ok(())
 }
 
-/// How many blocks of each kind there are, and their bytes.
-fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> Vec<KindRow> {
-    let row = |(family, class): &(super::kinds::Family, String)| KindRow {
+/// How many blocks of each kind there are, and of all, and their bytes.
+fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> (Vec<KindRow>, Tally) {
+    let mut all = Tally::default();
+    let row = |(family, class): &(Family, String)| KindRow {
         family: family.name(),
         class: class.clone(),
         count: 0,
@@ -153,19 +163,26 @@ fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> Vec<KindR
         store.show_blocks(|cell| {
             let kind = kinds.get(id).copied().unwrap_or(UNKNOWN);
             id += 1;
+            all.count += 1;
+            all.bytes += cell.size;
             if let Some(row) = (kind as usize).checked_sub(1).and_then(|place| rows.get_mut(place)) {
                 row.count += 1;
                 row.bytes += cell.size;
             }
         });
     }
-    rows
+    (rows, all)
 }
 
 impl Structures {
     /// The kinds that are known, numbered from one on.
     pub fn rows(&self) -> &[KindRow] {
         &self.rows
+    }
+
+    /// All blocks that were looked at.
+    pub fn all(&self) -> Tally {
+        self.all
     }
 
     /// The kind of each block by its number, zero where none is known.
