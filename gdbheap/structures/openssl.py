@@ -22,6 +22,8 @@ CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
 TABLE = "openssl"
 MAX_TABLE_BYTES = 4 << 20
 CERT_BYTES = 1 << 10
+HEADER = 16
+"""Of a block, at most: its end is not looked at."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +68,22 @@ def _methods(target: Target, library: LoadedObject) -> Iterator[int]:
         in_code = any(start < mapping.end and mapping.start < end for start, end in code)
         if in_code or not mapping.readable or mapping.end - mapping.start > MAX_TABLE_BYTES:
             continue
-        words = _words(target.space.read_available(mapping.start, mapping.end - mapping.start))
+        words = _words(target, target.space.read_available(mapping.start, mapping.end - mapping.start))
         are_code = [any(start <= word < end for start, end in code) for word in words]
-        for place, word in enumerate(words[: -first // 8 - least]):
-            functions = place + first // 8
+        for place, word in enumerate(words[: len(words) - first - least]):
+            functions = place + first
             if word & 0xFFFF_FFFF in versions and all(are_code[functions : functions + least]):
-                yield mapping.start + 8 * place
+                yield mapping.start + target.machine.word * place
 
 
-def _words(raw: bytes) -> list[int]:
-    return [int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw) - 7, 8)]
+def _words(target: Target, raw: bytes) -> list[int]:
+    unpack = target.machine.structure("P").iter_unpack
+    return [word for (word,) in unpack(raw[: len(raw) - len(raw) % target.machine.word])]
 
 
 def _read(target: Target, address: int, size: int, offset: int) -> _Found | None:
     try:
-        return _Found(address, _words(target.space.read(address, size - 16)), offset)
+        return _Found(address, _words(target, target.space.read(address, size - HEADER)), offset)
     except Fault:
         return None
 
@@ -91,7 +94,7 @@ def _named(target: Target, candidates: list[_Found], form: dict[str, Any]) -> li
     starts = set(table(TABLE)["versions"] if starts == "versions" else starts)
     certified = [found for found in candidates if _has_cert(target, found)]
     # Since 3.2 there are two methods next to each other: the one to begin with comes first.
-    places = {form["connection_method"], form["connection_method"] - 8} - {form["context_method"]}
+    places = {form["connection_method"], form["connection_method"] - target.machine.word} - {form["context_method"]}
     if form["context_method"] == form["connection_method"]:
         places = {form["connection_method"]}
     connections = [found for found in certified if found.method in places and found.words[0] & 0xFFFF_FFFF in starts]
@@ -118,7 +121,7 @@ def _has_cert(target: Target, found: _Found) -> bool:
         if word == 0 or word % 16 or target.mappings.find(word) is None:
             continue
         raw = target.space.read_available(word, CERT_BYTES)
-        first, *others = _words(raw) or [0]
-        if first and first % 8 == 0 and (word < first < word + CERT_BYTES or first in others[:16]):
+        first, *others = _words(target, raw) or [0]
+        if first and first % target.machine.word == 0 and (word < first < word + CERT_BYTES or first in others[:16]):
             return True
     return False

@@ -82,19 +82,19 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
 def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
     symbol = program.symbol(TOP)
     places = [] if symbol is None else [symbol]
-    for place in [*places, *_words(program)]:
+    for place in [*places, *_words(program, target.machine.word)]:
         try:
             address = target.space.word(place)
-            if address and address % 8 == 0 and reader.is_top(address):
+            if address and address % target.machine.word == 0 and reader.is_top(address):
                 return address
         except Fault:
             continue
     return None
 
 
-def _words(program: LoadedObject) -> Iterator[int]:
+def _words(program: LoadedObject, word: int) -> Iterator[int]:
     for start, end in program.writable_ranges():
-        yield from range(-(-start // 8) * 8, end - 7, 8)
+        yield from range(start, end - word + 1, word)
 
 
 class _Reader:
@@ -103,6 +103,7 @@ class _Reader:
     def __init__(self, target: Target, facts: Facts) -> None:
         self.space = target.space
         self.facts = facts
+        self._word = target.machine.word
         self.offsets: dict[str, int] = table(TABLE)["context"]
         self._forms: dict[tuple[int, int], tuple[Callable[[int, dict[str, Any]], Counted], dict[str, Any]]] = {}
         self._seen: set[int] = set()
@@ -181,7 +182,8 @@ class _Reader:
 
     def _alloc_set(self, context: int, form: dict[str, Any]) -> Counted:
         """AllocSetStats(): blocks in a list, the first of them in one piece with the context; free chunks in lists."""
-        total, free, blocks = form["size"], 0, []
+        blocks: list[tuple[int, int]] = []
+        total, free = form["size"], 0
         block = self.space.word(context + form["blocks"])
         while block:
             owner, after, freeptr, endptr = (self.space.word(block + offset) for offset in BLOCK_ENDS.values())
@@ -201,21 +203,21 @@ class _Reader:
         """The bytes of one list's chunks with their headers. Until 15 a header is the size and the next chunk (where a
         used one has its context); since 16 it is a word of bits, and the next chunk's address lies behind it."""
         size, found = LEAST_CHUNK << number, 0
-        chunk = self.space.word(context + form["freelist"] + 8 * number)
+        chunk = self.space.word(context + form["freelist"] + self._word * number)
         for _ in range(MAX_CHUNKS):
             if not chunk:
                 return found
-            head, link = self.space.word(chunk), self.space.word(chunk + 8)
+            head, link = self.space.word(chunk), self.space.word(chunk + self._word)
             is_right = head == size if form["chunk"] == "size" else head & ID_BITS == ALLOC_SET_ID
             if not is_right:
                 raise _NoSuch
-            found += size + (16 if form["chunk"] == "size" else 8)
+            found += size + (2 * self._word if form["chunk"] == "size" else self._word)
             chunk = link
         raise _NoSuch
 
     def _ring(self, head: int) -> Iterator[int]:
         """The nodes of a dlist (lib/ilist.h), whose first word leads to the one before and the second to the next."""
-        at, before = self.space.word(head + 8), head
+        at, before = self.space.word(head + self._word), head
         if at == 0:
             return
         for _ in range(MAX_BLOCKS):
@@ -224,12 +226,13 @@ class _Reader:
             if self.space.word(at) != before:
                 raise _NoSuch
             yield at
-            before, at = at, self.space.word(at + 8)
+            before, at = at, self.space.word(at + self._word)
         raise _NoSuch
 
     def _generation(self, context: int, form: dict[str, Any]) -> Counted:
         """GenerationStats()."""
-        own, total, free, blocks = form["size"], 0, 0, []
+        blocks: list[tuple[int, int]] = []
+        own, total, free = form["size"], 0, 0
         for block in self._ring(context + form["blocks"]):
             size, freeptr, endptr = (self.space.word(block + form[name]) for name in ("blksize", "freeptr", "endptr"))
             is_its = form["context"] is None or self.space.word(block + form["context"]) == context
@@ -251,9 +254,10 @@ class _Reader:
         if not 0 < chunk <= size or lists > MAX_BLOCKS or not 0 < own < 1 << 30:
             raise _NoSuch
         empty = 0 if form["empty_count"] is None else self.space.u32(context + form["empty_count"])
-        free, blocks = 0, []
+        blocks: list[tuple[int, int]] = []
+        free = 0
         for place in range(lists):
-            for node in self._ring(context + form["lists"] + 16 * place):
+            for node in self._ring(context + form["lists"] + 2 * self._word * place):
                 block = node - form["node"]
                 if form["slab"] is not None and self.space.word(block + form["slab"]) != context:
                     raise _NoSuch
@@ -264,7 +268,8 @@ class _Reader:
 
     def _bump(self, context: int, form: dict[str, Any]) -> Counted:
         """BumpStats(), which leaves out the context itself."""
-        own, total, free, blocks = form["size"], 0, 0, []
+        blocks: list[tuple[int, int]] = []
+        own, total, free = form["size"], 0, 0
         for block in self._ring(context + form["blocks"]):
             freeptr, endptr = self.space.word(block + form["freeptr"]), self.space.word(block + form["endptr"])
             if not block < freeptr <= endptr:

@@ -47,6 +47,8 @@ pub(crate) struct Held {
     pub(crate) shape: Shape,
     /// How many of its words point to the beginning of the block.
     pub(crate) pointers: u32,
+    /// How many point into it.
+    pub(crate) inside: u32,
     pub(crate) on_stack: bool,
 }
 
@@ -153,16 +155,23 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 }
                 continue;
             }
-            if word % 8 != 0 || place == Place::Block(word) {
-                continue;
-            }
             if SHAPES && word == base + offset as u64 + 48 && word_at(bytes, offset + 8) == Some(1) {
                 self.found.tables.push(base + offset as u64);
             }
-            let Some((id, block)) = self.look.block_from(word) else { continue };
+            let Some((id, block)) = self.look.block_with(word) else { continue };
+            if place == Place::Block(block.address) {
+                continue;
+            }
+            if word != block.address {
+                // A word may also point to the header before a block: to the end of the one before.
+                if place != Place::Stack && word > block.address {
+                    self.look.refer(id, false);
+                }
+                continue;
+            }
             match place {
                 Place::Stack => *self.found.from_stacks.entry(u64::from(id)).or_default() += 1,
-                _ => self.look.refer(id),
+                _ => self.look.refer(id, true),
             }
             self.shapes(bytes, offset, base + offset as u64, (id, &block), place);
         }
@@ -173,8 +182,9 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         let [one, two, three] = [8, 16, 24].map(|more| word_at(bytes, offset + more).unwrap_or(u64::MAX));
         let libraries = self.look.libraries;
         let on_stack = place == Place::Stack;
-        let held = |shape, pointers| Held { holder: at, id, block: block.address, shape, pointers, on_stack };
         let look = self.look;
+        let held =
+            |shape, pointers| Held { holder: at, id, block: block.address, shape, pointers, inside: 0, on_stack };
         if libraries.libstdcxx && one <= two && two > LOCAL_STRING && two < u64::MAX && look.fits(block, two + 1) {
             self.found.held.push(held(Shape::String(one), 1));
         }
@@ -189,12 +199,16 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         let before = offset.checked_sub(8).and_then(|offset| word_at(bytes, offset)).unwrap_or(0);
         let has_three = is_inside(one) && one <= two && two > block.address && look.fits(block, two - block.address);
         if has_three && !is_inside(three) && !is_inside(before) {
-            self.found.held.push(held(Shape::Vector(one), 1 + u32::from(one == block.address)));
+            let is_counted =
+                |word: &u64| *word > block.address && look.block_with(*word).is_some_and(|found| found.0 == id);
+            let inside = [one, two].iter().filter(|word| is_counted(word)).count() as u32;
+            let pointers = 1 + u32::from(one == block.address);
+            self.found.held.push(Held { inside, ..held(Shape::Vector(one), pointers) });
         }
         if libraries.libcxx && is_inside(one) && one <= two && two <= three && is_inside(three) && two > one {
             self.found.split_deques.push(at);
         }
-        if one >= 2 && one < 1 << 48 && look.fits(block, one * 8) {
+        if one >= 2 && one.checked_mul(8).is_some_and(|bytes| look.fits(block, bytes)) {
             if three < look.ids.count() as u64 + 1 {
                 self.found.tables.push(at);
             }
@@ -217,14 +231,16 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
             }
         }
         let count = self.look.ids.count() as u64;
-        if self.look.libraries.libstdcxx && one as u32 <= 1 && two > LOWEST {
+        // The header comes after the order of the keys, and is never what a block begins with.
+        let may_be_root = |parent: u64| parent > LOWEST && self.look.block_from(parent).is_none();
+        if self.look.libraries.libstdcxx && one as u32 <= 1 && may_be_root(two) {
             if let Some([color, root, _, _, nodes]) = self.reader.words::<5>(two) {
                 if color as u32 == 0 && root == address && (1..=count).contains(&nodes) {
                     self.found.trees.push((two, LIBSTDCXX_TREE));
                 }
             }
         }
-        if self.look.libraries.libcxx && three > LOWEST && head.len() > 24 && head[24] <= 1 {
+        if self.look.libraries.libcxx && head.len() > 24 && head[24] <= 1 && may_be_root(three) {
             if let Some([root, nodes]) = self.reader.words::<2>(three) {
                 if root == address && (1..=count).contains(&nodes) {
                     self.found.trees.push((three, LIBCXX_TREE));

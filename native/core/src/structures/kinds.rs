@@ -63,14 +63,22 @@ pub struct KindRow {
 pub(crate) struct Kinds {
     pub(crate) rows: Vec<(Family, String)>,
     numbers: HashMap<(Family, String), u32>,
+    /// Those without a class, which nearly all blocks of containers have.
+    plain: HashMap<Family, u32>,
 }
 
 impl Kinds {
     pub(crate) fn number(&mut self, family: Family, class: &str) -> u32 {
+        if let Some(number) = self.plain.get(&family).filter(|_| class.is_empty()) {
+            return *number;
+        }
         let next = self.rows.len() as u32 + 1;
         let number = *self.numbers.entry((family, class.to_owned())).or_insert(next);
         if number == next {
             self.rows.push((family, class.to_owned()));
+        }
+        if class.is_empty() {
+            self.plain.insert(family, number);
         }
         number
     }

@@ -3,20 +3,13 @@
 use super::kinds::{Family, Kinds};
 use super::vtables::{first_argument, Vtable};
 use crate::allocators::block::Block;
-use crate::allocators::glibc::CHUNK_HEADER;
 use crate::allocators::heaps::Heaps;
-use crate::allocators::store::Store;
 use crate::graph::ids::Ids;
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// More words that point to a block are not counted.
 pub(crate) const MANY: u8 = 200;
-/// glibc's malloc: the least that a chunk can hold, the steps of what one holds, and what it adds where that much is left,
-/// which is too little for a chunk of its own.
-const LEAST: u64 = 24;
-const STEP: u64 = 16;
-
 /// What is there of the libraries whose containers are looked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Libraries {
@@ -42,6 +35,8 @@ pub(crate) struct Look<'a> {
     pub(crate) kinds: Vec<AtomicU32>,
     /// How many words in blocks and in static data point to the beginning of each block, MANY at most.
     pub(crate) references: Vec<AtomicU8>,
+    /// How many point into it, behind its beginning, MANY at most.
+    pub(crate) inside: Vec<AtomicU8>,
     pub(crate) known: Mutex<Kinds>,
 }
 
@@ -49,29 +44,25 @@ impl<'a> Look<'a> {
     /// The used block that begins at `address`, with its number.
     #[inline]
     pub(crate) fn block_from(&self, address: u64) -> Option<(u32, Block)> {
+        self.block_with(address).filter(|(_, block)| block.address == address)
+    }
+
+    /// The used block that holds `address`, with its number.
+    #[inline]
+    pub(crate) fn block_with(&self, address: u64) -> Option<(u32, Block)> {
         let (low, high) = self.bounds;
         if address < low || address > high {
             return None;
         }
-        let block = self.heaps.block_at(address).filter(|block| block.address == address)?;
+        let block = self.heaps.block_at(address)?;
         Some((self.ids.id_of(block.place)?, block))
     }
 
     /// Whether a block may be what was given to somebody who asked for `bytes`.
     #[inline]
     pub(crate) fn fits(&self, block: &Block, bytes: u64) -> bool {
-        let usable = block.end - block.address;
-        if bytes > usable {
-            return false;
-        }
-        match self.heaps.store_of(block.place) {
-            Store::Chunks(_) => {
-                let given = (bytes + CHUNK_HEADER / 2).next_multiple_of(STEP) - CHUNK_HEADER / 2;
-                usable - given.max(LEAST).min(usable) <= STEP
-            }
-            Store::Mapped(_) => usable - bytes < self.heaps.space.machine.page.bytes() + LEAST,
-            _ => usable - bytes < usable / 4 + LEAST,
-        }
+        let page = self.heaps.space.machine.page.bytes();
+        self.heaps.store_of(block.place).may_be_given(block.end - block.address, bytes, page)
     }
 
     pub(crate) fn number(&self, family: Family, class: &str) -> u32 {
@@ -102,8 +93,9 @@ impl<'a> Look<'a> {
         self.kinds[id as usize].store(kind, Ordering::Relaxed);
     }
 
-    pub(crate) fn refer(&self, id: u32) {
-        let count = &self.references[id as usize];
+    /// Counts a word that points to a block, or into it.
+    pub(crate) fn refer(&self, id: u32, begins: bool) {
+        let count = &(if begins { &self.references } else { &self.inside })[id as usize];
         if count.load(Ordering::Relaxed) < MANY {
             count.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,6 +1,7 @@
 //! What the blocks of programs in C++ are, proven by what their bytes say of each other.
 #![forbid(unsafe_code)]
 
+pub(crate) mod chunk_kinds;
 pub(crate) mod finding;
 pub(crate) mod kinds;
 pub(crate) mod look;

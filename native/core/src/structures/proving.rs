@@ -31,7 +31,7 @@ pub(crate) struct Prover<'a> {
 impl<'a> Prover<'a> {
     pub(crate) fn new(look: &'a Look<'a>) -> Prover<'a> {
         let blocks = look.ids.count() as u64;
-        let (reader, seen) = (Reader::new(look.heaps.space), Bits::new(blocks));
+        let (reader, seen) = (Reader::large(look.heaps.space), Bits::new(blocks));
         Prover {
             look,
             reader,

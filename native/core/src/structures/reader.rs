@@ -3,9 +3,11 @@
 
 use crate::memory::space::Space;
 
-/// Bytes that are read at once, and how many such pieces are kept.
+/// Bytes that are read at once, and how many such pieces are kept: by a worker, and by who follows links from one end of a
+/// heap to the other.
 const PIECE: u64 = 4 << 10;
-const KEPT: usize = 1 << 10;
+const FEW: usize = 1 << 10;
+const MANY: usize = 1 << 14;
 
 pub(crate) struct Reader<'a> {
     space: &'a Space,
@@ -16,13 +18,22 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(space: &'a Space) -> Reader<'a> {
-        Reader { space, pieces: vec![(u64::MAX, 0); KEPT], bytes: vec![0; KEPT * PIECE as usize] }
+        Reader::keeping(space, FEW)
+    }
+
+    /// One that keeps 64 MiB.
+    pub(crate) fn large(space: &'a Space) -> Reader<'a> {
+        Reader::keeping(space, MANY)
+    }
+
+    fn keeping(space: &'a Space, pieces: usize) -> Reader<'a> {
+        Reader { space, pieces: vec![(u64::MAX, 0); pieces], bytes: vec![0; pieces * PIECE as usize] }
     }
 
     /// The bytes from `address` to the end of its piece, as far as they are there.
     fn rest(&mut self, address: u64) -> &[u8] {
         let start = address & !(PIECE - 1);
-        let place = (address / PIECE % KEPT as u64) as usize;
+        let place = (address / PIECE % self.pieces.len() as u64) as usize;
         let bytes = &mut self.bytes[place * PIECE as usize..(place + 1) * PIECE as usize];
         if self.pieces[place].0 != start {
             self.pieces[place] = (start, self.space.fill(start, bytes));

@@ -22,6 +22,8 @@ pub(crate) struct Settler<'a, 'b> {
     pub(crate) from_stacks: ByAddress<u32>,
     /// How many words in `dead` do.
     pub(crate) from_dead: ByAddress<u32>,
+    /// How many words in `dead` point into each block.
+    pub(crate) inside_from_dead: ByAddress<u32>,
     /// Parts of blocks whose words are left over, or text; ascending.
     pub(crate) dead: Vec<(u64, u64)>,
 }
@@ -55,7 +57,7 @@ impl Settler<'_, '_> {
     fn buffer(&mut self, rows: &[Held]) -> Option<(u64, u64)> {
         let family = only_shape(rows).filter(|_| self.are_all(rows))?;
         let (id, block) = (rows[0].id, rows[0].block);
-        if self.look.kind(id) != UNKNOWN && !(family == Family::Vector && self.prover.is_object(id)) {
+        if self.look.kind(id) != UNKNOWN && !(family == Family::Vector && self.is_row(id, rows)) {
             return None;
         }
         let reader = &mut self.prover.reader;
@@ -73,7 +75,16 @@ impl Settler<'_, '_> {
         (lives < end).then_some((lives, end))
     }
 
-    /// Whether no other words point to the block: in blocks and static data, or, if only stacks hold it, on stacks.
+    /// Whether the block begins with an object that has a vtable, and has another of its class behind it.
+    fn is_row(&mut self, id: u32, rows: &[Held]) -> bool {
+        let block = rows[0].block;
+        let end = rows.iter().map(|row| if let Shape::Vector(end) = row.shape { end } else { block }).min();
+        let Some(first) = self.prover.reader.word(block).filter(|_| self.prover.is_object(id)) else { return false };
+        let mut rest = (block..end.unwrap_or(block)).step_by(8).skip(1);
+        rest.any(|at| self.prover.reader.word(at) == Some(first))
+    }
+
+    /// Whether no other words point to the block or into it: in blocks and static data, or, if only stacks hold it, on stacks.
     fn are_all(&self, rows: &[Held]) -> bool {
         let id = rows[0].id;
         let sum = |on_stack: bool| rows.iter().filter(|row| row.on_stack == on_stack).map(|row| row.pointers).sum();
@@ -81,7 +92,12 @@ impl Settler<'_, '_> {
         let count = |of: &ByAddress<u32>| of.get(&u64::from(id)).copied().unwrap_or(0);
         let living = u32::from(counted).saturating_sub(count(&self.from_dead));
         let (in_memory, on_stacks): (u32, u32) = (sum(false), sum(true));
-        counted < MANY && in_memory == living && (living > 0 || on_stacks == count(&self.from_stacks))
+        // An owner may also point into its block: to a base that is no object's first part.
+        let inside = self.look.inside[id as usize].load(Ordering::Relaxed);
+        let own: u32 = rows.iter().filter(|row| !row.on_stack).map(|row| row.inside).sum();
+        let nobody_else = inside < MANY && own == u32::from(inside).saturating_sub(count(&self.inside_from_dead));
+        let all_held = in_memory == living && (living > 0 || on_stacks == count(&self.from_stacks));
+        counted < MANY && nobody_else && all_held
     }
 
     /// Counts the words of parts that hold nothing.
@@ -89,10 +105,11 @@ impl Settler<'_, '_> {
         for (start, end) in &found {
             for at in (start.next_multiple_of(8)..*end).step_by(8) {
                 let word = self.prover.reader.word(at).unwrap_or(0);
-                let found = self.look.block_from(word);
+                let found = self.look.block_with(word);
                 // Those of a block to itself were never counted.
-                if let Some((id, _)) = found.filter(|(_, block)| !(block.address..block.end).contains(&at)) {
-                    *self.from_dead.entry(u64::from(id)).or_default() += 1;
+                if let Some((id, block)) = found.filter(|(_, block)| !(block.address..block.end).contains(&at)) {
+                    let counts = if block.address == word { &mut self.from_dead } else { &mut self.inside_from_dead };
+                    *counts.entry(u64::from(id)).or_default() += u32::from(word >= block.address);
                 }
             }
         }

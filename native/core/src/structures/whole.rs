@@ -6,9 +6,7 @@ use super::look::{Libraries, Look};
 use super::proving::Prover;
 use super::settling::{settle_pointees, Settler};
 use super::vtables::Vtables;
-use crate::allocators::glibc::{Listed, Wanted};
 use crate::allocators::heaps::{Heaps, SharedHeaps};
-use crate::allocators::store::Store;
 use crate::allocators::tally::Tally;
 use crate::allocators::walk::{Job, Walk};
 use crate::bits::SharedBits;
@@ -33,9 +31,9 @@ pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec
 
 /// The kinds of all blocks that are used, by the numbers that the graph of the same heaps gives them.
 pub struct Structures {
-    shared: SharedHeaps,
-    ids: Ids,
-    kinds: Vec<u32>,
+    pub(crate) shared: SharedHeaps,
+    pub(crate) ids: Ids,
+    pub(crate) kinds: Vec<u32>,
     rows: Vec<KindRow>,
     all: Tally,
 }
@@ -64,6 +62,7 @@ pub fn find_structures(
         libraries,
         kinds: filled(ids.count(), AtomicU32::default)?,
         references: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
+        inside: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
         known: Mutex::default(),
     };
     for (address, name) in named {
@@ -127,7 +126,15 @@ fn prove(look: &Look<'_>, mut found: Vec<Candidates>, control: &Control<'_>) -> 
     let from_stacks = found.iter_mut().flat_map(|part| part.from_stacks.drain()).collect();
     let held: Vec<_> = found.iter_mut().flat_map(|part| part.held.drain(..)).collect();
     let dead = std::mem::take(&mut prover.dead);
-    Settler { look, prover: &mut prover, from_stacks, from_dead: ByAddress::default(), dead }.settle(held);
+    Settler {
+        look,
+        prover: &mut prover,
+        from_stacks,
+        from_dead: ByAddress::default(),
+        inside_from_dead: ByAddress::default(),
+        dead,
+    }
+    .settle(held);
     Ok(())
 }
 
@@ -206,22 +213,5 @@ impl Structures {
         };
         let ids = (0u32..).zip(&self.kinds).filter(|(_, kind)| kinds.contains(kind));
         ids.filter_map(|(id, _)| place(id)).take(most).collect()
-    }
-
-    /// The used chunks of these kinds that are wanted, as they are listed.
-    pub fn chunks_of(&self, kinds: &HashSet<u32>, wanted: &Wanted) -> Vec<Listed> {
-        let heaps = self.shared.lend();
-        let mut found = Vec::new();
-        for (index, store) in (0u32..).zip(heaps.stores) {
-            let (Store::Chunks(_), Some(ranked)) = (store, self.ids.stores.get(index as usize)) else { continue };
-            let mut id = ranked.first as usize;
-            store.show_blocks(|cell| {
-                if self.kinds.get(id).is_some_and(|kind| kinds.contains(kind)) {
-                    found.extend(heaps.listed(&cell.of(index)).filter(|row| wanted.takes_listed(row)));
-                }
-                id += 1;
-            });
-        }
-        found
     }
 }
