@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Union
 
-from gdbheap.answers import chunks
+from gdbheap.answers import block_kinds, chunks
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, valued
+from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
+from gdbheap.report.block_kinds import render as render_kinds
 from gdbheap.report.chunks import render
 from gdbheap.report.numbers import parse_size
 
@@ -31,6 +34,12 @@ def _arena(text: str) -> int:
     return int(text)
 
 
+def _by(text: str) -> str:
+    if text != "type":
+        raise ValueError(f"{text!r} is not type")
+    return text
+
+
 @dataclass
 class Options(Common):
     """The options of heap chunks."""
@@ -47,17 +56,36 @@ class Options(Common):
     )
     type: str | None = valued(
         "--type", "GLOB",
-        "only chunks that hold a live Python object of a type whose whole name matches, with *, ? and [...]",
+        "only chunks that hold a live Python object of a type whose whole name matches, with *, ? and [...]; in a "
+        "program without Python: what is of a class, or said to be something, that matches",
         None, str,
     )  # fmt: skip
+    by: str | None = valued("--by", "WHAT", "type: a row for each kind of used block, not for each chunk", None, _by)
 
 
-def _answer(heap: Heap, options: Options) -> chunks.Chunks:
+Answer = Union[chunks.Chunks, block_kinds.BlockKinds]
+
+
+def _answer(heap: Heap, options: Options) -> Answer:
+    if options.by is not None:
+        return _kinds(heap, options)
+    if options.sort not in chunks.ORDERS:
+        raise UsageError(f"heap chunks: chunks cannot be sorted by {options.sort}, but by {', '.join(chunks.ORDERS)}")
     selection = chunks.Selection(options.states, options.minimum, options.maximum, options.arena, options.type)
     return chunks.chunks(heap, selection, options.sort, options.top)
 
 
-def _render(shown: Shown[chunks.Chunks, Options]) -> str:
+def _kinds(heap: Heap, options: Options) -> block_kinds.BlockKinds:
+    if options.type is not None or options.arena is not None or options.minimum or options.maximum is not None:
+        raise UsageError("heap chunks: --by=type is about all used blocks; leave out --type, --arena, --min and --max")
+    if options.states != chunks.STATES:
+        raise UsageError("heap chunks: --by=type is about used blocks; leave out --state")
+    return block_kinds.block_kinds(heap, options.sort == "count", options.top)
+
+
+def _render(shown: Shown[Answer, Options]) -> str:
+    if isinstance(shown.answer, block_kinds.BlockKinds):
+        return render_kinds(shown.answer, shown.style)
     return render(shown.answer, shown.style)
 
 
@@ -70,13 +98,19 @@ COMMAND = Command(
     unsorted bin. The totals are those of all chunks that match, also when --top cuts the list.
 
     Python objects of up to 512 bytes are in pymalloc's pools and not in chunks of their own, unless pymalloc is
-    switched off. A chunk with a mapping of its own is mmapped and in no arena.""",
+    switched off. A chunk with a mapping of its own is mmapped and in no arena.
+
+    In a program without Python a used chunk is named where something proves what it is: a C++ object by its vtable, the
+    nodes and buffers of the C++ library's containers by links that agree with what the container counts, OpenSSL's
+    SSL_CTX and SSL, and blocks of PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types,
+    a list of {type, count, bytes}; unclassified and total {count, bytes}; kinds: how many there are), the most bytes
+    first, or with --sort=count the most blocks.""",
     example="heap chunks --state=used --min=1M",
     needs=TARGET,
     options=Options,
     answer=_answer,
     render=_render,
-    listed="chunks",
-    sorts={key: lambda row: row for key in chunks.ORDERS},
+    listed="chunks or kinds",
+    sorts={key: lambda row: row for key in (*chunks.ORDERS, "count")},
     top=20,
 )

@@ -27,6 +27,8 @@ from gdbheap.python.interpreter import Interpreter
 from gdbheap.python.paths import ObjectPaths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
+from gdbheap.structures.kinds import Structures
+from gdbheap.structures.postgresql import Context, find_contexts
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
@@ -237,6 +239,47 @@ class Heap:
         """The Python objects, None when there are none or they are not known."""
         try:
             return self.objects
+        except GdbheapError:
+            return None
+
+    @property
+    def structures(self) -> Structures:
+        """What the blocks are that hold no Python objects. Raises Unsupported where no allocator is known."""
+        found: Structures = self._part("structures", self._find_structures)
+        return found
+
+    def _find_structures(self) -> Structures:
+        _known, blocks = self.malloc, WalkedBlocks()
+        for allocator in self.allocators:
+            allocator.give(blocks)
+        stacks = joined(sorted(pair for ranges in self.live_stacks() for pair in ranges))
+        progress, contexts = self.labelled("looking for structures"), self.contexts_or_none or []
+        named = [
+            (start, f"block of memory context {one_line(context.name)}")
+            for context in contexts
+            for start, _end in context.blocks
+        ]
+        return Structures(self.target, blocks, stacks, progress, named=named)
+
+    @property
+    def structures_or_none(self) -> Structures | None:
+        """What the blocks are, None where that cannot be known."""
+        try:
+            return self.structures
+        except GdbheapError:
+            return None
+
+    @property
+    def contexts(self) -> list[Context]:
+        """The memory contexts of a PostgreSQL backend, each before its children. Raises Unsupported for others."""
+        found: list[Context] = self._part("memory contexts", lambda: find_contexts(self.target, self.facts))
+        return found
+
+    @property
+    def contexts_or_none(self) -> list[Context] | None:
+        """The memory contexts, None where there are none."""
+        try:
+            return self.contexts
         except GdbheapError:
             return None
 

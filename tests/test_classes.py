@@ -11,7 +11,6 @@ from support.library import heap_of
 from support.programs import PROCESS, SOURCES, running
 
 from gdbheap.answers.describing import describe_blocks
-from gdbheap.python.classes import plain_name
 
 FORMS = (PROCESS, "gcore")
 
@@ -31,16 +30,3 @@ def test_each_object_by_its_class(form: str, tmp_path: Path) -> None:
     assert len(truth) == 40
     told = {at: str(what) for at, what in found.items()}
     assert told == {at: f"C++ object of class {name}" for at, name in truth.items()}
-
-
-@pytest.mark.parametrize(
-    ("mangled", "name"),
-    [
-        (b"5Plain", "Plain"), (b"N6shapes6CircleE", "shapes::Circle"), (b"6vectorIiE", "6vectorIiE"),
-        (b"St9exception", "std::exception"), (b"NSt6locale5facetE", "std::locale::facet"), (b"St", None),
-        (b"St6vectorIiE", "St6vectorIiE"), (b"", None), (b"99Short", None), (b"hello", None), (b"N0E", None),
-    ],
-)  # fmt: skip
-def test_names(mangled: bytes, name: str | None) -> None:
-    """Nested names are split; what has template arguments stays mangled; the rest is nobody's name."""
-    assert plain_name(mangled) == name

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each part may import the ones before it. The loader is the folder of the script that gdb runs.
-BEFORE_HEAP = ["_native", "errors", "files", "target", "layout", "allocators", "graph", "python"]
+BEFORE_HEAP = ["_native", "errors", "files", "target", "layout", "allocators", "structures", "graph", "python"]
 ORDER = [*BEFORE_HEAP, "heap", "answers", "history", "events", "watching", "report", "loader", "commands"]
 # The only folder that knows that gdb exists.
 KNOWS_GDB = "commands.gdb."
@@ -130,6 +130,7 @@ CORE_ORDER = [
     ["allocators"],
     ["python"],
     ["graph", "memory_use"],
+    ["structures"],
     ["history", "events"],
 ]
 # Where system calls are made.

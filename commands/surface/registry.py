@@ -26,6 +26,7 @@ _MODULES = {
     "chunks": "chunks",
     "pools": "pools",
     "pyobjects": "pyobjects",
+    "contexts": "contexts",
     "trim": "trim",
     "map": "heap_map",
     "at": "at",

@@ -13,7 +13,7 @@ from gdbheap.allocators.allocator import MMAPPED
 from gdbheap.allocators.glibc.allocator import GlibcAllocator, Wanted
 from gdbheap.allocators.glibc.arenas import HEADER
 from gdbheap.answers.describing import describe_blocks
-from gdbheap.errors import UsageError
+from gdbheap.errors import NotAPython, UsageError
 from gdbheap.heap import Heap
 
 STATES = ("used", MMAPPED, "free", "fast", "tcache", "top", "fencepost")
@@ -41,7 +41,7 @@ ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
 @dataclass(frozen=True)
 class Selection:
     """Which chunks are meant: states, sizes with the header in [minimum, maximum], an arena's index, and a pattern
-    for the type of the Python object in them."""
+    for the type of the Python object in them; without Python for the class of what is in them, or for its words."""
 
     states: tuple[str, ...] = STATES
     minimum: int = 0
@@ -86,7 +86,7 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
     """The chunks that are meant, in one of ORDERS, the first ``top``.
 
     Raises UsageError for an arena that is not there and for a type of chunks that hold no object, Unsupported without
-    glibc's malloc, with a type also NotAPython."""
+    glibc's malloc."""
     glibc = heap.allocator(GlibcAllocator)
     _check(glibc, selection)
     if selection.type is None:
@@ -95,7 +95,7 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
         found: list[Row] = [*listed.rows, *others]
         count, size = listed.count + len(others), listed.bytes + sum(row.size for row in others)
     else:
-        found = _objects(heap, selection, selection.type)
+        found = _of_type(heap, selection, selection.type)
         count, size = len(found), sum(row.size for row in found)
     if selection.type is not None or others:
         found.sort(key=ORDERS[order])
@@ -112,6 +112,28 @@ def _check(glibc: GlibcAllocator, selection: Selection) -> None:
 
 def _mapped(glibc: GlibcAllocator) -> list[MappedRow]:
     return [MappedRow(chunk.chunk, chunk.end - chunk.chunk, MMAPPED) for chunk in glibc.mapped]
+
+
+def _of_type(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
+    try:
+        _there = heap.objects
+    except NotAPython:
+        return _of_kind(heap, selection, pattern)
+    return _objects(heap, selection, pattern)
+
+
+def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
+    """The chunks of a program without Python that are something whose class, or whose words, match."""
+    structures = heap.structures
+    kinds = {
+        row.number
+        for row in structures.sums
+        if fnmatchcase(row.kind.text, pattern) or (row.kind.type is not None and fnmatchcase(row.kind.type, pattern))
+    }
+    rows: list[Row] = [*structures.native.chunks_of(kinds, selection.wanted)]
+    mapped = [row for row in _mapped(heap.allocator(GlibcAllocator)) if selection.takes_mapped(row.size)]
+    found = structures.native.kinds_at([row.address + HEADER for row in mapped])
+    return rows + [row for row, kind in zip(mapped, found) if kind in kinds]
 
 
 def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gdbheap import _native
 from gdbheap.heap import Heap
 from gdbheap.python.census import Owner
-from gdbheap.python.classes import class_name
+from gdbheap.structures.kinds import Kind, class_names
 
 PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
 OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
@@ -75,14 +75,19 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
-    """What the bytes of each block (user address, size) look like: one of PLAIN_LOOKS, or a C++ object of a class."""
+    """What each block (user address, size) is by its own bytes: one of PLAIN_LOOKS, a C++ object of a class, or, where
+    no Python has objects, what ``heap.structures`` knows it to be."""
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
-    return [_look(heap, address, look) for (address, _size), look in zip(blocks, found)]
+    addresses = [address for address, _size in blocks]
+    return [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
 
 
-def _look(heap: Heap, address: int, look: str) -> str:
-    name = class_name(heap.target, address) if look in ("pointers", "data") else None
-    return look if name is None else f"C++ object of class {name}"
+def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:
+    structures = heap.structures_or_none if heap.objects_or_none is None else None
+    if structures is not None:
+        return structures.kinds_at(addresses)
+    names = class_names(heap.target, addresses)
+    return [None if name is None else Kind("object", name) for name in names]
 
 
 def _owned(owner: Owner) -> Described:

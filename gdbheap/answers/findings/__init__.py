@@ -8,6 +8,7 @@ from contextlib import suppress
 from gdbheap import _native
 from gdbheap.answers.findings import (
     after_fork,
+    contexts,
     cycles,
     free_chunks,
     free_lists,
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     growing_buffers.find,
     huge_pages.find,
     main_top.find,
+    contexts.find,
     runtimes.find,
     mappings.find,
     held.find,

@@ -20,6 +20,7 @@ mod pymalloc;
 mod records;
 mod rows;
 mod stacks;
+mod structures;
 mod watch;
 
 use pyo3::prelude::*;
@@ -154,6 +155,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         rows::Member,
         stacks::Unwinder,
         stacks::Unwound,
+        structures::KindRow,
+        structures::Structures,
     );
     functions!(
         module,
@@ -220,6 +223,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         stacks::demangle,
         stacks::unwind_stacks,
         stacks::mentions,
+        structures::find_structures,
+        structures::classes_at,
+        structures::blocks_with,
     );
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! against the segments, and arithmetic on it cannot panic.
 //!
 //! Imports point left: error, bytes, bits, by_address, machine, signals, work; memory; process; allocators; python; graph
-//! and memory_use; history and events.
+//! and memory_use; structures; history and events.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 pub mod allocators;
@@ -26,6 +26,7 @@ pub mod process;
 pub mod python;
 #[allow(unsafe_code)]
 pub(crate) mod signals;
+pub mod structures;
 pub(crate) mod work;
 
 pub use error::{Cancelled, Error, Missing, Result};

@@ -15,6 +15,9 @@ use crate::allocators::tally::Tally;
 use crate::memory::space::Space;
 use std::sync::Arc;
 
+/// No allocator has sizes that are closer to each other.
+const LEAST_STEP: u64 = 32;
+
 /// What hands out blocks, each with a number of its own.
 #[derive(Clone)]
 pub enum Store {
@@ -188,6 +191,17 @@ impl Store {
             Store::Runs(runs) => runs.holds_object(address, least),
             Store::Claimed(claimed) => claimed.holds_object(address, least),
         }
+    }
+
+    /// Whether a block with `usable` bytes may be what somebody was given who asked for `bytes`.
+    pub(crate) fn may_be_given(&self, usable: u64, bytes: u64, page: u64) -> bool {
+        // As far as the sizes of other allocators lie apart.
+        let added = match self {
+            Store::Chunks(_) => return crate::allocators::glibc::chunks::may_be_given(usable, bytes),
+            Store::Mapped(_) => page,
+            _ => usable / 4,
+        };
+        bytes <= usable && usable - bytes < added + LEAST_STEP
     }
 
     /// Whether its blocks lie between headers, without a gap, each with its size.

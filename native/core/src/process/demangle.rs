@@ -1,4 +1,4 @@
-//! Names of functions as their programmers wrote them.
+//! Names of functions and classes as their programmers wrote them.
 #![forbid(unsafe_code)]
 
 use cpp_demangle::{DemangleOptions, Symbol};
@@ -18,6 +18,23 @@ pub fn demangle(symbol: &str) -> Option<String> {
     Symbol::new(symbol).ok()?.demangle_with_options(&options).ok()
 }
 
+/// The class behind the name in a `type_info`, which is a mangled type, with a star before it where the class has no name
+/// that other objects may know; None where it is none.
+pub fn demangle_class(mangled: &[u8]) -> Option<String> {
+    let mangled = mangled.strip_prefix(b"*").unwrap_or(mangled);
+    // Other letters begin types that have no vtable, and St alone is a namespace.
+    let is_class = mangled.first().is_some_and(|first| first.is_ascii_digit() || b"NSZ".contains(first));
+    if !is_class
+        || mangled == b"St"
+        || !mangled.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_.$".contains(byte))
+    {
+        return None;
+    }
+    let symbol = [b"_ZTS", mangled].concat();
+    let told = Symbol::new(&symbol).ok()?.demangle_with_options(&DemangleOptions::new()).ok()?;
+    told.strip_prefix("typeinfo name for ").map(str::to_owned)
+}
+
 fn is_rust(symbol: &str) -> bool {
     let Some(end) = symbol.len().checked_sub(HASH).and_then(|at| symbol.get(at..)) else { return false };
     let digits = end.strip_prefix("17h").and_then(|rest| rest.strip_suffix('E'));
@@ -26,7 +43,7 @@ fn is_rust(symbol: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::demangle;
+    use super::{demangle, demangle_class};
 
     #[test]
     fn names_of_both_languages() {
@@ -37,6 +54,19 @@ mod tests {
         assert_eq!(told("_Z3addii"), "add");
         for symbol in ["malloc", "_Z", "_ZN", "_R", "", "\u{e9}\u{e9}17h0123456789abcdefE"] {
             assert_eq!(demangle(symbol), None, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn names_of_classes() {
+        let told = |mangled: &str| demangle_class(mangled.as_bytes()).unwrap_or_default();
+        assert_eq!(told("5Plain"), "Plain");
+        assert_eq!(told("N6shapes6CircleE"), "shapes::Circle");
+        assert_eq!(told("St9exception"), "std::exception");
+        assert_eq!(told("*N12_GLOBAL__N_15LocalE"), "(anonymous namespace)::Local");
+        assert_eq!(told("6HolderISt6vectorIiSaIiEELi3EE"), "Holder<std::vector<int, std::allocator<int> >, 3>");
+        for mangled in ["", "*", "St", "99Short", "hello world", "N0E", "i", "5Pl", "\u{e9}t\u{e9}"] {
+            assert_eq!(demangle_class(mangled.as_bytes()), None, "{mangled}");
         }
     }
 }

@@ -14,6 +14,17 @@ pub(crate) const SMALLEST: u64 = 0x20;
 /// Between the start of a chunk and what malloc returned: prev_size and size.
 pub const CHUNK_HEADER: u64 = 16;
 
+/// Whether a chunk that holds `usable` bytes may be what malloc makes for `bytes`: the least that is enough, or one grain
+/// more where that would have been left, too little for a chunk of its own.
+pub(crate) fn may_be_given(usable: u64, bytes: u64) -> bool {
+    const SIZE_FIELD: u64 = 8;
+    let Some(chunk) = bytes.checked_add(SIZE_FIELD).and_then(|size| size.checked_next_multiple_of(GRAIN)) else {
+        return false;
+    };
+    let least = chunk.max(SMALLEST) - SIZE_FIELD;
+    usable == least || usable == least.saturating_add(GRAIN)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {

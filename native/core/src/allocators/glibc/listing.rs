@@ -51,6 +51,11 @@ impl Wanted {
         self.states >> (state as u32) & 1 == 1 && (self.minimum..=self.maximum).contains(&size)
     }
 
+    /// Whether a used chunk is among them.
+    pub(crate) fn takes_listed(&self, (_, size, _, arena): &Listed) -> bool {
+        self.takes(*size, State::Used) && self.arena.is_none_or(|wanted| wanted == *arena)
+    }
+
     pub(crate) fn regions<'a>(&'a self, chunks: &'a Chunks) -> impl Iterator<Item = (usize, &'a Region)> {
         let regions = chunks.regions.iter().enumerate();
         regions.filter(|(_, region)| self.arena.is_none_or(|arena| region.stretch.arena == arena))

@@ -1,0 +1,46 @@
+"""``heap contexts``: which memory contexts of a PostgreSQL backend hold the memory?"""
+
+from __future__ import annotations
+
+from gdbheap.answers import contexts
+from gdbheap.commands.surface.declaration import Command, Shown
+from gdbheap.commands.surface.needs import TARGET
+from gdbheap.commands.surface.options import Common
+from gdbheap.heap import Heap
+from gdbheap.report.contexts import render
+
+__all__ = ["COMMAND"]
+
+
+def _answer(heap: Heap, _options: Common) -> contexts.Contexts:
+    return contexts.contexts(heap)
+
+
+def _render(shown: Shown[contexts.Contexts, Common]) -> str:
+    return render(shown.answer, shown.style)
+
+
+COMMAND = Command(
+    noun="contexts",
+    question="Which memory contexts of a PostgreSQL backend hold the memory?",
+    text="""A row for each memory context: the bytes that it has from malloc, how many of them it can hand out again,
+    how far it is from TopMemoryContext, its name, and what it is for, such as the query of a plan. These are the
+    total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts, of any backend and of cores, while a
+    query runs as well, and without asking the server. PostgreSQL 13 to 18; other programs have no memory contexts.
+
+    --sort=tree lists each context before those that are below it.""",
+    example="heap contexts --top=10",
+    needs=TARGET,
+    options=Common,
+    answer=_answer,
+    render=_render,
+    rows="contexts",
+    listed="memory contexts",
+    sorts={
+        "total": lambda row: row.total,
+        "free": lambda row: row.free,
+        "used": lambda row: row.used,
+        "tree": lambda row: 0,
+    },
+    top=20,
+)

@@ -1,0 +1,60 @@
+"""What the used blocks of a program without Python are, counted by kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.errors import NotAPython, UsageError
+from gdbheap.heap import Heap
+
+
+@dataclass(frozen=True)
+class KindRow:
+    """Used blocks of one kind, and their bytes with headers. ``type``: a class, what a container keeps in the blocks,
+    or what a library does, in words."""
+
+    type: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Blocks and their bytes, headers included."""
+
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class BlockKinds:
+    """The answer of ``heap chunks --by=type``: a row a kind, how many ``kinds`` there are, what is of none of them, and
+    all together; the sums are over all, also when the list is cut."""
+
+    types: list[KindRow]
+    kinds: int
+    unclassified: Tally
+    total: Tally
+
+
+def block_kinds(heap: Heap, by_count: bool = False, top: int | None = None) -> BlockKinds:
+    """The kinds that have blocks, those with the most bytes (or blocks) first, the first ``top``. Raises UsageError for
+    a program with Python, Unsupported where no allocator is known."""
+    check_without_python(heap)
+    structures = heap.structures
+    rows = [KindRow(row.kind.text, row.count, row.bytes) for row in structures.sums]
+    every = structures.native.all()
+    count, size = sum(row.count for row in rows), sum(row.bytes for row in rows)
+    rows.sort(key=lambda row: (-row.count if by_count else -row.bytes, row.type))
+    return BlockKinds(
+        rows[:top], len(rows), Tally(every.count - count, every.bytes - size), Tally(every.count, every.bytes)
+    )
+
+
+def check_without_python(heap: Heap) -> None:
+    """Raises UsageError for a program with Python: what its own blocks point to is not looked at here."""
+    try:
+        _there = heap.interpreter
+    except NotAPython:
+        return
+    raise UsageError("--by=type is for programs without Python: 'heap pyobjects' has a row for each type")

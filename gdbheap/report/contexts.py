@@ -1,0 +1,47 @@
+"""``heap contexts`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import address_text, counted
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.contexts import ContextRow, Contexts
+
+__all__ = ["render"]
+
+COLUMNS = (
+    Column("total"), Column("free"), Column("used"), Column("level"), Column("context", True), Column("for", True),
+    Column("address"),
+)  # fmt: skip
+
+
+def render(answer: Contexts, style: Style) -> str:
+    """A row a context, what is not listed as one row, the total; then a sentence."""
+    rows = [_row(row, style) for row in answer.contexts]
+    left = answer.count - len(answer.contexts)
+    if left:
+        rest = (
+            getattr(answer, name) - sum(getattr(row, name) for row in answer.contexts)
+            for name in ("total", "free", "used")
+        )
+        rows.append([*map(style.size, rest), "", f"{left:,} more", "", ""])
+    sums = [style.size(answer.total), style.size(answer.free), style.size(answer.used)]
+    return join(table(COLUMNS, rows, style, [*sums, "", "total", "", ""]), style.filled(_sentence(answer, style)))
+
+
+def _row(row: ContextRow, style: Style) -> list[str]:
+    sizes = [style.size(row.total), style.size(row.free), style.size(row.used)]
+    return [*sizes, str(row.level), one_line(row.name), one_line(row.ident or "-"), address_text(row.address)]
+
+
+def _sentence(answer: Contexts, style: Style) -> str:
+    contexts = counted(answer.count, "memory context has", "memory contexts have")
+    return (
+        f"{contexts} {style.bytes(answer.total)} from malloc, as pg_backend_memory_contexts counts; "
+        f"{style.bytes(answer.free)} of that can be handed out again."
+    )

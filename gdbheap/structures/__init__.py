@@ -1,0 +1,1 @@
+"""What the blocks of programs that are not written in Python hold."""

@@ -1,0 +1,159 @@
+"""What the blocks of a program in C++ are: objects by their vtables, and what proven containers keep in them.
+
+Nothing is named that only looks like something: ``native/core/src/structures/`` says what each proof is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import basename
+
+from gdbheap import _native
+from gdbheap.allocators.allocator import WalkedBlocks
+from gdbheap.errors import Fault
+from gdbheap.structures.openssl import find_named
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.ranges import Ranges
+from gdbheap.target.target import Target
+
+# Names that a program has in itself if the C++ library is linked into it; libc++'s own namespace is in all of its.
+STATIC_NAME, LIBCXX_NAME = b"N10__cxxabiv117__class_type_infoE", b"NSt3__1"
+WINDOW = 16 << 20
+TEXTS = {
+    "object": "C++ object of class {}",
+    "named": "{}",
+    "make_shared": "C++ object of class {} with its std::shared_ptr counts",
+    "shared_ptr": "std::shared_ptr counts of {}",
+    "string": "std::string buffer",
+    "vector": "std::vector items",
+    "map": "std::map or std::set node",
+    "list": "std::list node",
+    "unordered": "std::unordered_map or std::unordered_set node",
+    "buckets": "std::unordered_map or std::unordered_set buckets",
+    "deque": "std::deque items",
+    "deque map": "std::deque map",
+}
+OF_CLASS = {"vector": "std::vector items of class {}"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a block is. ``family``: a key of TEXTS; ``type``: the class, where one is known."""
+
+    family: str
+    type: str | None
+
+    @property
+    def text(self) -> str:
+        """A few words."""
+        words = TEXTS[self.family] if self.type is None else OF_CLASS.get(self.family, TEXTS[self.family])
+        return words.format(self.type)
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """Whose containers there may be."""
+
+    libstdcxx: bool
+    libcxx: bool
+
+
+@dataclass(frozen=True)
+class KindSum:
+    """How many used blocks are of a kind, and their bytes with headers."""
+
+    kind: Kind
+    number: int
+    count: int
+    bytes: int
+
+
+class Structures:
+    """The used blocks of one target by what they are. ``native`` numbers them as a graph of the same stores does."""
+
+    def __init__(
+        self,
+        target: Target,
+        blocks: WalkedBlocks,
+        stacks: Ranges,
+        progress: Callable[[int, int], object] | None = None,
+        libraries: Libraries | None = None,
+        named: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        """``stacks``: what may be in use of them; ``named``: addresses of blocks with what they are known to be;
+        ``libraries``: whose containers are looked for, where that is not to
+        be found out."""
+        heaps = _native.Heaps(target.space, [*blocks.own.values(), *blocks.general, *blocks.single])
+        statics = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
+        self.libraries = libraries or find_libraries(target)
+        known = [*named, *find_named(target, heaps, progress)]
+        self.native = _native.find_structures(
+            heaps, object_ranges(target), statics, sorted(stacks), self.libraries, known, progress
+        )
+
+    @cached_property
+    def sums(self) -> list[KindSum]:
+        """A row for each kind that has blocks."""
+        rows = enumerate(self.native.rows(), 1)
+        return [
+            KindSum(Kind(row.family, row.class_name or None), number, row.count, row.bytes)
+            for number, row in rows
+            if row.count
+        ]
+
+    @cached_property
+    def _by_number(self) -> dict[int, Kind]:
+        return {row.number: row.kind for row in self.sums}
+
+    def kinds_at(self, addresses: Sequence[int]) -> list[Kind | None]:
+        """What the used block is that holds each address; None where that is not known."""
+        return [self._by_number.get(number) for number in self.native.kinds_at(addresses)]
+
+
+def class_names(target: Target, addresses: Sequence[int]) -> list[str | None]:
+    """The class of the C++ object that begins at each address; None where none with a vtable does."""
+    return _native.classes_at(target.space, object_ranges(target), addresses)
+
+
+def object_ranges(target: Target) -> Ranges:
+    """The memory of all loaded objects, ascending."""
+    pairs = sorted(
+        pair
+        for loaded in target.objects
+        for pair in [*((mapping.start, mapping.end) for mapping in loaded.mappings), *loaded.bss]
+    )
+    found: Ranges = []
+    for start, end in pairs:
+        # Objects that overlap are the target's mistake.
+        start = max(start, found[-1][1]) if found else start
+        if start < end:
+            found.append((start, end))
+    return found
+
+
+def find_libraries(target: Target) -> Libraries:
+    """The C++ libraries that are loaded, or part of the program itself."""
+    names = [basename(loaded.path) for loaded in target.objects]
+    libstdcxx = any(name.startswith("libstdc++.so") for name in names)
+    libcxx = any(name.startswith("libc++.so") for name in names)
+    if not libstdcxx and not libcxx and target.objects:
+        program = target.objects[0]
+        if _mentions(target, program, STATIC_NAME):
+            libcxx = _mentions(target, program, LIBCXX_NAME)
+            libstdcxx = not libcxx
+    return Libraries(libstdcxx, libcxx)
+
+
+def _mentions(target: Target, loaded: LoadedObject, name: bytes) -> bool:
+    """Whether the bytes occur in what the object's file is mapped for."""
+    for mapping in loaded.mappings:
+        for start in range(mapping.start, mapping.end, WINDOW):
+            try:
+                size = min(WINDOW + len(name), mapping.end - start)
+                if name in target.space.read_available(start, size):
+                    return True
+            except Fault:
+                continue
+    return False

@@ -1,0 +1,281 @@
+"""The memory contexts of a PostgreSQL backend, with what ``pg_backend_memory_contexts`` says of each.
+
+A context is a node of a tree whose links lead both ways, with blocks of its own from malloc. Which of the layouts of
+``layout/tables/postgresql.json`` a context has is decided by its bytes: its blocks, summed up, are what the context
+itself counts (``mem_allocated``, PostgreSQL 13 and later).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from os.path import basename
+from typing import Any
+
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.layout.facts import Facts
+from gdbheap.layout.tables import table, variants
+from gdbheap.target.elf import LoadedObject
+from gdbheap.target.target import Target
+
+TABLE = "postgresql"
+TOP = "TopMemoryContext"
+NAME_LIMIT, IDENT_LIMIT = 64, 1024
+"""As much of an ident as the view shows (mcxtfuncs.c: MEMORY_CONTEXT_IDENT_DISPLAY_SIZE)."""
+HASH_TABLE = "dynahash"
+MAX_CONTEXTS, MAX_BLOCKS, MAX_CHUNKS = 1 << 20, 1 << 22, 1 << 24
+FREE_LISTS, LEAST_CHUNK = 11, 8
+"""aset.c: ALLOCSET_NUM_FREELISTS, 1 << ALLOC_MINBITS."""
+ALLOC_SET_ID, ID_BITS = 3, 7
+"""memutils_internal.h: MCTX_ASET_ID, and the bits of a chunk's header that all releases keep it in."""
+BLOCK_ENDS = {"aset": 0, "next": 16, "freeptr": 24, "endptr": 32}
+"""aset.c: AllocBlockData."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """A memory context: bytes ``total`` that it has from malloc, of which ``free`` can be handed out again, as the
+    view's total_bytes, free_bytes and used_bytes. ``level``: its distance from TopMemoryContext; ``ident``: None where
+    there is none. Names of hash tables are their idents, as in the view. ``blocks``: (start, end) of each."""
+
+    name: str
+    ident: str | None
+    level: int
+    total: int
+    free: int
+    address: int
+    blocks: list[tuple[int, int]] = field(repr=False, default_factory=list)
+
+    @property
+    def used(self) -> int:
+        """Bytes that are handed out, with headers."""
+        return self.total - self.free
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a context's blocks add up to: in the statistics, free, and in ``mem_allocated``."""
+
+    total: int
+    free: int
+    allocated: int
+    blocks: list[tuple[int, int]]
+
+
+class _NoSuch(Exception):
+    """The bytes are not what this layout says."""
+
+
+def find_contexts(target: Target, facts: Facts) -> list[Context]:
+    """All contexts, each before its children. Raises Unsupported where this is no backend of PostgreSQL, or one whose
+    contexts are not known."""
+    program = next((loaded for loaded in target.objects if basename(loaded.path) in ("postgres", "postmaster")), None)
+    if program is None:
+        raise Unsupported("memory contexts are PostgreSQL's, and this program is not postgres")
+    reader = _Reader(target, facts)
+    top = _top(target, program, reader)
+    if top is None:
+        raise Unsupported(f"no {TOP} was found: tried the symbol, and pointers in the data of {program.path}")
+    return list(reader.tree(top))
+
+
+def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
+    symbol = program.symbol(TOP)
+    places = [] if symbol is None else [symbol]
+    for place in [*places, *_words(program, target.machine.word)]:
+        try:
+            address = target.space.word(place)
+            if address and address % target.machine.word == 0 and reader.is_top(address):
+                return address
+        except Fault:
+            continue
+    return None
+
+
+def _words(program: LoadedObject, word: int) -> Iterator[int]:
+    for start, end in program.writable_ranges():
+        yield from range(start, end - word + 1, word)
+
+
+class _Reader:
+    """Reads contexts; what each kind looks like is found out once."""
+
+    def __init__(self, target: Target, facts: Facts) -> None:
+        self.space = target.space
+        self.facts = facts
+        self._word = target.machine.word
+        self.offsets: dict[str, int] = table(TABLE)["context"]
+        self._forms: dict[tuple[int, int], tuple[Callable[[int, dict[str, Any]], Counted], dict[str, Any]]] = {}
+        self._seen: set[int] = set()
+
+    def _link(self, context: int, name: str) -> int:
+        return self.space.word(context + self.offsets[name])
+
+    def _text(self, address: int, limit: int) -> str:
+        return self.space.cstring(address, limit).decode("utf-8", "replace")
+
+    def is_top(self, address: int) -> bool:
+        """Whether this is the context that all others are below."""
+        return self._link(address, "parent") == 0 and self._text(self._link(address, "name"), NAME_LIMIT) == TOP
+
+    def tree(self, top: int) -> Iterator[Context]:
+        """The context and all below. Raises Unsupported where links do not agree, or the blocks of one with what it
+        counts."""
+        waiting = [(top, 0, 0)]
+        while waiting:
+            address, parent, level = waiting.pop()
+            if address in self._seen or len(self._seen) >= MAX_CONTEXTS:
+                raise Unsupported(f"the memory context at {address:#x} is met twice: the tree is damaged or changing")
+            self._seen.add(address)
+            try:
+                if self._link(address, "parent") != parent:
+                    raise Unsupported(f"the memory context at {address:#x} does not lead back to its parent")
+                yield self._context(address, level)
+                waiting += reversed([(child, address, level + 1) for child in self._children(address)])
+            except Fault as fault:
+                raise Unsupported(f"the memory context at {address:#x} cannot be read") from fault
+
+    def _children(self, context: int) -> Iterator[int]:
+        child, before = self._link(context, "firstchild"), 0
+        met = 0
+        while child:
+            if self._link(child, "prevchild") != before or met >= MAX_CONTEXTS:
+                raise Unsupported(f"the children of the memory context at {context:#x} do not lead back to each other")
+            yield child
+            met += 1
+            child, before = self._link(child, "nextchild"), child
+
+    def _context(self, address: int, level: int) -> Context:
+        name = self._text(self._link(address, "name"), NAME_LIMIT)
+        place = self._link(address, "ident")
+        ident = self._text(place, IDENT_LIMIT) if place else None
+        if name == HASH_TABLE and ident is not None:
+            name, ident = ident, None
+        counted = self._counted(address)
+        return Context(name, ident, level, counted.total, counted.free, address, counted.blocks)
+
+    def _counted(self, address: int) -> Counted:
+        key = (self.space.u32(address), self._link(address, "methods"))
+        allocated = self._link(address, "mem_allocated")
+        tried = [self._forms[key]] if key in self._forms else list(self._all_forms())
+        for count, form in tried:
+            try:
+                counted = count(address, form)
+            except (_NoSuch, Fault):
+                continue
+            if counted.allocated == allocated:
+                # Without a free chunk both ways of keeping them fit.
+                if key not in self._forms and (counted.free or count != self._alloc_set):
+                    self._forms[key] = count, form
+                    kind = count.__name__.strip("_").replace("_", " ")
+                    self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
+                return counted
+        raise Unsupported(
+            f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it counts: "
+            f"tried the layouts of PostgreSQL 13 to 18"
+        )
+
+    def _all_forms(self) -> Iterator[tuple[Callable[[int, dict[str, Any]], Counted], dict[str, Any]]]:
+        kinds = (self._alloc_set, self._generation, self._slab, self._bump)
+        for count in kinds:
+            yield from ((count, form) for form in variants(TABLE, count.__name__.strip("_")))
+
+    def _alloc_set(self, context: int, form: dict[str, Any]) -> Counted:
+        """AllocSetStats(): blocks in a list, the first of them in one piece with the context; free chunks in lists."""
+        blocks: list[tuple[int, int]] = []
+        total, free = form["size"], 0
+        block = self.space.word(context + form["blocks"])
+        while block:
+            owner, after, freeptr, endptr = (self.space.word(block + offset) for offset in BLOCK_ENDS.values())
+            if owner != context or not block < freeptr <= endptr or len(blocks) >= MAX_BLOCKS:
+                raise _NoSuch
+            start = context if block == context + form["size"] else block
+            blocks.append((start, endptr))
+            total += endptr - block
+            free += endptr - freeptr
+            block = after
+        if blocks and not any(start == context for start, _end in blocks):
+            raise _NoSuch
+        free += sum(self._free_chunks(context, form, number) for number in range(FREE_LISTS))
+        return Counted(total, free, total, blocks)
+
+    def _free_chunks(self, context: int, form: dict[str, Any], number: int) -> int:
+        """The bytes of one list's chunks with their headers. Until 15 a header is the size and the next chunk (where a
+        used one has its context); since 16 it is a word of bits, and the next chunk's address lies behind it."""
+        size, found = LEAST_CHUNK << number, 0
+        chunk = self.space.word(context + form["freelist"] + self._word * number)
+        for _ in range(MAX_CHUNKS):
+            if not chunk:
+                return found
+            head, link = self.space.word(chunk), self.space.word(chunk + self._word)
+            is_right = head == size if form["chunk"] == "size" else head & ID_BITS == ALLOC_SET_ID
+            if not is_right:
+                raise _NoSuch
+            found += size + (2 * self._word if form["chunk"] == "size" else self._word)
+            chunk = link
+        raise _NoSuch
+
+    def _ring(self, head: int) -> Iterator[int]:
+        """The nodes of a dlist (lib/ilist.h), whose first word leads to the one before and the second to the next."""
+        at, before = self.space.word(head + self._word), head
+        if at == 0:
+            return
+        for _ in range(MAX_BLOCKS):
+            if at == head:
+                return
+            if self.space.word(at) != before:
+                raise _NoSuch
+            yield at
+            before, at = at, self.space.word(at + self._word)
+        raise _NoSuch
+
+    def _generation(self, context: int, form: dict[str, Any]) -> Counted:
+        """GenerationStats()."""
+        blocks: list[tuple[int, int]] = []
+        own, total, free = form["size"], 0, 0
+        for block in self._ring(context + form["blocks"]):
+            size, freeptr, endptr = (self.space.word(block + form[name]) for name in ("blksize", "freeptr", "endptr"))
+            is_its = form["context"] is None or self.space.word(block + form["context"]) == context
+            if not is_its or block + size != endptr or not block < freeptr <= endptr:
+                raise _NoSuch
+            start = context if block == context + own else block
+            blocks.append((start, endptr))
+            total, free = total + size, free + endptr - freeptr
+        if not blocks:
+            raise _NoSuch
+        return Counted(own + total, free, total, blocks)
+
+    def _slab(self, context: int, form: dict[str, Any]) -> Counted:
+        """SlabStats()."""
+        number = self.space.u32 if form["half_words"] else self.space.word
+        chunk, size = number(context + form["full_chunk"]), number(context + form["block_size"])
+        lists = form["list_count"] or self.space.u32(context + form["per_block"]) + 1
+        own = form["size"] or self.space.word(context + form["header_size"])
+        if not 0 < chunk <= size or lists > MAX_BLOCKS or not 0 < own < 1 << 30:
+            raise _NoSuch
+        empty = 0 if form["empty_count"] is None else self.space.u32(context + form["empty_count"])
+        blocks: list[tuple[int, int]] = []
+        free = 0
+        for place in range(lists):
+            for node in self._ring(context + form["lists"] + 2 * self._word * place):
+                block = node - form["node"]
+                if form["slab"] is not None and self.space.word(block + form["slab"]) != context:
+                    raise _NoSuch
+                blocks.append((block, block + size))
+                free += chunk * self.space.u32(block + form["nfree"])
+        allocated = size * (len(blocks) + empty)
+        return Counted(own + allocated, free, allocated, [(context, context + own), *blocks])
+
+    def _bump(self, context: int, form: dict[str, Any]) -> Counted:
+        """BumpStats(), which leaves out the context itself."""
+        blocks: list[tuple[int, int]] = []
+        own, total, free = form["size"], 0, 0
+        for block in self._ring(context + form["blocks"]):
+            freeptr, endptr = self.space.word(block + form["freeptr"]), self.space.word(block + form["endptr"])
+            if not block < freeptr <= endptr:
+                raise _NoSuch
+            blocks.append((context if block == context + own else block, endptr))
+            total, free = total + endptr - block, free + endptr - freeptr
+        if not blocks:
+            raise _NoSuch
+        return Counted(total, free, own + total, blocks)

@@ -1,0 +1,102 @@
+//! What the blocks of programs in C++ are.
+
+use crate::glibc::{listed, ListedChunk};
+use crate::heaps::Heaps;
+use crate::memory::Space;
+use crate::records::{records, Given};
+use crate::rows::{all, answers, Place, Range, Tally};
+use crate::watch::{watched, Report};
+use gdbheap_core::allocators::glibc::Wanted;
+use gdbheap_core::structures::{self, Libraries};
+use pyo3::prelude::*;
+use std::collections::HashSet;
+
+records! {
+    Libraries { libstdcxx, libcxx }
+}
+
+answers! {
+    /// Blocks of one kind, and their bytes with headers. `class_name` is empty where none is known.
+    struct KindRow { family: &'static str, class_name: String, count: u64, bytes: u64 }
+}
+
+impl From<structures::KindRow> for KindRow {
+    fn from(row: structures::KindRow) -> KindRow {
+        KindRow { family: row.family, class_name: row.class, count: row.count, bytes: row.bytes }
+    }
+}
+
+/// The kinds of all used blocks, by the numbers that a graph of the same heaps gives them.
+#[pyclass(frozen)]
+pub struct Structures(pub(crate) structures::Structures);
+
+/// Looks at all blocks but those of pools. `objects`: the memory of loaded objects, ascending; `statics`, `stacks`: where
+/// else containers may lie; `named`: addresses of blocks with what they are known to be. Raises MemoryError, OverflowError where there are more than 2^30 blocks, KeyboardInterrupt and
+/// whatever `progress(done, total)` raises.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (heaps, objects, statics, stacks, libraries, named, progress=None))]
+pub fn find_structures(
+    py: Python<'_>,
+    heaps: &Heaps,
+    objects: Vec<Range>,
+    statics: Vec<Range>,
+    stacks: Vec<Range>,
+    libraries: Given<Libraries>,
+    named: Vec<(u64, String)>,
+    progress: Option<Report>,
+) -> PyResult<Structures> {
+    let heaps = heaps.0.clone();
+    let find = |watcher: &dyn gdbheap_core::Watcher| {
+        structures::find_structures(watcher, heaps, &objects, &statics, &stacks, libraries.0, &named)
+    };
+    watched(py, progress, find).map(Structures)
+}
+
+/// The class of the C++ object that begins at each address, None where none with a vtable does. `objects`: the memory of
+/// loaded objects, ascending.
+#[pyfunction]
+pub fn classes_at(space: &Space, objects: Vec<Range>, addresses: Vec<u64>) -> Vec<Option<String>> {
+    structures::class_at(&space.0, &objects, &addresses)
+}
+
+/// The used blocks that have one of `words` among their first eight, as `(address, size, offset of the word)`.
+#[pyfunction]
+#[pyo3(signature = (heaps, words, progress=None))]
+pub fn blocks_with(
+    py: Python<'_>,
+    heaps: &Heaps,
+    words: Vec<u64>,
+    progress: Option<Report>,
+) -> PyResult<Vec<(u64, u64, u64)>> {
+    let heaps = heaps.0.lend();
+    watched(py, progress, |watcher| structures::blocks_with(watcher, heaps, &words))
+}
+
+#[pymethods]
+impl Structures {
+    /// The kinds that are known, numbered from one on.
+    fn rows(&self) -> Vec<KindRow> {
+        all(self.0.rows().iter().cloned())
+    }
+
+    /// All blocks that were looked at.
+    fn all(&self) -> Tally {
+        self.0.all().into()
+    }
+
+    /// The kind of the block that holds each address: zero where none is known, and where there is no used block.
+    fn kinds_at(&self, addresses: Vec<u64>) -> Vec<u32> {
+        self.0.kinds_at(&addresses)
+    }
+
+    /// The blocks of these kinds as `(address, size)`; of more than `most` the first.
+    fn blocks_of(&self, kinds: HashSet<u32>, most: usize) -> Vec<Place> {
+        self.0.blocks_of(&kinds, most)
+    }
+
+    /// The used chunks of these kinds that are wanted.
+    fn chunks_of(&self, kinds: HashSet<u32>, wanted: Given<Wanted>) -> Vec<ListedChunk> {
+        self.0.chunks_of(&kinds, &wanted.0).into_iter().map(listed).collect()
+    }
+}

@@ -1,0 +1,25 @@
+//! Chunks of malloc's arenas by what is in them.
+
+use super::whole::Structures;
+use crate::allocators::glibc::{Listed, Wanted};
+use crate::allocators::store::Store;
+use std::collections::HashSet;
+
+impl Structures {
+    /// The used chunks of these kinds that are wanted, as they are listed.
+    pub fn chunks_of(&self, kinds: &HashSet<u32>, wanted: &Wanted) -> Vec<Listed> {
+        let heaps = self.shared.lend();
+        let mut found = Vec::new();
+        for (index, store) in (0u32..).zip(heaps.stores) {
+            let (Store::Chunks(_), Some(ranked)) = (store, self.ids.stores.get(index as usize)) else { continue };
+            let mut id = ranked.first as usize;
+            store.show_blocks(|cell| {
+                if self.kinds.get(id).is_some_and(|kind| kinds.contains(kind)) {
+                    found.extend(heaps.listed(&cell.of(index)).filter(|row| wanted.takes_listed(row)));
+                }
+                id += 1;
+            });
+        }
+        found
+    }
+}

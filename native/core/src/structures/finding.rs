@@ -1,0 +1,294 @@
+//! One pass over all words of the blocks, of static data and of stacks: who points to the beginning of which block, classes
+//! by their vtables, and what may be a container's.
+//!
+//! Layouts: libstdc++'s basic_string.h, stl_vector.h, stl_list.h, stl_tree.h, stl_deque.h, hashtable.h and
+//! shared_ptr_base.h (GCC 5 and later, with its ABI of C++11); libc++'s string, vector, list, __tree, __hash_table and
+//! __memory/shared_ptr.h.
+
+use super::kinds::UNKNOWN;
+use super::look::Look;
+use super::reader::Reader;
+use super::vtables::Vtables;
+use crate::allocators::block::Block;
+use crate::allocators::walk::Visitor;
+use crate::by_address::ByAddress;
+use crate::bytes::word_at;
+use crate::machine::LOWEST;
+
+/// What a container has at most, in words, and how many of them before the pointer to a block.
+const HOLDER: usize = 10;
+const BEFORE: usize = 2;
+const PIECE: u64 = 64 << 10;
+/// The longest string without a block of its own.
+const LOCAL_STRING: u64 = 15;
+
+/// What a word stands in.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Place {
+    /// The block that begins there.
+    Block(u64),
+    Static,
+    Stack,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Shape {
+    /// The number of bytes before the NUL.
+    String(u64),
+    /// Where its items end.
+    Vector(u64),
+}
+
+/// Words that may be those of a string or a vector whose buffer is the block.
+pub(crate) struct Held {
+    pub(crate) holder: u64,
+    pub(crate) id: u32,
+    pub(crate) block: u64,
+    pub(crate) shape: Shape,
+    /// How many of its words point to the beginning of the block.
+    pub(crate) pointers: u32,
+    /// How many point into it.
+    pub(crate) inside: u32,
+    pub(crate) on_stack: bool,
+}
+
+/// Where the links of a tree's node are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct TreeForm {
+    pub(crate) parent: u64,
+    pub(crate) left: u64,
+    pub(crate) right: u64,
+}
+
+pub(crate) const LIBSTDCXX_TREE: TreeForm = TreeForm { parent: 8, left: 16, right: 24 };
+pub(crate) const LIBCXX_TREE: TreeForm = TreeForm { parent: 16, left: 0, right: 8 };
+
+/// What one worker has found; addresses are those of holders, or of blocks.
+#[derive(Default)]
+pub(crate) struct Candidates {
+    pub(crate) held: Vec<Held>,
+    pub(crate) tables: Vec<u64>,
+    pub(crate) deques: Vec<u64>,
+    pub(crate) split_deques: Vec<u64>,
+    pub(crate) trees: Vec<(u64, TreeForm)>,
+    pub(crate) rings: Vec<(u32, u64)>,
+    pub(crate) controls: Vec<(u32, u64)>,
+    /// How many words on stacks point to the beginning of each block.
+    pub(crate) from_stacks: ByAddress<u32>,
+}
+
+pub(crate) struct Finder<'a, const SHAPES: bool> {
+    look: &'a Look<'a>,
+    vtables: Vtables<'a>,
+    /// By vtable: the kind, and whether it is that of counts that point to an object.
+    kinds: ByAddress<(u32, bool)>,
+    reader: Reader<'a>,
+    scratch: Vec<u8>,
+    pub(crate) found: Candidates,
+}
+
+impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
+    pub(crate) fn new(look: &'a Look<'a>) -> Finder<'a, SHAPES> {
+        let space = look.heaps.space;
+        Finder {
+            look,
+            vtables: Vtables::new(space, look.objects),
+            kinds: ByAddress::default(),
+            reader: Reader::new(space),
+            scratch: Vec::new(),
+            found: Candidates::default(),
+        }
+    }
+
+    /// The kind of what begins with `word`.
+    fn kind_by(&mut self, word: u64) -> (u32, bool) {
+        match self.vtables.at(word).filter(|vtable| vtable.to_top == 0) {
+            Some(vtable) => {
+                let look = self.look;
+                *self.kinds.entry(word).or_insert_with(|| (look.kind_of(vtable), points_to_object(&vtable.class)))
+            }
+            None => (UNKNOWN, false),
+        }
+    }
+
+    /// All words of a block.
+    fn words(&mut self, address: u64, end: u64, head: &[u8]) {
+        match (end - address) as usize <= head.len() {
+            true => self.scan(head, address, 0..head.len() & !7, Place::Block(address)),
+            false => self.pieces(address, end, Place::Block(address)),
+        }
+    }
+
+    /// All words of memory that is no block.
+    pub(crate) fn range(&mut self, start: u64, end: u64, place: Place) {
+        self.pieces(start.next_multiple_of(8), end, place);
+    }
+
+    fn pieces(&mut self, start: u64, end: u64, place: Place) {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        let (before, after) = (BEFORE as u64 * 8, HOLDER as u64 * 8);
+        bytes.resize((before + PIECE + after) as usize, 0);
+        let mut at = start;
+        while let Some(next) = self.look.heaps.space.next_backed(at).filter(|next| *next < end) {
+            // What lies before a gap is no part of what comes after it.
+            let first = if next > at { next } else { at.saturating_sub(before).max(start) };
+            at = next.next_multiple_of(8);
+            let wanted = (end.min(at + PIECE + after) - first) as usize;
+            let got = self.look.heaps.space.fill(first, &mut bytes[..wanted]);
+            let known = &bytes[..got];
+            let core = ((at - first) as usize).min(got)..((end.min(at + PIECE) - first) as usize).min(got);
+            self.scan(known, first, core, place);
+            at += PIECE;
+        }
+        self.scratch = bytes;
+    }
+
+    /// The words of `bytes`, which lie at `base`, that begin in `core`.
+    fn scan(&mut self, bytes: &[u8], base: u64, core: std::ops::Range<usize>, place: Place) {
+        let (low, high) = self.look.bounds;
+        for offset in core.step_by(8) {
+            let Some(word) = word_at(bytes, offset) else { break };
+            if word < low || word > high {
+                let own = base + offset as u64 + 48;
+                if SHAPES && word == own && word_at(bytes, offset + 8) == Some(1) {
+                    self.found.tables.push(base + offset as u64);
+                }
+                continue;
+            }
+            if SHAPES && word == base + offset as u64 + 48 && word_at(bytes, offset + 8) == Some(1) {
+                self.found.tables.push(base + offset as u64);
+            }
+            let Some((id, block)) = self.look.block_with(word) else { continue };
+            if place == Place::Block(block.address) {
+                continue;
+            }
+            if word != block.address {
+                // A word may also point to the header before a block: to the end of the one before.
+                if place != Place::Stack && word > block.address {
+                    self.look.refer(id, false);
+                }
+                continue;
+            }
+            match place {
+                Place::Stack => *self.found.from_stacks.entry(u64::from(id)).or_default() += 1,
+                _ => self.look.refer(id, true),
+            }
+            self.shapes(bytes, offset, base + offset as u64, (id, &block), place);
+        }
+    }
+
+    /// What may hold the block whose address is at `offset`.
+    fn shapes(&mut self, bytes: &[u8], offset: usize, at: u64, (id, block): (u32, &Block), place: Place) {
+        let [one, two, three] = [8, 16, 24].map(|more| word_at(bytes, offset + more).unwrap_or(u64::MAX));
+        let libraries = self.look.libraries;
+        let on_stack = place == Place::Stack;
+        let look = self.look;
+        let held =
+            |shape, pointers| Held { holder: at, id, block: block.address, shape, pointers, inside: 0, on_stack };
+        if libraries.libstdcxx && one <= two && two > LOCAL_STRING && two < u64::MAX && look.fits(block, two + 1) {
+            self.found.held.push(held(Shape::String(one), 1));
+        }
+        if libraries.libcxx && offset >= 16 {
+            let (capacity, size) = (word_at(bytes, offset - 16).unwrap_or(0), word_at(bytes, offset - 8).unwrap_or(0));
+            if capacity & 1 == 1 && size < capacity && look.fits(block, capacity & !1) {
+                self.found.held.push(held(Shape::String(size), 1));
+            }
+        }
+        // Four pointers into one block, as a file's or a split buffer's, are no vector's.
+        let is_inside = |word: u64| (block.address..=block.end).contains(&word);
+        let before = offset.checked_sub(8).and_then(|offset| word_at(bytes, offset)).unwrap_or(0);
+        let has_three = is_inside(one) && one <= two && two > block.address && look.fits(block, two - block.address);
+        if has_three && !is_inside(three) && !is_inside(before) {
+            let is_counted =
+                |word: &u64| *word > block.address && look.block_with(*word).is_some_and(|found| found.0 == id);
+            let inside = [one, two].iter().filter(|word| is_counted(word)).count() as u32;
+            let pointers = 1 + u32::from(one == block.address);
+            self.found.held.push(Held { inside, ..held(Shape::Vector(one), pointers) });
+        }
+        if libraries.libcxx && is_inside(one) && one <= two && two <= three && is_inside(three) && two > one {
+            self.found.split_deques.push(at);
+        }
+        if one >= 2 && one.checked_mul(8).is_some_and(|bytes| look.fits(block, bytes)) {
+            if three < look.ids.count() as u64 + 1 {
+                self.found.tables.push(at);
+            }
+            if libraries.libstdcxx && one >= 3 && three <= two {
+                self.found.deques.push(at);
+            }
+        }
+    }
+
+    /// Whether the block may be a node of a ring, or the root of a tree: both by what its neighbours say of it.
+    fn node(&mut self, address: u64, id: u32, head: &[u8]) {
+        let Some([one, two, three]) = words_of(head) else { return };
+        if one < LOWEST && two < LOWEST && three < LOWEST {
+            return;
+        }
+        if one % 8 == 0 && two % 8 == 0 && one > LOWEST && two > LOWEST && one != address {
+            let back = one.checked_add(8).and_then(|at| self.reader.word(at));
+            if back == Some(address) && self.reader.word(two) == Some(address) {
+                self.found.rings.push((id, address));
+            }
+        }
+        let count = self.look.ids.count() as u64;
+        // The header comes after the order of the keys, and is never what a block begins with.
+        let may_be_root = |parent: u64| parent > LOWEST && self.look.block_from(parent).is_none();
+        if self.look.libraries.libstdcxx && one as u32 <= 1 && may_be_root(two) {
+            if let Some([color, root, _, _, nodes]) = self.reader.words::<5>(two) {
+                if color as u32 == 0 && root == address && (1..=count).contains(&nodes) {
+                    self.found.trees.push((two, LIBSTDCXX_TREE));
+                }
+            }
+        }
+        if self.look.libraries.libcxx && head.len() > 24 && head[24] <= 1 && may_be_root(three) {
+            if let Some([root, nodes]) = self.reader.words::<2>(three) {
+                if root == address && (1..=count).contains(&nodes) {
+                    self.found.trees.push((three, LIBCXX_TREE));
+                }
+            }
+        }
+    }
+}
+
+/// Whether objects of the class are the counts of shared_ptrs with a pointer and no deleter of their own.
+fn points_to_object(class: &str) -> bool {
+    class.starts_with("std::_Sp_counted_ptr<") || class.starts_with("std::__1::__shared_ptr_pointer<")
+}
+
+fn words_of(head: &[u8]) -> Option<[u64; 3]> {
+    Some([word_at(head, 0)?, word_at(head, 8)?, word_at(head, 16)?])
+}
+
+impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
+    const ALL: bool = true;
+    const HEAD: usize = if SHAPES { 4 << 10 } else { 64 };
+
+    #[inline(always)]
+    fn block(&mut self, Block { place, address, end, .. }: Block, head: &[u8]) -> bool {
+        let (Some(id), Some(first)) = (self.look.ids.id_of(place), word_at(head, 0)) else { return false };
+        if self.look.kind(id) != UNKNOWN {
+            if SHAPES {
+                self.words(address, end, head);
+            }
+            return false;
+        }
+        let (kind, is_control) = self.kind_by(first);
+        if kind != UNKNOWN {
+            self.look.set_kind(id, kind);
+        }
+        if !SHAPES {
+            return false;
+        }
+        if kind == UNKNOWN {
+            self.node(address, id, head);
+        } else if is_control {
+            self.found.controls.push((id, address));
+        }
+        self.words(address, end, head);
+        false
+    }
+
+    fn plain_block(&mut self, block: Block, head: &[u8]) {
+        self.block(block, head);
+    }
+}

@@ -1,0 +1,89 @@
+//! What a block can be, and a number for each kind that occurs.
+
+use std::collections::HashMap;
+
+/// The number of blocks of which nothing is known.
+pub(crate) const UNKNOWN: u32 = 0;
+
+/// What a block is to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// An object with a vtable, or one that is known by who points to it.
+    Object,
+    /// An object of the class and the counts of its `std::shared_ptr`s, as std::make_shared makes them.
+    MakeShared,
+    /// The counts of the `std::shared_ptr`s to an object.
+    SharedPtr,
+    /// What the caller knows to be there.
+    Named,
+    String,
+    Vector,
+    /// A node of std::map, std::set, or of one that may hold equal keys.
+    Map,
+    List,
+    /// A node of std::unordered_map or std::unordered_set, and the array of their buckets.
+    Unordered,
+    Buckets,
+    /// Items of a std::deque, and the array of pointers to them.
+    Deque,
+    DequeMap,
+}
+
+impl Family {
+    /// What it is called among those of a target.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Object => "object",
+            Family::MakeShared => "make_shared",
+            Family::SharedPtr => "shared_ptr",
+            Family::Named => "named",
+            Family::String => "string",
+            Family::Vector => "vector",
+            Family::Map => "map",
+            Family::List => "list",
+            Family::Unordered => "unordered",
+            Family::Buckets => "buckets",
+            Family::Deque => "deque",
+            Family::DequeMap => "deque map",
+        }
+    }
+}
+
+/// A kind with its blocks and their bytes, headers included; `class` is empty where none is known.
+#[derive(Clone, Debug)]
+pub struct KindRow {
+    pub family: &'static str,
+    pub class: String,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// The kinds that occur, numbered from one on.
+#[derive(Default)]
+pub(crate) struct Kinds {
+    pub(crate) rows: Vec<(Family, String)>,
+    numbers: HashMap<(Family, String), u32>,
+    /// Those without a class, which nearly all blocks of containers have.
+    plain: HashMap<Family, u32>,
+}
+
+impl Kinds {
+    pub(crate) fn number(&mut self, family: Family, class: &str) -> u32 {
+        if let Some(number) = self.plain.get(&family).filter(|_| class.is_empty()) {
+            return *number;
+        }
+        let next = self.rows.len() as u32 + 1;
+        let number = *self.numbers.entry((family, class.to_owned())).or_insert(next);
+        if number == next {
+            self.rows.push((family, class.to_owned()));
+        }
+        if class.is_empty() {
+            self.plain.insert(family, number);
+        }
+        number
+    }
+
+    pub(crate) fn row(&self, number: u32) -> Option<&(Family, String)> {
+        self.rows.get((number as usize).checked_sub(1)?)
+    }
+}

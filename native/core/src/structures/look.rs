@@ -1,0 +1,103 @@
+//! What all who look for structures share.
+
+use super::kinds::{Family, Kinds};
+use super::vtables::{first_argument, Vtable};
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
+use crate::graph::ids::Ids;
+use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// More words that point to a block are not counted.
+pub(crate) const MANY: u8 = 200;
+/// What is there of the libraries whose containers are looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Libraries {
+    pub libstdcxx: bool,
+    pub libcxx: bool,
+}
+
+impl Libraries {
+    pub(crate) fn any(self) -> bool {
+        self.libstdcxx || self.libcxx
+    }
+}
+
+pub(crate) struct Look<'a> {
+    pub(crate) heaps: Heaps<'a>,
+    pub(crate) ids: &'a Ids,
+    /// The lowest and the highest address of a block.
+    pub(crate) bounds: (u64, u64),
+    /// The memory of loaded objects, ascending.
+    pub(crate) objects: &'a [(u64, u64)],
+    pub(crate) libraries: Libraries,
+    /// The kind of each block, by its number.
+    pub(crate) kinds: Vec<AtomicU32>,
+    /// How many words in blocks and in static data point to the beginning of each block, MANY at most.
+    pub(crate) references: Vec<AtomicU8>,
+    /// How many point into it, behind its beginning, MANY at most.
+    pub(crate) inside: Vec<AtomicU8>,
+    pub(crate) known: Mutex<Kinds>,
+}
+
+impl<'a> Look<'a> {
+    /// The used block that begins at `address`, with its number.
+    #[inline]
+    pub(crate) fn block_from(&self, address: u64) -> Option<(u32, Block)> {
+        self.block_with(address).filter(|(_, block)| block.address == address)
+    }
+
+    /// The used block that holds `address`, with its number.
+    #[inline]
+    pub(crate) fn block_with(&self, address: u64) -> Option<(u32, Block)> {
+        let (low, high) = self.bounds;
+        if address < low || address > high {
+            return None;
+        }
+        let block = self.heaps.block_at(address)?;
+        Some((self.ids.id_of(block.place)?, block))
+    }
+
+    /// Whether a block may be what was given to somebody who asked for `bytes`.
+    #[inline]
+    pub(crate) fn fits(&self, block: &Block, bytes: u64) -> bool {
+        let page = self.heaps.space.machine.page.bytes();
+        self.heaps.store_of(block.place).may_be_given(block.end - block.address, bytes, page)
+    }
+
+    pub(crate) fn number(&self, family: Family, class: &str) -> u32 {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).number(family, class)
+    }
+
+    /// The kind of a block that begins with a pointer to this vtable.
+    pub(crate) fn kind_of(&self, vtable: &Vtable) -> u32 {
+        let class = vtable.class.as_str();
+        let name = class.strip_prefix("std::").unwrap_or(class);
+        let name = name.strip_prefix("__1::").unwrap_or(name);
+        let family = match name.split('<').next() {
+            Some("_Sp_counted_ptr_inplace" | "__shared_ptr_emplace") => Family::MakeShared,
+            Some("_Sp_counted_ptr" | "_Sp_counted_deleter" | "__shared_ptr_pointer") => Family::SharedPtr,
+            _ => return self.number(Family::Object, class),
+        };
+        match first_argument(class).filter(|_| class.starts_with("std::")) {
+            Some(held) => self.number(family, held),
+            None => self.number(Family::Object, class),
+        }
+    }
+
+    pub(crate) fn kind(&self, id: u32) -> u32 {
+        self.kinds[id as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_kind(&self, id: u32, kind: u32) {
+        self.kinds[id as usize].store(kind, Ordering::Relaxed);
+    }
+
+    /// Counts a word that points to a block, or into it.
+    pub(crate) fn refer(&self, id: u32, begins: bool) {
+        let count = &(if begins { &self.references } else { &self.inside })[id as usize];
+        if count.load(Ordering::Relaxed) < MANY {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

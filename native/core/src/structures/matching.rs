@@ -1,0 +1,44 @@
+//! Blocks by the words that they begin with.
+
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
+use crate::allocators::walk::{Job, Visitor, Walk};
+use crate::by_address::Addresses;
+use crate::bytes::word_at;
+use crate::error::Result;
+use crate::work::{Control, Watcher};
+
+/// A block with one of the words: its address, its size with its header, and where in it the word stands.
+pub type Matched = (u64, u64, u64);
+
+struct Matching<'a> {
+    words: &'a Addresses,
+    found: Vec<Matched>,
+}
+
+impl Visitor for Matching<'_> {
+    const ALL: bool = true;
+    const HEAD: usize = 64;
+
+    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
+        let is_one = |offset: &usize| word_at(head, *offset).is_some_and(|word| self.words.contains(&word));
+        if let Some(offset) = (0..Self::HEAD).step_by(8).find(is_one) {
+            self.found.push((address, size, offset as u64));
+        }
+        false
+    }
+}
+
+/// The used blocks that have one of `words` among their first eight, with the first of these places.
+pub fn blocks_with(watcher: &dyn Watcher, heaps: Heaps<'_>, words: &[u64]) -> Result<Vec<Matched>> {
+    let words: Addresses = words.iter().copied().collect();
+    let jobs = heaps.jobs_of(|store| !store.is_told_by_walk());
+    let init = || (Walk::new(heaps), Matching { words: &words, found: Vec::new() });
+    let work = |(walk, matching): &mut (Walk<'_>, Matching<'_>), job: &Job, control: &Control| {
+        walk.run(job, control, matching)
+    };
+    let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
+    let mut found: Vec<Matched> = states.into_iter().flat_map(|(_, matching)| matching.found).collect();
+    found.sort_unstable();
+    Ok(found)
+}

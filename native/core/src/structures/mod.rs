@@ -1,0 +1,18 @@
+//! What the blocks of programs in C++ are, proven by what their bytes say of each other.
+#![forbid(unsafe_code)]
+
+pub(crate) mod chunk_kinds;
+pub(crate) mod finding;
+pub(crate) mod kinds;
+pub(crate) mod look;
+pub(crate) mod matching;
+pub(crate) mod proving;
+pub(crate) mod reader;
+pub(crate) mod settling;
+pub(crate) mod vtables;
+pub(crate) mod whole;
+
+pub use kinds::{Family, KindRow};
+pub use look::Libraries;
+pub use matching::{blocks_with, Matched};
+pub use whole::{class_at, find_structures, Structures};

@@ -1,0 +1,269 @@
+//! Containers whose parts say the same of each other: each proof follows all links of one, and counts what the container counts.
+
+use super::finding::{TreeForm, LIBSTDCXX_TREE};
+use super::kinds::{Family, UNKNOWN};
+use super::look::Look;
+use super::reader::Reader;
+use crate::bits::Bits;
+use crate::by_address::Addresses;
+use crate::machine::LOWEST;
+
+/// Links that are followed for each block of the target, over all proofs.
+const LINKS_FOR_EACH: u64 = 16;
+const FIRST_LINKS: u64 = 1 << 16;
+/// Items of a std::deque that are smaller than this are kept together in as many bytes; larger ones alone.
+const DEQUE_BYTES: u64 = 512;
+/// libc++ keeps items of less than SPLIT_LARGEST bytes together in as many as fit into SPLIT_BYTES.
+const SPLIT_BYTES: u64 = 4 << 10;
+const SPLIT_LARGEST: u64 = 256;
+const RED: u32 = 0;
+
+pub(crate) struct Prover<'a> {
+    look: &'a Look<'a>,
+    pub(crate) reader: Reader<'a>,
+    /// Parts of blocks that hold nothing, as the containers say.
+    pub(crate) dead: Vec<(u64, u64)>,
+    seen: Bits,
+    /// Links that may still be followed: what a target says must not take longer than its size.
+    left: u64,
+}
+
+impl<'a> Prover<'a> {
+    pub(crate) fn new(look: &'a Look<'a>) -> Prover<'a> {
+        let blocks = look.ids.count() as u64;
+        let (reader, seen) = (Reader::large(look.heaps.space), Bits::new(blocks));
+        Prover {
+            look,
+            reader,
+            seen,
+            dead: Vec::new(),
+            left: blocks.saturating_mul(LINKS_FOR_EACH).saturating_add(FIRST_LINKS),
+        }
+    }
+
+    /// One more link; None when there were too many.
+    fn step(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        Some(())
+    }
+
+    /// The number of the block that begins at `address`, of which nothing is known so far.
+    fn unknown(&self, address: u64) -> Option<u32> {
+        let (id, _) = self.look.block_from(address)?;
+        (self.look.kind(id) == UNKNOWN).then_some(id)
+    }
+
+    fn set_all(&self, ids: &[u32], family: Family) {
+        let kind = self.look.number(family, "");
+        ids.iter().for_each(|id| self.look.set_kind(*id, kind));
+    }
+
+    /// The tree with this header: as many nodes as it counts, all of whose links agree both ways, and its first.
+    pub(crate) fn tree(&mut self, header: u64, form: TreeForm) -> Option<()> {
+        let is_libstdcxx = form == LIBSTDCXX_TREE;
+        let (root, leftmost, count) = match is_libstdcxx {
+            true => (self.link(header, 8)?, self.link(header, 16)?, self.link(header, 32)?),
+            false => (self.link(header, 0)?, self.reader.word(header.checked_sub(8)?)?, self.link(header, 8)?),
+        };
+        let mut nodes = Vec::new();
+        let mut waiting = vec![(root, header)];
+        let mut first = None;
+        while let Some((node, above)) = waiting.pop() {
+            self.step()?;
+            nodes.push(self.unknown(node)?);
+            if nodes.len() as u64 > count || self.link(node, form.parent)? != above {
+                return None;
+            }
+            if is_libstdcxx && self.link(node, 0)? as u32 > 1 {
+                return None;
+            }
+            let (left, right) = (self.link(node, form.left)?, self.link(node, form.right)?);
+            if left != 0 && left == right {
+                return None;
+            }
+            if left == 0 && node == leftmost {
+                first = Some(node);
+            }
+            waiting.extend([left, right].into_iter().filter(|child| *child != 0).map(|child| (child, node)));
+        }
+        if nodes.len() as u64 != count || first.is_none() {
+            return None;
+        }
+        if is_libstdcxx && self.link(header, 0)? as u32 != RED {
+            return None;
+        }
+        self.set_all(&nodes, Family::Map);
+        Some(())
+    }
+
+    fn link(&mut self, address: u64, offset: u64) -> Option<u64> {
+        self.reader.word(address.checked_add(offset)?)
+    }
+
+    /// The ring that this block is in: a std::list, if one of its parts counts the others.
+    pub(crate) fn ring(&mut self, id: u32, block: u64) -> Option<()> {
+        if self.seen.get(u64::from(id)) {
+            return None;
+        }
+        let (mut nodes, mut outside, mut at) = (Vec::new(), None, block);
+        loop {
+            self.step()?;
+            match self.unknown(at) {
+                Some(id) if self.seen.get(u64::from(id)) => return None,
+                Some(id) => {
+                    self.seen.set(u64::from(id));
+                    nodes.push((id, at));
+                }
+                None if outside.is_some() => return None,
+                None => outside = Some(at),
+            }
+            let next = self.link(at, 0).filter(|next| *next > LOWEST)?;
+            if self.link(next, 8)? != at {
+                return None;
+            }
+            at = next;
+            if at == block {
+                break;
+            }
+        }
+        let header = match outside {
+            Some(header) => (self.link(header, 16)? == nodes.len() as u64).then_some(header)?,
+            None => self.header_among(&nodes)?,
+        };
+        let ids: Vec<u32> = nodes.iter().filter(|(_, at)| *at != header).map(|(id, _)| *id).collect();
+        self.set_all(&ids, Family::List);
+        Some(())
+    }
+
+    /// The only one of blocks in a ring that counts the others.
+    fn header_among(&mut self, nodes: &[(u32, u64)]) -> Option<u64> {
+        let others = nodes.len() as u64 - 1;
+        let mut found = None;
+        for (_, at) in nodes {
+            if self.link(*at, 16) == Some(others) && found.replace(*at).is_some() {
+                return None;
+            }
+        }
+        found
+    }
+
+    /// A table: as many nodes in a chain as it counts, each bucket with a node of the chain before its own, the first
+    /// node's with the table's own link.
+    pub(crate) fn table(&mut self, table: u64) -> Option<()> {
+        let [buckets, bucket_count, first, count, load] = self.reader.words::<5>(table)?;
+        let load = f32::from_bits(load as u32);
+        if !(load > 0.0 && load <= 1024.0) {
+            return None;
+        }
+        let (mut nodes, mut places, mut at) = (Vec::new(), Addresses::default(), first);
+        for _ in 0..count {
+            self.step()?;
+            nodes.push(self.unknown(at)?);
+            places.insert(at);
+            at = self.link(at, 0)?;
+        }
+        if at != 0 || places.len() as u64 != count {
+            return None;
+        }
+        let own = table + 16;
+        let mut of_first = 0;
+        for place in 0..bucket_count {
+            self.step()?;
+            match self.link(buckets, place.checked_mul(8)?)? {
+                0 => (),
+                before if before == own => of_first += 1,
+                before if places.contains(&before) => (),
+                _ => return None,
+            }
+        }
+        if of_first != u32::from(count > 0) {
+            return None;
+        }
+        if buckets != table + 48 {
+            let id = self.unknown(buckets)?;
+            self.set_all(&[id], Family::Buckets);
+        }
+        self.set_all(&nodes, Family::Unordered);
+        Some(())
+    }
+
+    /// A std::deque of libstdc++: both iterators agree with the array of pointers, which has a block for each node between them.
+    pub(crate) fn deque(&mut self, deque: u64) -> Option<()> {
+        let [map, places, from @ ..] = self.reader.words::<6>(deque)?;
+        let to = self.reader.words::<4>(deque.checked_add(48)?)?;
+        let [_, first, last, start] = from;
+        let [_, to_first, to_last, finish] = to;
+        let bytes = last.checked_sub(first).filter(|bytes| *bytes > 0)?;
+        let is_inside = |[cur, first, last, _]: [u64; 4]| first <= cur && cur < last;
+        let end = places.checked_mul(8).and_then(|size| map.checked_add(size))?;
+        let fits = is_inside(from) && is_inside(to) && to_last.checked_sub(to_first) == Some(bytes);
+        if !fits || start < map || finish < start || finish >= end || (start - map) % 8 != 0 || (finish - map) % 8 != 0
+        {
+            return None;
+        }
+        // As many as fit of the small ones, one of the others.
+        if bytes < DEQUE_BYTES / 2 + 1 || (start == finish && from[0] > to[0]) {
+            return None;
+        }
+        if self.reader.word(start)? != first || self.reader.word(finish)? != to_first {
+            return None;
+        }
+        let mut nodes = Vec::new();
+        for at in (start..=finish).step_by(8) {
+            self.step()?;
+            let node = self.reader.word(at)?;
+            let (id, block) = self.look.block_from(node)?;
+            let is_new = self.look.kind(id) == UNKNOWN || self.is_object(id);
+            if !is_new || !self.look.fits(&block, bytes) {
+                return None;
+            }
+            nodes.push(id);
+        }
+        let map = self.unknown(map)?;
+        self.set_all(&[map], Family::DequeMap);
+        self.set_all(&nodes, Family::Deque);
+        self.dead.extend([(first, from[0]), (to[0], to_last)].into_iter().filter(|(start, end)| start < end));
+        Some(())
+    }
+
+    /// A std::deque of libc++: an array of pointers, of which all in use lead to blocks of the one size that it makes.
+    pub(crate) fn split_deque(&mut self, deque: u64) -> Option<()> {
+        let [array, begin, end, limit, first, count] = self.reader.words::<6>(deque)?;
+        let (map, block) = self.look.block_from(array)?;
+        let places = (end.checked_sub(begin)?) / 8;
+        let in_order = array <= begin && begin < end && end <= limit && (begin | end | limit) % 8 == 0;
+        if !in_order || self.look.kind(map) != UNKNOWN || !self.look.fits(&block, limit - array) {
+            return None;
+        }
+        // At most 4096 items of a byte, at least 16 of any size.
+        if first.checked_add(count)? > places.checked_mul(SPLIT_BYTES)? {
+            return None;
+        }
+        let (mut nodes, mut sizes) = (Vec::new(), (u64::MAX, 0));
+        for at in (begin..end).step_by(8) {
+            self.step()?;
+            let node = self.reader.word(at)?;
+            let (id, block) = self.look.block_from(node)?;
+            if self.look.kind(id) != UNKNOWN && !self.is_object(id) {
+                return None;
+            }
+            let usable = block.end - block.address;
+            sizes = (usable.min(sizes.0), usable.max(sizes.1));
+            nodes.push(id);
+        }
+        // Chunks of one size may differ by what was too little for a chunk of its own.
+        if sizes.0 <= SPLIT_BYTES - SPLIT_LARGEST || sizes.1 - sizes.0 > 16 {
+            return None;
+        }
+        self.set_all(&[map], Family::DequeMap);
+        self.set_all(&nodes, Family::Deque);
+        self.dead.extend([(array, begin), (end, block.end)].into_iter().filter(|(start, end)| start < end));
+        Some(())
+    }
+
+    /// Whether the block begins with an object that has a vtable: what is kept in a row may.
+    pub(crate) fn is_object(&self, id: u32) -> bool {
+        let known = self.look.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        known.row(self.look.kind(id)).is_some_and(|(family, _)| *family == Family::Object)
+    }
+}

@@ -1,0 +1,79 @@
+//! Words at any place of a target, through a few pages that were read before: links are followed one by one, and most lead
+//! near to where the last one led.
+
+use crate::memory::space::Space;
+
+/// Bytes that are read at once, and how many such pieces are kept: by a worker, and by who follows links from one end of a
+/// heap to the other.
+const PIECE: u64 = 4 << 10;
+const FEW: usize = 1 << 10;
+const MANY: usize = 1 << 14;
+
+pub(crate) struct Reader<'a> {
+    space: &'a Space,
+    /// Where each piece begins, and how many of its bytes could be read.
+    pieces: Vec<(u64, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(space: &'a Space) -> Reader<'a> {
+        Reader::keeping(space, FEW)
+    }
+
+    /// One that keeps 64 MiB.
+    pub(crate) fn large(space: &'a Space) -> Reader<'a> {
+        Reader::keeping(space, MANY)
+    }
+
+    fn keeping(space: &'a Space, pieces: usize) -> Reader<'a> {
+        Reader { space, pieces: vec![(u64::MAX, 0); pieces], bytes: vec![0; pieces * PIECE as usize] }
+    }
+
+    /// The bytes from `address` to the end of its piece, as far as they are there.
+    fn rest(&mut self, address: u64) -> &[u8] {
+        let start = address & !(PIECE - 1);
+        let place = (address / PIECE % self.pieces.len() as u64) as usize;
+        let bytes = &mut self.bytes[place * PIECE as usize..(place + 1) * PIECE as usize];
+        if self.pieces[place].0 != start {
+            self.pieces[place] = (start, self.space.fill(start, bytes));
+        }
+        bytes[..self.pieces[place].1].get((address - start) as usize..).unwrap_or_default()
+    }
+
+    /// The word at a multiple of eight; None elsewhere, and where it cannot be read.
+    #[inline]
+    pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
+        if address % 8 != 0 {
+            return None;
+        }
+        self.rest(address).first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+
+    pub(crate) fn byte(&mut self, address: u64) -> Option<u8> {
+        self.rest(address).first().copied()
+    }
+
+    /// `N` words from a multiple of eight on.
+    pub(crate) fn words<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
+        let mut words = [0; N];
+        for (word, at) in words.iter_mut().zip((0u64..).step_by(8)) {
+            *word = self.word(address.checked_add(at)?)?;
+        }
+        Some(words)
+    }
+
+    /// The bytes before the first NUL, None where there is none in the first `limit`.
+    pub(crate) fn string(&mut self, address: u64, limit: usize) -> Option<Vec<u8>> {
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let rest = self.rest(address.checked_add(found.len() as u64)?);
+            let text = rest.split(|byte| *byte == 0).next().filter(|_| !rest.is_empty())?;
+            found.extend_from_slice(text);
+            if text.len() < rest.len() {
+                return (found.len() < limit).then_some(found);
+            }
+        }
+        None
+    }
+}

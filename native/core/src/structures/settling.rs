@@ -1,0 +1,154 @@
+//! Strings, vectors, and objects of std::shared_ptr: a buffer says nothing of its holder, so that words that look like one's
+//! are believed only where nobody else points to the buffer.
+
+use super::finding::{Held, Shape};
+use super::kinds::{Family, UNKNOWN};
+use super::look::{Look, MANY};
+use super::proving::Prover;
+use crate::by_address::ByAddress;
+use crate::bytes::range_at;
+use std::mem::discriminant;
+use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
+
+/// What one finds to be left over may free another's name, which rarely goes on for long.
+const ROUNDS: usize = 8;
+
+/// Names the buffers of strings and vectors.
+pub(crate) struct Settler<'a, 'b> {
+    pub(crate) look: &'a Look<'a>,
+    pub(crate) prover: &'b mut Prover<'a>,
+    /// How many words on stacks point to each block.
+    pub(crate) from_stacks: ByAddress<u32>,
+    /// How many words in `dead` do.
+    pub(crate) from_dead: ByAddress<u32>,
+    /// How many words in `dead` point into each block.
+    pub(crate) inside_from_dead: ByAddress<u32>,
+    /// Parts of blocks whose words are left over, or text; ascending.
+    pub(crate) dead: Vec<(u64, u64)>,
+}
+
+impl Settler<'_, '_> {
+    /// `held`: all words that look like those that hold a buffer.
+    pub(crate) fn settle(&mut self, mut held: Vec<Held>) {
+        held.sort_unstable_by_key(|row| row.id);
+        let found = std::mem::take(&mut self.dead);
+        self.bury(found);
+        for _ in 0..ROUNDS {
+            held.retain(|row| range_at(&self.dead, row.holder).is_none());
+            let mut found = Vec::new();
+            for rows in held.chunk_by(|one, other| one.id == other.id) {
+                found.extend(self.buffer(rows));
+            }
+            held.retain(|row| !self.is_settled(row.id));
+            if found.is_empty() {
+                break;
+            }
+            self.bury(found);
+        }
+    }
+
+    fn is_settled(&self, id: u32) -> bool {
+        let known = self.look.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.row(self.look.kind(id)).is_some_and(|(family, _)| *family != Family::Object)
+    }
+
+    /// Names the buffer that all these hold, if they agree and are all that do; the part of it that holds nothing.
+    fn buffer(&mut self, rows: &[Held]) -> Option<(u64, u64)> {
+        let family = only_shape(rows).filter(|_| self.are_all(rows))?;
+        let (id, block) = (rows[0].id, rows[0].block);
+        if self.look.kind(id) != UNKNOWN && !(family == Family::Vector && self.is_row(id, rows)) {
+            return None;
+        }
+        let reader = &mut self.prover.reader;
+        let is_proven = rows.iter().any(|row| match row.shape {
+            Shape::String(size) => block.checked_add(size).and_then(|end| reader.byte(end)) == Some(0),
+            Shape::Vector(_) => true,
+        });
+        if !is_proven {
+            return None;
+        }
+        let class = if family == Family::Vector { class_of(self.look, id) } else { String::new() };
+        self.look.set_kind(id, self.look.number(family, &class));
+        let lives = rows.iter().map(|row| if let Shape::Vector(end) = row.shape { end } else { block }).max()?;
+        let end = self.look.block_from(block)?.1.end;
+        (lives < end).then_some((lives, end))
+    }
+
+    /// Whether the block begins with an object that has a vtable, and has another of its class behind it.
+    fn is_row(&mut self, id: u32, rows: &[Held]) -> bool {
+        let block = rows[0].block;
+        let end = rows.iter().map(|row| if let Shape::Vector(end) = row.shape { end } else { block }).min();
+        let Some(first) = self.prover.reader.word(block).filter(|_| self.prover.is_object(id)) else { return false };
+        let mut rest = (block..end.unwrap_or(block)).step_by(8).skip(1);
+        rest.any(|at| self.prover.reader.word(at) == Some(first))
+    }
+
+    /// Whether no other words point to the block or into it: in blocks and static data, or, if only stacks hold it, on stacks.
+    fn are_all(&self, rows: &[Held]) -> bool {
+        let id = rows[0].id;
+        let sum = |on_stack: bool| rows.iter().filter(|row| row.on_stack == on_stack).map(|row| row.pointers).sum();
+        let counted = self.look.references[id as usize].load(Ordering::Relaxed);
+        let count = |of: &ByAddress<u32>| of.get(&u64::from(id)).copied().unwrap_or(0);
+        let living = u32::from(counted).saturating_sub(count(&self.from_dead));
+        let (in_memory, on_stacks): (u32, u32) = (sum(false), sum(true));
+        // An owner may also point into its block: to a base that is no object's first part.
+        let inside = self.look.inside[id as usize].load(Ordering::Relaxed);
+        let own: u32 = rows.iter().filter(|row| !row.on_stack).map(|row| row.inside).sum();
+        let nobody_else = inside < MANY && own == u32::from(inside).saturating_sub(count(&self.inside_from_dead));
+        let all_held = in_memory == living && (living > 0 || on_stacks == count(&self.from_stacks));
+        counted < MANY && nobody_else && all_held
+    }
+
+    /// Counts the words of parts that hold nothing.
+    fn bury(&mut self, found: Vec<(u64, u64)>) {
+        for (start, end) in &found {
+            for at in (start.next_multiple_of(8)..*end).step_by(8) {
+                let word = self.prover.reader.word(at).unwrap_or(0);
+                let found = self.look.block_with(word);
+                // Those of a block to itself were never counted.
+                if let Some((id, block)) = found.filter(|(_, block)| !(block.address..block.end).contains(&at)) {
+                    let counts = if block.address == word { &mut self.from_dead } else { &mut self.inside_from_dead };
+                    *counts.entry(u64::from(id)).or_default() += u32::from(word >= block.address);
+                }
+            }
+        }
+        self.dead.extend(found);
+        self.dead.sort_unstable();
+    }
+}
+
+/// What all of them would be.
+fn only_shape(rows: &[Held]) -> Option<Family> {
+    let first = rows.first()?;
+    let family = match first.shape {
+        Shape::String(_) => Family::String,
+        Shape::Vector(_) => Family::Vector,
+    };
+    rows.iter().all(|row| discriminant(&row.shape) == discriminant(&first.shape)).then_some(family)
+}
+
+fn class_of(look: &Look<'_>, id: u32) -> String {
+    let known = look.known.lock().unwrap_or_else(PoisonError::into_inner);
+    known.row(look.kind(id)).map(|(_, class)| class.clone()).unwrap_or_default()
+}
+
+/// Names the objects that the counts of std::shared_ptr in these blocks point to.
+pub(crate) fn settle_pointees(look: &Look<'_>, prover: &mut Prover<'_>, controls: &[(u32, u64)]) {
+    for (id, address) in controls {
+        let class = class_of(look, *id);
+        // libstdc++ counts owners from one, in 32 bits, libc++ from zero, in 64.
+        let Some([counts, third, fourth]) = address.checked_add(8).and_then(|at| prover.reader.words::<3>(at)) else {
+            continue;
+        };
+        let pointer = if look.libraries.libcxx { fourth } else { third };
+        let is_held = look.libraries.libcxx || counts as u32 > 0;
+        let Some((object, _)) = look.block_from(pointer).filter(|_| is_held && class != "void" && !class.is_empty())
+        else {
+            continue;
+        };
+        if look.kind(object) == UNKNOWN {
+            look.set_kind(object, look.number(Family::Object, &class));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What the blocks of a target are, each once.
+
+use super::finding::{Candidates, Finder, Place};
+use super::kinds::{Family, KindRow, Kinds, UNKNOWN};
+use super::look::{Libraries, Look};
+use super::proving::Prover;
+use super::settling::{settle_pointees, Settler};
+use super::vtables::Vtables;
+use crate::allocators::heaps::{Heaps, SharedHeaps};
+use crate::allocators::tally::Tally;
+use crate::allocators::walk::{Job, Walk};
+use crate::bits::SharedBits;
+use crate::by_address::ByAddress;
+use crate::error::{Cancelled, Error, Result};
+use crate::graph::ids::{Blocks, Ids, Node};
+use crate::memory::space::Space;
+use crate::work::{take, Control, Watcher};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, AtomicU8};
+use std::sync::{Mutex, PoisonError};
+
+/// The class of the object with a vtable that begins at `address`. `objects`: the memory of loaded objects, ascending.
+pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec<Option<String>> {
+    let mut vtables = Vtables::new(space, objects);
+    let mut class = |address: &u64| {
+        let vtable = vtables.at(space.word(*address).ok()?)?;
+        (vtable.to_top == 0).then(|| vtable.class.clone())
+    };
+    addresses.iter().map(&mut class).collect()
+}
+
+/// The kinds of all blocks that are used, by the numbers that the graph of the same heaps gives them.
+pub struct Structures {
+    pub(crate) shared: SharedHeaps,
+    pub(crate) ids: Ids,
+    pub(crate) kinds: Vec<u32>,
+    rows: Vec<KindRow>,
+    all: Tally,
+}
+
+#[allow(clippy::too_many_arguments)]
+/// Looks at all blocks. `objects`: the memory of loaded objects, ascending, by which classes are known; `statics`, `stacks`:
+/// where else containers may lie; `named`: addresses of blocks with what they are known to be. Blocks of which only a walk tells whether they are used are left out.
+pub fn find_structures(
+    watcher: &dyn Watcher,
+    shared: SharedHeaps,
+    objects: &[(u64, u64)],
+    statics: &[(u64, u64)],
+    stacks: &[(u64, u64)],
+    libraries: Libraries,
+    named: &[(u64, String)],
+) -> Result<Structures> {
+    let heaps = shared.lend();
+    let nothing = || SharedBits::new(0).ok_or(Error::Memory("not enough memory for a block's kind"));
+    let used: Vec<SharedBits> = heaps.stores.iter().map(|_| nothing()).collect::<Result<_>>()?;
+    let ids = Ids::new(heaps, &used, Vec::new(), 0).ok_or(Error::Overflow("more than 2^30 blocks"))?;
+    let look = Look {
+        heaps,
+        ids: &ids,
+        bounds: heaps.bounds(),
+        objects,
+        libraries,
+        kinds: filled(ids.count(), AtomicU32::default)?,
+        references: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
+        inside: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
+        known: Mutex::default(),
+    };
+    for (address, name) in named {
+        if let Some((id, _)) = look.block_from(*address) {
+            look.set_kind(id, look.number(Family::Named, name));
+        }
+    }
+    match libraries.any() {
+        true => {
+            let found = Mutex::new(Some(pass::<true>(watcher, &look, statics, stacks)?));
+            let prove = |control: &Control<'_>| prove(&look, take(&found).unwrap_or_default(), control);
+            heaps.space.task(watcher, None).alone(prove)?;
+        }
+        false => drop(pass::<false>(watcher, &look, &[], &[])?),
+    }
+    let known = look.known.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let kinds: Vec<u32> = look.kinds.into_iter().map(AtomicU32::into_inner).collect();
+    let (rows, all) = tally(heaps, &ids, &kinds, &known);
+    Ok(Structures { shared, ids, kinds, rows, all })
+}
+
+fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count).map_err(|_| Error::Memory("not enough memory for a block's kind"))?;
+    all.resize_with(count, make);
+    Ok(all)
+}
+
+/// Shows all blocks, static data and stacks to finders, one a worker.
+fn pass<const SHAPES: bool>(
+    watcher: &dyn Watcher,
+    look: &Look<'_>,
+    statics: &[(u64, u64)],
+    stacks: &[(u64, u64)],
+) -> Result<Vec<Candidates>> {
+    let heaps = look.heaps;
+    let jobs = heaps.jobs_of(|store| !store.is_told_by_walk());
+    let init = || (Walk::new(heaps), Finder::<SHAPES>::new(look));
+    let work = |(walk, finder): &mut (Walk<'_>, Finder<'_, SHAPES>), job: &Job, control: &Control| {
+        walk.run(job, control, finder)
+    };
+    let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
+    let mut found: Vec<Candidates> = states.into_iter().map(|(_, finder)| finder.found).collect();
+    let mut outside = Finder::<SHAPES>::new(look);
+    statics.iter().for_each(|(start, end)| outside.range(*start, *end, Place::Static));
+    stacks.iter().for_each(|(start, end)| outside.range(*start, *end, Place::Stack));
+    found.push(outside.found);
+    Ok(found)
+}
+
+/// Proves what was found, the surest first.
+fn prove(look: &Look<'_>, mut found: Vec<Candidates>, control: &Control<'_>) -> std::result::Result<(), Cancelled> {
+    let mut prover = Prover::new(look);
+    let each = |part: &Candidates| settle_pointees(look, &mut prover, &part.controls);
+    found.iter().for_each(each);
+    all(control, found.iter().flat_map(|part| &part.trees), |(header, form)| prover.tree(*header, *form))?;
+    all(control, found.iter().flat_map(|part| &part.tables), |table| prover.table(*table))?;
+    all(control, found.iter().flat_map(|part| &part.deques), |deque| prover.deque(*deque))?;
+    all(control, found.iter().flat_map(|part| &part.split_deques), |deque| prover.split_deque(*deque))?;
+    all(control, found.iter().flat_map(|part| &part.rings), |(id, block)| prover.ring(*id, *block))?;
+    let from_stacks = found.iter_mut().flat_map(|part| part.from_stacks.drain()).collect();
+    let held: Vec<_> = found.iter_mut().flat_map(|part| part.held.drain(..)).collect();
+    let dead = std::mem::take(&mut prover.dead);
+    Settler {
+        look,
+        prover: &mut prover,
+        from_stacks,
+        from_dead: ByAddress::default(),
+        inside_from_dead: ByAddress::default(),
+        dead,
+    }
+    .settle(held);
+    Ok(())
+}
+
+/// Tries all candidates of one shape.
+fn all<'a, T: 'a>(
+    control: &Control<'_>,
+    candidates: impl Iterator<Item = &'a T>,
+    mut proof: impl FnMut(&T) -> Option<()>,
+) -> std::result::Result<(), Cancelled> {
+    const AT_ONCE: usize = 1 << 10;
+    for (place, candidate) in candidates.enumerate() {
+        // What fails is no container.
+        let _is_proven = proof(candidate).is_some();
+        if place % AT_ONCE == 0 {
+            control.advance(0)?;
+        }
+    }
+    Ok(())
+}
+
+/// How many blocks of each kind there are, and of all, and their bytes.
+fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> (Vec<KindRow>, Tally) {
+    let mut all = Tally::default();
+    let row = |(family, class): &(Family, String)| KindRow {
+        family: family.name(),
+        class: class.clone(),
+        count: 0,
+        bytes: 0,
+    };
+    let mut rows: Vec<KindRow> = known.rows.iter().map(row).collect();
+    for (store, ranked) in heaps.stores.iter().zip(&ids.stores).filter(|(store, _)| !store.is_told_by_walk()) {
+        let mut id = ranked.first as usize;
+        store.show_blocks(|cell| {
+            let kind = kinds.get(id).copied().unwrap_or(UNKNOWN);
+            id += 1;
+            all.count += 1;
+            all.bytes += cell.size;
+            if let Some(row) = (kind as usize).checked_sub(1).and_then(|place| rows.get_mut(place)) {
+                row.count += 1;
+                row.bytes += cell.size;
+            }
+        });
+    }
+    (rows, all)
+}
+
+impl Structures {
+    /// The kinds that are known, numbered from one on.
+    pub fn rows(&self) -> &[KindRow] {
+        &self.rows
+    }
+
+    /// All blocks that were looked at.
+    pub fn all(&self) -> Tally {
+        self.all
+    }
+
+    /// The kind of each block by its number, zero where none is known.
+    pub fn kinds(&self) -> &[u32] {
+        &self.kinds
+    }
+
+    /// The kind of the block that holds each address: zero where none is known, and where there is no used block.
+    pub fn kinds_at(&self, addresses: &[u64]) -> Vec<u32> {
+        let blocks = Blocks { heaps: self.shared.lend(), ids: &self.ids };
+        let kind = |address: &u64| blocks.find(*address).map_or(UNKNOWN, |found| self.kinds[found.id as usize]);
+        addresses.iter().map(kind).collect()
+    }
+
+    /// The blocks of these kinds as `(address, size)`, ascending in each store; of more than `most` the first.
+    pub fn blocks_of(&self, kinds: &HashSet<u32>, most: usize) -> Vec<(u64, u64)> {
+        let blocks = Blocks { heaps: self.shared.lend(), ids: &self.ids };
+        let place = |id: u32| match blocks.node(id) {
+            Node::Block { address, size, .. } => Some((address, size)),
+            _ => None,
+        };
+        let ids = (0u32..).zip(&self.kinds).filter(|(_, kind)| kinds.contains(kind));
+        ids.filter_map(|(id, _)| place(id)).take(most).collect()
+    }
+}

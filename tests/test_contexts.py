@@ -1,0 +1,223 @@
+"""PostgreSQL's memory contexts, against what the server itself says of the same backend."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.library import heap_of
+from support.programs import PATIENCE, ask, c_program, gdbheap, running
+
+from gdbheap.errors import Unsupported
+
+VERSIONS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+SCHEMA = "select array_agg(c.relname) from pg_class c join pg_attribute a on a.attrelid = c.oid"
+CONTEXTS = "select name, coalesce(ident, ''), level, total_bytes, free_bytes from pg_backend_memory_contexts"
+ROW = re.compile(
+    r"level: (\d+); (.*?): (\d+) total in \d+ blocks(?: \(\d+ chunks\))?; (\d+) free \(\d+ chunks\); \d+ used"
+)
+# What a query needs while it runs, and what the commands of a session lie in: the view sees itself there.
+OF_QUERIES = {
+    "TopMemoryContext", "MessageContext", "TopPortalContext", "TopTransactionContext", "PortalContext", "ExecutorState",
+    "ExprContext", "Table function arguments", "printtup", "CurTransactionContext",
+}  # fmt: skip
+
+
+class Server:
+    """A cluster of its own, whose socket is in its folder, with one session."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = ["psql", "-h", str(folder), "-U", "tester", "-d", "postgres", "-qAtX", "-F", "\t"]
+        self._session = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.other = command
+        self.pid = int(self.ask("select pg_backend_pid()")[0])
+
+    def ask(self, query: str) -> list[str]:
+        """Return the lines of an answer in the session."""
+        assert self._session.stdin is not None and self._session.stdout is not None
+        self._session.stdin.write(f"{query};\n\\echo ended\n")
+        self._session.stdin.flush()
+        lines = iter(self._session.stdout.readline, "ended\n")
+        return [line.rstrip("\n") for line in lines]
+
+    def told(self, pid: int = 0) -> list[tuple[str, int, int, int]]:
+        """Return (name and ident, level, total, free) of each context, in the order of the tree, as the idle backend
+        writes them into the log."""
+        pid = pid or self.pid
+        command = [*self.other, "-c", f"select pg_log_backend_memory_contexts({pid})"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            text = (self.folder / "log").read_text().rpartition(f"logging memory contexts of PID {pid}")[2]
+            if "Grand total" in text:
+                rows = re.findall(ROW, text)
+                return [(name, int(level), int(total), int(free)) for level, name, total, free in rows]
+            time.sleep(0.05)
+        raise AssertionError("the backend did not answer")
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.kill()
+        self._session.communicate()
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Yield the folder of a server that runs until the tests are done."""
+    if not VERSIONS or not shutil.which("psql"):
+        pytest.skip("no PostgreSQL server in /usr/lib/postgresql, or no psql")
+    tools, root = VERSIONS[-1].parent, Path(tempfile.mkdtemp(prefix="gdbheap-postgresql-"))
+    before: list[str] = []
+    if os.geteuid() == 0:
+        try:
+            user = pwd.getpwnam("postgres")
+        except KeyError:
+            pytest.skip("a server does not run as root, and there is no user postgres")
+        os.chown(root, user.pw_uid, user.pw_gid)
+        before = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    data, options = str(root / "data"), f"-c listen_addresses='' -c wal_level=logical -c autovacuum=off -k {root}"
+    control = [*before, str(tools / "pg_ctl"), "-w", "-D", data]
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "cwd": root}
+    subprocess.run([*before, str(VERSIONS[-1]), "-D", data, "-A", "trust", "-U", "tester", "-N"], **quiet)
+    subprocess.run([*control, "-o", options, "-l", str(root / "log"), "start"], **quiet)
+    try:
+        yield root
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], **quiet)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Server]:
+    """Yield a session of its own."""
+    found = Server(folder)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def rows_of(target: str) -> list[tuple[str, int, int, int]]:
+    """Return what the log says, from gdbheap."""
+    with heap_of(target) as heap:
+        return [(found.name, found.level, found.total, found.free) for found in heap.contexts]
+
+
+def without_ident(rows: list[tuple[str, int, int, int]]) -> list[tuple[str, int, int, int]]:
+    """Return rows of the log whose names are without what they are for; a hash table's name is that."""
+    return [(re.sub(r"^(?!dynahash)(.*?): .*|^dynahash: (.*)", r"\1\2", name), *rest) for name, *rest in rows]
+
+
+def core_of(pid: int, folder: Path) -> str:
+    """Return a core of the process, written by gdb."""
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb")
+    command = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-p", str(pid)]
+    subprocess.run([*command, "-ex", f"gcore {folder / 'core'}"], check=True, capture_output=True)
+    return str(folder / "core")
+
+
+@pytest.mark.parametrize("query", ["hash", "sort", "idle"])
+def test_each_context_is_what_the_backend_writes(
+    query: str, server: Server, tmp_path: Path, rng: random.Random
+) -> None:
+    """Names, levels, bytes and free bytes of all, in the order of the tree, of a process and of its core."""
+    server.ask(SCHEMA)
+    rows = rng.randrange(200_000, 300_000)
+    if query != "idle":
+        server.ask("begin")
+        chosen = {
+            "hash": f"select md5((g % {rows // 2})::text), count(*) from generate_series(1, {rows}) g group by 1",
+            "sort": f"select md5(g::text) t, repeat('x', g % 50) from generate_series(1, {rows}) g order by t",
+        }
+        server.ask(f"set work_mem = '256MB'; declare one cursor for {chosen[query]}; fetch 3 from one")
+    told = without_ident(server.told())
+    assert rows_of(str(server.pid)) == told
+    assert rows_of(core_of(server.pid, tmp_path)) == told
+    if query == "hash":
+        answer = ask("contexts", str(server.pid), "--top=1")
+        largest = max(told, key=lambda row: row[2])
+        (row,) = answer["contexts"]
+        assert (row["name"], row["level"], row["total"], row["free"]) == largest
+        assert row["used"] == row["total"] - row["free"]
+        assert "HashAgg meta context" in {name for name, *_rest in told}
+        assert (answer["count"], answer["total"]) == (len(told), sum(row[2] for row in told))
+        found = {row["id"]: row for row in ask("", str(server.pid))["findings"]}["postgresql-context"]
+        assert largest[0] in found["text"] and found["figures"] == {"total": largest[2], "free": largest[3]}
+
+
+def test_a_sender_of_changes(server: Server, rng: random.Random) -> None:
+    """Its slabs and generations too, while it waits for changes."""
+    receiver = VERSIONS[-1].parent / "pg_recvlogical"
+    if not receiver.exists() or not list(Path("/usr/lib/postgresql").glob("*/lib/test_decoding.so")):
+        pytest.skip("no pg_recvlogical, or no test_decoding")
+    server.ask("create table if not exists written (number int)")
+    command = [str(receiver), "-h", str(server.folder), "-U", "tester", "-d", "postgres", "--slot", "gdbheap"]
+    subprocess.run([*command, "--create-slot", "-P", "test_decoding"], check=True)
+    run = subprocess.Popen([*command, "--start", "-f", "-"], stdout=subprocess.PIPE, text=True)
+    try:
+        server.ask(f"insert into written select generate_series(1, {rng.randrange(1000, 9000)})")
+        assert run.stdout is not None and next(line for line in run.stdout if line.startswith("COMMIT"))
+        (pid,) = server.ask("select pid from pg_stat_replication")
+        told = without_ident(server.told(int(pid)))
+        assert {"Change", "TXN", "Tuples"} <= {name for name, *_rest in told}
+        assert rows_of(pid) == told
+    finally:
+        run.kill()
+        run.communicate()
+
+
+def test_each_context_is_what_the_view_says(server: Server) -> None:
+    """All but those that the view's own query makes, uses and drops."""
+    server.ask(SCHEMA)
+    server.ask(CONTEXTS)
+    view = Counter(
+        (name, ident, int(level), int(total), int(free))
+        for name, ident, level, total, free in (line.split("\t") for line in server.ask(CONTEXTS))
+        if name not in OF_QUERIES
+    )
+    rows = ask("contexts", str(server.pid), "--top=all", "--sort=tree")["contexts"]
+    ours = Counter(
+        (row["name"], row["ident"] or "", row["level"], row["total"], row["free"])
+        for row in rows
+        if row["name"] not in OF_QUERIES
+    )
+    assert sum(view.values()) > 50 and ours == view
+
+
+def test_blocks_are_said_to_be_a_contexts(server: Server) -> None:
+    """``heap at`` names the context of a block."""
+    with heap_of(str(server.pid)) as heap:
+        found = max(heap.contexts, key=lambda context: context.total)
+        start = found.blocks[-1][0]
+    assert f"block of memory context {found.name}" in ask("at", str(server.pid), hex(start))["owner"]["what"]
+
+
+def test_idents_are_contents(server: Server) -> None:
+    """With --no-text a query is a length."""
+    secret = "select 12345 as swordfish"
+    server.ask(f"prepare hidden as {secret}")
+    told = ask("contexts", str(server.pid), "--top=all")["contexts"]
+    assert [row["name"] for row in told if "swordfish" in (row["ident"] or "")]
+    done = gdbheap("contexts", str(server.pid), "--top=all", "--no-text")
+    assert done.returncode == 0 and "swordfish" not in done.stdout and "<str of" in done.stdout
+
+
+def test_other_programs_have_none(tmp_path: Path) -> None:
+    """Status 5, and one line."""
+    with running(c_program("idle"), tmp_path) as target:
+        done = gdbheap("contexts", str(target.pid))
+        assert done.returncode == 5 and len(done.stderr.splitlines()) == 1 and "not postgres" in done.stderr
+        with heap_of(str(target.pid)) as heap, pytest.raises(Unsupported):
+            _none = heap.contexts
