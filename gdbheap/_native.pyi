@@ -1893,7 +1893,13 @@ def draw_graph(
     roots: Sequence[Root],
     progress: Report | None = None,
 ) -> Graph: ...
-def draw_blocks(heaps: Heaps, tables: Tables, roots: Sequence[Root], progress: Report | None = None) -> Graph: ...
+def draw_blocks(
+    heaps: Heaps,
+    tables: Tables,
+    roots: Sequence[Root],
+    structures: Structures | None = None,
+    progress: Report | None = None,
+) -> Graph: ...
 def list_blocks(heaps: Heaps, layout: TypeLayout | None = None, progress: Report | None = None) -> BlockColumns: ...
 def compare_blocks(
     before: BlockColumns, old_types: Sequence[int], after: BlockColumns, new_types: Sequence[int], most: int

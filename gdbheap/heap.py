@@ -15,12 +15,11 @@ from gdbheap.allocators.recognised import OtherAllocator, find_other
 from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, Unsupported, one_line
 from gdbheap.graph.blocks import BlockReferences
-from gdbheap.graph.nodes import Node, Nodes
+from gdbheap.graph.nodes import Nodes
 from gdbheap.graph.paths import BlockPaths, Paths
 from gdbheap.graph.roots import block_roots
 from gdbheap.layout.facts import Facts
 from gdbheap.python.census import Objects
-from gdbheap.python.classes import class_name
 from gdbheap.python.collector import Collector, find_collector
 from gdbheap.python.disclosure import Disclosure
 from gdbheap.python.interpreter import Interpreter
@@ -249,9 +248,7 @@ class Heap:
         return found
 
     def _find_structures(self) -> Structures:
-        _known, blocks = self.malloc, WalkedBlocks()
-        for allocator in self.allocators:
-            allocator.give(blocks)
+        _known, blocks = self.malloc, self.walked
         stacks = joined(sorted(pair for ranges in self.live_stacks() for pair in ranges))
         progress, contexts = self.labelled("looking for structures"), self.contexts_or_none or []
         named = [
@@ -316,10 +313,7 @@ class Heap:
     @property
     def block_paths(self) -> BlockPaths:
         """Names for the nodes of the graph of blocks. Raises Unsupported."""
-        target = self.target
-        found: BlockPaths = self._part(
-            "paths of blocks", lambda: BlockPaths(self.block_references, partial(_class_of, target))
-        )
+        found: BlockPaths = self._part("paths of blocks", lambda: BlockPaths(self.block_references))
         return found
 
     @property
@@ -349,7 +343,8 @@ class Heap:
         _live, loose = self.live_stacks()
         heaps = sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
         roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), heaps)
-        return BlockReferences(self.target, self.walked.stores, roots, self.labelled("following references"))
+        draw = self.labelled("following references")
+        return BlockReferences(self.target, self.walked.stores, roots, self.structures_or_none, draw)
 
     def _live_part(self, stack: Stack) -> Ranges:
         return live_parts(self.target, [stack])
@@ -465,10 +460,6 @@ class Heap:
         if self.target.partial or self.target.cut_short:
             return True
         return any(not damage.transient for damage in self.damage)
-
-
-def _class_of(target: Target, node: Node) -> str | None:
-    return class_name(target, node.block)
 
 
 def _is_place(target: Target, number: int) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from gdbheap import _native
 from gdbheap.graph.nodes import LIKELY, Node, Nodes, Root
 from gdbheap.graph.roots import BY_MIDDLES, BY_STATIC, tables
+from gdbheap.structures.kinds import Structures
 from gdbheap.target.target import Target
 
 __all__ = ["BlockReferences"]
 
 
 class BlockReferences(Nodes):
-    """The graph of the blocks of ``stores``."""
+    """The graph of the blocks of ``stores``; the type of a node is the number of its kind in ``structures``."""
 
     believed = LIKELY
 
@@ -22,11 +23,14 @@ class BlockReferences(Nodes):
         target: Target,
         stores: Sequence[_native.Store],
         roots: Sequence[Root],
+        structures: Structures | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
         super().__init__()
-        self.target, self.roots = target, roots
-        self.graph = _native.draw_blocks(_native.Heaps(target.space, stores), tables(target), roots, progress)
+        self.target, self.roots, self.structures = target, roots, structures
+        kinds = structures.native if structures is not None else None
+        heaps = _native.Heaps(target.space, stores)
+        self.graph = _native.draw_blocks(heaps, tables(target), roots, kinds, progress)
 
     def is_certain(self, number: int) -> bool:
         """Whether a chain leads there from static data, over words that lead to where something begins."""

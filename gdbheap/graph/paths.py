@@ -73,9 +73,8 @@ class Word:
 class BlockPaths:
     """Names for the nodes of a graph of blocks: blocks by class or size, edges by where the word is."""
 
-    def __init__(self, references: BlockReferences, type_of: TypeOf) -> None:
+    def __init__(self, references: BlockReferences) -> None:
         self.references = references
-        self._type_of = type_of
         self._frames: dict[int, list[Frame]] = {}
         self._variables: list[tuple[int, int, str]] | None = None
 
@@ -83,11 +82,12 @@ class BlockPaths:
         """The type of what is in a block where that is known, else its size; of a root what it is."""
         if isinstance(node.root, BlockRoot):
             return node.root.kind
-        return self._type_of(node) or block_name(node.size)
+        return self.kind_name(node.type) if node.type else block_name(node.size)
 
     def kind_name(self, kind: int) -> str:
-        """The name of a type by the address of its table of virtual functions."""
-        return f"type at {kind:#x}"
+        """The name of a kind of block by its number."""
+        structures = self.references.structures
+        return block_name(0) if structures is None else structures.name_of(kind)
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Word:
         """Where in ``holder`` the first word is that leads into ``target``, and how far into it where that is no
@@ -159,13 +159,6 @@ def group_name(paths: Paths, group: _native.Grouped) -> str:
         name = paths.kind_name(group.type_address)
         return f"{name} on a free list" if group.kind == "idle" else name
     return block_name(group.size) if group.size else group.kind
-
-
-class TypeOf(Protocol):
-    """What names the type of a block."""
-
-    def __call__(self, node: Node) -> str | None:
-        """The name, None where it is not known."""
 
 
 def block_name(size: int) -> str:

@@ -51,6 +51,11 @@ class Kind:
         words = TEXTS[self.family] if self.type is None else OF_CLASS.get(self.family, TEXTS[self.family])
         return words.format(self.type)
 
+    @property
+    def name(self) -> str:
+        """The same, of an object with a vtable its class alone."""
+        return self.type if self.family == "object" and self.type is not None else self.text
+
 
 @dataclass(frozen=True)
 class Libraries:
@@ -85,7 +90,7 @@ class Structures:
         """``stacks``: what may be in use of them; ``named``: addresses of blocks with what they are known to be;
         ``libraries``: whose containers are looked for, where that is not to
         be found out."""
-        heaps = _native.Heaps(target.space, [*blocks.own.values(), *blocks.general, *blocks.single])
+        heaps = _native.Heaps(target.space, blocks.stores)
         statics = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
         self.libraries = libraries or find_libraries(target)
         known = [*named, *find_named(target, heaps, progress)]
@@ -106,6 +111,10 @@ class Structures:
     @cached_property
     def _by_number(self) -> dict[int, Kind]:
         return {row.number: row.kind for row in self.sums}
+
+    def name_of(self, number: int) -> str:
+        """The name of the kind with that number in a graph."""
+        return self._by_number[number].name
 
     def kinds_at(self, addresses: Sequence[int]) -> list[Kind | None]:
         """What the used block is that holds each address; None where that is not known."""

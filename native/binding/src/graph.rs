@@ -3,6 +3,7 @@
 use crate::heaps::Heaps;
 use crate::records::{records, Given};
 use crate::rows::{all, answers};
+use crate::structures::Structures;
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::graph::{self, Form, FrameLayout, GraphLayout, KeysLayout, NodeRow, Root, Tables};
 use gdbheap_core::python::TypeLayout;
@@ -121,18 +122,21 @@ pub fn draw_graph(
 
 /// The graph of a target without objects: every word of a block that leads into another one is an edge, exact where
 /// something begins there, likely in the last word of a block, doubtful elsewhere. Of `roots` the phase is 0 for static data
-/// and what belongs to threads, 1 for stacks and registers. Raises as `draw_graph`.
+/// and what belongs to threads, 1 for stacks and registers. A block's type is the number of its kind among those of
+/// `structures`. Raises as `draw_graph`.
 #[pyfunction]
-#[pyo3(signature = (heaps, tables, roots, progress=None))]
+#[pyo3(signature = (heaps, tables, roots, structures=None, progress=None))]
 pub fn draw_blocks(
     py: Python<'_>,
     heaps: &Heaps,
     tables: Given<Tables>,
     roots: Given<Vec<Root>>,
+    structures: Option<&Structures>,
     progress: Option<Report>,
 ) -> PyResult<Graph> {
     let heaps = heaps.0.clone();
-    let draw = |watcher: &dyn gdbheap_core::Watcher| graph::draw_blocks(watcher, heaps, &tables.0, &roots.0);
+    let kinds = structures.map_or_else(Vec::new, |structures| structures.0.kinds().to_vec());
+    let draw = |watcher: &dyn gdbheap_core::Watcher| graph::draw_blocks(watcher, heaps, &tables.0, &roots.0, kinds);
     watched(py, progress, draw).map(Graph)
 }
 

@@ -51,7 +51,14 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
 }
 
 /// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
-pub fn draw_blocks(watcher: &dyn Watcher, shared: SharedHeaps, tables: &Tables, roots: &[Root]) -> Result<Graph> {
+/// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is.
+pub fn draw_blocks(
+    watcher: &dyn Watcher,
+    shared: SharedHeaps,
+    tables: &Tables,
+    roots: &[Root],
+    mut kinds: Vec<u32>,
+) -> Result<Graph> {
     if roots.iter().any(|root| root.phase >= PHASES) {
         return Err(Error::invalid("there is no such phase"));
     }
@@ -71,9 +78,11 @@ pub fn draw_blocks(watcher: &dyn Watcher, shared: SharedHeaps, tables: &Tables, 
     let states = heaps.space.task(watcher, Some(jobs.total)).run(&jobs.jobs, init, work)?;
     let mut parts: Vec<Rows> = states.into_iter().flat_map(|(_, drawer)| drawer.rows.finish()).collect();
     parts.extend(outside(Drawer::new(blocks, tables), roots));
-    let (edges, kinds) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
+    let (edges, _) = Edges::join(parts, ids.count()).ok_or(Error::Overflow("more than 2^32 edges"))?;
     let phases = root_phases(roots, ids.first_root);
-    Ok(Graph::new(shared, None, ids, edges, kinds, Vec::new(), phases))
+    kinds.resize(ids.count(), 0);
+    let types = (1..=kinds.iter().copied().max().unwrap_or(0)).map(u64::from).collect();
+    Ok(Graph::new(shared, None, ids, edges, kinds, types, phases))
 }
 
 /// The rows of roots.
