@@ -386,24 +386,38 @@ class Terminal:
         deadline = time.monotonic() + PATIENCE
         while (end := self.seen.find(what, self.place)) < 0:
             assert time.monotonic() < deadline, self.seen
-            if select.select([self.leader], [], [], 0.1)[0]:
-                self.seen += os.read(self.leader, 1 << 16).decode(errors="replace")
+            self.look()
         begin, self.place = self.place, end + len(what)
         return self.seen[begin : self.place]
+
+    def look(self) -> None:
+        """Wait a moment for what it shows."""
+        if select.select([self.leader], [], [], 0.3)[0]:
+            self.seen += os.read(self.leader, 1 << 16).decode(errors="replace")
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C until there is a new prompt: Python's readline misses one just before it waits for a key."""
+        deadline = time.monotonic() + PATIENCE
+        while PROMPT not in self.seen[self.place :]:
+            assert time.monotonic() < deadline, self.seen
+            self.type("\x03")
+            self.look()
+        self.place = len(self.seen)
 
     def type(self, keys: str) -> None:
         """Press keys."""
         os.write(self.leader, keys.encode())
 
     def end(self) -> int:
-        """Press Ctrl-D; return the status."""
-        self.type("\x04")
-        # Until the other end is closed: a terminal whose output nobody reads is full soon.
-        with contextlib.suppress(OSError):
-            while os.read(self.leader, 1 << 16):
-                pass
+        """Press Ctrl-D, where need be again; return the status."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.seen
+            self.type("\x04")
+            with contextlib.suppress(OSError):
+                self.look()
         os.close(self.leader)
-        return self.process.wait(PATIENCE)
+        return self.process.returncode
 
 
 def needs_readline() -> None:
@@ -423,14 +437,13 @@ def test_a_terminal(core: Path, tmp_path: Path) -> None:
     assert "in use" in terminal.until(PROMPT)
     terminal.type("pyobjects --sort=coun\t")
     terminal.until("--sort=count ")
-    terminal.type("\x03")
-    terminal.until(PROMPT)
+    terminal.interrupt()
     terminal.type("diff bef\t")
     terminal.until("before.heap ")
-    terminal.type("\x03")
-    terminal.until(PROMPT)
+    terminal.interrupt()
     terminal.type("nonsense\r")
-    assert "'nonsense' is no command here" in terminal.until(PROMPT)
+    terminal.until("gdbheap: 'nonsense' is no command here")
+    terminal.until(PROMPT)
     assert terminal.end() == 0
 
 

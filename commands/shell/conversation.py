@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from gdbheap.commands.shell.kept import Kept
 from gdbheap.commands.shell.lines import Lines, history_file, opened_lines
@@ -48,15 +49,21 @@ class Talk:
         with opened_lines(PROMPT, completions, history) as lines:
             if lines.is_terminal:
                 tell(GREETING)
-            try:
-                while self._one(lines):
+            with suppress(_Ended):
+                while self._goes_on(lines):
                     pass
-            except _Ended:
-                pass
         return 0 if lines.is_terminal else self._status
 
+    def _goes_on(self, lines: Lines) -> bool:
+        """Read a line and answer it; False at the end. A Ctrl-C while another one is being told ends nothing."""
+        try:
+            return self._one(lines)
+        except KeyboardInterrupt as interrupt:
+            if not lines.is_terminal or _ends_program(interrupt):
+                raise
+            return True
+
     def _one(self, lines: Lines) -> bool:
-        """Read a line and answer it; False at the end."""
         try:
             line = lines.next()
         except UsageError as error:
