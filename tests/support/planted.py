@@ -18,7 +18,7 @@ import pytest
 from support.programs import PATIENCE, SOURCES, plain_environment
 
 FOLDER = SOURCES / "planted"
-DIRECT, INDIRECT, CYCLE, INTERIOR, ON_STACK, IN_REGISTER = range(6)
+DIRECT, INDIRECT, CYCLE, INTERIOR, ON_STACK, IN_REGISTER, BY_LAYOUT = range(7)
 LOST = (DIRECT, INDIRECT, CYCLE)
 ROW = struct.Struct("<5Q")
 LIBRARY = "keeper_library"

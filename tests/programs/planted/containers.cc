@@ -70,7 +70,7 @@ static void plant() {
     // Only its second base is held: a word that points into the middle.
     for (Other *&second : seconds) {
         group = planted_group();
-        second = made<Derived>(INTERIOR);
+        second = made<Derived>(BY_LAYOUT);
     }
     is_lost = false;
     held.reserve(8);

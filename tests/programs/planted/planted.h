@@ -17,8 +17,9 @@ extern "C" {
 
 /* What becomes of a block. DIRECT: no block points to it; INDIRECT: another lost one does; CYCLE: the blocks of its group
  * point to each other and no other block does; INTERIOR: something that is held points into its middle and nothing to
- * its start; ON_STACK: only the stack of a thread that lives leads to it; IN_REGISTER: only one of its registers does. */
-enum planted_kind { DIRECT, INDIRECT, CYCLE, INTERIOR, ON_STACK, IN_REGISTER };
+ * its start; ON_STACK: only the stack of a thread that lives leads to it; IN_REGISTER: only one of its registers does. BY_LAYOUT: as INTERIOR, where compilers put such words (the second base of an
+ * object, an array after its count, what an Rc counts), so that a tool may know it for a reference. */
+enum planted_kind { DIRECT, INDIRECT, CYCLE, INTERIOR, ON_STACK, IN_REGISTER, BY_LAYOUT };
 
 /* A number in [low, high]. */
 size_t planted_between(size_t low, size_t high);

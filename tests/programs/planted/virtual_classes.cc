@@ -56,7 +56,7 @@ static void plant() {
     size_t count = planted_between(2, 20);
     array = new Counted[count];
     // The count stands before the first element (Itanium C++ ABI, 2.7).
-    planted_note(reinterpret_cast<size_t *>(array) - 1, count * sizeof(Counted) + sizeof(size_t), INTERIOR, planted_group());
+    planted_note(reinterpret_cast<size_t *>(array) - 1, count * sizeof(Counted) + sizeof(size_t), BY_LAYOUT, planted_group());
 }
 
 int main(int argc, char **argv) {
