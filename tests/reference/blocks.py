@@ -61,18 +61,9 @@ class Blocks:
                     left.append(target)
         return found
 
-    def counting(self) -> dict[int, set[int]]:
-        """Return the edges that keep something alive: words into the middle of a block do so only where no others
-        reach it."""
-        certain = self.certain()
-        return {
-            source: self.to_start[source] | {target for target in targets if target not in certain}
-            for source, targets in self.edges.items()
-        }
-
-    def kept_by(self, block: int, edges: dict[int, set[int]]) -> set[int]:
+    def kept_by(self, block: int) -> set[int]:
         """Return what is reached no more without a block, itself among it."""
-        return set(self.distances(edges)) - set(self.distances(edges, block))
+        return self.reached() - self.reached(block)
 
     def size(self, blocks: Iterable[int]) -> int:
         """Return the bytes of their chunks."""
