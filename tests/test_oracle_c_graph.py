@@ -50,7 +50,7 @@ def answers(target: str, asked: list[str]) -> list[dict[str, Any]]:
 
 
 def check_listed(truth: Blocks, answer: dict[str, Any], some: list[int]) -> None:
-    """Assert what blocks keep: what is reached no more without them. Those that keep themselves alone are not listed."""
+    """Assert what blocks keep: what is reached no more without them. Those that keep only themselves are not listed."""
     rows = {row["address"]: row for row in answer["rows"] if row["address"] in truth.sizes}
     largest = sorted(rows, key=lambda block: -rows[block]["retained"])[:ASKED]
     for block in {*largest, *some}:

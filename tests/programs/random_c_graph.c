@@ -30,8 +30,9 @@ static void connect(size_t source, size_t target)
     size_t words = sizes[source] / 8, inside = 0;
     if (words == 0)
         return;
-    if (between(&random_state, 0, 9) < tenths)
-        inside = between(&random_state, 1, sizes[target]) - 1;
+    /* Not into the last 8 bytes: an address there may be that of the next chunk, as malloc itself has it. */
+    if (between(&random_state, 0, 9) < tenths && sizes[target] > 8)
+        inside = between(&random_state, 0, sizes[target] - 9);
     struct edge edge = { source, 8 * between(&random_state, 0, words - 1), target, inside };
     char **word = (char **)(blocks[source] + edge.place);
     /* A word that is one already stays. */
