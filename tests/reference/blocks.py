@@ -65,6 +65,17 @@ class Blocks:
         """Return what is reached no more without a block, itself among it."""
         return self.reached() - self.reached(block)
 
+    def dominator(self, block: int) -> int | None:
+        """Return the nearest block without which this one is not reached, None where there is none. It is on every way
+        to it."""
+        steps = self.distances(self.edges)
+        at = block
+        while steps[at] > 0:
+            at = next(source for source in steps if steps[source] == steps[at] - 1 and at in self.edges[source])
+            if block not in self.reached(at):
+                return at
+        return None
+
     def size(self, blocks: Iterable[int]) -> int:
         """Return the bytes of their chunks."""
         return sum(self.sizes[block] for block in blocks)
