@@ -27,7 +27,8 @@ static const char *path;
 
 static void connect(size_t source, size_t target)
 {
-    size_t words = sizes[source] / 8, inside = 0;
+    /* Not in the last words: in them, behind what was asked for, something may be left over, and a chain avoids them. */
+    size_t words = sizes[source] < 24 ? 0 : (sizes[source] - 16) / 8, inside = 0;
     if (words == 0)
         return;
     /* Not into the last 8 bytes: an address there may be that of the next chunk, as malloc itself has it. */
