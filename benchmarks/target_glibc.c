@@ -1,4 +1,5 @@
-/* A large C process to measure on: millions of malloc chunks of 16 to 400 bytes, half of them freed at random.
+/* A large C process to measure on: millions of malloc chunks of 16 to 400 bytes that point to each other, half of them
+ * freed at random.
  *
  * Usage: target_glibc [CHUNKS] [SEED]
  * Prints one line of JSON when it is ready: {"pid", "chunks", "seed"}. Then it beats once a millisecond and answers each
@@ -40,6 +41,10 @@ static void fill(size_t count)
         if (held[i] == NULL)
             exit(1);
         memset(held[i], 1, size);
+        /* Each has the address of an earlier one, mostly of one of the last hundred: references to follow. */
+        size_t back = 1 + next_random() % (next_random() % 16 ? 100 : i + 1);
+        if (back <= i)
+            *(void **)held[i] = held[i - back];
     }
 }
 

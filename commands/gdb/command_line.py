@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gdbheap.commands.surface.completion import option_words
 from gdbheap.commands.surface.declaration import AnyCommand
 
 __all__ = ["Invocation", "completions", "invocation", "own_invocation", "split"]
@@ -32,12 +33,7 @@ def completions(command: AnyCommand, text: str, word: str) -> list[str]:
     last word after the last character that it takes for a separator."""
     last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
     kept = len(last) - len(word)
-    return [found[kept:] for found in _candidates(command) if found.startswith(last) and last.startswith("-")]
-
-
-def _candidates(command: AnyCommand) -> list[str]:
-    names = [f"{option.name}=" if option.takes_next else option.name for option in command.all_options]
-    return [*names, *(f"--sort={key}" for key in command.sorts)]
+    return [found[kept:] for found in option_words(command) if found.startswith(last) and last.startswith("-")]
 
 
 @dataclass(frozen=True)

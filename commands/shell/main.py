@@ -5,14 +5,12 @@ Everything else is imported inside, so that Ctrl-C ends in one line from the fir
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
 
-PARTIAL = 1
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
 
@@ -45,52 +43,23 @@ def _end(number: int, _frame: object) -> None:
 
 def _run(words: list[str]) -> int:
     from gdbheap.commands.shell.commands import run
-    from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
-    from gdbheap.python.disclosure import is_hidden
+    from gdbheap.commands.shell.streams import complain, fault, write
+    from gdbheap.errors import GdbheapError
 
     try:
         output, status = run(words)
-    except GdbheapError as error:
-        return _fail(str(error), error.status)
     except Exception as error:
-        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
-            return _fail(str(exhausted(error)))
-        if os.environ.get("GDBHEAP_DEBUG"):
-            raise
-        what = type(error).__name__ if is_hidden(words, os.environ) else f"{type(error).__name__}: {error}"
-        return _fail(f"a fault of gdbheap ({what}); GDBHEAP_DEBUG=1 shows where")
-    return _write(output, status)
-
-
-def _fail(message: str, status: int = PARTIAL) -> int:
-    """One line on standard error, if there is one."""
-    from gdbheap.errors import one_line
-    from gdbheap.report.style import encodable
-
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        start = "" if message.startswith("gdbheap") else "gdbheap: "
-        sys.stderr.write(encodable(f"{start}{one_line(message)}\n", sys.stderr.encoding))
-        sys.stderr.flush()
-    return status
-
-
-def _write(output: str, status: int) -> int:
-    """Print the report, if there is one. A closed pipe ends quietly; a full disk or no standard output is an error."""
-    from gdbheap.report.style import encodable
-
+        return complain(*fault(error, words))
     try:
-        sys.stdout.write(encodable(output + "\n" if output else "", sys.stdout.encoding))
-        sys.stdout.flush()
+        write(output)
     except BrokenPipeError:
-        _give_up_output()
-    except (OSError, ValueError, AttributeError) as error:
-        _give_up_output()
-        reason = error.strerror if isinstance(error, OSError) else "standard output is closed"
-        return _fail(f"the report could not be written: {reason}")
+        pass
+    except GdbheapError as error:
+        return complain(str(error))
     return status
 
 
-def _give_up_output() -> None:
-    """What is still buffered would fail once more when Python exits."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _fail(message: str) -> int:
+    from gdbheap.commands.shell.streams import complain
+
+    return complain(message)

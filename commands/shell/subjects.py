@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
-from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, AnyCommand
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, SHELL, AnyCommand
 from gdbheap.commands.surface.needs import (
     CALLED,
     FILES,
@@ -20,6 +22,7 @@ from gdbheap.commands.surface.needs import (
     PROCESS,
     PROCESSES,
     PROGRAMS,
+    SESSION,
     STARTED,
     TARGET,
     TWO_TARGETS,
@@ -37,7 +40,7 @@ from gdbheap.commands.surface.options import (
     switch,
     valued,
 )
-from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.parser import help_call, parse
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
 from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_about_process, ask_of, with_warnings
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
     from gdbheap.history.snapshot import Look
     from gdbheap.target.programs import Programs
 
-__all__ = ["Extra", "answer", "extra_options", "meant", "own_words"]
+__all__ = ["Extra", "Line", "Opener", "answer", "answer_about", "extra_options", "meant", "opened", "own_words"]
 
 START = "--"
 
@@ -83,19 +86,40 @@ def extra_options(command: AnyCommand) -> tuple[Option, ...]:
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """A command line: what was typed after the noun. ``words`` are neither options nor their values; ``started`` is the
-    command that follows ``--``, where the question is about one that is started."""
+    command that follows ``--``, where the question is about one that is started. ``called``: the words that call the
+    command where it was typed; ``open``: how a process or a core comes to be a heap."""
 
     command: AnyCommand
     options: Common
     extra: Extra
     words: list[str]
     started: list[str]
+    called: str
+    open: Opener
 
     def error(self, reason: str) -> UsageError:
         """The line cannot be answered."""
-        return UsageError(f"{self.command.shell_name}: {reason}")
+        return UsageError(f"{self.called}: {reason}")
+
+    @property
+    def names_target(self) -> bool:
+        """Whether its target was typed; a session has one."""
+        return self.called.startswith(SHELL)
+
+    @property
+    def usual(self) -> str:
+        """What is typed before the argument."""
+        return f"{self.called} {self.words[0]}" if self.names_target else self.called
+
+    @property
+    def help(self) -> str:
+        """What is typed for help."""
+        return help_call(self.called)
+
+
+Opener = Callable[[Line, Union[int, str]], AbstractContextManager[Heap]]
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
@@ -114,10 +138,22 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
     """Answer one command line. Raises GdbheapError."""
     own = own_words(words) if command.needs.starts else words
     options, extra, left = parse(command, own, command.shell_name, extra_options(command))
-    line = _Line(command, options, Extra(**extra), left, words[len(own) + 1 :])
+    line = Line(command, options, Extra(**extra), left, words[len(own) + 1 :], command.shell_name, opened)
     if len(own) + 1 == len(words):
         raise line.error("which command? It follows --")
     return ANSWERS[command.needs](line)
+
+
+def answer_about(command: AnyCommand, target: int | str, words: list[str], open: Opener) -> Result:
+    """Answer a line that does not name its target, as in gdb. ``open``: how that, or another, comes to be a heap.
+    Raises GdbheapError."""
+    options, _, left = parse(command, words, command.name)
+    if command.needs is LOOKS:
+        # One look alone is compared with the target.
+        named = [*left, str(target)] if len(left) == 1 else left
+    else:
+        named = [str(target), *left]
+    return ANSWERS[command.needs](Line(command, options, Extra(), named, [], command.name, open))
 
 
 def own_words(words: Sequence[str]) -> list[str]:
@@ -125,19 +161,19 @@ def own_words(words: Sequence[str]) -> list[str]:
     return list(words[: words.index(START)]) if START in words else list(words)
 
 
-def _about_target(line: _Line) -> Result:
+def _about_target(line: Line) -> Result:
     target = _targets(line)[0]
     _refuse_call(line, target)
-    with _opened(line, target) as heap:
+    with line.open(line, target) as heap:
         with shown_for(heap):
             answered = ask(line.command, heap, line.options, _calls(line, heap))
         known = len(heap.target.warnings)
     return _with_late_warnings(answered, heap, known)
 
 
-def _about_two_targets(line: _Line) -> Result:
+def _about_two_targets(line: Line) -> Result:
     first, second = _targets(line)
-    with _opened(line, first) as one, _opened(line, second) as other:
+    with line.open(line, first) as one, line.open(line, second) as other:
         with shown_for(one), shown_for(other):
             answered = ask_of(line.command, (one, other), [one, other], line.options)
         known = [len(heap.target.warnings) for heap in (one, other)]
@@ -149,10 +185,10 @@ def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
     return with_warnings(answered, heap.target.warnings[known:])
 
 
-def _about_looks(line: _Line) -> Result:
+def _about_looks(line: Line) -> Result:
     """Each word is a snapshot, or a process or core that is looked at now."""
     if len(line.words) < 2:
-        raise line.error(f"which looks? Two or more snapshots, processes or cores ('{line.command.shell_name} --help')")
+        raise line.error(f"which looks? Two or more snapshots, processes or cores ({line.help})")
     # Imported here: a command's start is mostly imports.
     from gdbheap.history.file import is_snapshot, read
 
@@ -163,15 +199,15 @@ def _about_looks(line: _Line) -> Result:
     return ask_about_looks(line.command, looks, line.options)
 
 
-def _look(line: _Line, word: str, with_blocks: bool) -> Look:
+def _look(line: Line, word: str, with_blocks: bool) -> Look:
     from gdbheap.history.snapshot import take
 
-    with _opened(line, parse_target(word)) as heap, shown_for(heap):
+    with line.open(line, parse_target(word)) as heap, shown_for(heap):
         heap.disclosure.contents = not line.options.no_text
         return take(heap, with_blocks=with_blocks)
 
 
-def _about_programs(line: _Line) -> Result:
+def _about_programs(line: Line) -> Result:
     if line.started and (
         line.words or not isinstance(line.options, Several) or line.options.name or line.options.cgroup
     ):
@@ -179,7 +215,7 @@ def _about_programs(line: _Line) -> Result:
     return ask_of(line.command, _programs(line), [], line.options)
 
 
-def _programs(line: _Line) -> Programs:
+def _programs(line: Line) -> Programs:
     """The processes that the line means. Raises UsageError for what is none."""
     from gdbheap.target.programs import Programs
 
@@ -196,7 +232,7 @@ def _programs(line: _Line) -> Programs:
     return Programs(pids, options.children, options.name, options.cgroup, line.started)
 
 
-def _about_live(line: _Line) -> Result:
+def _about_live(line: Line) -> Result:
     """A process that runs on, or a command that is started."""
     from gdbheap.target.following import LocalProcess, Program
 
@@ -204,9 +240,10 @@ def _about_live(line: _Line) -> Result:
         _refuse_words(line, line.words)
         return ask_of(line.command, Program(line.started), [], line.options)
     if not line.words:
-        raise line.error(f"which process? ('{line.command.shell_name} --help' tells more)")
+        raise line.error(f"which process? ({line.help} tells more)")
     word, *rest = line.words
-    _check_noun(word)
+    if line.names_target:
+        _check_noun(word)
     target = parse_target(word)
     if not isinstance(target, int):
         raise line.error(f"{target} is no process: only a live one can be followed")
@@ -215,30 +252,41 @@ def _about_live(line: _Line) -> Result:
     return ask_about_process(line.command, process, process.describe, line.options)
 
 
-def _about_command(line: _Line) -> Result:
+def _about_command(line: Line) -> Result:
     _refuse_words(line, line.words)
     return ask_of(line.command, tuple(line.started), [], line.options)
 
 
-def _about_files(line: _Line) -> Result:
+def _about_files(line: Line) -> Result:
     if not line.words:
-        raise line.error(f"which file? ('{line.command.shell_name} --help' tells more)")
+        raise line.error(f"which file? ({line.help} tells more)")
     return ask_of(line.command, tuple(line.words), [], line.options)
 
 
-def _about_log(line: _Line) -> Result:
+def _about_log(line: Line) -> Result:
     if not line.words:
-        raise line.error(f"which log? ('{line.command.shell_name} --help' tells more)")
+        raise line.error(f"which log? ({line.help} tells more)")
     _refuse_words(line, line.words[1:])
     return ask_of(line.command, line.words[0], [], line.options)
 
 
-def _about_nothing(line: _Line) -> Result:
+def _about_session(line: Line) -> Result:
+    """Its documents are those of its commands: it has none of its own."""
+    from gdbheap.commands.shell.conversation import Talk
+    from gdbheap.commands.shell.kept import Kept
+
+    target = _targets(line)[0]
+    with contextlib.closing(Kept(line, target)) as kept:
+        answered = ask_of(line.command, Talk(kept, line.options), [], line.options)
+    return dataclasses.replace(answered, options=dataclasses.replace(answered.options, json=False))
+
+
+def _about_nothing(line: Line) -> Result:
     _refuse_words(line, line.words)
     return ask_of(line.command, None, [], line.options)
 
 
-ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
+ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
     TARGET: _about_target,
     PROCESS: _about_target,
     TWO_TARGETS: _about_two_targets,
@@ -250,18 +298,19 @@ ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
     STARTED: _about_command,
     FILES: _about_files,
     LOG: _about_log,
+    SESSION: _about_session,
     NOTHING: _about_nothing,
 }
 
 
-def _targets(line: _Line) -> list[int | str]:
+def _targets(line: Line) -> list[int | str]:
     """The process ids and cores' paths that a line names; what follows them is the command's argument."""
-    prog, count = line.command.shell_name, line.command.needs.targets
+    count = line.command.needs.targets
     named, rest = line.words[:count], line.words[count:]
-    for word in named:
+    for word in named if line.names_target else ():
         _check_noun(word)
     if len(named) < count:
-        raise line.error(f"which {'other ' if named else ''}process or core? ('{prog} --help' tells more)")
+        raise line.error(f"which {'other ' if named else ''}process or core? ({line.help} tells more)")
     _take_argument(line, rest)
     return [parse_target(word) for word in named]
 
@@ -273,18 +322,18 @@ def _check_noun(target: str) -> None:
         raise UsageError(f"gdbheap: {target!r} is neither a noun ({nouns}) nor a process nor a file")
 
 
-def _take_argument(line: _Line, words: list[str]) -> None:
+def _take_argument(line: Line, words: list[str]) -> None:
     """The address, of a command that is about one, or the file that it writes."""
     if isinstance(line.options, Filed):
         _refuse_words(line, words[1:], words)
         if not words:
-            raise line.error(f"which file? {line.command.shell_name} {line.words[0]} {FILE.metavar}")
+            raise line.error(f"which file? {line.usual} {FILE.metavar}")
         line.options.file = words[0]
         return
     if isinstance(line.options, Called):
         _refuse_words(line, words[1:], words)
         if not words:
-            raise line.error(f"which function? {line.command.shell_name} {line.words[0]} {FUNCTION.metavar}")
+            raise line.error(f"which function? {line.usual} {FUNCTION.metavar}")
         line.options.function = words[0]
         return
     if not isinstance(line.options, (Addressed, MaybeAddressed)):
@@ -294,20 +343,20 @@ def _take_argument(line: _Line, words: list[str]) -> None:
     if not words and isinstance(line.options, MaybeAddressed):
         return
     if not words:
-        raise line.error(f"which address? {line.command.shell_name} {line.words[0]} {ADDRESS.metavar}")
+        raise line.error(f"which address? {line.usual} {ADDRESS.metavar}")
     try:
         line.options.address = parse_address(words[0])
     except ValueError as error:
         raise line.error(str(error)) from None
 
 
-def _refuse_words(line: _Line, words: list[str], shown: list[str] | None = None) -> None:
+def _refuse_words(line: Line, words: list[str], shown: list[str] | None = None) -> None:
     if words:
         typed = " ".join(shown or words)
-        raise line.error(f"unrecognized arguments: {typed} ('{line.command.shell_name} --help' tells more)")
+        raise line.error(f"unrecognized arguments: {typed} ({line.help} tells more)")
 
 
-def _refuse_call(line: _Line, target: int | str) -> None:
+def _refuse_call(line: Line, target: int | str) -> None:
     """Raise UsageError where a core or a copy would have to be asked itself."""
     call = line.command.call_for(line.options)
     if isinstance(target, str) and line.command.needs is PROCESS:
@@ -318,7 +367,7 @@ def _refuse_call(line: _Line, target: int | str) -> None:
         raise line.error("a copy is not asked itself: leave out --clone")
 
 
-def _calls(line: _Line, heap: Heap) -> LocalCalls | None:
+def _calls(line: Line, heap: Heap) -> LocalCalls | None:
     """How functions of the target are called: not at all, unless it is a process that our own tracer holds."""
     target = heap.target
     if line.command.call is None or not isinstance(target, Process) or target.tracer is None:
@@ -329,7 +378,7 @@ def _calls(line: _Line, heap: Heap) -> LocalCalls | None:
 
 
 @contextlib.contextmanager
-def _opened(line: _Line, target: int | str) -> Iterator[Heap]:
+def opened(line: Line, target: int | str) -> Iterator[Heap]:
     """The heap of a core, or of a process that is stopped in this block; afterwards says for how long."""
     if isinstance(target, str):
         yield Heap(Core(target, line.extra.exe))

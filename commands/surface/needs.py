@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
@@ -21,13 +21,22 @@ __all__ = [
     "PROCESS",
     "PROCESSES",
     "PROGRAMS",
+    "SESSION",
     "STARTED",
     "TARGET",
     "TWO_TARGETS",
+    "Conversation",
     "Needs",
 ]
 
 Subject = TypeVar("Subject")
+
+
+class Conversation(Protocol):
+    """Commands about one target that are read one after the other."""
+
+    def run(self) -> int:
+        """Answer them until there are no more. Returns the exit status."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,4 +81,6 @@ STARTED: Needs[tuple[str, ...]] = Needs(
 # Its path: a command that shares its word with one about processes is meant where there is such a file.
 LOG: Needs[str] = Needs("a log of calls", "FILE", "calls.log", 0, shell_only=True)
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
+# It is kept from one command to the next.
+SESSION: Needs[Conversation] = Needs("a process or a core", "TARGET", "1234", 1, shell_only=True)
 NOTHING: Needs[None] = Needs("no target", "", "", 0, shell_only=True)

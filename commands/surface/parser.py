@@ -12,7 +12,7 @@ from gdbheap.commands.surface.options import Common, Option
 from gdbheap.errors import UsageError
 from gdbheap.python.disclosure import wanted
 
-__all__ = ["parse", "wants_help"]
+__all__ = ["help_call", "parse", "wants_help"]
 
 Chosen = TypeVar("Chosen", bound=Common)
 
@@ -21,10 +21,11 @@ class _Parser(argparse.ArgumentParser):
     """argparse that raises: inside gdb an exit would end as a Python exception, in a shell as two lines."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message} ({_help_call(self.prog)} tells more)")
+        raise UsageError(f"{self.prog}: {message} ({help_call(self.prog)} tells more)")
 
 
-def _help_call(prog: str) -> str:
+def help_call(prog: str) -> str:
+    """What is typed for help about a command: it is called otherwise in gdb than in a shell."""
     return f"'{prog} --help'" if prog.startswith(SHELL) else f"'help {prog}'"
 
 

@@ -48,12 +48,13 @@ _MODULES = {
     "replay": "replay",
     "stacks": "call_stacks",
     "stats FILE": "call_stats",
+    "shell": "session",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",
 }
 
-SHELL_ONLY = frozenset({"record", "plot", "top", "watch", "trace", "replay", "stacks", "stats FILE"})
+SHELL_ONLY = frozenset({"record", "plot", "top", "watch", "trace", "replay", "stacks", "stats FILE", "shell"})
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
 
 ABOUT_LOGS = {"stats": "stats FILE"}

@@ -1,0 +1,118 @@
+"""What a session keeps of its target from one command to the next: everything that was read at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from gdbheap.commands.shell.subjects import Extra, Line, opened
+from gdbheap.commands.surface.progress import tell
+from gdbheap.errors import GdbheapError, NoTarget
+from gdbheap.heap import Heap
+from gdbheap.target import refusal
+from gdbheap.target.cloning import cloned
+from gdbheap.target.core import Core
+from gdbheap.target.process import Process, stopped
+
+__all__ = ["Kept"]
+
+
+class Kept:
+    """A core that stays open, or a process as it was at one moment: its private memory copied, or with --clone a frozen
+    copy of it. Where a process cannot be kept, each command stops it anew.
+
+    ``line`` is the one that began the session. Nothing is read before ``take``."""
+
+    def __init__(self, line: Line, target: int | str) -> None:
+        self.target = target
+        self._extra: Extra = line.extra
+        self._limit = line.options.max_stop or None
+        self._held = ExitStack()
+        self._heap: Heap | None = None
+        self._is_lasting = True
+        # Its descriptor stays that of this process, also when the id is given to another one.
+        self._folder = None if isinstance(target, str) else refusal.open_folder(target)
+
+    def take(self) -> None:
+        """Look at the target now, and forget what was read before, if it is still there. Raises GdbheapError."""
+        self.check_alive()
+        self.close()
+        found = self._core() if isinstance(self.target, str) else self._process(self.target)
+        self._is_lasting = found is not None
+        if found is not None:
+            self._heap = Heap(found)
+
+    def _core(self) -> Core:
+        assert isinstance(self.target, str)
+        return Core(self.target, self._extra.exe)
+
+    def _process(self, pid: int) -> Process | None:
+        process = self._held.enter_context(cloned(pid, self._limit)) if self._extra.clone else self._copied(pid)
+        if process is not None and process.stopped_seconds is not None:
+            milliseconds = 1000 * process.stopped_seconds
+            tell(f"process {pid} was stopped for {milliseconds:.0f} ms, and is kept as it was", self._extra.verbose)
+        return process
+
+    def _copied(self, pid: int) -> Process | None:
+        """With its private memory copied; None where that cannot be, or its memory may not be read at all."""
+        with stopped(pid, self._limit, copies=True) as process:
+            pass
+        if process.is_copied:
+            return process
+        why = "its memory is not to be read" if process.refusal else "there is no room for a copy of its memory"
+        tell(f"process {pid} cannot be kept ({why}): each command looks at it anew", anyway=True)
+        return None
+
+    def check_alive(self) -> None:
+        """Raise NoTarget where it was a process and that has ended."""
+        if self._folder is None:
+            return
+        try:
+            refusal.check(self._folder)
+        except NoTarget:
+            copied = self._heap is not None and not self._extra.clone
+            left = "what was read of it is kept" if copied else "and nothing of it is kept"
+            raise NoTarget(f"process {self._folder.pid} has ended: {left}") from None
+        except GdbheapError:
+            # Whoever looks at it says why that cannot be.
+            return
+
+    @contextmanager
+    def open(self, line: Line, target: int | str) -> Iterator[Heap]:
+        """What was read, for one command; another target, or one that is called into, is opened for that alone."""
+        calls = line.command.call_for(line.options) is not None
+        if target == self.target and (calls or self._extra.clone):
+            # A frozen copy ends with its process.
+            self.check_alive()
+        if target == self.target and not calls:
+            if self._heap is None and self._is_lasting:
+                self.take()
+            if self._heap is not None:
+                with self._used(self._heap) as heap:
+                    yield heap
+                return
+        with opened(self._as_begun(line, calls), target) as heap:
+            yield heap
+        if calls:
+            self.close()
+
+    def _as_begun(self, line: Line, calls: bool) -> Line:
+        """With the options that began the session; a copy is not called into."""
+        extra = Extra(self._extra.exe, self._extra.clone and not calls, self._extra.verbose)
+        return Line(line.command, line.options, extra, line.words, line.started, line.called, line.open)
+
+    @contextmanager
+    def _used(self, heap: Heap) -> Iterator[Heap]:
+        """An answer that was cut short leaves nothing for a later one to build on, but the bytes."""
+        try:
+            yield heap
+        except GdbheapError:
+            raise
+        except BaseException:
+            self._heap = Heap(heap.target)
+            raise
+
+    def close(self) -> None:
+        """Forget what was read; a frozen copy is ended."""
+        self._heap = None
+        self._held.close()

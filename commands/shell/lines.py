@@ -1,0 +1,154 @@
+"""Where a session's lines come from: a terminal with history and completion, or a pipe or file without either."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Protocol
+
+from gdbheap.errors import UsageError
+
+__all__ = ["Lines", "history_file", "opened_lines"]
+
+LINE_LIMIT = 64 << 10
+MOST_LINES = 1000
+# As in a shell: all other characters belong to words.
+DELIMITERS = " \t\n"
+
+Complete = Callable[[str, str], "list[str]"]
+
+
+class Lines(Protocol):
+    """The lines of a session, one after the other."""
+
+    is_terminal: bool
+
+    def next(self) -> str | None:
+        """The next line, None at the end. Raises UsageError for one that is too long, KeyboardInterrupt."""
+
+
+class Piped:
+    """Lines of standard input, which is a pipe or a file. The last one need not be ended."""
+
+    is_terminal = False
+
+    def next(self) -> str | None:
+        """As in ``Lines``."""
+        if sys.stdin is None:
+            return None
+        line = sys.stdin.buffer.readline(LINE_LIMIT)
+        if len(line) == LINE_LIMIT and not line.endswith(b"\n"):
+            while line and not line.endswith(b"\n"):
+                line = sys.stdin.buffer.readline(LINE_LIMIT)
+            raise UsageError(f"a line of more than {LINE_LIMIT:,} bytes is no command")
+        return line.decode("utf-8", "surrogateescape") if line else None
+
+
+class Typed:
+    """Lines that are typed. With readline they can be edited."""
+
+    is_terminal = True
+
+    def __init__(self, prompt: str) -> None:
+        self._prompt = prompt
+
+    def next(self) -> str | None:
+        """As in ``Lines``."""
+        try:
+            return input(self._prompt)
+        except EOFError:
+            print()
+            return None
+        except UnicodeDecodeError:
+            raise UsageError("the line is no text in this terminal's encoding") from None
+
+
+def history_file(environment: Mapping[str, str]) -> str | None:
+    """Where lines are kept (XDG Base Directory Specification); None where there is no home."""
+    folder = environment.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(folder):
+        home = environment.get("HOME", "")
+        if not os.path.isabs(home):
+            return None
+        folder = os.path.join(home, ".local", "state")
+    return os.path.join(folder, "gdbheap", "history")
+
+
+@contextmanager
+def opened_lines(prompt: str, complete: Complete, history: str | None) -> Iterator[Lines]:
+    """The lines of standard input. ``complete`` gets what stands before a word and its beginning, and returns what it
+    may become; ``history`` is the file that keeps lines, None for no file."""
+    if not (sys.stdin and sys.stdout and sys.stdin.isatty() and sys.stdout.isatty()):
+        yield Piped()
+        return
+    readline = _readline()
+    if readline is None:
+        yield Typed(prompt)
+        return
+    _complete_with(readline, complete)
+    before = _remembered(readline, history)
+    try:
+        yield Typed(prompt)
+    finally:
+        _remember(readline, history, before)
+
+
+def _readline() -> ModuleType | None:
+    """A Python may be built without it."""
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+def _complete_with(readline: ModuleType, complete: Complete) -> None:
+    found: list[str] = []
+
+    def candidate(last: str, number: int) -> str | None:
+        if number == 0:
+            start = readline.get_begidx()
+            found[:] = [_ended(word) for word in complete(readline.get_line_buffer()[:start], last)]
+        return found[number] if number < len(found) else None
+
+    readline.set_completer_delims(DELIMITERS)
+    readline.set_completer(candidate)
+    is_libedit = "libedit" in (readline.__doc__ or "")
+    readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+
+
+def _ended(word: str) -> str:
+    """With a blank, but for an option up to its value and a folder, which may be continued."""
+    return word if word.endswith(("=", "/")) else f"{word} "
+
+
+def _remembered(readline: ModuleType, history: str | None) -> int:
+    """Read the lines of earlier sessions; how many there are."""
+    readline.set_history_length(MOST_LINES)
+    if history is not None:
+        with suppress(OSError, ValueError):
+            if stat.S_ISREG(os.stat(history).st_mode):
+                readline.read_history_file(history)
+    return int(readline.get_current_history_length())
+
+
+def _remember(readline: ModuleType, history: str | None, before: int) -> None:
+    """Append the lines of this session, which another may do as well. Who cannot write has no history."""
+    new = int(readline.get_current_history_length()) - before
+    if history is None or new <= 0:
+        return
+    with suppress(OSError, ValueError):
+        os.makedirs(os.path.dirname(history), mode=0o700, exist_ok=True)
+        descriptor = os.open(history, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+        readline.append_history_file(min(new, MOST_LINES), history)
+        os.chmod(history, 0o600)

@@ -1,0 +1,64 @@
+"""What the shell's ``gdbheap`` writes: answers on standard output, one line for what goes wrong on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+__all__ = ["PARTIAL", "complain", "fault", "write"]
+
+PARTIAL = 1
+
+
+def complain(message: str, status: int = PARTIAL) -> int:
+    """One line on standard error, if there is one. Returns ``status``."""
+    from gdbheap.errors import one_line
+    from gdbheap.report.style import encodable
+
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        start = "" if message.startswith("gdbheap") else "gdbheap: "
+        sys.stderr.write(encodable(f"{start}{one_line(message)}\n", sys.stderr.encoding))
+        sys.stderr.flush()
+    return status
+
+
+def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
+    """What to say of an error that ended a command, and its exit status. ``words``: the command line. Raises the error
+    itself where it is a fault of ours and GDBHEAP_DEBUG is set."""
+    from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
+    from gdbheap.python.disclosure import is_hidden
+
+    if isinstance(error, GdbheapError):
+        return str(error), error.status
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
+        return str(exhausted(error)), PARTIAL
+    if os.environ.get("GDBHEAP_DEBUG"):
+        raise error
+    what = type(error).__name__ if is_hidden(words, os.environ) else f"{type(error).__name__}: {error}"
+    return f"a fault of gdbheap ({what}); GDBHEAP_DEBUG=1 shows where", PARTIAL
+
+
+def write(output: str) -> None:
+    """Print a report, if there is one. Raises BrokenPipeError where nobody reads, GdbheapError on a full disk or
+    without a standard output; nothing can be written after either."""
+    from gdbheap.errors import GdbheapError
+    from gdbheap.report.style import encodable
+
+    try:
+        sys.stdout.write(encodable(output + "\n" if output else "", sys.stdout.encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _give_up_output()
+        raise
+    except (OSError, ValueError, AttributeError) as error:
+        _give_up_output()
+        reason = error.strerror if isinstance(error, OSError) else "standard output is closed"
+        raise GdbheapError(f"the report could not be written: {reason}") from None
+
+
+def _give_up_output() -> None:
+    """What is still buffered would fail once more when Python exits."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,110 @@
+"""The lines of a session: their words, the command that they mean, and what could complete them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from gdbheap.commands.surface.completion import option_words
+from gdbheap.commands.surface.declaration import FILE, GDB, SHELL, AnyCommand
+from gdbheap.commands.surface.needs import LOOKS
+from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN, SHELL_ONLY
+from gdbheap.errors import UsageError
+
+__all__ = ["HELP", "OFFERED", "OWN", "QUIT", "REFRESH", "completions", "find_command", "split"]
+
+HELP, REFRESH, QUIT = "help", "refresh", ("quit", "exit")
+# What a session does itself, with what help says of it.
+OWN = {
+    HELP: "this list; help NOUN tells more of one",
+    REFRESH: "look at the target as it is now",
+    **dict.fromkeys(QUIT, "end the session; Ctrl-D too"),
+}
+# Those of gdb: it has one target too.
+OFFERED = tuple(noun for noun in COMMANDS if noun not in SHELL_ONLY)
+PATHS = ("FILE", "FOLDER")
+MOST_PATHS = 1000
+COMMENT = "#"
+
+
+def split(line: str) -> list[str]:
+    """The words of a line, none of one that is empty or a comment. Raises UsageError for a quote that is left open."""
+    if line.lstrip().startswith(COMMENT):
+        return []
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"the line cannot be read: {error}") from None
+
+
+def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
+    """The command that a line means, and the words after its noun. Raises UsageError."""
+    noun, rest = _noun(words)
+    if noun in OFFERED:
+        return COMMANDS[noun], rest
+    if noun in COMMANDS:
+        raise UsageError(f"{noun}: a command of its own, not of a session: {COMMANDS[noun].shell_name}, in a shell")
+    raise UsageError(f"{noun!r} is no command here ('{HELP}' lists them)")
+
+
+def _noun(words: list[str]) -> tuple[str, list[str]]:
+    """The words "heap" and "gdbheap" may stand before it, or alone, as options may."""
+    left = words[1:] if words[:1] in ([GDB], [SHELL]) else words
+    if not left or left[0].startswith("-"):
+        return HEAP_NOUN, left
+    return left[0], left[1:]
+
+
+def completions(before: str, last: str) -> list[str]:
+    """The words that ``last`` may become. ``before`` is what stands before it on the line."""
+    words = before.split()
+    about_help = words[:1] == [HELP]
+    words = words[1:] if about_help else words
+    prefixed = words[:1] in ([GDB], [SHELL])
+    if prefixed:
+        words = words[1:]
+    if not words and not last.startswith("-"):
+        own = () if about_help or prefixed else OWN
+        return _starting([*filter(None, OFFERED), *own, *([] if prefixed else [GDB])], last)
+    noun = words[0] if words and not words[0].startswith("-") else HEAP_NOUN
+    if about_help or noun not in OFFERED:
+        return []
+    return list(_arguments(COMMANDS[noun], last))
+
+
+def _arguments(command: AnyCommand, last: str) -> Iterator[str]:
+    name, given, value = last.partition("=")
+    if last.startswith("-") and not given:
+        yield from _starting(option_words(command), last)
+    elif last.startswith("-"):
+        yield from _starting(option_words(command), last)
+        option = next((option for option in command.all_options if option.name == name), None)
+        if option is not None and option.metavar in PATHS:
+            yield from (f"{name}={path}" for path in _paths(value))
+    elif command.argument is FILE or command.needs is LOOKS:
+        yield from _paths(last)
+
+
+def _starting(words: list[str], last: str) -> list[str]:
+    return [word for word in words if word.startswith(last)]
+
+
+def _paths(start: str) -> Iterator[str]:
+    """The paths that begin so. What would need quotes is left out."""
+    folder, name = os.path.split(start)
+    try:
+        with os.scandir(os.path.expanduser(folder) or ".") as entries:
+            found = [_path(folder, entry) for entry, _ in zip(entries, range(MOST_PATHS)) if _is_meant(entry, name)]
+    except (OSError, ValueError):
+        return
+    yield from sorted(path for path in found if shlex.quote(path) == path or path.startswith("~"))
+
+
+def _is_meant(entry: os.DirEntry[Any], name: str) -> bool:
+    return entry.name.startswith(name) and (bool(name) or not entry.name.startswith("."))
+
+
+def _path(folder: str, entry: os.DirEntry[str]) -> str:
+    return os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")

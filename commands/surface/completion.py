@@ -1,0 +1,13 @@
+"""What could complete a word that is typed after a noun, in gdb and in a session of the shell's."""
+
+from __future__ import annotations
+
+from gdbheap.commands.surface.declaration import AnyCommand
+
+__all__ = ["option_words"]
+
+
+def option_words(command: AnyCommand) -> list[str]:
+    """The options of a command as they are typed, and those with a value that is known."""
+    names = [f"{option.name}=" if option.takes_next else option.name for option in command.all_options]
+    return [*names, *(f"--sort={key}" for key in command.sorts)]

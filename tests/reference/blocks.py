@@ -1,0 +1,81 @@
+"""The graph of a C program's blocks by brute force: what is reached, and what a block retains, found by leaving it out.
+
+Slow and plain: nothing of it is shared with what it is compared with.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Blocks:
+    """Blocks by their addresses. ``sizes``: the bytes of their chunks; ``edges``: to which others words of one lead,
+    ``to_start``: those to the start of another; ``roots``: the blocks that static data has."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    roots: set[int] = field(default_factory=set)
+    edges: dict[int, set[int]] = field(default_factory=dict)
+    to_start: dict[int, set[int]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Blocks:
+        """Return what tests/programs/random_c_graph.c has written."""
+        words = iter(struct.unpack(f"<{path.stat().st_size // 8}Q", path.read_bytes()))
+        found, addresses = cls(), []
+        for _ in range(next(words)):
+            address = ~next(words) & (1 << 64) - 1
+            addresses.append(address)
+            found.sizes[address] = next(words)
+            found.edges[address], found.to_start[address] = set(), set()
+            if next(words):
+                found.roots.add(address)
+        for _ in range(next(words)):
+            source, _place, target, inside = (next(words) for _ in range(4))
+            found.edges[addresses[source]].add(addresses[target])
+            if inside == 0:
+                found.to_start[addresses[source]].add(addresses[target])
+        return found
+
+    def reached(self, without: int | None = None) -> set[int]:
+        """Return the blocks that the roots lead to."""
+        return set(self.distances(self.edges, without))
+
+    def certain(self) -> set[int]:
+        """Return those to which words lead that are the starts of blocks, all the way."""
+        return set(self.distances(self.to_start))
+
+    def distances(self, edges: dict[int, set[int]], without: int | None = None) -> dict[int, int]:
+        """Return {block: the fewest steps from a root, 0 for one that static data has}."""
+        found = {root: 0 for root in self.roots if root != without}
+        left = deque(found)
+        while left:
+            source = left.popleft()
+            for target in edges[source]:
+                if target != without and target not in found:
+                    found[target] = found[source] + 1
+                    left.append(target)
+        return found
+
+    def kept_by(self, block: int) -> set[int]:
+        """Return what is reached no more without a block, itself among it."""
+        return self.reached() - self.reached(block)
+
+    def dominator(self, block: int) -> int | None:
+        """Return the nearest block without which this one is not reached, None where there is none. It is on every way
+        to it."""
+        steps = self.distances(self.edges)
+        at = block
+        while steps[at] > 0:
+            at = next(source for source in steps if steps[source] == steps[at] - 1 and at in self.edges[source])
+            if block not in self.reached(at):
+                return at
+        return None
+
+    def size(self, blocks: Iterable[int]) -> int:
+        """Return the bytes of their chunks."""
+        return sum(self.sizes[block] for block in blocks)

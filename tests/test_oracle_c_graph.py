@@ -1,0 +1,100 @@
+"""Retained sizes, chains and referrers in a program without Python: on random graphs, those of brute force."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reference.blocks import Blocks
+from support.programs import KERNEL_CORE, PROCESS, c_program, gdbheap, running
+
+ASKED = 12
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+@pytest.mark.parametrize("inside", [0, 1, 5])
+@pytest.mark.parametrize("count", [3, 40, 3000])
+def test_answers_are_those_of_brute_force(
+    count: int, inside: int, form: str, rng: random.Random, tmp_path: Path
+) -> None:
+    """``inside`` of ten words lead into the middle of a block."""
+    arguments = (rng.getrandbits(31), count, inside, tmp_path / "truth")
+    with running(c_program("random_c_graph", *arguments), tmp_path) as started:
+        truth = Blocks.read(tmp_path / "truth")
+        target = started.as_form(form)
+        some = rng.sample(sorted(truth.reached()), min(ASKED, len(truth.reached())))
+        whole, lost, *each = answers(
+            target, ["retained", "unreachable", *(line for one in some for line in lines(one))]
+        )
+    check_lost(truth, lost)
+    check_listed(truth, whole, some)
+    for block, within, why, refs in zip(some, each[::3], each[1::3], each[2::3], strict=True):
+        check_kept(truth, within, block)
+        check_chain(truth, why, block)
+        check_referrers(truth, refs, block)
+
+
+def lines(block: int) -> list[str]:
+    """Return what is asked about one block."""
+    return [f"retained {block:#x}", f"why {block:#x}", f"refs {block:#x} --top=all"]
+
+
+def answers(target: str, asked: list[str]) -> list[dict[str, Any]]:
+    """Return the documents of a session: the graph is drawn once."""
+    done = gdbheap("shell", target, "--json", input="\n".join(asked))
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def check_listed(truth: Blocks, answer: dict[str, Any], some: list[int]) -> None:
+    """Assert what blocks keep: what is reached no more without them. Not listed are those that keep only
+    themselves, and inner ones: the nearest block that keeps one has its size."""
+    rows = {row["address"]: row for row in answer["rows"] if row["address"] in truth.sizes}
+    largest = sorted(rows, key=lambda block: -rows[block]["retained"])[:ASKED]
+    for block in {*largest, *some}:
+        kept = truth.kept_by(block)
+        above = truth.dominator(block)
+        is_inner = above is not None and truth.sizes[above] == truth.sizes[block]
+        assert (block in rows) == (len(kept) > 1 and not is_inner), hex(block)
+        if block in rows:
+            row = rows[block]
+            assert (row["retained"], row["count"], row["bytes"]) == (truth.size(kept), 1, truth.sizes[block])
+
+
+def check_kept(truth: Blocks, answer: dict[str, Any], block: int) -> None:
+    """Assert how many blocks and bytes one keeps, by the rows of their types."""
+    kept, rows = truth.kept_by(block), answer["rows"]
+    found = sum(row["count"] for row in rows), sum(row["bytes"] for row in rows)
+    assert found == (len(kept), truth.size(kept)), hex(block)
+
+
+def check_lost(truth: Blocks, answer: dict[str, Any]) -> None:
+    """Assert that what nothing reaches is lost, and what words into the middle alone reach is told apart."""
+    found: dict[bool, set[int]] = {False: set(), True: set()}
+    for row in answer["rows"]:
+        found[row["by_stray"]] |= set(row["addresses"])
+    assert found[False] == set(truth.sizes) - truth.reached()
+    assert found[True] == truth.reached() - truth.certain()
+
+
+def check_chain(truth: Blocks, answer: dict[str, Any], block: int) -> None:
+    """Assert that a chain leads from static data to the block by edges that are there, and that none is shorter."""
+    chain = [step["address"] for step in answer["chain"]]
+    steps = [address for address in chain if address in truth.sizes]
+    assert steps[-1] == block and steps[0] in truth.roots and chain[-len(steps) :] == steps
+    certain = block in truth.certain()
+    edges = truth.to_start if certain else truth.edges
+    assert all(later in edges[earlier] for earlier, later in zip(steps, steps[1:]))
+    if certain:
+        assert len(steps) - 1 == truth.distances(edges)[block]
+
+
+def check_referrers(truth: Blocks, answer: dict[str, Any], block: int) -> None:
+    """Assert that the blocks that point to one are those that refs lists, and static data where it has it."""
+    found = {row["address"] for row in answer["referrers"]}
+    own = {source for source, targets in truth.edges.items() if block in targets and source != block}
+    assert (found & set(truth.sizes)) - {block} == own
+    assert bool(found - set(truth.sizes)) == (block in truth.roots)

@@ -1,0 +1,77 @@
+"""``heap unreachable`` of C, C++ and Rust programs finds the blocks that they have lost, each of them and no other.
+
+The truth is each program's own table, which tests/test_planted.py compares with LeakSanitizer and valgrind. What glibc
+has for itself (the buffers of stdio, thread caches, the vectors of thread-local data) is in none of these tables."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import planted
+from support.planted import BY_LAYOUT, CYCLE, DIRECT, IN_REGISTER, INTERIOR, LOST, ON_STACK, PROGRAMS, Planted
+from support.programs import KERNEL_CORE, PROCESS, ask, running
+
+# How many addresses a row has at most.
+LISTED = 1000
+
+
+@pytest.mark.parametrize("form", [PROCESS, KERNEL_CORE])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lost_blocks_are_those_of_the_program(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
+    """Each by its address, in rows of the sizes of their chunks; the heads keep their structures."""
+    command = planted.command(name, rng.getrandbits(31), tmp_path / "table")
+    with running(command, tmp_path) as target:
+        table = planted.table_of(tmp_path / "table")
+        answer = ask("unreachable", target.as_form(form))
+    lost = [row for row in table if row.kind in LOST]
+    certain = [row for row in answer["rows"] if not row["by_stray"]]
+    assert all(row["type"] is None or row["type"] for row in certain)
+    check_rows(certain, lost)
+    check_stray([row for row in answer["rows"] if row["by_stray"]], table)
+    check_heads(answer["heads"], lost)
+
+
+def check_rows(rows: list[dict[str, Any]], lost: list[Planted]) -> None:
+    """Assert that these are the blocks, by size, count and address."""
+    expected = defaultdict(set)
+    for block in lost:
+        expected[block.chunk].add(block.address)
+    counts: dict[int, int] = defaultdict(int)
+    found = defaultdict(set)
+    for row in rows:
+        assert row["bytes"] == row["size"] * row["count"]
+        assert len(row["addresses"]) == min(row["count"], LISTED)
+        counts[row["size"]] += row["count"]
+        found[row["size"]] |= set(row["addresses"])
+    assert counts == {size: len(blocks) for size, blocks in expected.items()}
+    for size, blocks in expected.items():
+        assert found[size] <= blocks and (len(blocks) > LISTED or found[size] == blocks)
+
+
+def check_stray(rows: list[dict[str, Any]], table: list[Planted]) -> None:
+    """Assert that what words into the middle lead to is told apart, and nothing but what threads or layouts hold."""
+    found = {address for row in rows for address in row["addresses"]}
+    inside = {row.address for row in table if row.kind == INTERIOR}
+    used = {row.address for row in table if row.kind in (ON_STACK, IN_REGISTER, BY_LAYOUT)}
+    assert inside <= found <= inside | used
+
+
+def check_heads(heads: list[dict[str, Any]], lost: list[Planted]) -> None:
+    """Assert that each structure has its head, with the bytes and the blocks of all of it; of a circle any block is."""
+    groups = defaultdict(list)
+    for block in lost:
+        groups[block.group].append(block)
+    by_address = {head["address"]: head for head in heads}
+    for blocks in groups.values():
+        own = {block.address for block in blocks if block.kind in (DIRECT, CYCLE)}
+        found = [by_address[address] for address in own if address in by_address]
+        assert len(found) == 1, [hex(address) for address in own]
+        whole = sum(block.chunk for block in blocks)
+        assert (found[0]["retained"], found[0]["count"]) == (whole, len(blocks))
+        sizes = {block.address: block.chunk for block in blocks}
+        assert found[0]["size"] == sizes[found[0]["address"]]
+    assert len(heads) == len(groups)
