@@ -25,6 +25,8 @@ const WORD: u64 = 8;
 const WINDOW: u64 = 256 << 10;
 /// Before the first of a thread's dynamic thread vector are two words: how many it has (glibc, elf/dl-tls.c).
 const VECTOR_HEADER: u64 = 16;
+/// So many words of what was aligned are looked at.
+const KEPT_WORDS: u64 = 4;
 /// A chunk is up to this much larger than what was asked for.
 const MAX_SLACK: u64 = 24;
 
@@ -152,7 +154,7 @@ impl<'a> Drawer<'a> {
             // Behind the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
             WORD if is_multiple(first(), room) => true,
             VECTOR_HEADER if is_size(first().saturating_add(1).saturating_mul(VECTOR_HEADER), room) => true,
-            _ => strays::begins_inside(space, block, pointer) || is_base(),
+            _ => keeps_start(space, block, pointer) || strays::begins_inside(space, block, pointer) || is_base(),
         }
     }
 
@@ -198,6 +200,13 @@ impl Visitor for Drawer<'_> {
     fn plain_block(&mut self, block: Block, head: &[u8]) {
         self.block(block, head);
     }
+}
+
+/// Whether something that was aligned within its block keeps the block's address beside it, to free it by: right before it,
+/// or among its first words, as the dynamic linker's tables of loaded objects do (elf/dl-find_object.c).
+fn keeps_start(space: &Space, block: &Block, pointer: u64) -> bool {
+    let near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
+    near.into_iter().filter(|at| *at > block.address && *at < block.end).any(|at| space.word(at) == Ok(block.address))
 }
 
 /// Whether so many bytes may have been asked for where there is `room` for them.
