@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, AnyCommand
 from gdbheap.commands.surface.needs import (
@@ -37,16 +38,18 @@ from gdbheap.commands.surface.options import (
     valued,
 )
 from gdbheap.commands.surface.parser import parse
-from gdbheap.commands.surface.progress import shown_for
+from gdbheap.commands.surface.progress import shown, shown_for, tell
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
 from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_about_process, ask_of, with_warnings
-from gdbheap.errors import UsageError
+from gdbheap.errors import UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_address
 from gdbheap.target.cloning import cloned
 from gdbheap.target.core import Core
+from gdbheap.target.debuginfod import fetcher
 from gdbheap.target.open import parse_target
 from gdbheap.target.process import Process, stopped
+from gdbheap.target.stored_cores import dump, title
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.local_calls import LocalCalls
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
 __all__ = ["Extra", "answer", "extra_options", "meant", "own_words"]
 
 START = "--"
+NAME_SHOWN = 60
 
 
 @dataclass
@@ -65,6 +69,14 @@ class Extra:
     exe: str | None = valued(
         "--exe", "FILE", "the program that left the core, when it is not where the core says", None, str
     )
+    sysroot: str | None = valued(
+        "--sysroot", "FOLDER", "of a core: a folder with the files of the machine or container that it is from, in the "
+        "place of its root folder", None, str,
+    )  # fmt: skip
+    coredump: str | None = valued(
+        "--coredump", "PID|EXE", "in TARGET's place: the last core of this process id, program's name or path that "
+        "coredumpctl has", None, str,
+    )  # fmt: skip
     clone: bool = switch(
         "--clone",
         "answer from a copy of the process, which is stopped only while the kernel copies its page tables and its "
@@ -122,6 +134,17 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
 def own_words(words: Sequence[str]) -> list[str]:
     """The words before ``--``: those after it are another program's."""
     return list(words[: words.index(START)]) if START in words else list(words)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A core that coredumpctl has, by what it is asked for."""
+
+    match: str
+
+
+_Target = Union[int, str, _Stored]
+"""A process id, a core's path, or a core that is asked for."""
 
 
 def _about_target(line: _Line) -> Result:
@@ -253,9 +276,14 @@ ANSWERS: dict[Needs[Any], Callable[[_Line], Result]] = {
 }
 
 
-def _targets(line: _Line) -> list[int | str]:
-    """The process ids and cores' paths that a line names; what follows them is the command's argument."""
+def _targets(line: _Line) -> list[_Target]:
+    """The processes and cores that a line names; what follows them is the command's argument."""
     prog, count = line.command.shell_name, line.command.needs.targets
+    if line.extra.coredump is not None:
+        if count != 1:
+            raise line.error("--coredump stands for the one target of a command, and this one has several")
+        _take_argument(line, line.words)
+        return [_Stored(line.extra.coredump)]
     named, rest = line.words[:count], line.words[count:]
     for word in named:
         _check_noun(word)
@@ -304,12 +332,12 @@ def _refuse_words(line: _Line, words: list[str], shown: list[str] | None = None)
         raise line.error(f"unrecognized arguments: {typed} ('{line.command.shell_name} --help' tells more)")
 
 
-def _refuse_call(line: _Line, target: int | str) -> None:
+def _refuse_call(line: _Line, target: _Target) -> None:
     """Raise UsageError where a core or a copy would have to be asked itself."""
     call = line.command.call_for(line.options)
-    if isinstance(target, str) and line.command.needs is PROCESS:
-        raise line.error(f"{target} is no process: only a live one can be asked itself")
-    if isinstance(target, str) and call is not None:
+    if not isinstance(target, int) and line.command.needs is PROCESS:
+        raise line.error(f"{_name_of(target)} is no process: only a live one can be asked itself")
+    if not isinstance(target, int) and call is not None:
         raise line.error(call.on_core)
     if line.extra.clone and call is not None:
         raise line.error("a copy is not asked itself: leave out --clone")
@@ -325,11 +353,27 @@ def _calls(line: _Line, heap: Heap) -> LocalCalls | None:
     return LocalCalls(target, target.tracer)
 
 
+def _name_of(target: str | _Stored) -> str:
+    return title(target.match) if isinstance(target, _Stored) else target
+
+
+def _core(line: _Line, target: str | _Stored) -> Core:
+    """Opened, and unpacked where it is packed; what that takes is shown on a terminal."""
+    name = _name_of(target)
+    with shown(f"unpacking {one_line(name, NAME_SHOWN)}") as progress:
+        unpacked = dump(target.match, progress) if isinstance(target, _Stored) else None
+        asked = fetcher(lambda build_id: tell(f"asking debuginfod for {build_id}"))
+        core = Core(name, line.extra.exe, line.extra.sysroot, unpacked, progress, asked)
+    if isinstance(target, _Stored):
+        core.words = f"--coredump={shlex.quote(target.match)}"
+    return core
+
+
 @contextlib.contextmanager
-def _opened(line: _Line, target: int | str) -> Iterator[Heap]:
+def _opened(line: _Line, target: _Target) -> Iterator[Heap]:
     """The heap of a core, or of a process that is stopped in this block; afterwards says for how long."""
-    if isinstance(target, str):
-        yield Heap(Core(target, line.extra.exe))
+    if not isinstance(target, int):
+        yield Heap(_core(line, target))
         return
     standing = cloned if line.extra.clone else stopped
     with standing(target, line.options.max_stop or None, line.command.copies) as process:
