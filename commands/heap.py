@@ -94,19 +94,21 @@ COMMAND = Command(
     huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux
     6.7); pages, the bytes of the pages that belong to it as a whole, resident or not, and whole, how many of these
     are resident: for free memory the pages that nobody holds, for all else those that it keeps; state, of an
-    allocator's line used, free, top or overhead, else null. trim is what malloc_trim(0) would give back, as in heap
-    trim. summary adds up all allocators that are walked: used and free are the bytes of their blocks in use and of
-    their free blocks and tops, headers included; used_resident and free_resident are the resident parts of both;
-    whole is how much of free_resident is in pages that nobody holds; returnable is how much of it malloc_trim(0)
-    would give back (null without glibc's malloc); kept is a list of {id, bytes, why}, the reasons why the rest of
-    free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache, glibc.locked
-    (by mlock), glibc.hugetlb (pages of hugetlbfs), glibc.top, or an allocator's free blocks; allocators are the
-    ledger's lines that this is about; unknown is {id, name, bytes, own}, the line of the memory that is not walked,
-    of an allocator or a runtime (own: it is certainly its own) or other memory, and null if there is next to none.
-    findings are a list of {id, bytes, text, advice, figures, commands, environment, within, doubtful}: bytes is what
-    the advice is worth, figures are the numbers that it rests on, commands are lines to paste, environment has the
-    settings that the advice names, within is the id of another finding that may have some of the same bytes;
-    doubtful ones, which may be intended, come last.""",
+    allocator's line used, free, top or overhead, else null. Of a core that is cut short the line missing has what it
+    should hold and does not, whoever had it. If nothing looked into more than half of the memory that is not files',
+    malloc's not either, and there is no finding, the exit status is 5. trim is what malloc_trim(0) would give back,
+    as in heap trim. summary adds up all allocators that are walked: used and free are the bytes of their blocks in
+    use and of their free blocks and tops, headers included; used_resident and free_resident are the resident parts
+    of both; whole is how much of free_resident is in pages that nobody holds; returnable is how much of it
+    malloc_trim(0) would give back (null without glibc's malloc); kept is a list of {id, bytes, why}, the reasons
+    why the rest of free_resident stays: glibc.fragments (free chunks on pages that chunks in use share),
+    glibc.tcache, glibc.locked (by mlock), glibc.hugetlb (pages of hugetlbfs), glibc.top, or an allocator's free
+    blocks; allocators are the ledger's lines that this is about; unknown is {id, name, bytes, own}, the line of the
+    memory that is not walked, of an allocator or a runtime (own: it is certainly its own) or other memory, and null
+    if there is next to none. findings are a list of {id, bytes, text, advice, figures, commands, environment,
+    within, doubtful}: bytes is what the advice is worth, figures are the numbers that it rests on, commands are
+    lines to paste, environment has the settings that the advice names, within is the id of another finding that may
+    have some of the same bytes; doubtful ones, which may be intended, come last.""",
     example="heap --sort=virtual",
     needs=TARGET,
     options=Options,

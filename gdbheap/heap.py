@@ -31,6 +31,7 @@ from gdbheap.structures.postgresql import Context, find_contexts
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
 from gdbheap.target.target import Damage, Target
+from gdbheap.target.unseen import about
 
 Progress = Callable[[str, int, int], object]
 
@@ -438,8 +439,13 @@ class Heap:
         cut = self.target.cut_short
         own = [warning for allocator in self._found for warning in allocator.warnings]
         own += self._parts["interpreter"].warnings if "interpreter" in self._parts else []
-        found = self.target.warnings + own + self._notes + ([cut] if cut else [])
+        found = self.target.warnings + self._unseen() + own + self._notes + ([cut] if cut else [])
         return [self.disclosure.numbers(warning) for warning in found]
+
+    def _unseen(self) -> list[str]:
+        """Which files are not to be seen, unless that is why malloc is not known, whose error says so."""
+        known = not self.target.unseen or MALLOC.name in self._failures
+        return [] if known else [f"{about(self.target.unseen)}: what is in their data is not known"]
 
     @property
     def damage(self) -> list[Damage]:

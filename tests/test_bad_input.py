@@ -185,7 +185,7 @@ def test_not_a_core(noun: str, tmp_path: Path) -> None:
         bound.bind(f"/proc/self/fd/{os.open(tmp_path, os.O_RDONLY)}/socket")
     refused(ask(noun, tmp_path / "text"), NO_TARGET, "not a core")
     refused(ask(noun, tmp_path / "empty"), NO_TARGET, "empty")
-    refused(ask(noun, tmp_path / "packed"), NO_TARGET, "gunzip")
+    refused(ask(noun, tmp_path / "packed"), NO_TARGET, "cannot be unpacked")
     refused(ask(noun, sys.executable), NO_TARGET, "not a core")
     refused(ask(noun, tmp_path), NO_TARGET, "directory")
     for name in ("fifo", "socket", "dangling"):

@@ -125,6 +125,7 @@ BINDING = ROOT / "native" / "binding" / "src"
 CORE_ORDER = [
     ["error", "bytes", "bits", "by_address", "machine", "signals"],
     ["work"],
+    ["packed"],
     ["memory"],
     ["process"],
     ["allocators"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import shutil
@@ -304,8 +305,9 @@ def test_cores_of_any_bytes(changes: list[tuple[int, int, bytes]]) -> None:
     [
         (b"", NoTarget, "empty"),
         (b"hello", NoTarget, "not a core"),
-        (b"\x1f\x8b\x08" + bytes(70), NoTarget, "gunzip"),
-        (b"\x28\xb5\x2f\xfd" + bytes(70), NoTarget, "unzstd"),
+        (b"\x1f\x8b\x08" + bytes(70), NoTarget, "the gzip file is cut off or damaged"),
+        (b"\x28\xb5\x2f\xfd" + bytes(70), NoTarget, "the zstd file is cut off or damaged"),
+        (gzip.compress(b"hello"), NoTarget, "not a core"),
         (b"\x7fELF\x02\x01\x01", NoTarget, "cut short"),
         (b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack("<HH", 4, 3) + bytes(60), Unsupported, "32-bit 386"),
         (b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 4, 183) + bytes(60), Unsupported, "aarch64"),

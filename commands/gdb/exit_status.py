@@ -12,7 +12,7 @@ from gdbheap.commands.gdb.command_line import own_invocation
 from gdbheap.commands.gdb.output import output_failed, write
 from gdbheap.errors import GdbheapError, NoTarget
 from gdbheap.target import refusal
-from gdbheap.target.core import Core
+from gdbheap.target.core import check_core
 
 __all__ = ["Status"]
 
@@ -38,7 +38,7 @@ class Status:
             return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
         if not self.had_target and core is not None:
             try:
-                Core(core)
+                check_core(core)
             except GdbheapError as error:
                 return error
         return NoTarget("there is no process and no core here: attach PID, or core-file FILE")
@@ -48,7 +48,7 @@ class Status:
         core = None if self.had_target else self.invocation.core
         if core is not None:
             with contextlib.suppress(GdbheapError):
-                Core(core)
+                check_core(core)
                 return os.path.abspath(core)
         return None
 

@@ -20,6 +20,7 @@ from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import RemoteProcess
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
 from gdbheap.target.core import Core
+from gdbheap.target.debuginfod import fetcher
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of_gdb
 from gdbheap.target.process import Process, Registers
 from gdbheap.target.target import Target
@@ -36,6 +37,7 @@ __all__ = [
     "registers",
     "reread",
     "selection_kept",
+    "sysroot",
 ]
 
 LIVE, CORE, REMOTE = "live", "core", "remote"
@@ -109,6 +111,13 @@ def program() -> str | None:
     return space.filename if space else None
 
 
+def sysroot() -> str | None:
+    """The folder that gdb takes for the target's root folder ("set sysroot"), if it is one of this machine."""
+    folder = str(gdb.parameter("sysroot") or "")
+    real = os.path.realpath(folder) if os.path.isabs(folder) else "/"
+    return real if real != "/" and os.path.isdir(real) else None
+
+
 @contextlib.contextmanager
 def selection_kept() -> Iterator[None]:
     """Whatever thread and frame a block selects, the ones that were selected before are so again after it."""
@@ -160,7 +169,7 @@ def build(where: Place) -> Target:
     """A Target of ``where``. Raises GdbheapError (no memory, not permitted, not supported)."""
     if where.kind == CORE:
         assert where.core is not None
-        return Core(where.core, where.exe)
+        return Core(where.core, where.exe, sysroot(), fetch=fetcher())
     machine = _machine()
     if where.kind == LIVE:
         return Process(where.pid, registers(machine))

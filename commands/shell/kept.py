@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
+from gdbheap.commands.shell.cores import Stored, Subject, core_of
 from gdbheap.commands.shell.subjects import Extra, Line, opened
 from gdbheap.commands.surface.progress import tell
 from gdbheap.errors import GdbheapError, NoTarget
@@ -23,7 +25,7 @@ class Kept:
 
     ``line`` is the one that began the session. Nothing is read before ``take``."""
 
-    def __init__(self, line: Line, target: int | str) -> None:
+    def __init__(self, line: Line, target: Subject) -> None:
         self.target = target
         self._extra: Extra = line.extra
         self._limit = line.options.max_stop or None
@@ -31,20 +33,19 @@ class Kept:
         self._heap: Heap | None = None
         self._is_lasting = True
         # Its descriptor stays that of this process, also when the id is given to another one.
-        self._folder = None if isinstance(target, str) else refusal.open_folder(target)
+        self._folder = refusal.open_folder(target) if isinstance(target, int) else None
 
     def take(self) -> None:
         """Look at the target now, and forget what was read before, if it is still there. Raises GdbheapError."""
         self.check_alive()
         self.close()
-        found = self._core() if isinstance(self.target, str) else self._process(self.target)
+        found = self._process(self.target) if isinstance(self.target, int) else self._core(self.target)
         self._is_lasting = found is not None
         if found is not None:
             self._heap = Heap(found)
 
-    def _core(self) -> Core:
-        assert isinstance(self.target, str)
-        return Core(self.target, self._extra.exe)
+    def _core(self, core: str | Stored) -> Core:
+        return core_of(core, self._extra.exe, self._extra.sysroot)
 
     def _process(self, pid: int) -> Process | None:
         process = self._held.enter_context(cloned(pid, self._limit)) if self._extra.clone else self._copied(pid)
@@ -78,7 +79,7 @@ class Kept:
             return
 
     @contextmanager
-    def open(self, line: Line, target: int | str) -> Iterator[Heap]:
+    def open(self, line: Line, target: Subject) -> Iterator[Heap]:
         """What was read, for one command; another target, or one that is called into, is opened for that alone."""
         calls = line.command.call_for(line.options) is not None
         if target == self.target and (calls or self._extra.clone):
@@ -98,7 +99,7 @@ class Kept:
 
     def _as_begun(self, line: Line, calls: bool) -> Line:
         """With the options that began the session; a copy is not called into."""
-        extra = Extra(self._extra.exe, self._extra.clone and not calls, self._extra.verbose)
+        extra = replace(self._extra, clone=self._extra.clone and not calls)
         return Line(line.command, line.options, extra, line.words, line.started, line.called, line.open)
 
     @contextmanager

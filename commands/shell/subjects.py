@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
+from gdbheap.commands.shell.cores import Stored, Subject, core_of, name_of
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, SHELL, AnyCommand
 from gdbheap.commands.surface.needs import (
     CALLED,
@@ -48,7 +49,6 @@ from gdbheap.errors import UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_address
 from gdbheap.target.cloning import cloned
-from gdbheap.target.core import Core
 from gdbheap.target.open import parse_target
 from gdbheap.target.process import Process, stopped
 
@@ -69,6 +69,14 @@ class Extra:
     exe: str | None = valued(
         "--exe", "FILE", "the program that left the core, when it is not where the core says", None, str
     )
+    sysroot: str | None = valued(
+        "--sysroot", "FOLDER", "of a core: a folder with the files of the machine or container that it is from, in the "
+        "place of its root folder", None, str,
+    )  # fmt: skip
+    coredump: str | None = valued(
+        "--coredump", "PID|EXE", "in TARGET's place: the last core of this process id, program's name or path that "
+        "coredumpctl has", None, str,
+    )  # fmt: skip
     clone: bool = switch(
         "--clone",
         "answer from a copy of the process, which is stopped only while the kernel copies its page tables and its "
@@ -119,7 +127,7 @@ class Line:
         return help_call(self.called)
 
 
-Opener = Callable[[Line, Union[int, str]], AbstractContextManager[Heap]]
+Opener = Callable[[Line, Subject], AbstractContextManager[Heap]]
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
@@ -144,16 +152,18 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
     return ANSWERS[command.needs](line)
 
 
-def answer_about(command: AnyCommand, target: int | str, words: list[str], open: Opener) -> Result:
+def answer_about(command: AnyCommand, target: Subject, words: list[str], open: Opener) -> Result:
     """Answer a line that does not name its target, as in gdb. ``open``: how that, or another, comes to be a heap.
     Raises GdbheapError."""
     options, _, left = parse(command, words, command.name)
+    extra = Extra(coredump=target.match) if isinstance(target, Stored) else Extra()
+    own = [] if isinstance(target, Stored) else [str(target)]
     if command.needs is LOOKS:
         # One look alone is compared with the target.
-        named = [*left, str(target)] if len(left) == 1 else left
+        named = [*left, *own] if len(left) == 1 else left
     else:
-        named = [str(target), *left]
-    return ANSWERS[command.needs](Line(command, options, Extra(), named, [], command.name, open))
+        named = [*own, *left]
+    return ANSWERS[command.needs](Line(command, options, extra, named, [], command.name, open))
 
 
 def own_words(words: Sequence[str]) -> list[str]:
@@ -303,9 +313,14 @@ ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
 }
 
 
-def _targets(line: Line) -> list[int | str]:
-    """The process ids and cores' paths that a line names; what follows them is the command's argument."""
+def _targets(line: Line) -> list[Subject]:
+    """The processes and cores that a line names; what follows them is the command's argument."""
     count = line.command.needs.targets
+    if line.extra.coredump is not None:
+        if count != 1:
+            raise line.error("--coredump stands for the one target of a command, and this one has several")
+        _take_argument(line, line.words)
+        return [Stored(line.extra.coredump)]
     named, rest = line.words[:count], line.words[count:]
     for word in named if line.names_target else ():
         _check_noun(word)
@@ -356,12 +371,12 @@ def _refuse_words(line: Line, words: list[str], shown: list[str] | None = None) 
         raise line.error(f"unrecognized arguments: {typed} ({line.help} tells more)")
 
 
-def _refuse_call(line: Line, target: int | str) -> None:
+def _refuse_call(line: Line, target: Subject) -> None:
     """Raise UsageError where a core or a copy would have to be asked itself."""
     call = line.command.call_for(line.options)
-    if isinstance(target, str) and line.command.needs is PROCESS:
-        raise line.error(f"{target} is no process: only a live one can be asked itself")
-    if isinstance(target, str) and call is not None:
+    if not isinstance(target, int) and line.command.needs is PROCESS:
+        raise line.error(f"{name_of(target)} is no process: only a live one can be asked itself")
+    if not isinstance(target, int) and call is not None:
         raise line.error(call.on_core)
     if line.extra.clone and call is not None:
         raise line.error("a copy is not asked itself: leave out --clone")
@@ -378,10 +393,10 @@ def _calls(line: Line, heap: Heap) -> LocalCalls | None:
 
 
 @contextlib.contextmanager
-def opened(line: Line, target: int | str) -> Iterator[Heap]:
+def opened(line: Line, target: Subject) -> Iterator[Heap]:
     """The heap of a core, or of a process that is stopped in this block; afterwards says for how long."""
-    if isinstance(target, str):
-        yield Heap(Core(target, line.extra.exe))
+    if not isinstance(target, int):
+        yield Heap(core_of(target, line.extra.exe, line.extra.sysroot))
         return
     standing = cloned if line.extra.clone else stopped
     with standing(target, line.options.max_stop or None, line.command.copies) as process:

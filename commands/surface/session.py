@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.commands.surface.declaration import AnyCommand, Shown
 from gdbheap.commands.surface.options import Common
-from gdbheap.errors import GdbheapError, UsageError, one_line
+from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
 from gdbheap.report.check import named
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style
@@ -191,9 +191,12 @@ def _notes(answered: Result) -> str:
 
 
 def status_of(answered: Result) -> int:
-    """0 answered, 1 answered but damaged or partial; that of the command that was started, where one was."""
+    """0 answered, 1 answered but damaged or partial, 5 where the largest part could not be looked into and nothing else
+    was found; that of the command that was started, where one was."""
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:
         return passed_on
     whole = not answered.info.partial and getattr(answered.answer, "ok", True)
-    return 0 if whole else PARTIAL
+    if not whole:
+        return PARTIAL
+    return Unsupported.status if getattr(answered.answer, "is_blind", False) else 0

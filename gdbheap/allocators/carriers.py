@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gdbheap.allocators.runtimes import file_name, not_python
-from gdbheap.errors import NotAPython
+from gdbheap.errors import NotAPython, Unsupported
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.target import Target
+from gdbheap.target.unseen import about
 
 TYPE = "PyType_Type"
 # Data of every CPython, of 3.7 and later, of 3.11 and later; and a function: a program that is linked at a fixed
@@ -38,8 +39,13 @@ def carriers(target: Target) -> list[LoadedObject]:
 
 
 def need_python(target: Target) -> None:
-    """Raises NotAPython for a target that has no loaded object which may carry CPython."""
+    """Raises NotAPython for a target that has no loaded object which may carry CPython, Unsupported where one may that
+    is not to be seen."""
     if not carriers(target):
+        if any("python" in file_name(file.path) for file in target.unseen):
+            raise Unsupported(f"Python is here and not to be seen, because {about(target.unseen)}")
+        if target.unseen:
+            raise NotAPython(f"no Python is to be seen, because {about(target.unseen)}")
         raise NotAPython(
             not_python(target)
             or "there is no Python in this process: no loaded object is named python or exports PyType_Type"

@@ -16,6 +16,7 @@ from gdbheap.errors import Fault, one_line
 from gdbheap.target.elf import LoadedObject
 from gdbheap.target.mappings import Mapping
 from gdbheap.target.target import AT_ENTRY, Target
+from gdbheap.target.unseen import about
 
 META_AREA_HEAD = 56
 MAX_DATA_BYTES = 4 << 20
@@ -146,6 +147,8 @@ def no_glibc(target: Target) -> str:
     if musl is not None:
         where = f"{one_line(musl.path)}, {musl.evidence}"
         return f"musl's malloc is not supported ({where}): 'heap' still says where the memory is, mapping by mapping"
+    if target.unseen:
+        return f"no glibc malloc is to be seen, because {about(target.unseen)}"
     return "no glibc malloc in this target: no loaded object's data holds 127 bins and a closed ring of arenas"
 
 

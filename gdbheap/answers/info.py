@@ -8,6 +8,7 @@ from gdbheap.allocators.finding import MALLOC
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.layout.facts import Fact
+from gdbheap.target.elf import LoadedObject
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,16 @@ def _target_facts(heap: Heap) -> list[Fact]:
         Fact("threads", str(len(target.threads)), "registers", None),
         Fact("residency", "known" if target.pages is not None else "unknown", target.rss.source, None),
     ]
-    for loaded in target.objects:
-        trusted = f"{loaded.file} has the same" if loaded.file else None
-        facts.append(Fact(f"object {loaded.path}", loaded.build_id or "no build-id", "ELF notes in memory", trusted))
+    facts += [_object_fact(loaded) for loaded in target.objects]
+    for file in target.unseen:
+        other = f"{file.other} is another version" if file.other is not None else None
+        facts.append(Fact(f"object {file.path}", "not known", "its ELF headers are not in the core", other))
     return facts
+
+
+def _object_fact(loaded: LoadedObject) -> Fact:
+    name, build_id = f"object {loaded.path}", loaded.build_id or "no build-id"
+    if loaded.agreed:
+        agreed = f"{loaded.agreed} words of its data in the core are as this file makes them"
+        return Fact(name, build_id, f"{loaded.file}, as the core lacks its ELF headers", agreed)
+    return Fact(name, build_id, "ELF notes in memory", f"{loaded.file} has the same" if loaded.file else None)

@@ -8,17 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gdbheap.allocators.finding import MALLOC
 from gdbheap.answers.findings import Evidence, Finding, findings
-from gdbheap.answers.partition import REST, Sum, Sums, line_states, main_runtime, other_allocator, partition, total
+from gdbheap.answers.partition import (
+    MISSING,
+    REST,
+    Sum,
+    Sums,
+    line_states,
+    main_runtime,
+    other_allocator,
+    partition,
+    total,
+)
 from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
 
+Name = tuple[str, "str | None", str]
+"""A line's id, its parent's, and its name."""
 FIRST = (
     ("file", None, "files: programs, libraries, mapped files"),
     ("stacks", None, "stacks of threads"),
     ("shared", None, "shared memory"),
 )
 LAST = (("other", None, "other memory that a program or library mapped"), ("unexplained", None, "unexplained"))
+CUT_OFF: Name = (MISSING, None, "missing: the core is cut short")
 DETAILS = {
     "file.text": "code of files",
     "file.data": "data of files that may be written, .bss",
@@ -71,6 +85,29 @@ class Ledger:
     trim: int | None = None
     summary: Summary | None = None
 
+    @property
+    def looks_past(self) -> bool:
+        """Whether nothing looked into more than half of the memory that is not files': its blocks are not walked."""
+        unknown = self.summary.unknown if self.summary is not None else None
+        if unknown is None:
+            return False
+        known = unknown.bytes is not None
+        rows = {line.id: (line.resident or 0) if known else line.virtual for line in self.ledger}
+        # What is only in detail a line of its own is part of the one above.
+        line = rows.get(unknown.id, rows.get(unknown.id.rpartition(".")[0], 0))
+        own = unknown.bytes if unknown.bytes is not None else line
+        roots = [line.id for line in self.ledger if line.parent is None and line.id not in (FIRST[0][0], MISSING)]
+        return 2 * own > sum(rows[root] for root in roots)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether that is so, the C library's malloc was not walked, none was recognised in its place, and nothing was
+        found besides: then this is no answer to what could be given back."""
+        summary = self.summary
+        walked = summary is not None and MALLOC.name in summary.allocators
+        unknown = summary.unknown if summary is not None and not walked else None
+        return unknown is not None and not unknown.name and not self.findings and self.looks_past
+
 
 def ledger(heap: Heap, detail: bool = False, patient: bool | None = None) -> Ledger:
     """The whole address space. What cannot be looked into (no malloc, no memory) stays under files, stacks and other.
@@ -95,10 +132,6 @@ def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
     return evidence, findings(evidence)
 
 
-Name = tuple[str, "str | None", str]
-"""A line's id, its parent's, and its name."""
-
-
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     """The lines that are always there, those of the allocators, and the children that there are beyond them: in detail
     of every line, else of the other memory where an allocator or a runtime is known to be in it."""
@@ -107,7 +140,8 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     titles |= {f"other.{other.id}": other.title} if other else {}
     titles |= {f"other.{runtime.kind.id}": runtime.title} if runtime else {}
     names: list[Name] = []
-    for row in (*FIRST, *_of_allocators(heap, sums, detail), *LAST):
+    cut_off = [CUT_OFF] * (MISSING in sums)
+    for row in (*FIRST, *_of_allocators(heap, sums, detail), *LAST, *cut_off):
         names.append(row)
         if row in FIRST + LAST and (detail or (row[0] == "other" and (other or runtime))):
             below = [owner for owner in sums if owner.rpartition(".")[0] == row[0]]

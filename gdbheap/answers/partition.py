@@ -39,6 +39,8 @@ OTHERS = (
     "file.text",
 )
 UNEXPLAINED = "unexplained"
+MISSING = "missing"
+"""What a core that is cut short should have and has not: nobody knows whose it is."""
 
 # Above it is the kernel's half with [vsyscall], which is in every process's maps and belongs to none of them.
 
@@ -124,6 +126,7 @@ class _Sweep:
         self._ranks = {owner: rank for rank, owner in enumerate(self._owners)}
         kept = [rank for owner, rank in self._ranks.items() if any(_is_below(owner, part) for part in parts)]
         self._sweep = _native.Sweep(heap.target.machine, heap.target.pages, len(self._owners), cuts, kept)
+        self._sweep.set_lost(heap.target.missing, self._ranks[MISSING])
 
     @property
     def kept(self) -> Ranges:
@@ -181,6 +184,7 @@ def _ranked(lines: Sequence[LedgerLine]) -> Iterator[str]:
     yield from OTHERS
     yield from (line.id for line in lines if line.state is State.USED)
     yield UNEXPLAINED
+    yield MISSING
 
 
 class _Layout:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 FREE = ("free", "top")
+NOT_LOOKED = (
+    "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
+    "whether some of it could be given back is not known."
+)
 FIRST, LAST = "Findings, largest first", ", doubtful ones last"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
@@ -104,6 +108,8 @@ def _largest(lines: list[Line], style: Style) -> str:
 
 def _findings(answer: Ledger, style: Style) -> str:
     findings = answer.findings
+    if not findings and answer.looks_past:
+        return style.filled(NOT_LOOKED)
     if not findings and answer.rss.bytes is None:
         return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
     if not findings:

@@ -2,42 +2,41 @@
 
 What a core holds, and what it does not: presence comes from the program headers, since the part of a segment beyond its
 bytes in the file (``p_filesz`` < ``p_memsz``) was not dumped and is absent, not zero. Text and read-only data that were
-left out are read from files with the same build-id. The kernel leaves holes in the file for private pages that were not
-resident; as long as the file is sparse they tell residency, and a core by gdb or a copied one does not. Which pages of
-files and of shared memory were resident is in no core. Nothing is read from ``/proc``: the process id may be somebody
-else's by now.
+left out are read from the files of this machine that are the same (``core_files``). What was mapped where says NT_FILE,
+or else the dynamic linker's own list (``link_map``). A packed core is unpacked first (``unpacking``). The kernel leaves
+holes in the file for private pages that were not resident; as long as the file is sparse they tell residency, and those
+of gdb or of a copy do not. Which pages of files and of shared memory were resident is in no core. Nothing is read from
+``/proc`` about the process: its id may be somebody else's by now.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO, NamedTuple
 
 from gdbheap._native import PRESENT, Pages, Space
 from gdbheap.errors import NoTarget, NotPermitted, Unsupported, UsageError, one_line
-from gdbheap.target import image
-from gdbheap.target.elf import ElfFiles, LoadedObject, find_objects, open_regular, read_at
+from gdbheap.target import debuginfod, image
+from gdbheap.target.core_files import CoreFiles, Places
+from gdbheap.target.elf import ElfFile, ElfFiles, LoadedObject, find_objects, open_regular, read_at
 from gdbheap.target.image import Segment
+from gdbheap.target.link_map import mapped_files, program_path
 from gdbheap.target.machine import READ_TITLES, Machine, machine_of
 from gdbheap.target.mappings import Mapping, Mappings
 from gdbheap.target.notes import CoreNotes, MappedFile, read_notes
-from gdbheap.target.target import AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Rss, Target
+from gdbheap.target.target import AT_ENTRY, AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Rss, Target
+from gdbheap.target.unpacking import MAGIC_SIZE, Progress, Unpacked, beginning, packed_by, unpack
 
 SEGMENT_LIMIT = 1 << 20
 NOTES_LIMIT = 512 << 20
 EXTENT_LIMIT = 1 << 22
 DAMAGE_LIMIT = 100
 SHARED_PATHS = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/")
-PACKED = {
-    b"\x1f\x8b": "gunzip",
-    b"\x28\xb5\x2f\xfd": "unzstd",
-    b"\xfd7zXZ": "unxz",
-    b"\x04\x22\x4d\x18": "unlz4",
-    b"BZh": "bunzip2",
-}
 ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared library"}
 
 
@@ -68,23 +67,40 @@ class Part(NamedTuple):
 
 
 class Core(Target):
-    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when its build-id is the same,
-    and where it lies in a copy of the process's root folder, the libraries in there are too.
+    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when it is the same, and where it
+    lies in a copy of the process's root folder, the libraries in there are too. ``sysroot``: such a copy.
+    ``unpacked``: the core's bytes, where they are not those of the file ``path``. ``progress``: of unpacking it.
+    ``fetch``: how files are asked of debuginfod; not at all without it.
 
     Raises NoTarget (not a core), Unsupported (another architecture), NotPermitted, UsageError (no such ``exe``).
     """
 
-    def __init__(self, path: str, exe: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        exe: str | None = None,
+        sysroot: str | None = None,
+        unpacked: Unpacked | None = None,
+        progress: Progress | None = None,
+        fetch: debuginfod.Fetch | None = None,
+    ) -> None:
         super().__init__("core", core=path)
         self._files = ElfFiles()
-        with open_core(path) as stream:
+        _check_folder(sysroot)
+        unpacked = _unpacked(path, progress) if unpacked is None else unpacked
+        self._own_path = path if unpacked is None else unpacked.path
+        self._has_own_holes = unpacked is None
+        with open_core(path) if unpacked is None else unpacked.stream as stream:
             self._size = os.fstat(stream.fileno()).st_size
             header, self.machine = read_core_header(stream, path)
+            if unpacked is not None and unpacked.cut is not None:
+                self._cut(0, "packed core", "the end of the packed file", unpacked.cut)
             segments = self._read_segments(stream, header)
             self._notes = self._read_notes(stream, segments)
             self._parts = self._check_parts(segments)
             self._check_size()
-            self._place(exe)
+            own = path if os.path.isfile(path) else None
+            self._place(Places(own, exe, sysroot, fetch=fetch))
             self._read_pages(stream)
 
     def _read_segments(self, stream: BinaryIO, header: image.Header) -> list[Segment]:
@@ -148,26 +164,56 @@ class Core(Target):
         if len(self.damage) < DAMAGE_LIMIT:
             self.damage.append(Damage(address, what, expected, found))
 
-    def _place(self, exe: str | None) -> None:
+    def _place(self, places: Places) -> None:
         """Everything that follows from segments and notes."""
         self.pid, self.threads, self.auxv = self._notes.pid, self._notes.threads, self._notes.auxv
         self._choose_page()
-        self.mappings = Mappings(join(self.machine, self._parts, self._notes.files, self.auxv.get(AT_SYSINFO_EHDR)))
-        program = self.mappings.find(self.auxv.get(AT_PHDR, 0))
-        self.exe = (program.path if program else "") or self._notes.name or None
         own = [
             SegmentRow(part.start, part.start + part.available, 0, part.offset)
             for part in self._parts
             if part.available
         ]
+        self.missing = [
+            (part.start + part.available, part.start + part.stored)
+            for part in self._parts
+            if part.available < part.stored
+        ]
         self.space = Space.for_core(self.machine, own, [self._own_path])
-        root = root_folder(exe, self.exe) if exe else ""
-        self.objects = find_objects(
-            self.machine, self.mappings, self.space, self._files, lambda first: candidates(first, exe, root)
-        )
+        files = self._notes.files or self._linked_files(places)
+        self.mappings = Mappings(join(self.machine, self._parts, files, self.auxv.get(AT_SYSINFO_EHDR)))
+        program = self.mappings.find(self.auxv.get(AT_PHDR, 0))
+        self.exe = (program.path if program else "") or program_path(self.space, self.auxv) or self._notes.name or None
+        self._find_objects(replace(places, program=self.exe))
         self._add_files(own)
-        if exe is not None:
-            self._check_exe(exe)
+        if places.exe is not None:
+            self._check_exe(places.exe)
+
+    def _linked_files(self, places: Places) -> list[MappedFile]:
+        """What the core should say of mapped files and does not: those of the program and of its libraries."""
+        path = program_path(self.space, self.auxv)
+        places = replace(places, program=path or None)
+
+        def of_path(path: str) -> Iterator[ElfFile]:
+            yield from filter(None, map(self._files.get, places.named(path) if path else []))
+
+        found = mapped_files(self.machine, self.space, self.auxv, of_path)
+        if found:
+            count = len({file.path for file in found})
+            rest = f"the dynamic linker's list tells {count} of them" if count > 1 else "its program is known alone"
+            self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {rest}")
+        else:
+            needed = "its program is needed (--exe=FILE), or --sysroot=FOLDER with all of its files"
+            self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {needed}")
+        return found
+
+    def _find_objects(self, places: Places) -> None:
+        files = CoreFiles(self.machine, self.mappings, self.space, self._files, places, self.auxv.get(AT_ENTRY))
+        self.objects = find_objects(
+            self.machine, self.mappings, self.space, self._files, files.candidates, files.headerless
+        )
+        for loaded in self.objects:
+            files.identify(loaded)
+        self.unseen = files.unseen
 
     def _choose_page(self) -> None:
         """AT_PAGESZ, where every segment of the program's is made of such pages."""
@@ -178,16 +224,12 @@ class Core(Target):
             expected = f"segments of whole pages of {claimed.page} bytes (AT_PAGESZ)"
             self._damage(0, "pages", expected, f"others: pages of {usual.page} bytes are taken")
 
-    @property
-    def _own_path(self) -> str:
-        return str(self.core)
-
     def _add_files(self, rows: list[SegmentRow]) -> None:
-        """Add what the core left out of text and read-only data, from the files with the same build-id."""
+        """Add what the core left out of text and read-only data, from the files that are the same."""
         paths = [self._own_path]
         stored = {part.start: part.stored for part in self._parts}
         for owner in self.objects:
-            if owner.elf is not None:
+            if owner.elf is not None and owner.elf.has_contents:
                 size = os.stat(owner.elf.path).st_size
                 found = list(_left_out(self.machine, owner, stored, len(paths), size))
                 rows = rows + found
@@ -201,7 +243,8 @@ class Core(Target):
             raise UsageError(
                 f"{one_line(exe)} is not a {READ_TITLES} ELF file that can be read: give the core's program"
             )
-        if file.build_id is None or all(file.build_id != owner.build_id for owner in self.objects):
+        known = file.build_id is not None and any(file.build_id == owner.build_id for owner in self.objects)
+        if not known and all(owner.elf is not file for owner in self.objects):
             cause = f"{one_line(exe)} is not used, because its build-id ({file.build_id}) is nowhere in the core"
             self.warnings.append(f"{cause}: its symbols, and read-only data that the core lacks, are missing")
 
@@ -209,7 +252,8 @@ class Core(Target):
         self.rss = Rss(None, None, "unknown")
         machine = self.machine
         aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
-        extents = [] if self._notes.by_gdb or not aligned else data_extents(stream, self._size)
+        is_kernels = self._has_own_holes and not self._notes.by_gdb
+        extents = [] if not is_kernels or not aligned else data_extents(stream, self._size)
         # Not the kernel's own page at the very end.
         whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
         private = [part for part in whole if _is_private(self.mappings.find(part.start))]
@@ -241,6 +285,29 @@ def open_core(path: str) -> BinaryIO:
         raise NoTarget(f"{name} cannot be read ({reason}): give the id of a process or a core") from None
 
 
+def check_core(path: str) -> None:
+    """Raise what ``Core`` raises for a file that is none; of a packed one only the beginning is unpacked."""
+    with open_core(path) as stream:
+        if packed_by(stream.read(MAGIC_SIZE)) is not None:
+            read_core_header(io.BytesIO(beginning(stream, image.HEADER_SIZE)), path)
+            return
+    Core(path)
+
+
+def _check_folder(sysroot: str | None) -> None:
+    """Raise UsageError for what is no folder."""
+    if sysroot is not None and not os.path.isdir(sysroot):
+        raise UsageError(f"{one_line(sysroot)} is no folder: --sysroot is one with the files of the process's machine")
+
+
+def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
+    """The core in a packed file; None for a file that is not packed."""
+    with open_core(path) as stream:
+        if packed_by(stream.read(MAGIC_SIZE)) is None:
+            return None
+        return unpack(stream, one_line(path), progress)
+
+
 def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine]:
     """The ELF header of a core, and the machine that it is for; raises NoTarget or Unsupported with the reason."""
     name, start = one_line(path), stream.read(image.HEADER_SIZE)
@@ -260,9 +327,6 @@ def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine
 
 
 def _instead(start: bytes) -> str:
-    for magic, tool in PACKED.items():
-        if start.startswith(magic):
-            return f"it is compressed, unpack it with {tool} first"
     if start.startswith(image.MAGIC):
         return "its ELF header is cut short"
     return "give the id of a process or an ELF core"
@@ -313,20 +377,6 @@ def _left_out_files(machine: Machine, parts: list[Part], files: list[MappedFile]
             yield Mapping(file.start, file.end, "r--p", file.offset, "00:00", 0, file.path)
 
 
-def root_folder(exe: str, program: str | None) -> str:
-    """The folder that was the process's root, if ``exe`` is its ``program`` in there; else an empty string."""
-    path = os.path.realpath(exe)
-    if not program or not program.startswith("/") or not path.endswith(program):
-        return ""
-    return path.removesuffix(program)
-
-
-def candidates(first: Mapping, exe: str | None, root: str = "") -> list[str]:
-    """Files on this machine that may be the one behind a mapping of a core; their build-ids decide."""
-    path = first.path.removesuffix(" (deleted)")
-    return [path] + ([root + path] if root else []) + ([exe] if exe else [])
-
-
 def _left_out(
     machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int
 ) -> Iterator[SegmentRow]:
@@ -335,15 +385,8 @@ def _left_out(
         start = mapping.start + stored.get(mapping.start, 0)
         offset = mapping.offset + start - mapping.start
         end = min(mapping.end, start + max(0, size - offset))
-        if start < end and not mapping.writable and not _is_linked_writable(machine, owner, start):
+        if start < end and not mapping.writable and not owner.is_data(machine, start):
             yield SegmentRow(start, end, index, offset)
-
-
-def _is_linked_writable(machine: Machine, owner: LoadedObject, address: int) -> bool:
-    """Whether the program headers say that it is data: relocations are written there before it is made read-only."""
-    data = (segment for segment in owner.segments if segment.type == image.PT_LOAD and segment.flags & image.PF_W)
-    ranges = ((owner.bias + segment.address, owner.bias + segment.address + segment.memory_size) for segment in data)
-    return any(machine.page_down(start) <= address < end for start, end in ranges)
 
 
 def _is_private(mapping: Mapping | None) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gdbheap._native import Space
 
 SEGMENT_LIMIT = 1024
-SECTION_LIMIT = 1 << 16
+SECTION_LIMIT = 64 << 10
 NOTE_LIMIT = 64 * 1024
 SYMBOL_BYTES_LIMIT = 256 << 20
 DATA_LIMIT = 64 << 20
@@ -50,8 +50,12 @@ class ElfFile:
             header = image.parse_header(stream.read(image.HEADER_SIZE))
             if header is None or machine_of(header) is None:
                 raise ValueError(f"{path} is not an ELF file for {READ_TITLES}")
+            self.entry, self.phnum = header.entry, header.phnum
             size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
             self.segments = image.parse_segments(read_at(stream, header.phoff, size))
+            sections = read_at(stream, header.shoff, min(header.shnum, SECTION_LIMIT) * image.SECTION_SIZE)
+            # A file of symbols for a debugger has the same headers and build-id, and none of the bytes.
+            self.has_contents = image.has_code(sections)
             self.build_id = self._read_build_id(stream)
 
     def _read_build_id(self, stream: BinaryIO) -> str | None:
@@ -63,8 +67,26 @@ class ElfFile:
                     return found
         return None
 
+    def read(self, offset: int, size: int) -> bytes:
+        """At most ``size`` bytes of the file at ``offset``; none of a file that is gone."""
+        try:
+            with open_regular(self.path) as stream:
+                return read_at(stream, offset, size)
+        except OSError:
+            return b""
+
+    def bytes_at(self, address: int, size: int) -> bytes:
+        """At most ``size`` bytes at an address as linked, of the segment in the file that holds it."""
+        for load in self.segments:
+            if load.type == image.PT_LOAD and 0 <= address - load.address < load.file_size:
+                offset = address - load.address
+                return self.read(load.offset + offset, max(0, min(size, load.file_size - offset)))
+        return b""
+
     def initial_data(self) -> list[tuple[int, bytes]]:
         """(address as linked, bytes in the file) of each writable segment; none of a file that is gone."""
+        if not self.has_contents:
+            return []
         loads = [load for load in self.segments if load.type == image.PT_LOAD and load.flags & image.PF_W]
         try:
             with open_regular(self.path) as stream:
@@ -125,6 +147,8 @@ class LoadedObject:
 
     ``path`` is as the target saw it, ``base`` the address of its first mapping, ``bias`` what is added to the addresses
     it was linked at, ``build_id`` hex digits from the target's memory. ``mappings`` are the file-backed ones.
+    ``agreed``: where the memory lacks the object's headers, and so its build-id, how many words of its data are as the
+    file ``elf`` makes them; else 0.
     """
 
     path: str
@@ -135,10 +159,11 @@ class LoadedObject:
     segments: list[image.Segment] = field(repr=False)
     bss: list[tuple[int, int]] = field(default_factory=list)
     elf: ElfFile | None = field(default=None, repr=False)
+    agreed: int = 0
 
     @property
     def file(self) -> str | None:
-        """The file on this machine whose build-id equals the one in memory, or None."""
+        """The same file on this machine, by its build-id or by the data in memory (``agreed``), or None."""
         return self.elf.path if self.elf else None
 
     @property
@@ -150,6 +175,12 @@ class LoadedObject:
         """Whether one of its file mappings, or its .bss, holds ``address``."""
         in_bss = any(start <= address < end for start, end in self.bss)
         return in_bss or any(address in mapping for mapping in self.mappings)
+
+    def is_data(self, machine: Machine, address: int) -> bool:
+        """Whether the program headers say that a page is data: it is relocated before it is made read-only."""
+        data = (one for one in self.segments if one.type == image.PT_LOAD and one.flags & image.PF_W)
+        ranges = ((self.bias + one.address, self.bias + one.address + one.memory_size) for one in data)
+        return any(machine.page_down(start) <= address < end for start, end in ranges)
 
     def writable_ranges(self) -> list[tuple[int, int]]:
         """(start, end) of its writable file mappings and of .bss, ascending; neighbours that touch are joined."""
@@ -192,11 +223,17 @@ class LoadedObject:
 
 
 def find_objects(
-    machine: Machine, mappings: Mappings, space: Space, files: ElfFiles, candidates: Callable[[Mapping], list[str]]
+    machine: Machine,
+    mappings: Mappings,
+    space: Space,
+    files: ElfFiles,
+    candidates: Callable[[Mapping], list[str]],
+    otherwise: Callable[[int], LoadedObject | None] | None = None,
 ) -> list[LoadedObject]:
     """The ELF objects among ``mappings``, ascending by base.
 
-    ``candidates`` tells, for the first mapping of an object, which files on this machine may be the same.
+    ``candidates`` tells, for the first mapping of an object, which files on this machine may be the same;
+    ``otherwise``, for the number of such a mapping, which object begins there whose header is not in the memory.
     """
     objects: list[LoadedObject] = []
     claimed: set[int] = set()
@@ -205,25 +242,37 @@ def find_objects(
             found = _read_object(machine, mappings, index, space)
             if found is not None:
                 found.elf = files.matching(candidates(mapping), found.build_id)
+            elif otherwise is not None:
+                found = otherwise(index)
+            if found is not None:
                 claimed.update(member.start for member in found.mappings)
                 objects.append(found)
     return objects
 
 
 def _read_object(machine: Machine, mappings: Mappings, index: int, space: Space) -> LoadedObject | None:
+    found = placed_object(machine, mappings, index, read_segments(machine, space, mappings[index].start))
+    if found is not None:
+        found.build_id = read_build_id(machine, space, found.segments, found.bias)
+    return found
+
+
+def placed_object(
+    machine: Machine, mappings: Mappings, index: int, segments: list[image.Segment], whole: bool = False
+) -> LoadedObject | None:
+    """The object with these program headers whose first mapping is the one with this number; None where the mappings do
+    not fit them: those of its data, or if ``whole`` those of all that it has. Without its build-id."""
     first = mappings[index]
-    segments = read_segments(machine, space, first.start)
     bias = load_bias(machine, segments, first.start)
     if bias is None:
         return None
     loads = [segment for segment in segments if segment.type == image.PT_LOAD]
     extent = min(bias + max(load.address + load.memory_size for load in loads), machine.address_end)
     members, others = _members(mappings, index, extent)
-    if not _is_loaded(loads, bias, members):
+    if not _is_loaded(loads, bias, members, whole):
         return None
-    found_id = read_build_id(machine, space, segments, bias)
     bss = _bss(machine, loads, bias, others)
-    return LoadedObject(first.path, first.start, bias, found_id, members, segments, bss)
+    return LoadedObject(first.path, first.start, bias, None, members, segments, bss)
 
 
 def read_segments(machine: Machine, space: Space, address: int) -> list[image.Segment]:
@@ -279,14 +328,15 @@ def _same_file(mapping: Mapping, other: Mapping) -> bool:
     return (mapping.path, mapping.device, mapping.inode) == (other.path, other.device, other.inode)
 
 
-def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping]) -> bool:
+def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping], whole: bool) -> bool:
     """Whether its segments are mapped from where the header says: an ELF file that is only read as data is not loaded.
 
     The writable ones decide where there are any: some programs move their own code to anonymous huge pages.
     """
     stored = [load for load in loads if load.file_size]
     writable = [load for load in stored if load.flags & image.PF_W]
-    return all(_is_mapped(load, bias + load.address, members) for load in writable or stored)
+    wanted = stored if whole else writable or stored
+    return all(_is_mapped(load, bias + load.address, members) for load in wanted)
 
 
 def _is_mapped(load: image.Segment, start: int, members: list[Mapping]) -> bool:

@@ -20,9 +20,11 @@ CLASS_32, CLASS_64 = 1, 2
 LITTLE_ENDIAN = 1
 TYPE_EXECUTABLE, TYPE_SHARED, TYPE_CORE = 2, 3, 4
 MACHINE_X86_64 = 62
-PT_LOAD, PT_NOTE, PT_TLS = 1, 4, 7
+PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_PHDR, PT_TLS = 1, 2, 4, 6, 7
+PT_GNU_RELRO = 0x6474E552
 PF_X, PF_W, PF_R = 1, 2, 4
 PN_XNUM = 0xFFFF
+SHT_NOBITS, SHF_EXECINSTR = 8, 4
 NT_GNU_BUILD_ID = 3
 BUILD_ID_LIMIT = 64
 
@@ -47,6 +49,7 @@ class Header(NamedTuple):
     shoff: int = 0
     phentsize: int = 0
     phnum: int = 0
+    shnum: int = 0
 
     @property
     def bits(self) -> str:
@@ -96,8 +99,8 @@ def parse_header(data: bytes) -> Header | None:
         return Header(data[4], data[5], elf_type, machine)
     if len(data) < HEADER_SIZE:
         return None
-    entry, phoff, shoff, _flags, _size, phentsize, phnum, *_sections = _HEADER_64.unpack_from(data, 24)
-    return Header(data[4], data[5], elf_type, machine, entry, phoff, shoff, phentsize, phnum)
+    entry, phoff, shoff, _flags, _size, phentsize, phnum, _shentsize, shnum, _names = _HEADER_64.unpack_from(data, 24)
+    return Header(data[4], data[5], elf_type, machine, entry, phoff, shoff, phentsize, phnum, shnum)
 
 
 def parse_segments(table: bytes) -> list[Segment]:
@@ -111,6 +114,13 @@ def extended_segment_count(section: bytes) -> int | None:
     if len(section) < SECTION_SIZE:
         return None
     return int(_SECTION_64.unpack_from(section)[7])
+
+
+def has_code(sections: bytes) -> bool:
+    """Whether a table of section headers is that of a file with its code: one of symbols for a debugger has none."""
+    whole = len(sections) - len(sections) % SECTION_SIZE
+    rows = _SECTION_64.iter_unpack(sections[:whole])
+    return not any(kind == SHT_NOBITS and flags & SHF_EXECINSTR for _name, kind, flags, *_rest in rows)
 
 
 def iter_notes(data: bytes, align: int = 4) -> Iterator[Note]:

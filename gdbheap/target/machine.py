@@ -114,6 +114,7 @@ class Machine:
     ``user_end``: where the addresses end that the kernel gives a program that asks for no others; ``kernel_start``:
     where those end that a program can have at all. ``pointer_mask``: the bits of a pointer that are its address.
     ``red_zone``: what a function may use below its stack pointer. ``has_calls``: calls into its processes are known.
+    ``relative_relocation``: the kind of those that add where an object is loaded (R_*_RELATIVE).
     """
 
     name: str
@@ -131,6 +132,7 @@ class Machine:
     storage: ThreadStorage
     gdb: GdbNames
     has_calls: bool
+    relative_relocation: int
 
     @property
     def title(self) -> str:
@@ -237,6 +239,7 @@ X86_64 = Machine(
         ),
     ),
     has_calls=True,
+    relative_relocation=8,
 )  # fmt: skip
 
 MACHINES = (X86_64,)

@@ -14,6 +14,7 @@ from gdbheap.target.elf import LoadedObject
 from gdbheap.target.machine import X86_64, Machine
 from gdbheap.target.mappings import HUGE_PAGES, Mapping, Mappings
 from gdbheap.target.ranges import Ranges, joined
+from gdbheap.target.unseen import UnseenFile
 
 AT_PHDR = 3
 AT_PAGESZ = 6
@@ -95,6 +96,9 @@ class Target:
     the reason why no memory at all can be read (mappings and residency are then still true), None otherwise.
     ``locked`` are the ranges that are locked into memory (mlock), as far as that is known.
     ``partial`` means that an answer may lack what was cut off (a truncated core, refused memory).
+    ``missing`` are the ranges that a core should have and has not, because it is cut short; ``unseen`` the programs and
+    libraries whose headers are nowhere: what is in their data cannot be found.
+    ``words``: how a command line in a shell names it, where that is neither the process id nor the core's path.
     ``remote``: memory comes through gdb from another machine, slowly.
     """
 
@@ -113,6 +117,9 @@ class Target:
     warnings: list[str] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     partial: bool = False
+    missing: Ranges = field(default_factory=list)
+    unseen: list[UnseenFile] = field(default_factory=list)
+    words: str | None = None
     remote: bool = False
     refusal: GdbheapError | None = None
     locked: Ranges = field(default_factory=list)

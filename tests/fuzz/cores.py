@@ -11,12 +11,15 @@ from images.layouts import GLIBCS
 from images.mimalloc import STRIDES
 from images.mimalloc import Image as MimallocImage
 from support.programs import ALL_RELEASES, c_program, interpreters, release_program, running
+from support.reshaped import without_files_note
 
 LAID_OUT = "mimalloc-"
+# Cores without ELF headers, and without a list of files too: of these the dynamic linker's list is read.
+HEADERLESS, LINKED = "headerless-", "linked-"
 
 
 def make(folder: Path, rng: random.Random, few: bool = False) -> list[Path]:
-    """Write the cores to a folder and return them; ``few``: one of a C program and one of this machine's CPython."""
+    """Write the cores to a folder and return them; ``few``: those of a C program and one of this machine's CPython."""
     releases = [release for release in ALL_RELEASES if interpreters(release)]
     commands = {"c": _threads(rng, folder)}
     for release in releases[-1:] if few else releases:
@@ -24,6 +27,8 @@ def make(folder: Path, rng: random.Random, few: bool = False) -> list[Path]:
     for release in () if few else releases:
         commands[f"pools-{release}"] = release_program(release, "pools", rng.getrandbits(32), 1500)
     found = [_core(command, folder / name) for name, command in commands.items()]
+    headerless = _core(commands["c"], folder / f"{HEADERLESS}c", "0x21")
+    found += [headerless, without_files_note(headerless, folder / f"{LINKED}c")]
     return found if few else found + _laid_out(folder, rng)
 
 
@@ -31,8 +36,10 @@ def _threads(rng: random.Random, folder: Path) -> list[str]:
     return c_program("recorder", 3, rng.getrandbits(30), 2000, 100, 20_000, 0, folder / "table")
 
 
-def _core(command: list[str], path: Path) -> Path:
+def _core(command: list[str], path: Path, dumped: str = "0x33") -> Path:
+    """Return a core; ``dumped``: the kernel's filter (core(5)), 0x21 for one without the pages of ELF headers."""
     with running(command, path.parent) as target:
+        Path(f"/proc/{target.pid}/coredump_filter").write_text(dumped)
         core = target.kernel_core()
     shutil.move(str(core), path)
     shutil.rmtree(core.parent)

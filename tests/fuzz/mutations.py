@@ -10,6 +10,7 @@ import os
 import random
 import struct
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +37,8 @@ class Base:
         self.data = path.read_bytes()
         self.segments = kernel.segments(path)
         self.written = [segment for segment in self.segments if segment.file_size >= PAGE]
+        self._ordered = sorted(self.written, key=lambda segment: segment.start)
+        self._starts = [segment.start for segment in self._ordered]
         self.first = min(segment.offset for segment in self.segments)
         self.extents = list(_extents(path, len(self.data)))
 
@@ -49,6 +52,25 @@ class Base:
             words = array("Q", self.data[segment.offset : segment.offset + segment.file_size // 8 * 8])
             places += [segment.offset + 8 * number for number, word in enumerate(words) if low <= word < high]
         return places
+
+    @functools.cached_property
+    def links(self) -> list[int]:
+        """Places of entries that point to a next one, which points back: the dynamic linker's list among them."""
+        found: list[int] = []
+        for place in self.pointers:
+            next_one = int.from_bytes(self.data[place : place + 8], "little")
+            back = self.offset(next_one + 32)
+            if back is not None and self.data[back : back + 8] == struct.pack("<Q", self.address(place) - 24):
+                found.append(place - 24)
+        return found
+
+    def offset(self, address: int) -> int | None:
+        """Return the place of the byte at an address; None where the core has none."""
+        index = bisect_right(self._starts, address) - 1
+        one = self._ordered[index] if index >= 0 else None
+        if one is None or not 0 <= address - one.start < one.file_size - 8:
+            return None
+        return one.offset + address - one.start
 
     @functools.cached_property
     def sizes(self) -> list[int]:
@@ -202,6 +224,15 @@ def fields(data: bytearray, base: Base, rng: random.Random) -> None:
                 put(data, field, rng.choice(INTERESTING))
 
 
+def linked(data: bytearray, base: Base, rng: random.Random) -> None:
+    """Words of entries of doubly linked lists: a bias, a name, a section, the entries before and after."""
+    for _ in many(rng, 30) if base.links else ():
+        place = rng.choice(base.links) + 8 * rng.randrange(5)
+        data[place : place + 8] = evil_word(data, base.segments, rng)
+        if rng.random() < 0.3:
+            put(data, place, base.address(rng.choice(base.links)) - rng.choice((0, 0, 8, 4096)))
+
+
 def summits(data: bytearray, base: Base, rng: random.Random) -> None:
     """Pointers point to the last bytes of the address space: offsets from there wrap."""
     for _ in many(rng, 10_000):
@@ -288,6 +319,7 @@ IN_MEMORY: tuple[Mutation, ...] = (
         summits,
         chunk_sizes,
         pool_headers,
+        linked,
     ),
     *(swapped_pages, filled_pages, repeated_pages, moved),
 )

@@ -43,7 +43,8 @@ from gdbheap.target.core import Core  # noqa: E402
 ADDRESS_SPACE = 3 << 30
 # The page of vsyscall is above it.
 KERNEL = 1 << 63
-ANSWERED = (0, 1)
+# 5: where nothing could look into the largest part.
+ANSWERED = (0, 1, 5)
 # What a walk of a damaged core may end with, and what a file may whose headers are damaged.
 REFUSED, NO_CORE = (1, 5), (1, 2, 4, 5)
 # Options beyond none, of each noun that has more to do with some.

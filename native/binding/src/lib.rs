@@ -15,6 +15,7 @@ mod memory;
 mod memory_use;
 mod mimalloc;
 mod objects;
+mod packed;
 mod process;
 mod pymalloc;
 mod records;
@@ -133,6 +134,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         objects::Estimate,
         objects::DistanceVotes,
         objects::Census,
+        packed::Unpacker,
         process::ThreadState,
         process::CallResult,
         process::ThreadLook,

@@ -75,6 +75,12 @@ impl Sweep {
         self.0.huge_ranges().to_vec()
     }
 
+    /// Bytes that should be there and are not, as ascending `(start, end)`: `owner` has them, whoever is said to have them in
+    /// what is added from now on. Raises ValueError.
+    fn set_lost(&mut self, ranges: Vec<Range>, owner: u32) -> PyResult<()> {
+        self.0.set_lost(ranges, owner).map_err(raised)
+    }
+
     /// One stretch [start, end) of one owner.
     fn add(&mut self, start: u64, end: u64, owner: u32) -> PyResult<()> {
         self.0.add(start, end, owner).map_err(raised)

@@ -5,8 +5,8 @@
 //! reads for it a `Source`. Whatever is read from a target is hostile: every count is bounded, every pointer is checked
 //! against the segments, and arithmetic on it cannot panic.
 //!
-//! Imports point left: error, bytes, bits, by_address, machine, signals, work; memory; process; allocators; python; graph
-//! and memory_use; structures; history and events.
+//! Imports point left: error, bytes, bits, by_address, machine, signals, work; packed; memory; process; allocators; python;
+//! graph and memory_use; structures; history and events.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 pub mod allocators;
@@ -21,6 +21,7 @@ pub(crate) mod machine;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod memory_use;
+pub mod packed;
 #[allow(unsafe_code)]
 pub mod process;
 pub mod python;

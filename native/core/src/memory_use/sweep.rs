@@ -58,6 +58,16 @@ pub struct Sweep {
     /// Owners whose parts of huge pages are kept, and these.
     kept: Vec<u32>,
     ranges: Vec<(u64, u64)>,
+    lost: Lost,
+}
+
+/// Bytes that should be there and are not, ascending: `owner` has them, whoever else claims them. `at`: how far they were
+/// followed.
+#[derive(Default)]
+struct Lost {
+    ranges: Vec<(u64, u64)>,
+    owner: u32,
+    at: usize,
 }
 
 /// An owner, and what it has.
@@ -79,6 +89,29 @@ struct Sweeper<'a> {
 impl Sweeper<'_> {
     #[inline]
     fn add(&mut self, start: u64, end: u64, owner: u32) {
+        if self.sweep.lost.ranges.is_empty() {
+            self.add_there(start, end, owner);
+        } else {
+            self.add_around(start, end, owner);
+        }
+    }
+
+    /// Adds a stretch without what is lost of it, and that as its own owner's.
+    #[cold]
+    fn add_around(&mut self, start: u64, end: u64, owner: u32) {
+        let mut at = start;
+        while at < end {
+            let lost = &mut self.sweep.lost;
+            skip(&lost.ranges, &mut lost.at, |range| range.1 <= at);
+            let (from, to) = lost.ranges.get(lost.at).copied().unwrap_or((u64::MAX, u64::MAX));
+            let (stop, whose) = if from <= at { (to.min(end), lost.owner) } else { (from.min(end), owner) };
+            self.add_there(at, stop, whose);
+            at = stop;
+        }
+    }
+
+    #[inline]
+    fn add_there(&mut self, start: u64, end: u64, owner: u32) {
         match end <= self.sweep.limit {
             true if start < end => self.add_inside(start, end, owner),
             true => {}
@@ -234,7 +267,35 @@ impl Sweep {
         let limit = cuts.first().copied().unwrap_or(u64::MAX);
         let (page, cell, base, owner, last) = (u64::MAX, 0, 0, 0, 0);
         let (bytes, whole, ranges) = (Cursor::default(), Cursor::default(), Vec::new());
-        Ok(Sweep { size, pages, owners, cuts, sums, cell, base, limit, bytes, whole, page, owner, last, kept, ranges })
+        let lost = Lost::default();
+        Ok(Sweep {
+            size,
+            pages,
+            owners,
+            cuts,
+            sums,
+            cell,
+            base,
+            limit,
+            bytes,
+            whole,
+            page,
+            owner,
+            last,
+            kept,
+            ranges,
+            lost,
+        })
+    }
+
+    /// Gives `ranges`, ascending and disjoint, to `owner`, whoever is said to have them in what is added from now on.
+    pub fn set_lost(&mut self, ranges: Vec<(u64, u64)>, owner: u32) -> Result<()> {
+        let ascend = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        if !ascend || ranges.iter().any(|range| range.0 >= range.1) {
+            return Err(Error::invalid("ranges must ascend"));
+        }
+        self.lost = Lost { ranges, owner: self.check(owner)?, at: 0 };
+        Ok(())
     }
 
     /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.

@@ -1,0 +1,134 @@
+"""Files by their build-ids from debuginfod servers, if the user has named some (DEBUGINFOD_URLS), and never otherwise.
+
+The client's own cache is looked into first, ``debuginfod-find`` is asked if it is installed, and else the servers
+themselves, over HTTP as debuginfod(8) describes it: ``GET URL/buildid/HEX/executable``. What is fetched is kept in the
+client's cache as the client keeps it, so that nothing is fetched twice by either. Sizes and times are bounded, and the
+build-id in the file decides as it does for any other file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+URLS, CACHE = "DEBUGINFOD_URLS", "DEBUGINFOD_CACHE_PATH"
+TOOL = "debuginfod-find"
+KINDS = ("executable", "debuginfo")
+LARGEST = 1 << 30
+SECONDS_A_FILE, SECONDS = 30.0, 120.0
+PIECE = 1 << 18
+DIGITS = frozenset("0123456789abcdef")
+
+Fetch = Callable[[str], "str | None"]
+
+
+def cached(build_id: str) -> list[str]:
+    """The files with a build-id in the client's cache."""
+    if not _is_build_id(build_id):
+        return []
+    paths = (os.path.join(_folder(os.environ), build_id, kind) for kind in KINDS)
+    return [path for path in paths if _is_filled(path)]
+
+
+def _is_filled(path: str) -> bool:
+    """The client remembers what no server has by an empty file."""
+    with suppress(OSError):
+        return os.path.getsize(path) > 0
+    return False
+
+
+def fetcher(tell: Callable[[str], object] = lambda name: None) -> Fetch | None:
+    """What asks for the file with a build-id and says where it lies then; None where the user has named no server.
+    ``tell`` is told of each request before it is made."""
+    urls = [url for url in os.environ.get(URLS, "").split() if url.startswith(("http://", "https://"))]
+    if not urls:
+        return None
+    deadline = time.monotonic() + SECONDS
+    tool = shutil.which(TOOL)
+
+    def fetch(build_id: str) -> str | None:
+        left = min(SECONDS_A_FILE, deadline - time.monotonic())
+        if left <= 0 or not _is_build_id(build_id):
+            return None
+        tell(build_id)
+        return _by_tool(tool, build_id, left) if tool else _by_http(urls, build_id, left)
+
+    return fetch
+
+
+def _is_build_id(text: str) -> bool:
+    return len(text) > 2 and set(text) <= DIGITS
+
+
+def _folder(environment: Mapping[str, str]) -> str:
+    """The client's cache, as debuginfod-client-config(7) says."""
+    given = environment.get(CACHE)
+    if given:
+        return given
+    base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "debuginfod_client")
+
+
+def _by_tool(tool: str, build_id: str, seconds: float) -> str | None:
+    """The path that the client prints."""
+    limits = {"DEBUGINFOD_MAXTIME": str(max(1, int(seconds))), "DEBUGINFOD_MAXSIZE": str(LARGEST)}
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(
+            [tool, "executable", build_id],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **limits},
+            timeout=seconds,
+        )
+        path = os.fsdecode(done.stdout).strip()
+        return path if done.returncode == 0 and os.path.isabs(path) else None
+    return None
+
+
+def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
+    """The first server's that has it, kept in the cache."""
+    # Imported here: few starts need them.
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    end = time.monotonic() + seconds
+    for url in urls:
+        left = end - time.monotonic()
+        if left <= 0:
+            return None
+        request = urllib.request.Request(f"{url.rstrip('/')}/buildid/{build_id}/executable")
+        with suppress(urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
+            with urllib.request.urlopen(request, timeout=left) as answer:
+                return _keep(answer.read1, build_id, end)
+    return None
+
+
+def _keep(read: Callable[[int], bytes], build_id: str, end: float) -> str | None:
+    """Write what comes to the cache, whole or not at all."""
+    folder = os.path.join(_folder(os.environ), build_id)
+    os.makedirs(folder, exist_ok=True)
+    path, size = os.path.join(folder, KINDS[0]), 0
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{KINDS[0]}.", delete=False) as file:
+        try:
+            while True:
+                piece = read(PIECE)
+                size += len(piece)
+                if size > LARGEST or time.monotonic() > end:
+                    raise OSError("too large, or too slow")
+                if not piece:
+                    break
+                file.write(piece)
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(file.name)
+            raise
+    return path

@@ -1,0 +1,238 @@
+"""Cores that were packed: by systemd-coredump (zstd, lz4, xz), Ubuntu's apport and people (gzip, bzip2).
+
+They are unpacked as a stream into a file without a name, which is gone with the process that made it, whatever ends it.
+Runs of zeros become holes of that file, so that it takes no more room than the core did; they are not those that the
+kernel left, and tell nothing of which pages were resident. Memory is bounded whatever a packed file says of itself.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from gdbheap import _native
+from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, one_line
+
+PIECE = 1 << 20
+HOLE = 4 << 10
+XZ_MEMORY = 256 << 20
+CHECKED_EVERY = 64 << 20
+# Of a file system that is left to others: a twentieth, or this if that is less.
+SPARED, SPARED_PART = 256 << 20, 20
+MEGA = 1 << 20
+FOLDERS = ("/var/tmp", "/tmp")
+ZEROS = bytes(HOLE)
+NATIVE = {b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+DECODERS: dict[bytes, tuple[str, Callable[[], Any]]] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
+    b"BZh": ("bzip2", bz2.BZ2Decompressor),
+    b"\xfd7zXZ\0": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)),
+}
+MAGIC_SIZE = 6
+DAMAGED = (ValueError, zlib.error, lzma.LZMAError, OSError, EOFError)
+
+Progress = Callable[[int, int], object]
+"""Called with the bytes of the packed file that were read, and how many it has (0: nobody knows)."""
+
+
+@dataclass
+class Unpacked:
+    """The core, in a file without a name. ``cut``: why the end of it is missing, None where nothing is."""
+
+    stream: BinaryIO
+    cut: str | None
+
+    @property
+    def path(self) -> str:
+        """Where the file can be opened as long as ``stream`` is open."""
+        return f"/proc/self/fd/{self.stream.fileno()}"
+
+
+def packed_by(start: bytes) -> str | None:
+    """What packed a file that begins like this; None for nothing that is known."""
+    named = {**NATIVE, **{magic: name for magic, (name, _make) in DECODERS.items()}}
+    return next((name for magic, name in named.items() if start.startswith(magic)), None)
+
+
+def beginning(stream: BinaryIO, size: int) -> bytes:
+    """At most ``size`` bytes of the core in a packed file, none where it is damaged."""
+    start = _start(stream)
+    stream.seek(0)
+    with suppress(*DAMAGED):
+        for piece, _done in _pieces_of(stream, start):
+            return piece[:size]
+    return b""
+
+
+def unpack(stream: BinaryIO, name: str, progress: Progress | None = None) -> Unpacked:
+    """The core in a packed file. Raises NoTarget where nothing can be unpacked, GdbheapError where there is no room."""
+    size = os.fstat(stream.fileno()).st_size
+    start = _start(stream)
+    stream.seek(0)
+    return keep(_reported(_pieces_of(stream, start), size, progress), name, f"{packed_by(start)} file")
+
+
+def _pieces_of(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
+    """(bytes of the core, how far the file was read) one after the other; ends in one of DAMAGED where it must."""
+    kind = packed_by(start)
+    return _native_pieces(stream, kind) if kind in NATIVE.values() else _pieces(stream, start)
+
+
+def _reported(pieces: Iterator[tuple[bytes, int]], size: int, progress: Progress | None) -> Iterator[bytes]:
+    for piece, done in pieces:
+        yield piece
+        if progress is not None:
+            progress(done, size)
+
+
+def _start(stream: BinaryIO) -> bytes:
+    stream.seek(0)
+    return stream.read(MAGIC_SIZE)
+
+
+def keep(pieces: Iterator[bytes], name: str, what: str) -> Unpacked:
+    """Write what comes into a file without a name. ``pieces`` may end in one of DAMAGED, after what could be had.
+
+    Raises NoTarget where nothing came, GdbheapError where there is no room."""
+    kept = _Kept(name)
+    cut = None
+    try:
+        while True:
+            try:
+                piece = next(pieces, None)
+            except DAMAGED as error:
+                cut = f"the {what} is cut off or damaged: {one_line(error, 120)}"
+                break
+            if piece is None:
+                break
+            kept.write(piece)
+        if not kept.size:
+            raise NoTarget(f"{name} cannot be unpacked: {cut or f'the {what} is empty'}")
+        return Unpacked(kept.finish(), cut)
+    except BaseException:
+        kept.stream.close()
+        raise
+
+
+def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, int]]:
+    unpacker = _native.Unpacker(f"/proc/self/fd/{stream.fileno()}", str(kind))
+    while True:
+        piece = unpacker.read(PIECE)
+        if not piece:
+            return
+        yield piece, unpacker.position
+
+
+def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
+    """Of the formats that Python's library reads; packed streams may follow one another."""
+    make = next(make for magic, (_name, make) in DECODERS.items() if start.startswith(magic))
+    decoder, rest, position = make(), b"", 0
+    while True:
+        if decoder.eof:
+            rest = decoder.unused_data or stream.read(PIECE)
+            # Zeros that fill up a block of a tape, or the end.
+            if not rest.strip(b"\0"):
+                return
+            decoder = make()
+        packed = rest if rest else b"" if _has_more(decoder) else stream.read(PIECE)
+        position = stream.tell()
+        if not packed and not _has_more(decoder):
+            raise EOFError("it ends in the middle")
+        piece, rest = _decoded(decoder, packed)
+        if piece:
+            yield piece, position
+
+
+def _has_more(decoder: Any) -> bool:
+    """Whether a decoder holds input that it has not used yet; zlib's gives it back instead."""
+    return not getattr(decoder, "needs_input", True)
+
+
+def _decoded(decoder: Any, packed: bytes) -> tuple[bytes, bytes]:
+    """(what came out, what is to be put in again)."""
+    piece = decoder.decompress(packed, PIECE)
+    return piece, getattr(decoder, "unconsumed_tail", b"")
+
+
+class _Kept:
+    """A sparse file without a name, on the file system with room."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.folder, self.stream = _open_nameless()
+        self.size = 0
+        self._checked = -CHECKED_EVERY
+
+    def write(self, piece: bytes) -> None:
+        """Write at the end; what is zero becomes a hole. Raises GdbheapError where there is no room."""
+        try:
+            if self.size - self._checked >= CHECKED_EVERY:
+                self._check_room()
+            for start, end in _filled(piece):
+                os.pwrite(self.stream.fileno(), memoryview(piece)[start:end], self.size + start)
+        except OSError as error:
+            raise self._no_room(os.strerror(error.errno or 0)) from None
+        self.size += len(piece)
+
+    def finish(self) -> BinaryIO:
+        """The file, as long as what was written."""
+        try:
+            os.ftruncate(self.stream.fileno(), self.size)
+        except OSError as error:
+            raise self._no_room(os.strerror(error.errno or 0)) from None
+        return self.stream
+
+    def _check_room(self) -> None:
+        self._checked = self.size
+        room = os.statvfs(self.stream.fileno())
+        spared = min(SPARED, room.f_blocks * room.f_frsize // SPARED_PART)
+        if room.f_bavail * room.f_frsize <= spared:
+            raise self._no_room("the rest of the disk is left to others")
+
+    def _no_room(self, cause: str) -> GdbheapError:
+        done = f"{self.size // MEGA} MiB of it are unpacked"
+        where = f"in {one_line(self.folder)} there is no room to unpack {self._name} ({cause}; {done})"
+        return GdbheapError(f"{where}: set TMPDIR to a folder with more")
+
+
+def _filled(piece: bytes) -> Iterator[tuple[int, int]]:
+    """(start, end) of the parts of a piece that are not blocks of zeros."""
+    begun: int | None = None
+    for start in range(0, len(piece), HOLE):
+        if piece.startswith(ZEROS, start):
+            if begun is not None:
+                yield begun, start
+            begun = None
+        elif begun is None:
+            begun = start
+    if begun is not None:
+        yield begun, len(piece)
+
+
+def _open_nameless() -> tuple[str, BinaryIO]:
+    """A folder, and a new file in it that has no name. Raises GdbheapError."""
+    chosen = os.environ.get("TMPDIR")
+    folders: Sequence[str] = [chosen] if chosen else sorted(FOLDERS, key=_room, reverse=True)
+    cause = "none of them can be written"
+    for folder in folders:
+        try:
+            return folder, tempfile.TemporaryFile(dir=folder)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                cause = os.strerror(error.errno or 0)
+    where = " and ".join(one_line(folder) for folder in folders)
+    raise GdbheapError(f"no file can be made in {where} ({cause}): set TMPDIR to a folder with room")
+
+
+def _room(folder: str) -> int:
+    with suppress(OSError):
+        room = os.statvfs(folder)
+        return room.f_bavail * room.f_frsize
+    return 0

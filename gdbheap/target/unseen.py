@@ -1,0 +1,50 @@
+"""Files of a target whose headers are neither in its memory nor on this machine: nothing in their data can be found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gdbheap.errors import one_line
+
+REMEDY = "--exe=FILE or --sysroot=FOLDER says where"
+NAMED = 4
+NAME_LIMIT = 60
+
+
+@dataclass(frozen=True)
+class UnseenFile:
+    """A program or library that is mapped at ``base``, by its ``path`` in the target. ``other``: a file on this machine
+    that was looked at in its place; ``refuted``: it is another version, else too little of the memory is there to tell.
+    """
+
+    path: str
+    base: int
+    other: str | None = None
+    refuted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of its path, on one line."""
+        return one_line(os.path.basename(self.path), NAME_LIMIT)
+
+
+def about(unseen: Sequence[UnseenFile]) -> str:
+    """Which files are not to be seen, why, and what to do about it: what follows "because"."""
+    many = len(unseen) > 1
+    files = f"{len(unseen)} files" if many else "a file"
+    names = ", ".join(dict.fromkeys(file.name for file in unseen[:NAMED])) + ", …" * (len(unseen) > NAMED)
+    return f"the core lacks the ELF headers of {files} ({names}), and {_here(unseen)} ({REMEDY})"
+
+
+def _here(unseen: Sequence[UnseenFile]) -> str:
+    """What became of looking for them on this machine."""
+    refuted = [file.other for file in unseen if file.other is not None and file.refuted]
+    doubtful = [file.other for file in unseen if file.other is not None and not file.refuted]
+    if refuted:
+        more = f" and {len(refuted) - 1} more are other versions" if refuted[1:] else " is another version"
+        return f"{one_line(refuted[0], 2 * NAME_LIMIT)}{more}"
+    if doubtful:
+        return "what is left of them does not tell whether the files here are the same"
+    return "they are not here" if unseen[1:] else "it is not here"

@@ -1,0 +1,139 @@
+//! Files that were packed as a stream: zstd and lz4 frames, one after the other, as their tools write them.
+//!
+//! Memory is bounded whatever the file says: zstd's window by what its own tool takes unasked (128 MiB), a block of lz4 by its
+//! format (4 MiB).
+#![forbid(unsafe_code)]
+
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+const WINDOW_LOG: u32 = 27;
+const BUFFER: usize = 256 << 10;
+
+/// A file, and how far it was read.
+struct Counted {
+    file: File,
+    position: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.position.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+type Source = BufReader<Counted>;
+
+enum Decoder {
+    Zstd(Box<zstd::stream::read::Decoder<'static, Source>>),
+    Lz4(Box<lz4_flex::frame::FrameDecoder<Source>>),
+}
+
+impl Decoder {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Decoder::Zstd(decoder) => decoder.read(buffer),
+            Decoder::Lz4(decoder) => match decoder.read(buffer)? {
+                // The end of a frame: another may follow.
+                0 if !buffer.is_empty() && !decoder.get_mut().fill_buf()?.is_empty() => decoder.read(buffer),
+                count => Ok(count),
+            },
+        }
+    }
+}
+
+/// A packed file as the bytes that were packed.
+pub struct Unpacker {
+    decoder: Decoder,
+    position: Arc<AtomicU64>,
+    /// Why nothing more can be had.
+    failure: Option<String>,
+}
+
+impl Unpacker {
+    /// `kind`: "zstd" or "lz4".
+    pub fn open(path: &str, kind: &str) -> Result<Unpacker> {
+        let position = Arc::new(AtomicU64::new(0));
+        let source = BufReader::with_capacity(BUFFER, Counted { file: File::open(path)?, position: position.clone() });
+        let decoder = match kind {
+            "zstd" => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
+                decoder.window_log_max(WINDOW_LOG)?;
+                Decoder::Zstd(Box::new(decoder))
+            }
+            "lz4" => Decoder::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(source))),
+            _ => return Err(Error::invalid("neither zstd nor lz4")),
+        };
+        Ok(Unpacker { decoder, position, failure: None })
+    }
+
+    /// How many bytes of the packed file were read.
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    /// At most `size` bytes, none at the end. What comes before a damaged place, or the place where the file was cut off, is
+    /// given first; then that is the error.
+    pub fn read(&mut self, size: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; size];
+        let mut count = 0;
+        while count < size && self.failure.is_none() {
+            match self.decoder.read(&mut bytes[count..]) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => self.failure = Some(error.to_string()),
+            }
+        }
+        bytes.truncate(count);
+        match &self.failure {
+            Some(failure) if count == 0 => Err(Error::Invalid(failure.clone())),
+            _ => Ok(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn unpacked(packed: &[u8], kind: &str, name: &str) -> (Vec<u8>, bool) {
+        let path = std::env::temp_dir().join(format!("gdbheap-{name}-{}", std::process::id()));
+        File::create(&path).unwrap().write_all(packed).unwrap();
+        let mut unpacker = Unpacker::open(path.to_str().unwrap(), kind).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut all = Vec::new();
+        loop {
+            match unpacker.read(1000) {
+                Ok(bytes) if bytes.is_empty() => return (all, true),
+                Ok(bytes) => all.extend(bytes),
+                Err(_) => return (all, false),
+            }
+        }
+    }
+
+    fn lz4(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn frames_follow_frames() {
+        let bytes: Vec<u8> = (0..1 << 20).map(|number: u32| (number.wrapping_mul(number) >> 7) as u8).collect();
+        let (one, two) = bytes.split_at(300_000);
+        for kind in ["lz4", "zstd"] {
+            let pack = |bytes: &[u8]| if kind == "lz4" { lz4(bytes) } else { zstd::encode_all(bytes, 1).unwrap() };
+            let packed = [pack(one), pack(two)].concat();
+            assert_eq!(unpacked(&packed, kind, kind), (bytes.clone(), true));
+            let (found, whole) = unpacked(&packed[..packed.len() - 100], kind, kind);
+            assert!(!whole && found.len() >= 300_000 && bytes.starts_with(&found), "{kind}: {}", found.len());
+        }
+    }
+}

@@ -1,0 +1,428 @@
+"""Cores as they come: each shape of one against the same process's live answer, to the block and to the object.
+
+The filters are the kernel's (core(5), coredump_filter), the headers of ELF files missing from 0x21 and 0x23, and from
+what gdb writes under these, as older ones did of themselves. The other shapes are made from the kernel's core.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import kernel, programs, reshaped
+from support.programs import Running, ask, gdbheap, running
+from test_target_core import make_core, prstatus
+
+from gdbheap.target.core import Core
+
+C_KINDS: dict[str, tuple[str, ...]] = {
+    "stripped C": ("-s",),
+    "static": ("-static",),
+    "fixed address": ("-no-pie",),
+    "static, fixed address, stripped": ("-static", "-no-pie", "-s"),
+}
+PYTHONS = ("stripped", "unstripped")
+HOLDING = """
+import json, random, signal, sys
+rng = random.Random(sys.argv[1])
+kept = [rng.choice((str(i) * 9, [i] * (i % 50), {i: str(i)}, float(i), bytes(i % 3000))) for i in range(20_000)]
+del kept[:: rng.randrange(3, 9)]
+signal.pause()
+"""
+FILTERS = ("0x21", "0x23", "0x31", "0x33")
+HEADERLESS = ("0x21", "0x23")
+PAGE = 4096
+
+
+def dumped(target: Running, shape: str, folder: Path) -> Path:
+    """Return a core of that shape; one by the kernel ends the program."""
+    usual, _, what = shape.rpartition(" ")
+    Path(f"/proc/{target.pid}/coredump_filter").write_text(what if what in FILTERS else "0x33")
+    if usual == "gcore":
+        return target.gcore()
+    core = target.kernel_core()
+    if shape == "without first pages":
+        return reshaped.without_first_pages(core, folder / "shaped")
+    if usual == "without NT_FILE":
+        return reshaped.without_files_note(core, folder / "shaped")
+    return core
+
+
+SHAPES = (*FILTERS, "gcore 0x33", "gcore 0x23", "without first pages", "without NT_FILE 0x33", "without NT_FILE 0x21")
+
+
+def figures(target: str, python: bool) -> dict[str, Any]:
+    """Return what allocators and the interpreter hold, to the block; nothing of what is resident."""
+    arenas = ask("arenas", target)
+    keys = ("address", "system", "in_use", "free", "fast", "tcache", "top", "used_chunks", "free_chunks")
+    found: dict[str, Any] = {
+        "arenas": [{key: row[key] for key in keys} for row in arenas["arenas"]],
+        "mmapped": arenas["mmapped"],
+        "sizes": ask("sizes", target, "--top=all")["sizes"],
+    }
+    if python:
+        pools = ask("pools", target)
+        found["pools"] = {key: pools[key] for key in ("arenas", "free_pools", "classes")}
+        objects = ask("pyobjects", target, "--top=all")
+        found["objects"] = sorted((row["type"], row["count"], row["bytes"], row["buffers"]) for row in objects["types"])
+    return found
+
+
+def compiled(kind: str, folder: Path) -> Path:
+    """Return recorder.c, linked in that way."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    program = folder / "recorder"
+    command = [compiler, "-O1", "-pthread", *C_KINDS[kind], str(programs.SOURCES / "recorder.c"), "-o", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"a {kind} program cannot be linked here")
+    return program
+
+
+def holding(kind: str, rng: random.Random, folder: Path) -> list[str]:
+    """Return the command of a program of that kind, which holds some thousand blocks and rests."""
+    if kind in PYTHONS:
+        return [programs.interpreter_of(kind), "-I", "-c", HOLDING, str(rng.random())]
+    numbers = (3, rng.getrandbits(30), 3000, 200, 20_000, 0)
+    return [str(compiled(kind, folder)), *map(str, numbers), str(folder / "table")]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", [*C_KINDS, *PYTHONS])
+def test_a_core_says_what_the_process_said(kind: str, shape: str, rng: random.Random, tmp_path: Path) -> None:
+    """Used and free chunks by size and arena, pools, types and counts of objects: equal, and each object has a file."""
+    with running(holding(kind, rng, tmp_path), tmp_path) as target:
+        live = figures(str(target.pid), kind in PYTHONS)
+        core = dumped(target, shape, tmp_path)
+        lacks = any(not headers_of(core, start) for start, _end, offset, path in mapped(core) if not offset)
+    assert figures(str(core), kind in PYTHONS) == live
+    found = Core(str(core))
+    assert found.objects and not found.unseen and all(loaded.file for loaded in found.objects)
+    if shape.endswith(HEADERLESS) or shape == "without first pages":
+        assert lacks or "gcore" in shape or "NT_FILE" in shape
+        assert any(loaded.agreed for loaded in found.objects)
+    facts = {row["fact"]: row for row in ask("info", str(core))["facts"]}
+    for loaded in found.objects:
+        row = facts[f"object {loaded.path}"]
+        assert row["value"] == loaded.build_id and str(loaded.file) in f"{row['source']} {row['confirmed']}"
+        assert ("words of its data" in row["confirmed"]) == bool(loaded.agreed)
+
+
+def mapped(core: Path) -> list[tuple[int, int, int, str]]:
+    """Return NT_FILE's entries of programs and libraries that are mapped in more than one part; none without it."""
+    try:
+        rows = reshaped.files(core)
+    except ValueError:
+        return []
+    return [row for row in rows if sum(row[3] == other[3] for other in rows) > 1]
+
+
+def headers_of(core: Path, address: int) -> bool:
+    """Return whether the core itself has the page at an address."""
+    return any(one.start <= address < one.start + one.file_size for one in kernel.segments(core))
+
+
+# Files that are others.
+
+
+SOURCE = """
+#include <stdlib.h>
+static int one(int n) {{ return n * 3; }}
+static int two(int n) {{ {more} return n + 5; }}
+static int three(int n) {{ return n ^ 9; }}
+int (*table[24])(int) = {{ one, two, three, one, two, three, one, two, three, one, two, three }};
+int answer(int n) {{ void *block = malloc(1000 + n); return table[n % 12](n) + (block != 0); }}
+"""
+
+
+def library(folder: Path, name: str, more: str, *options: str) -> Path:
+    """Return a small shared library; ``more`` is a statement that its other version has."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc")
+    source = folder / f"{name}.c"
+    source.write_text(SOURCE.format(more=more))
+    path = folder / name
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", *options, str(source), "-o", str(path)], check=True)
+    return path
+
+
+CALLER = """
+#include <unistd.h>
+int answer(int);
+int main(void) { int n = answer(4); pause(); return n; }
+"""
+LONGER = "if (n > 7) { for (int i = 0; i < n; i++) n += answer(i) * 77; return (int)(long)malloc(n); }"
+
+
+def caller(folder: Path, of: Path) -> Path:
+    """Return a program that uses a library by its path."""
+    source, program = folder / "caller.c", folder / "caller"
+    source.write_text(CALLER)
+    subprocess.run(["gcc", "-O1", str(source), str(of), "-o", str(program)], check=True)
+    return program
+
+
+@pytest.mark.parametrize("ids", ["with build-ids", "without build-ids"])
+def test_another_version_is_refused(ids: str, tmp_path: Path) -> None:
+    """At the same path, with the same segments: it is not taken, and said; the one that was mapped is."""
+    option = "-Wl,--build-id=sha1" if ids == "with build-ids" else "-Wl,--build-id=none"
+    declared = "int answer(int);"
+    path = library(tmp_path, "libanswer.so", "", option)
+    core = core_of([str(caller(tmp_path, path))], tmp_path, "0x21")
+    assert file_of(core, path) == str(path)
+    kept = path.rename(tmp_path / "kept")
+    (tmp_path / "newer").mkdir()
+    newer = library(tmp_path / "newer", "libanswer.so", f"{declared} {LONGER}", option)
+    shutil.copy(newer, path)
+    assert file_of(core, path) is None
+    (unseen,) = Core(str(core)).unseen
+    assert (unseen.path, unseen.other, unseen.refuted) == (str(path), str(path), True)
+    (warning,) = [warning for warning in ask("arenas", str(core))["warnings"] if "libanswer" in warning]
+    assert f"{path} is another version" in warning and "--sysroot" in warning
+    fact = next(row for row in ask("info", str(core))["facts"] if row["fact"] == f"object {path}")
+    assert fact["value"] == "not known" and "another version" in fact["confirmed"]
+    kept.rename(path)
+    assert file_of(core, path) == str(path)
+
+
+def core_of(command: list[str], folder: Path, shape: str, environment: dict[str, str] | None = None) -> Path:
+    """Return a core of that shape of a command that rests."""
+    with running(command, folder, environment) as target:
+        return dumped(target, shape, folder)
+
+
+def file_of(core: Path, path: Path, **options: Any) -> str | None:
+    """Return the file that is taken for an object of a core."""
+    found = {loaded.path: loaded.file for loaded in Core(str(core), **options).objects}
+    return found.get(str(path))
+
+
+def test_a_libc_of_another_version_is_refused(rng: random.Random, tmp_path: Path) -> None:
+    """Where its functions lie 16 bytes further on, as after a small repair: refused, and malloc is not guessed at."""
+    own = tmp_path / "lib"
+    own.mkdir()
+    with running(holding("stripped C", rng, tmp_path), tmp_path) as target:
+        usual = next(m.path for m in kernel.maps(target.pid) if Path(m.path).name == "libc.so.6")
+        linker = next(m.path for m in kernel.maps(target.pid) if Path(m.path).name.startswith("ld-linux"))
+    libc = own / "libc.so.6"
+    shutil.copy(usual, libc)
+    command = [linker, "--library-path", str(own), *holding("stripped C", rng, tmp_path)]
+    with running(command, tmp_path) as target:
+        live = figures(str(target.pid), False)
+        core = dumped(target, "0x21", tmp_path)
+    assert figures(str(core), False) == live
+    assert file_of(core, libc) == str(libc)
+    moved_functions(libc)
+    refused = gdbheap("arenas", str(core))
+    assert refused.returncode == 5 and f"{libc} is another version" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    whole = gdbheap(str(core))
+    assert whole.returncode == 5 and "is not known" in whole.stdout and "stands out" not in whole.stdout
+    shutil.copy(usual, libc)
+    assert figures(str(core), False) == live
+
+
+def moved_functions(libc: Path) -> None:
+    """Add 16 to what half of the relocations point to: those functions that lie behind others that became longer."""
+    from elftools.elf.elffile import ELFFile
+
+    with libc.open("rb") as file:
+        elf = ELFFile(file)
+        sections = {name: elf.get_section_by_name(name) for name in (".rela.dyn", ".data.rel.ro")}
+        places = {name: (section["sh_offset"], section.data()) for name, section in sections.items()}
+    rows = [list(row) for row in struct.iter_unpack("<QQq", places[".rela.dyn"][1])]
+    # Where relocations are packed (DT_RELR), the words themselves are what is added to.
+    words = list(struct.unpack(f"<{len(places['.data.rel.ro'][1]) // 8}Q", places[".data.rel.ro"][1]))
+    addresses = sorted([row[2] for row in rows if row[1] == 8] + [word for word in words if word > PAGE])
+    middle = addresses[len(addresses) // 2]
+    for row in rows:
+        row[2] += 16 * (row[1] == 8 and row[2] > middle)
+    moved = [word + 16 * (middle < word < 1 << 40) for word in words]
+    with libc.open("r+b") as file:
+        os.pwrite(file.fileno(), b"".join(struct.pack("<QQq", *row) for row in rows), places[".rela.dyn"][0])
+        os.pwrite(file.fileno(), struct.pack(f"<{len(moved)}Q", *moved), places[".data.rel.ro"][0])
+
+
+def test_pages_that_are_there_decide(tmp_path: Path) -> None:
+    """A file whose data is the same, but not a page of its code that the core has, is another one."""
+    path = library(tmp_path, "libanswer.so", "", "-Wl,--build-id=none")
+    with running([str(caller(tmp_path, path))], tmp_path) as target:
+        Path(f"/proc/{target.pid}/coredump_filter").write_text("0x37")
+        core = reshaped.without_first_pages(target.kernel_core(), tmp_path / "shaped")
+    assert file_of(core, path) == str(path)
+    with path.open("r+b") as file:
+        place = next(
+            offset for start, _end, offset, name in reshaped.files(core) if name == str(path) and is_code(core, start)
+        )
+        byte = os.pread(file.fileno(), 1, place + 0x40)
+        os.pwrite(file.fileno(), bytes([byte[0] ^ 0xFF]), place + 0x40)
+    assert file_of(core, path) is None
+
+
+def is_code(core: Path, address: int) -> bool:
+    """Return whether a segment of a core may be executed."""
+    return any(fields[0] == 1 and fields[3] == address and fields[1] & 1 for fields in reshaped.program_headers(core))
+
+
+# Files that are elsewhere.
+
+
+@pytest.fixture
+def gone(rng: random.Random, tmp_path: Path) -> Iterator[tuple[Path, Path, dict[str, Any]]]:
+    """Yield a header-less core of a static program, the program, which was moved away, and the live answer."""
+    command = holding("static", rng, tmp_path)
+    with running(command, tmp_path) as target:
+        live = figures(str(target.pid), False)
+        core = dumped(target, "0x21", tmp_path)
+    (tmp_path / "away").mkdir()
+    yield core, Path(command[0]).rename(tmp_path / "away" / "recorder"), live
+
+
+def test_nothing_is_claimed_without_the_file(gone: tuple[Path, Path, dict[str, Any]]) -> None:
+    """Status 5, the file's name, what to do; never that nothing stands out."""
+    core, program, _live = gone
+    done = gdbheap(str(core))
+    assert done.returncode == 5
+    assert "stands out" not in done.stdout and "could be looked for" in " ".join(done.stdout.split())
+    assert "recorder" in done.stdout and "--sysroot=FOLDER" in done.stdout and "it is not here" in done.stdout
+    for noun in ("arenas", "holes", "sizes", "pyobjects"):
+        refused = gdbheap(noun, str(core))
+        assert refused.returncode == 5 and "(recorder)" in refused.stderr and len(refused.stderr.splitlines()) == 1
+    answer = ask("", str(core), status=5)
+    assert sum(line["virtual"] for line in answer["ledger"] if line["parent"] is None) == sum(
+        one.size for one in kernel.segments(core) if one.start < 1 << 63
+    )
+    assert program.exists()
+
+
+def test_the_program_is_named(gone: tuple[Path, Path, dict[str, Any]], tmp_path: Path) -> None:
+    """By --exe, in a copy of the root folder by --sysroot, and beside the core without a word."""
+    core, program, live = gone
+    whole = [("--exe", str(program)), ("--sysroot", str(tmp_path / "root"))]
+    inside = Path(f"{tmp_path / 'root'}{tmp_path}")
+    inside.mkdir(parents=True)
+    shutil.copy(program, inside / "recorder")
+    for options in whole:
+        assert ask("arenas", str(core), *options)["total"]["in_use"] == total_of(live)
+        assert ask("", str(core), *options)["damage"] == []
+    assert gdbheap("arenas", str(core)).returncode == 5
+    shutil.copy(program, core.parent / "recorder")
+    assert figures(str(core), False) == live
+    wrong = gdbheap("arenas", str(core), "--sysroot", str(program))
+    assert wrong.returncode == 2 and "no folder" in wrong.stderr
+
+
+def total_of(live: dict[str, Any]) -> int:
+    """Return the bytes in use of all arenas and of mmapped chunks."""
+    return int(sum(row["in_use"] for row in live["arenas"]) + live["mmapped"]["bytes"])
+
+
+def test_by_build_id(rng: random.Random, tmp_path: Path) -> None:
+    """A core with headers, of a process whose root folder is no more: found by build-id below --sysroot."""
+    command = holding("fixed address", rng, tmp_path)
+    core = core_of(command, tmp_path, "0x33")
+    program = Path(command[0]).rename(tmp_path / "elsewhere")
+    assert file_of(core, Path(command[0])) is None
+    build_id = next(loaded.build_id for loaded in Core(str(core)).objects if loaded.path == command[0])
+    assert build_id is not None
+    kept = tmp_path / "root" / "usr/lib/debug/.build-id" / build_id[:2] / build_id[2:]
+    kept.parent.mkdir(parents=True)
+    symbols = Path(f"{kept}.debug")
+    subprocess.run(["objcopy", "--only-keep-debug", str(program), str(symbols)], check=True)
+    root = str(tmp_path / "root")
+    assert file_of(core, Path(command[0]), sysroot=root) == str(symbols)
+    code = next(loaded for loaded in Core(str(core), sysroot=root).objects if loaded.path == command[0])
+    text = next(mapping for mapping in code.mappings if mapping.executable)
+    # Such a file has the program's headers, and none of its bytes.
+    assert code.symbol("main") is not None and not Core(str(core), sysroot=root).space.contains(text.start, 1)
+    program.rename(kept)
+    found = Core(str(core), sysroot=root)
+    assert found.space.contains(text.start, text.size) and file_of(core, Path(command[0]), sysroot=root) == str(kept)
+
+
+# The dynamic linker's list.
+
+
+def test_the_list_is_the_kernels(rng: random.Random, tmp_path: Path) -> None:
+    """Without NT_FILE: the same files at the same addresses as with it, by what the links lead to."""
+    core = core_of(holding("unstripped", rng, tmp_path), tmp_path, "0x33")
+    bare = reshaped.without_files_note(core, tmp_path / "bare")
+    one, other = Core(str(core)), Core(str(bare))
+    assert ["NT_FILE" in warning for warning in other.warnings] == [True]
+    assert {(o.base, o.bias, o.build_id, os.path.realpath(o.path)) for o in other.objects} == {
+        (o.base, o.bias, o.build_id, os.path.realpath(o.path)) for o in one.objects
+    }
+    assert [o.bss for o in other.objects] == [o.bss for o in one.objects]
+
+
+def test_no_list_at_all(tmp_path: Path) -> None:
+    """Neither NT_FILE nor an auxiliary vector: one line says what is missing, and the ledger is still there."""
+    path = make_core(tmp_path / "core", prstatus(7), [(0x10000, 64 << 20, b"", 6)])
+    done = gdbheap(str(path))
+    assert done.returncode == 5 and "does not say which files were mapped (no NT_FILE)" in done.stdout
+    assert ask("", str(path), status=5)["ledger"]
+
+
+# Cut short.
+
+
+@pytest.mark.parametrize("kind", ["stripped C", "unstripped"])
+def test_cut_at_ten_places(kind: str, rng: random.Random, tmp_path: Path) -> None:
+    """Each: status 1, the books balance with what is missing in a line of its own, and nothing is more than it was."""
+    folder = tmp_path if kind == "stripped C" else tmp_path / "python"
+    folder.mkdir(exist_ok=True)
+    core = core_of(holding(kind, rng, folder), folder, "0x33")
+    data = core.read_bytes()
+    segments = kernel.segments(core)
+    whole = {line["id"]: line["virtual"] for line in ask("", str(core))["ledger"]}
+    first = min(one.offset for one in segments)
+    cut = tmp_path / "cut"
+    for _ in range(10):
+        size = rng.randrange(first, len(data) - 1)
+        cut.write_bytes(data[:size])
+        answer = ask("", str(cut), status=1)
+        lines = {line["id"]: line for line in answer["ledger"]}
+        lost = sum(
+            one.file_size - max(0, min(one.file_size, size - one.offset)) for one in segments if one.start < 1 << 63
+        )
+        assert (lines["missing"]["virtual"] if "missing" in lines else 0) == lost, (size, lost)
+        roots = [line["virtual"] for line in answer["ledger"] if line["parent"] is None]
+        assert sum(roots) == sum(one.size for one in segments if one.start < 1 << 63), size
+        for name in ("glibc", "pymalloc", "stacks"):
+            parts = [line for line in answer["ledger"] if line["parent"] == name]
+            assert not parts or sum(line["virtual"] for line in parts) == lines[name]["virtual"]
+            assert lines[name]["virtual"] <= whole[name], (size, name)
+
+
+# In gdb.
+
+
+def test_in_gdb(rng: random.Random, tmp_path: Path) -> None:
+    """gdb's own view of such a core does not matter; its sysroot says where files are."""
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb")
+    command = holding("static", rng, tmp_path)
+    with running(command, tmp_path) as target:
+        live = figures(str(target.pid), False)
+        core = dumped(target, "0x21", tmp_path)
+    inside = Path(f"{tmp_path / 'root'}{tmp_path}")
+    inside.mkdir(parents=True)
+    Path(command[0]).rename(inside / "recorder")
+    script = gdbheap("--gdb-script").stdout.strip()
+    for root, status in ((str(tmp_path / "root"), 0), ("", 5)):
+        line = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", f"set sysroot {root}"]
+        line += ["-c", str(core), "-x", script, "-ex", "heap arenas --json"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=programs.PATIENCE, stdin=subprocess.DEVNULL)
+        assert done.returncode == status, done.stdout + done.stderr
+        if not status:
+            (document,) = [text for text in done.stdout.splitlines() if text.startswith("{")]
+            assert f'"in_use": {total_of(live)}' in document
