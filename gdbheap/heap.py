@@ -26,7 +26,7 @@ from gdbheap.python.interpreter import Interpreter
 from gdbheap.python.paths import ObjectPaths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
-from gdbheap.structures.kinds import Structures
+from gdbheap.structures.kinds import Libraries, Structures, find_libraries
 from gdbheap.structures.postgresql import Context, find_contexts
 from gdbheap.target.ranges import Ranges, joined, subtract
 from gdbheap.target.stacks import LARGEST_GUARDED, Stack, find_stacks, live_parts, unbounded
@@ -37,6 +37,8 @@ Progress = Callable[[str, int, int], object]
 
 # Unidentified blocks that are described at most.
 MAX_UNIDENTIFIED = 10_000
+# Blocks among which containers are looked for without being asked: a second.
+MAX_STRUCTURES = 1_000_000
 
 
 class Heap:
@@ -245,10 +247,10 @@ class Heap:
     @property
     def structures(self) -> Structures:
         """What the blocks are that hold no Python objects. Raises Unsupported where no allocator is known."""
-        found: Structures = self._part("structures", self._find_structures)
+        found: Structures = self._part("structures", lambda: self._find_structures(None))
         return found
 
-    def _find_structures(self) -> Structures:
+    def _find_structures(self, libraries: Libraries | None) -> Structures:
         _known, blocks = self.malloc, self.walked
         stacks = joined(sorted(pair for ranges in self.live_stacks() for pair in ranges))
         progress, contexts = self.labelled("looking for structures"), self.contexts_or_none or []
@@ -257,15 +259,39 @@ class Heap:
             for context in contexts
             for start, _end in context.blocks
         ]
-        return Structures(self.target, blocks, stacks, progress, named=named)
+        return Structures(self.target, blocks, stacks, progress, libraries, named)
 
     @property
-    def structures_or_none(self) -> Structures | None:
-        """What the blocks are, None where that cannot be known."""
+    def known_structures(self) -> Structures | None:
+        """What the blocks are; None where that cannot be known, or takes long and nobody has asked for it."""
+        if "structures" not in self._parts and self.used_blocks > MAX_STRUCTURES:
+            return None
         try:
             return self.structures
         except GdbheapError:
             return None
+
+    @property
+    def known_kinds(self) -> Structures | None:
+        """As ``known_structures``; where that would take long, objects with vtables alone are told."""
+        found = self.known_structures
+        if found is not None:
+            return found
+        if any(vars(find_libraries(self.target)).values()):
+            more = "'heap chunks --by=type' tells them"
+            self.note(f"of more than {MAX_STRUCTURES:,} blocks containers are not told from others: {more}")
+        try:
+            classes: Structures = self._part("classes", lambda: self._find_structures(Libraries(False, False)))
+        except GdbheapError:
+            return None
+        return classes
+
+    @property
+    def used_blocks(self) -> int:
+        """Blocks in use of all allocators."""
+        sizes = (size for allocator in self.allocators for size in allocator.used_sizes())
+        found: int = self._part("used blocks", lambda: sum(count for _size, count in sizes))
+        return found
 
     @property
     def contexts(self) -> list[Context]:
@@ -345,7 +371,7 @@ class Heap:
         heaps = sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
         roots = block_roots(self.target, provided, loose, self.unwalked_ranges(), heaps)
         draw = self.labelled("following references")
-        return BlockReferences(self.target, self.walked.stores, roots, self.structures_or_none, draw)
+        return BlockReferences(self.target, self.walked.stores, roots, self.known_kinds, draw)
 
     def _live_part(self, stack: Stack) -> Ranges:
         return live_parts(self.target, [stack])

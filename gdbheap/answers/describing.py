@@ -76,14 +76,14 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> dict[int, 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
     """What each block (user address, size) is by its own bytes: one of PLAIN_LOOKS, a C++ object of a class, or, where
-    no Python has objects, what ``heap.structures`` knows it to be."""
+    no Python has objects, what ``heap.known_structures`` knows it to be."""
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     addresses = [address for address, _size in blocks]
     return [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
 
 
 def _kinds(heap: Heap, addresses: list[int]) -> list[Kind | None]:
-    structures = heap.structures_or_none if heap.objects_or_none is None else None
+    structures = heap.known_structures if heap.objects_or_none is None else None
     if structures is not None:
         return structures.kinds_at(addresses)
     names = class_names(heap.target, addresses)

@@ -174,7 +174,7 @@ class Evidence:
     def graph_of(self, most: int) -> References | None:
         """The graph of references if there are at most ``most`` blocks; None if there are more, or there is no
         graph."""
-        if self.objects is None or self._blocks > most:
+        if self.objects is None or self.heap.used_blocks > most:
             return None
         try:
             return self.heap.object_references
@@ -191,7 +191,7 @@ class Evidence:
         if not self.worth(sum(total(self.sums, owner).virtual for owner in self.of(State.USED))):
             return None
         try:
-            few = self.detail or self._blocks <= MAX_GRAPH_BLOCKS
+            few = self.detail or self.heap.used_blocks <= MAX_GRAPH_BLOCKS
             return heap.block_references if few and not heap.is_python else None
         except GdbheapError:
             return None
@@ -231,11 +231,6 @@ class Evidence:
         """glibc's arenas without their top chunks."""
         whole = sorted((row.start, row.end) for row in self.glibc.malloc.stretches) if self.glibc else []
         return subtract(whole, sorted(self.tops(True) + self.tops(False)))
-
-    @cached_property
-    def _blocks(self) -> int:
-        """Blocks in use of all allocators."""
-        return sum(count for allocator in self.heap.allocators for _size, count in allocator.used_sizes())
 
     @property
     def is_collector_off(self) -> bool:
