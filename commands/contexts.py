@@ -43,4 +43,5 @@ COMMAND = Command(
         "tree": lambda row: 0,
     },
     top=20,
+    program="PostgreSQL",
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.nouns import ADDRESSED, COMPARING, FOLLOWING, GRAPHS, LIVE_ONLY, PLAIN, SHELL_ONLY, WRITING
+from support.nouns import ADDRESSED, COMPARING, FOLLOWING, GRAPHS, LIVE_ONLY, PARTICULAR, PLAIN, SHELL_ONLY, WRITING
 from support.programs import GCORE, Running, c_program, running
 
 from gdbheap.commands.shell import commands as shell
@@ -40,7 +40,7 @@ def test_one_file_each() -> None:
 
 def test_groups_hold_every_command() -> None:
     """What other tests go through leaves no command out."""
-    groups = (PLAIN, GRAPHS, ADDRESSED, LIVE_ONLY, WRITING, COMPARING, FOLLOWING, SHELL_ONLY)
+    groups = (PLAIN, GRAPHS, PARTICULAR, ADDRESSED, LIVE_ONLY, WRITING, COMPARING, FOLLOWING, SHELL_ONLY)
     assert sorted(noun for group in groups for noun in group) == sorted(COMMANDS)
 
 

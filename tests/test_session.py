@@ -396,12 +396,15 @@ class Terminal:
             self.seen += os.read(self.leader, 1 << 16).decode(errors="replace")
 
     def interrupt(self) -> None:
-        """Press Ctrl-C until there is a new prompt: Python's readline misses one just before it waits for a key."""
+        """Press Ctrl-C until there is a new prompt: Python's readline misses one just before it waits for a key. Not
+        before a moment has passed: each one takes with it what was typed before it is looked at."""
         deadline = time.monotonic() + PATIENCE
         while PROMPT not in self.seen[self.place :]:
             assert time.monotonic() < deadline, self.seen
             self.type("\x03")
-            self.look()
+            again = time.monotonic() + 5
+            while PROMPT not in self.seen[self.place :] and time.monotonic() < again:
+                self.look()
         self.place = len(self.seen)
 
     def type(self, keys: str) -> None:

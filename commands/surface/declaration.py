@@ -91,7 +91,8 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     ``call``: it calls into the process. ``writes``: an option of its own makes it write a file. ``copies``: it computes
     for long from nearly all that it reads, so that a live process is let go once its memory is copied.
-    ``lists_damage``: its table has all damage; other commands list it below theirs."""
+    ``lists_damage``: its table has all damage; other commands list it below theirs. ``program``: the only program that
+    it is about; of others it says that it is not supported ("" when it is about all)."""
 
     noun: str
     question: str
@@ -109,6 +110,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     writes: bool = False
     copies: bool = False
     lists_damage: bool = False
+    program: str = ""
 
     @property
     def name(self) -> str:

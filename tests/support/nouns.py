@@ -11,13 +11,16 @@ PLAIN, GRAPHS = (
     tuple(
         noun
         for noun, command in COMMANDS.items()
-        if command.needs is TARGET and command.argument in (None, SOME_ADDRESS) and command.copies is copies
+        if command.needs is TARGET and not command.program
+        and command.argument in (None, SOME_ADDRESS) and command.copies is copies
     )
     for copies in (False, True)
 )
 ADDRESSED = tuple(noun for noun, command in COMMANDS.items() if command.argument is ADDRESS)
 WRITING = tuple(noun for noun, command in COMMANDS.items() if command.argument is FILE)
 COMPARING = tuple(noun for noun, command in COMMANDS.items() if command.needs is LOOKS)
+# Of one program alone, with tests of their own.
+PARTICULAR = tuple(noun for noun, command in COMMANDS.items() if command.program)
 # A process while it runs.
 FOLLOWING = tuple(noun for noun, command in COMMANDS.items() if command.needs in (FOLLOWED, CALLED))
 # What gdb has no command for: about many processes, or files.
