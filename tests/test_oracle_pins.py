@@ -19,6 +19,10 @@ from gdbheap.allocators.mimalloc.allocator import MimallocAllocator
 from gdbheap.answers.findings.finding import Evidence
 from gdbheap.answers.findings.pinned_pages import at_most
 from gdbheap.answers.partition import partition
+from gdbheap.answers.pins import pins, with_paths
+from gdbheap.answers.ways import MAX_PATHS
+from gdbheap.errors import Unsupported
+from gdbheap.heap import Heap
 
 IN_THREAD, BLOCKED, FOREIGN = 1, 2, 4
 # What freeing and malloc_trim() touch themselves: a stack, an arena for the thread that frees, chunks that are merged.
@@ -254,12 +258,33 @@ def test_paths(release: str, rng: random.Random, tmp_path: Path) -> None:
     assert all(pin["path"] for pin in cut["pins"]) and not cut["warnings"]
 
 
-def test_no_references(rng: random.Random, tmp_path: Path) -> None:
-    """Where there are none to follow the answer is the same without paths, with one warning."""
+def test_paths_without_python(rng: random.Random, tmp_path: Path) -> None:
+    """The program keeps its blocks' addresses in a mapping: each path begins at a mapping that has the address."""
     command = c_program("pins", rng.getrandbits(30), 1, 20_000, 20, 9000, 0, tmp_path / "table")
     with running(command, tmp_path) as target:
-        for noun, rows in (("pins", "pins"), ("holes", "holes")):
-            asked, plain = (ask(noun, str(target.pid), "--min=4K", *option) for option in (["--path"], []))
-            assert asked[rows] == plain[rows] != []
-            warnings = [warning for warning in asked["warnings"] if warning not in plain["warnings"]]
-            assert len(warnings) == 1 and warnings[0].startswith("no paths are shown: ")
+        held = set(struct.unpack(f"<{(tmp_path / 'table').stat().st_size // 8}Q", (tmp_path / "table").read_bytes()))
+        answer = ask("pins", str(target.pid), "--path", "--min=4K")
+        blocks = [member for pin in answer["pins"] for member in pin["members"] if member["address"] in held]
+        ends = {region.start: region.end for region in kernel.maps(target.pid)}
+        for begin in {member["path"].removeprefix("[anonymous] at ") for member in blocks if member["path"]}:
+            start = int(begin, 16)
+            words = kernel.read(target.pid, start, ends[start] - start)
+            pointers = set(struct.unpack(f"<{len(words) // 8}Q", words))
+            there = [member["address"] for member in blocks if member["path"] == f"[anonymous] at {begin}"]
+            assert set(there) <= pointers
+    named_blocks = sum(member["path"] is not None for member in blocks)
+    assert named_blocks == len(blocks) if len(blocks) <= MAX_PATHS else named_blocks > 100
+
+
+def test_no_references(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where references cannot be read the answer is the same without paths, with one warning."""
+    command = c_program("pins", rng.getrandbits(30), 1, 20_000, 20, 9000, 0, tmp_path / "table")
+
+    def refuse(_heap: Heap) -> None:
+        raise Unsupported("not here")
+
+    monkeypatch.setattr(Heap, "references", property(refuse))
+    with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
+        plain = pins(heap, 4096)
+        assert with_paths(heap, plain, plain.pins) == plain and plain.pins
+        assert heap.warnings[-1:] == ["no paths are shown: not here"]
