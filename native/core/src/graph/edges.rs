@@ -149,7 +149,9 @@ impl<'a> Drawer<'a> {
     /// Whether something of C's begins in the middle of a block.
     fn begins_inside(&self, pointer: u64) -> bool {
         let heaps = self.source.blocks.heaps;
-        heaps.block_at(pointer).is_some_and(|block| strays::begins_inside(heaps.space, &block, pointer))
+        heaps
+            .block_at(pointer)
+            .is_some_and(|block| strays::begins_inside(|at| heaps.space.word(at).ok(), &block, pointer))
     }
 
     /// Whether an object may begin anywhere in the block.
@@ -508,7 +510,7 @@ impl<'a> Drawer<'a> {
         }
         let heaps = self.source.blocks.heaps;
         let Some(block) = heaps.block_at(pointer) else { return };
-        let begins = pointer == block.address || strays::begins_inside(heaps.space, &block, pointer);
+        let begins = pointer == block.address || strays::begins_inside(|at| heaps.space.word(at).ok(), &block, pointer);
         match strays::sign(&mut self.types, &heaps, address, pointer, begins) {
             Sign::Reference => self.word(pointer, strength),
             Sign::Late => self.word(pointer, strength.max(DOUBTFUL)),

@@ -16,7 +16,7 @@ use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::walk::{Visitor, Walk};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
-use crate::memory::space::Space;
+use crate::memory::recent::Recent;
 use crate::python::strays;
 use crate::work::{Control, Watcher};
 
@@ -25,6 +25,8 @@ const WORD: u64 = 8;
 const WINDOW: u64 = 256 << 10;
 /// Before the first of a thread's dynamic thread vector are two words: how many it has (glibc, elf/dl-tls.c).
 const VECTOR_HEADER: u64 = 16;
+/// A base class, and what was aligned to less, begins no farther behind its block's beginning.
+const MAX_INSIDE: u64 = 64 << 10;
 /// So many words of what was aligned are looked at.
 const KEPT_WORDS: u64 = 4;
 /// A chunk is up to this much larger than what was asked for.
@@ -40,8 +42,8 @@ pub struct Tables {
 impl Tables {
     /// Whether an object with virtual functions begins at `address`: its first word leads to a table, and the first
     /// word of that to code.
-    fn is_object(&self, space: &Space, address: u64) -> bool {
-        let word = |at: u64| space.word(at).unwrap_or(0);
+    fn is_object(&self, recent: &mut Recent<'_>, address: u64) -> bool {
+        let mut word = |at: u64| recent.word(at).unwrap_or(0);
         let table = word(address);
         holds(&self.data, table) && holds(&self.code, word(table))
     }
@@ -103,13 +105,15 @@ struct Drawer<'a> {
     blocks: Blocks<'a>,
     tables: &'a Tables,
     bounds: (u64, u64),
+    recent: Recent<'a>,
     scratch: Vec<u8>,
     rows: Written,
 }
 
 impl<'a> Drawer<'a> {
     fn new(blocks: Blocks<'a>, tables: &'a Tables) -> Drawer<'a> {
-        Drawer { blocks, tables, bounds: blocks.bounds(), scratch: Vec::new(), rows: Written::default() }
+        let recent = Recent::new(blocks.heaps.space);
+        Drawer { blocks, tables, bounds: blocks.bounds(), recent, scratch: Vec::new(), rows: Written::default() }
     }
 
     fn begin(&mut self, job: &crate::allocators::walk::Job) {
@@ -141,20 +145,23 @@ impl<'a> Drawer<'a> {
         self.rows.edge(found.id, if begins { strength } else { DOUBTFUL });
     }
 
-    /// Whether something begins at `pointer`, inside a block.
-    fn begins_inside(&self, block: &Block, pointer: u64) -> bool {
-        let (space, inside) = (self.blocks.heaps.space, pointer - block.address);
-        if pointer % WORD != 0 {
+    /// Whether something begins at `pointer`, inside a block. Far behind the block's beginning only what was aligned does,
+    /// so that the millions of pointers into the blocks of a program's own allocator cost no reads.
+    fn begins_inside(&mut self, block: &Block, pointer: u64) -> bool {
+        let (tables, recent, inside) = (self.tables, &mut self.recent, pointer - block.address);
+        if pointer % WORD != 0 || inside > MAX_INSIDE && pointer % MAX_INSIDE != 0 {
             return false;
         }
         let room = block.end - pointer;
-        let first = || space.word(block.address).unwrap_or(0);
-        let is_base = || self.tables.is_object(space, pointer) && self.tables.is_object(space, block.address);
         match inside {
             // Behind the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
-            WORD if is_multiple(first(), room) => true,
-            VECTOR_HEADER if is_size(first().saturating_add(1).saturating_mul(VECTOR_HEADER), room) => true,
-            _ => keeps_start(space, block, pointer) || strays::begins_inside(space, block, pointer) || is_base(),
+            WORD if recent.word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
+            VECTOR_HEADER if recent.word(block.address).is_some_and(|last| is_vector(last, room)) => true,
+            _ => {
+                keeps_start(recent, block, pointer)
+                    || strays::begins_inside(|at| recent.word(at), block, pointer)
+                    || tables.is_object(recent, pointer) && tables.is_object(recent, block.address)
+            }
         }
     }
 
@@ -204,9 +211,14 @@ impl Visitor for Drawer<'_> {
 
 /// Whether something that was aligned within its block keeps the block's address beside it, to free it by: right before it,
 /// or among its first words, as the dynamic linker's tables of loaded objects do (elf/dl-find_object.c).
-fn keeps_start(space: &Space, block: &Block, pointer: u64) -> bool {
-    let near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
-    near.into_iter().filter(|at| *at > block.address && *at < block.end).any(|at| space.word(at) == Ok(block.address))
+fn keeps_start(recent: &mut Recent<'_>, block: &Block, pointer: u64) -> bool {
+    let mut near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
+    near.any(|at| at > block.address && at < block.end && recent.word(at) == Some(block.address))
+}
+
+/// Whether a vector whose last index is `last` may fill the `room`.
+fn is_vector(last: u64, room: u64) -> bool {
+    is_size(last.saturating_add(1).saturating_mul(VECTOR_HEADER), room)
 }
 
 /// Whether so many bytes may have been asked for where there is `room` for them.

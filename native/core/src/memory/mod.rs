@@ -3,6 +3,7 @@
 pub(crate) mod capture;
 pub(crate) mod gate;
 pub(crate) mod pages;
+pub(crate) mod recent;
 pub(crate) mod space;
 pub(crate) mod window;
 pub(crate) mod words;

@@ -208,8 +208,8 @@ impl<'a> Reach<'a> {
             return;
         }
         // A link leads to the start of a block or nowhere.
-        let begins =
-            pointer == block.address || lead.follow == ALL && strays::begins_inside(self.heaps.space, &block, pointer);
+        let begins = pointer == block.address
+            || lead.follow == ALL && strays::begins_inside(|at| self.heaps.space.word(at).ok(), &block, pointer);
         if !begins && lead.follow != ALL {
             return;
         }

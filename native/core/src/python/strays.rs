@@ -7,7 +7,6 @@
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::bytes::u64_at;
-use crate::memory::space::Space;
 use crate::python::types::Types;
 
 /// Numbers of 32 bits are below.
@@ -51,8 +50,8 @@ enum Beside {
 }
 
 /// Whether something begins at `pointer`, inside a block: after a header that says how large it is, as SQLite's blocks
-/// have, or with the address of the block itself, as what follows a page of SQLite.
-pub(crate) fn begins_inside(space: &Space, block: &Block, pointer: u64) -> bool {
+/// have, or with the address of the block itself, as what follows a page of SQLite. `word` reads one.
+pub(crate) fn begins_inside(mut word: impl FnMut(u64) -> Option<u64>, block: &Block, pointer: u64) -> bool {
     if pointer % WORD != 0 {
         return false;
     }
@@ -60,11 +59,11 @@ pub(crate) fn begins_inside(space: &Space, block: &Block, pointer: u64) -> bool 
     if pointer == block + MAX_HEADER {
         let least = room.saturating_sub(MAX_HEADER + MAX_SLACK).max(1);
         let fits = |asked: u64| (least..=room.saturating_sub(MAX_HEADER)).contains(&asked);
-        if space.word(block).is_ok_and(fits) {
+        if word(block).is_some_and(fits) {
             return true;
         }
     }
-    pointer > block && space.word(pointer).is_ok_and(|word| word == block || word == block + MAX_HEADER)
+    pointer > block && word(pointer).is_some_and(|found| found == block || found == block + MAX_HEADER)
 }
 
 /// What the word `pointer` at `address`, in static data or on a stack, says of the block that it leads into; `begins`:
