@@ -1,4 +1,4 @@
-"""``heap owners``: who keeps the large blocks?"""
+"""``heap owners``: who holds what is in use?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gdbheap.answers import owners
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, minimum_size, one_of, valued
+from gdbheap.commands.surface.options import Common, one_of, parse_size, valued
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_owners
 
@@ -18,11 +18,15 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of heap owners."""
 
-    minimum: int = minimum_size()
+    minimum: int | None = valued(
+        "--min", "SIZE",
+        "leave out blocks that are smaller; with --by=block the default is 1M (K, M, G and T are powers of 1024)", None,
+        parse_size,
+    )  # fmt: skip
     by: str = valued(
         "--by", "GROUP",
-        "block, or, of a program without Python, type, global or thread: blocks of one kind that one of them holds are"
-        " one row; the default is block", owners.BLOCK, one_of(owners.GROUPS),
+        "holder, or block: a row for each large block; of a program without Python also type, global or thread; the"
+        " default is holder", owners.HOLDER, one_of(owners.GROUPS),
     )  # fmt: skip
 
 
@@ -36,21 +40,27 @@ def _render(shown: Shown[owners.Owners, Options]) -> str:
 
 COMMAND = Command(
     noun="owners",
-    question="Who keeps the large blocks, and how are those reached?",
-    text="""A row for each large block of pymalloc and glibc: its size, the Python object that it is or belongs to,
-    and the path from a root to that object: as Python where there is an expression, else in words.
+    question="Who holds what is in use, and how is that reached?",
+    text="""Each block in use is in one row. In a program with Python the rows are packages (their modules, classes and
+    functions, and what only leads from there), variables that have much with all that they lead to, each by its path,
+    frames that run, data of libraries, the interpreter itself, and what nothing leads to; of two holders that lead to a
+    block the one with the shorter chain has it. What has less than a fiftieth of what is in use is part of its package,
+    and small packages are one row.
 
-    Of a program without Python the path leads from a global (by its symbol, or its section where the program has no
-    symbols), from data of a thread or from a frame on its stack, over the offsets of the words that lead from block to
-    block. --by=global and --by=thread put the blocks of one kind together that hang on one of them: each block is in
-    the row of the root from which the shortest chain leads to it. In JSON these rows are groups: {root, kind, what,
-    count, bytes}.""",
-    example="heap owners --min=1M --top=10",
+    In a program without Python a row is the blocks of one kind to which the shortest chains lead from one global (by
+    its symbol, or its section where the program has no symbols), one thread's data or stack, or other memory.
+    --by=global, --by=thread and --by=type are some of these rows, or put them together.
+
+    --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
+    root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
+    offsets of the words that lead from block to block. In JSON blocks are owners; holders are groups: {root, kind,
+    what, count, bytes, path, parts}.""",
+    example="heap owners --top=10",
     needs=TARGET,
     options=Options,
     answer=_answer,
     render=_render,
     copies=True,
-    listed="blocks",
+    listed="rows",
     top=20,
 )

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gdbheap.answers.retained import MODULE, Kept, named_modules
+from gdbheap.answers.retained import MODULE, Kept
 from gdbheap.answers.ways import alike
 from gdbheap.heap import Heap
+from gdbheap.python.homes import modules
 from gdbheap.python.paths import OWN_DICT
 from gdbheap.python.references import References
 
@@ -33,7 +34,7 @@ def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
     graph does."""
     references = heap.object_references
     found = {node: holder for holder, node in _objects(references, owners)}
-    for module, names, name in named_modules(references):
+    for module, names, name in modules(references):
         for node in (module.id, names.id):
             found[node] = Holder(MODULE, name)
     first = references.graph.nodes - len(references.roots)

@@ -1,9 +1,10 @@
-"""Who keeps the large blocks?"""
+"""Who holds what is in use?"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gdbheap.answers.shared_out import Part, share_out
 from gdbheap.answers.ways import in_words
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
@@ -26,27 +27,33 @@ class Held:
     chain: str
 
 
-BLOCK, TYPE = "block", "type"
-GROUPS = (BLOCK, TYPE, GLOBAL, THREAD)
+HOLDER, BLOCK, TYPE = "holder", "block", "type"
+GROUPS = (HOLDER, BLOCK, TYPE, GLOBAL, THREAD)
+# Of blocks that are listed one by one.
+MIN_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class HeldTogether:
-    """Blocks of one kind (``what``: their type, or their size) to which the shortest chains lead from one ``root``: a
-    global with its object, a thread's stack or data, or other memory; ``kind``: which of these it is. Both are None
-    where blocks are put together whatever leads to them."""
+    """Blocks to which the shortest chains lead from one ``root``. Of a program with Python it is what they are shared
+    out to (shared_out.SharedOut has the words of ``kind``), ``what`` is the kind that has most of the bytes, ``path``
+    leads to a variable, and ``parts`` are the largest kinds. Without Python the root is a global with its object, a
+    thread's stack or data, or other memory, and the blocks are of one kind, ``what``: their type, or their size. Root
+    and kind are None where blocks are put together whatever leads to them, and where nothing does."""
 
     root: str | None
     kind: str | None
     what: str | None
     count: int
     bytes: int
+    path: str | None = None
+    parts: list[Part] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Owners:
     """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and, in
-    ``groups``, that a root leads to. One of the lists is empty."""
+    ``groups`` of a program without Python, that a root leads to. One of the lists is empty."""
 
     owners: list[Held]
     count: int
@@ -54,11 +61,16 @@ class Owners:
     groups: list[HeldTogether] = field(default_factory=list)
 
 
-def owners(heap: Heap, minimum: int, top: int | None, by: str = BLOCK) -> Owners:
-    """Blocks of at least ``minimum`` bytes, each, or by what holds them or by type, without Python. Raises UsageError,
-    or Unsupported."""
+def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
+    """All blocks in use by what holds them, or those of at least ``minimum`` bytes; those of at least MIN_BLOCK_BYTES,
+    or ``minimum``, one by one. Raises UsageError, or Unsupported."""
+    if by == HOLDER and heap.is_python:
+        if minimum is not None:
+            raise UsageError("heap owners: --min is for --by=block, and for programs without Python")
+        return _shared_out(heap, top)
     if by != BLOCK:
-        return _grouped(heap, minimum, top, by)
+        return _grouped(heap, minimum or 0, top, by)
+    minimum = MIN_BLOCK_BYTES if minimum is None else minimum
     references = heap.references
     found = references.graph.largest(minimum, top)
     paths = heap.paths
@@ -75,6 +87,17 @@ def _held(paths: Paths, node: Node) -> Held:
     what = paths.type_name(node) if node.kind == "object" else "buffer" if node.kind == "buffer" else "block"
     address, kind = (None, None) if owner is None else (owner.address, paths.type_name(owner))
     return Held(node.block, node.size, what, address, kind, path.expression, in_words(path))
+
+
+def _shared_out(heap: Heap, top: int | None) -> Owners:
+    rows = share_out(heap.object_paths)
+    groups = [
+        HeldTogether(
+            row.name, row.kind, row.parts[0].what if row.parts else None, row.count, row.bytes, row.path, row.parts
+        )
+        for row in rows
+    ]
+    return Owners([], sum(row.count for row in groups), sum(row.bytes for row in groups), groups[:top])
 
 
 def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from gdbheap.answers.ways import MAX_PATHS, in_words
+from gdbheap.answers.ways import MAX_PATHS, alike, in_words
 from gdbheap.answers.why import find_node
-from gdbheap.errors import Fault, Unsupported, UsageError
+from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BlockPaths, Paths, group_name
 from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
-from gdbheap.layout.cpython import MODULE_DICT
-from gdbheap.python.contents import dict_lookup, read_name
+from gdbheap.python.homes import modules
 from gdbheap.python.paths import OWN_DICT, ObjectPaths
 from gdbheap.python.references import References
 
@@ -23,7 +21,11 @@ OBJECT, TYPE, MODULE = "object", "type", "module"
 # What is told apart: with Python, and without.
 OF_OBJECTS, OF_BLOCKS = (OBJECT, TYPE, MODULE), (OBJECT, TYPE, GLOBAL, THREAD)
 GROUPS = tuple(dict.fromkeys([*OF_OBJECTS, *OF_BLOCKS]))
-MAX_NAME_LENGTH = 200
+# Objects that several hold have a row where they are so many and so much together; larger ones are rows of their own.
+MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
+# Of each row's objects so many are asked who refers to them, for so many paths; so many holders are named.
+MAX_EXAMPLES, MAX_PATHS_OF_HOLDERS, MAX_HOLDERS = 12, 60, 5
+MAX_BUFFERS = 8
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Kept:
     """An object (``address`` its own, ``path`` how Python gets there, or None, ``chain`` the same in words; of the
     first MAX_PATHS), all objects of a type, a module by its name with its dict, a global, or a thread. ``bytes``: of
     their own blocks; ``retained``: what would be free without all of them. Without Python a block stands for an
-    object."""
+    object. Among objects, a row without an address is objects of one type that several others hold, which none of
+    these retains: ``holders`` are the paths of some of those."""
 
     address: int | None
     type: str
@@ -40,6 +43,7 @@ class Kept:
     retained: int
     path: str | None = None
     chain: str | None = None
+    holders: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
     if own:
         found = references.graph.top_retained(top, without, own)
     nodes = references.nodes([kept.id for kept in found])
-    return [
+    single = [
         Kept(
             node.address,
             paths.type_name(node),
@@ -143,6 +147,41 @@ def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
         )
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
+    return single + _several(paths, without, top)
+
+
+def _several(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kept]:
+    """Small objects that none keeps alone, such as the items of two lists, by type."""
+    graph = paths.references.graph
+    found = [
+        row
+        for row in graph.kept_by_several(without, MIN_BYTES_TOGETHER)
+        if row.retained >= MIN_BYTES_TOGETHER and row.count >= MIN_COUNT_TOGETHER
+    ][: MAX_TOGETHER if top is None else top]
+    holders = _holders(paths, [row.examples for row in found])
+    rows = []
+    for row, names in zip(found, holders):
+        way = paths.path(graph.chain(row.examples[-1]))
+        path = None if way.expression is None else alike(way.expression)
+        name = paths.kind_name(row.type_address)
+        rows.append(Kept(None, name, row.count, row.bytes, row.retained, path, alike(in_words(way)), names))
+    return rows
+
+
+def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
+    """Of some of each row the paths of those who refer to them, without subscripts, those of most first."""
+    graph = paths.references.graph
+    places = {number: place for place, numbers in enumerate(examples) for number in numbers[:MAX_EXAMPLES]}
+    found: list[Counter[str]] = [Counter() for _row in examples]
+    for referrer in graph.referrers(set(places)):
+        chain = graph.chain(referrer.source)
+        nodes = paths.references.nodes(chain[-MAX_BUFFERS:])
+        if sum(found[places[referrer.target]].values()) < MAX_PATHS_OF_HOLDERS and nodes:
+            owner = next((node for node in reversed(nodes) if node.kind != "buffer"), nodes[-1])
+            way = paths.path(graph.chain(owner.id))
+            found[places[referrer.target]][alike(way.expression or in_words(way))] += 1
+    # What is held in many places has no holders that are worth a name.
+    return [[name for name, _ in counts.most_common()] if len(counts) <= MAX_HOLDERS else [] for counts in found]
 
 
 def _is_own_dict(paths: ObjectPaths, number: int) -> bool:
@@ -167,37 +206,12 @@ def _types(paths: ObjectPaths, top: int | None) -> list[Kept]:
 def _modules(paths: ObjectPaths) -> list[Kept]:
     """A module with its dict: functions of other modules may hold the one without the other."""
     references = paths.references
-    found = list(named_modules(references))
+    found = list(modules(references))
     sizes = references.graph.retained_together([[module.id, names.id] for module, names, _name in found])
     return [Kept(module.address, name, 1, module.size, size) for (module, _names, name), size in zip(found, sizes)]
 
 
-def named_modules(references: References) -> Iterator[tuple[Node, Node, str]]:
-    """Each module with its dict and its name, "?" where that is not known."""
-    for module, names in _with_dicts(references):
-        yield module, names, _name(references, names)
-
-
-def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:
-    names, graph = references.objects.names, references.graph
-    kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
-    space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
-    for module in references.nodes([number for kind in kinds for number in graph.objects_of(kind)]):
-        with suppress(Fault):
-            node = references.find(space.word(module.address + place))
-            if node is not None:
-                yield module, node
-
-
-def _name(references: References, names: Node) -> str:
-    space, release = references.objects.target.space, references.objects.release
-    with suppress(Fault, Unsupported):
-        found = dict_lookup(space, release, names.address, "__name__", set())
-        return (found and read_name(space, release, found, MAX_NAME_LENGTH)) or "?"
-    return "?"
-
-
 def _of_modules(references: References) -> set[int]:
-    pairs = list(_with_dicts(references))
+    pairs = [(module, names) for module, names, _name in modules(references)]
     tables = (references.graph.find(address) for root in references.roots[:1] for address in root.pointers)
     return {node.id for pair in pairs for node in pair} | {number for number in tables if number is not None}

@@ -12,7 +12,7 @@ from gdbheap.report.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
     from gdbheap.answers.owners import Owners
-    from gdbheap.answers.retained import Retained
+    from gdbheap.answers.retained import Kept, Retained
     from gdbheap.answers.threads import PythonThread, Threads
     from gdbheap.answers.unreachable import Head, Unreachable
 
@@ -30,6 +30,10 @@ HEADS = (
     Column("type", True), Column("", True),
 )  # fmt: skip
 SHOWN_HEADS = 20
+SHOWN_PARTS = 2
+SHARED_OUT = (
+    Column("bytes"), SHARE, Column("blocks"), Column("held by", True), Column("most of it", True),
+)  # fmt: skip
 TOGETHER = (Column("blocks"), Column("bytes"), SHARE, Column("what", True), Column("held by", True))
 HELD = (Column("address"), Column("size"), SHARE, Column("what", True), Column("type", True), Column("path", True))
 VARIABLES = (Column("size"), Column("variable", True), Column("type", True), Column("address"))
@@ -47,8 +51,10 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
         return style.filled("Nothing retains more than its own block.")
     if by == "object":
         rows = [
-            [style.size(row.retained), style.share(row.retained), style.size(row.bytes), address_text(row.address or 0),
-             row.type, row.path or row.chain or ""]
+            [style.size(row.retained), style.share(row.retained), style.size(row.bytes),
+             "" if row.address is None else address_text(row.address),
+             row.type if row.address is not None else f"{row.count:,} x {row.type}",
+             _held_at(row)]
             for row in answer.rows
         ]  # fmt: skip
         return table(RETAINED, rows, style)
@@ -57,6 +63,13 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
         for row in answer.rows
     ]
     return table(GROUPED, grouped, style)
+
+
+def _held_at(row: Kept) -> str:
+    way = row.path or row.chain or ""
+    if row.address is not None:
+        return way
+    return " and ".join(row.holders) or f"many places, such as {way}"
 
 
 def _retained_set(answer: Retained, address: int, style: Style) -> str:
@@ -154,6 +167,8 @@ def render_owners(answer: Owners, style: Style) -> str:
 
 
 def _held_together(answer: Owners, style: Style) -> str:
+    if any(row.parts for row in answer.groups):
+        return _shared_out(answer, style)
     rows = [
         [count_text(row.count), style.size(row.bytes), style.share(row.bytes), row.what or "", row.root or ""]
         for row in answer.groups
@@ -161,6 +176,22 @@ def _held_together(answer: Owners, style: Style) -> str:
     blocks = counted(answer.count, "block is", "blocks are")
     told = f"{blocks} held so, {style.bytes(answer.bytes)} together{style.of_rss(answer.bytes)}."
     return join(table(TOGETHER, rows, style), style.filled(told))
+
+
+def _shared_out(answer: Owners, style: Style) -> str:
+    rows = [
+        [style.size(row.bytes), style.share(row.bytes), count_text(row.count), row.root or "",
+         ", ".join(f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS])]
+        for row in answer.groups
+    ]  # fmt: skip
+    shown = sum(row.bytes for row in answer.groups)
+    if answer.bytes > shown:
+        count = answer.count - sum(row.count for row in answer.groups)
+        rows.append(
+            [style.size(answer.bytes - shown), style.share(answer.bytes - shown), count_text(count), "(more)", ""]
+        )
+    total = [style.size(answer.bytes), style.share(answer.bytes), count_text(answer.count), "in use", ""]
+    return table(SHARED_OUT, rows, style, total)
 
 
 def render_threads(answer: Threads, style: Style) -> str:

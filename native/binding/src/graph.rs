@@ -81,6 +81,15 @@ answers! {
     /// A group of blocks to which the shortest chains lead from one root, by its place in the list that was given.
     struct HeldBy of graph::HeldBy { root: u32, group: Grouped }
 
+    /// A group of blocks with one label, 2^32 - 1 for what nothing leads to.
+    struct Share of graph::Share { label: u32, group: Grouped }
+
+    /// Objects of one type that several hold, their bytes, and what would be free without each of them, added up.
+    struct Several of graph::Several { type_address: u64, count: u64, bytes: u64, retained: u64, examples: Vec<u32> }
+
+    /// A node right below a labelled one, with what hangs on it, and the way down to where the bytes part.
+    struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
+
     /// How many nodes a node leads to, and the largest of them.
     struct Targets { count: u64, rows: Vec<NodeBytes> }
 }
@@ -279,6 +288,35 @@ impl Graph {
     #[pyo3(signature = (minimum, top))]
     fn held_by(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> PyResult<Vec<HeldBy>> {
         Ok(all(watched(py, None, |watcher| self.0.held_by(watcher, minimum, top))?))
+    }
+
+    /// All blocks, each with the label of the nearest node on its chain that has one: `seeds`, (node, label).
+    fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>) -> PyResult<Vec<Share>> {
+        Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds))?))
+    }
+
+    /// The branches of at least `minimum` bytes right below `seeds`, the largest first. Buffers are passed through, and
+    /// right below `open` nodes objects of the types `through`.
+    fn branches(
+        &self,
+        py: Python<'_>,
+        seeds: HashSet<u32>,
+        open: HashSet<u32>,
+        through: HashSet<u64>,
+        minimum: u64,
+    ) -> PyResult<Vec<Branch>> {
+        Ok(all(watched(py, None, |watcher| self.0.branches(watcher, &seeds, &open, &through, minimum))?))
+    }
+
+    /// The objects of a type that lead to one of the nodes `homes`, each with the first of these.
+    fn homes(&self, type_address: u64, homes: HashSet<u32>) -> Vec<(u32, u32)> {
+        self.0.homes(type_address, &homes)
+    }
+
+    /// Objects that none of the others keeps alone, by type, without those that retain `large` bytes or more; nodes in
+    /// `without` count for nobody.
+    fn kept_by_several(&self, py: Python<'_>, without: HashSet<u32>, large: u64) -> PyResult<Vec<Several>> {
+        Ok(all(watched(py, None, |watcher| self.0.kept_by_several(watcher, &without, large))?))
     }
 
     /// The blocks that retain most, without the inner ones of nested blocks of one type, or of one size.

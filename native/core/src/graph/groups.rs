@@ -38,15 +38,15 @@ pub struct HeldBy {
     pub group: Grouped,
 }
 
-type Key = (u32, u64);
+pub(super) type Key = (u32, u64);
 
 impl Graph {
-    fn key(&self, id: u32, size: u64) -> Key {
+    pub(super) fn key(&self, id: u32, size: u64) -> Key {
         let kind = self.kinds[id as usize];
         (kind, if kind == 0 { size } else { 0 })
     }
 
-    fn grouped(&self, (kind, size): Key, (count, bytes): (u64, u64)) -> Grouped {
+    pub(super) fn grouped(&self, (kind, size): Key, (count, bytes): (u64, u64)) -> Grouped {
         let name = match kind {
             kind if kind & BUFFER != 0 => "buffer",
             kind if kind & IDLE != 0 => "idle",

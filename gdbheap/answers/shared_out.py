@@ -1,0 +1,164 @@
+"""All blocks in use, each with one holder: a package, a variable, a frame, a library, or nobody."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gdbheap._native import Branch, Grouped
+from gdbheap.answers.ways import alike, in_words
+from gdbheap.graph.paths import Paths, group_name
+from gdbheap.python.homes import FRAME, INTERPRETER_ITSELF, LIBRARY, PACKAGE, STANDARD, THREAD, Home, Homes
+from gdbheap.python.paths import OWN_DICT, ObjectPaths
+from gdbheap.python.references import PythonRoot
+
+__all__ = ["NOBODY", "VARIABLE", "Part", "SharedOut", "share_out"]
+
+VARIABLE, NOBODY = "variable", "nobody"
+# What has a row of its own: so much of what is in use, and so many bytes, at least. A part of a variable has one with
+# so much.
+OWN_ROW_SHARE, OWN_ROW_BYTES, PART_SHARE = 50, 64 << 10, 20
+MAX_DEPTH = 5
+MAX_VARIABLES = 1000
+# Of what there may be many of: those without a row of their own are put together.
+MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
+MAX_PARTS = 3
+BUFFER, IDLE = "buffer", "idle"
+NAMES = {
+    PACKAGE: "package {}",
+    STANDARD: "the standard library",
+    FRAME: "{}",
+    LIBRARY: "data of {}",
+    THREAD: "words on stacks, in registers and of threads",
+    INTERPRETER_ITSELF: "Python itself",
+    NOBODY: "(nothing leads to them)",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Blocks of one kind in a row: objects of a type with their buffers, or blocks of one size. ``bytes`` with the
+    blocks' headers."""
+
+    what: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class SharedOut:
+    """What one holder has. ``kind``: package, standard library, interpreter, variable, frame, library, thread, or
+    nobody. ``name``: of a variable its path as Python, or in words; ``path``: as Python or None. ``parts``: the largest
+    first, at most MAX_PARTS."""
+
+    kind: str
+    name: str
+    path: str | None
+    count: int
+    bytes: int
+    parts: list[Part]
+
+
+def share_out(paths: ObjectPaths) -> list[SharedOut]:
+    """All used blocks of a program with Python, those who hold most first; the rows add up to what is in use.
+
+    A module, a class and a function count for the package that they were written in, and so does what only leads from
+    there; a variable that has much with all that it leads to has a row of its own. Of two that lead to a block the one
+    with the shorter chain has it. Raises Unsupported."""
+    graph = paths.references.graph
+    homes = Homes(paths.references)
+    labels: dict[Home, int] = {}
+    seeds = {node: labels.setdefault(home, len(labels)) for node, home in homes.seeds.items()}
+    used = sum(share.group.bytes for share in graph.shares([]))
+    ways: dict[Home, str | None] = {}
+    minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
+    variables = list(_variables(paths, homes, minimum, used // PART_SHARE))
+    shapes = Counter(alike(words) for _number, words, _path in variables)
+    for number, words, path in variables:
+        # Those that differ in subscripts alone are one.
+        name = alike(words) if shapes[alike(words)] > 1 else words
+        home = Home(VARIABLE, name)
+        ways.setdefault(home, path and name)
+        seeds[number] = labels.setdefault(home, len(labels))
+    groups: dict[Home, list[Grouped]] = {}
+    by_label = {number: home for home, number in labels.items()}
+    for share in graph.shares(list(seeds.items())):
+        is_free = share.group.kind == IDLE
+        home = Home(INTERPRETER_ITSELF, "") if is_free else by_label.get(share.label, Home(NOBODY, ""))
+        groups.setdefault(home, []).append(share.group)
+    rows = [_row(paths, home, ways.get(home), found) for home, found in groups.items()]
+    return sorted(_folded(rows, minimum), key=lambda row: (-row.bytes, row.name))
+
+
+def _variables(paths: ObjectPaths, homes: Homes, minimum: int, part: int) -> Iterator[tuple[int, str, str | None]]:
+    """The nodes of variables with at least ``minimum`` bytes, from which on the blocks are theirs, with their paths in
+    words and as Python: of each the parts with at least ``part`` too, and theirs in turn."""
+    graph = paths.references.graph
+    above = set(homes.seeds)
+    in_python: set[int] = set()
+    for _depth in range(MAX_DEPTH):
+        ends: set[int] = set()
+        for branch in graph.branches(above, homes.open, homes.through, minimum)[:MAX_VARIABLES]:
+            chain = graph.chain(branch.id)
+            holder = next(number for number in reversed(chain[:-1]) if number in above)
+            home = homes.seeds.get(holder)
+            if home is not None and home.kind in (LIBRARY, THREAD, INTERPRETER_ITSELF):
+                continue
+            end, words, path = _deepest(paths, branch)
+            if path is None and holder in in_python:
+                # A part that only C code can name stays a part.
+                continue
+            ends |= {branch.id, end}
+            in_python |= {branch.id, end} if path is not None else set()
+            yield branch.id, words, path
+        if not ends:
+            return
+        above, minimum = above | ends, max(minimum, part)
+
+
+def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
+    """How far down its way a branch has a path as Python, and that; without one the path is in words, where no frame is
+    its root that to its beginning: below are blocks of C code."""
+    references = paths.references
+    nodes = [node for node in references.nodes(branch.way) if node.kind != BUFFER]
+    for node in reversed(nodes):
+        expression = paths.path(references.graph.chain(node.id)).expression
+        if expression is not None and not expression.endswith(OWN_DICT):
+            return node.id, expression, expression
+    root = references.node(references.graph.chain(branch.id)[0]).root
+    is_local = isinstance(root, PythonRoot) and root.frame is not None
+    end = nodes[-1].id if is_local and nodes else branch.id
+    return end, in_words(paths.path(references.graph.chain(end))), None
+
+
+def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
+    """Small packages together, and small libraries: what has many of them would be many rows."""
+    small: dict[str, list[SharedOut]] = {}
+    for row in rows:
+        if row.kind in MANY and row.bytes < minimum:
+            small.setdefault(row.kind, []).append(row)
+        else:
+            yield row
+    for kind, found in small.items():
+        if len(found) == 1:
+            yield found[0]
+            continue
+        found.sort(key=lambda row: (-row.bytes, row.name))
+        first = ", ".join(row.name.removeprefix(NAMES[kind].format("")) for row in found[:NAMED])
+        more = ", …" if len(found) > NAMED else ""
+        count, size = sum(row.count for row in found), sum(row.bytes for row in found)
+        parts = [Part(row.name, row.count, row.bytes) for row in found]
+        yield SharedOut(kind, f"{len(found)} other {MANY[kind]}: {first}{more}", None, count, size, parts)
+
+
+def _row(paths: Paths, home: Home, path: str | None, groups: Iterable[Grouped]) -> SharedOut:
+    parts: dict[str, tuple[int, int]] = {}
+    for group in groups:
+        name = group_name(paths, group)
+        count, size = parts.get(name, (0, 0))
+        parts[name] = count + group.count, size + group.bytes
+    found = sorted((Part(name, *sums) for name, sums in parts.items()), key=lambda part: (-part.bytes, part.what))
+    total = sum(part.bytes for part in found)
+    count = sum(part.count for part in found)
+    return SharedOut(home.kind, NAMES.get(home.kind, "{}").format(home.name), path, count, total, found[:MAX_PARTS])

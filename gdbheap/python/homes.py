@@ -1,0 +1,158 @@
+"""Whose an object is before anybody asks who refers to it: modules, classes and functions are of the package that they
+were written in, frames of their threads, static data of its library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.graph.nodes import Node
+from gdbheap.layout.cpython import FLAG_TYPE, MODULE_DICT
+from gdbheap.python.contents import dict_lookup, read_name
+from gdbheap.python.names import TypeNames
+from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, PythonRoot, References
+from gdbheap.python.roots import INTERPRETER, THREADS
+
+__all__ = ["FRAME", "INTERPRETER_ITSELF", "LIBRARY", "PACKAGE", "STANDARD", "THREAD", "Home", "Homes", "modules"]
+
+# What a home is.
+PACKAGE, STANDARD, FRAME, LIBRARY, THREAD, INTERPRETER_ITSELF = (
+    "package", "standard library", "frame", "library", "thread", "interpreter",
+)  # fmt: skip
+MAX_NAME_LENGTH = 200
+MAX_PATH_LENGTH = 4000
+BUILTINS = ("builtins", "__builtin__")
+# Modules that are part of the interpreter, under the names that they had when it started.
+FROZEN = ("_frozen_importlib", "_frozen_importlib_external")
+# Where the standard library's extension modules are.
+DYNAMIC = "/lib-dynload/"
+INSTALLED = ("/site-packages/", "/dist-packages/")
+FUNCTION, DICT = "function", "dict"
+
+
+class Home(NamedTuple):
+    """``kind``: a word of those above; ``name``: of the package, the frame, the file or the thread, else ""."""
+
+    kind: str
+    name: str
+
+
+class Homes:
+    """``seeds``: nodes of the graph and what they are at home in. ``open``: those whose dict is a part of them, as a
+    class's is; ``through``: the addresses of the types of such dicts."""
+
+    def __init__(self, references: References) -> None:
+        """Raises Unsupported where the tables lack a field."""
+        self._references = references
+        self._names: TypeNames = references.objects.names
+        graph = references.graph
+        kinds: dict[str, list[int]] = {}
+        for address in graph.type_addresses():
+            kinds.setdefault(self._names.name(address), []).append(address)
+        self.through = set(kinds.get(DICT, []))
+        found = list(modules(references))
+        self._packages = self._known_packages(found)
+        self._libraries = dict(self._of_packages())
+        self.seeds: dict[int, Home] = dict(self._roots())
+        namespaces: dict[int, Home] = {}
+        for module, names, name in found:
+            home = self._home(name)
+            self.seeds[module.id] = namespaces[names.id] = home
+        self.seeds |= namespaces
+        classes = dict(self._classes())
+        own = {number for number, home in namespaces.items() if home.kind != INTERPRETER_ITSELF}
+        functions = {
+            number: namespaces[home] for kind in kinds.get(FUNCTION, []) for number, home in graph.homes(kind, own)
+        }
+        self.seeds |= functions | classes
+        self.open = {*functions, *classes}
+
+    def _roots(self) -> Iterator[tuple[int, Home]]:
+        for number, root in enumerate(self._references.roots, self._references.first_root):
+            yield number, self._home_of_root(root)
+
+    def _known_packages(self, found: list[tuple[Node, Node, str]]) -> dict[str, Home]:
+        """By the names of packages: what lies where ``os`` does is the standard library, and so is what has no file."""
+        files = {name: self._file(names) for _module, names, name in found if "." not in name}
+        base = (files.get("os") or "").rpartition("/")[0]
+        homes = {}
+        for name, file in files.items():
+            own = not file or (base and file.startswith(f"{base}/") and not any(part in file for part in INSTALLED))
+            homes[name] = Home(STANDARD, "") if own and name != "__main__" else Home(PACKAGE, name)
+        return homes | {name: Home(INTERPRETER_ITSELF, "") for name in BUILTINS}
+
+    def _home(self, module: str, is_static: bool = False) -> Home:
+        """Static types may say that they are of a module that was never imported."""
+        name = module.partition(".")[0]
+        if name in self._packages:
+            return self._packages[name]
+        return Home(INTERPRETER_ITSELF, "") if is_static or name in FROZEN else Home(PACKAGE, name)
+
+    def _file(self, names: Node) -> str | None:
+        space, release = self._references.objects.target.space, self._references.objects.release
+        with suppress(Fault, Unsupported):
+            found = dict_lookup(space, release, names.address, "__file__", set())
+            return None if found is None else read_name(space, release, found, MAX_PATH_LENGTH)
+        return None
+
+    def _classes(self) -> Iterator[tuple[int, Home]]:
+        graph = self._references.graph
+        for address in graph.type_addresses():
+            if self._names.flags(address) & FLAG_TYPE:
+                for node in self._references.nodes(graph.objects_of(address)):
+                    yield node.id, self._home_of_class(node.address)
+        for address in self._references.objects.static_types():
+            number = graph.find(address)
+            if number is not None:
+                yield number, self._home_of_class(address, is_static=True)
+
+    def _home_of_class(self, address: int, is_static: bool = False) -> Home:
+        module, dot, _rest = self._names.name(address).partition(".")
+        return self._home(module, is_static) if dot else Home(INTERPRETER_ITSELF, "")
+
+    def _home_of_root(self, root: PythonRoot) -> Home:
+        if root.frame is not None:
+            return Home(FRAME, root.name)
+        if root.name in (MODULES, STATIC_TYPES, INTERPRETER):
+            return Home(INTERPRETER_ITSELF, "")
+        if root.phase == BY_STACKS or root.name == THREADS:
+            return Home(THREAD, "")
+        return self._libraries.get(root.name, Home(LIBRARY, root.name))
+
+    def _of_packages(self) -> Iterator[tuple[str, Home]]:
+        """The names of libraries in the folder of a package or of the standard library, each with that."""
+        for loaded in self._references.objects.target.objects:
+            name = loaded.path.rpartition("/")[2]
+            for part in INSTALLED:
+                package = loaded.path.partition(part)[2].partition("/")[0].partition(".")[0]
+                if package in self._packages:
+                    yield name, self._packages[package]
+            if DYNAMIC in loaded.path:
+                yield name, Home(STANDARD, "")
+
+
+def modules(references: References) -> Iterator[tuple[Node, Node, str]]:
+    """Each module with its dict and its name, "?" where that is not known."""
+    for module, names in _with_dicts(references):
+        yield module, names, _name(references, names)
+
+
+def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:
+    names, graph = references.objects.names, references.graph
+    kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
+    space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
+    for module in references.nodes([number for kind in kinds for number in graph.objects_of(kind)]):
+        with suppress(Fault):
+            node = references.find(space.word(module.address + place))
+            if node is not None:
+                yield module, node
+
+
+def _name(references: References, names: Node) -> str:
+    space, release = references.objects.target.space, references.objects.release
+    with suppress(Fault, Unsupported):
+        found = dict_lookup(space, release, names.address, "__name__", set())
+        return (found and read_name(space, release, found, MAX_NAME_LENGTH)) or "?"
+    return "?"

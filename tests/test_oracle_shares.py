@@ -1,0 +1,85 @@
+"""``heap owners``: every block in use is in one row. The oracles are the program's own account of what it has, the
+allocators' sums, and the chains of the graph, one by one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.library import heap_of
+from support.programs import GCORE, PROCESS, ask, gdbheap, python_program, release_program, running
+
+from gdbheap.answers import shared_out
+from gdbheap.answers.pyobjects import pyobjects
+from gdbheap.python.homes import Homes
+
+# A block has a header, and a class of sizes.
+LEAST, MOST = 1.0, 1.35
+
+
+@pytest.mark.parametrize("release", ["3.8", "3.13"])
+def test_holders_have_what_they_say(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Variables by their paths with the bytes that only they lead to, a frame's, and a package's code."""
+    truth = tmp_path / "truth"
+    command = release_program(release, "shared_out", rng.getrandbits(30), truth)
+    with running(command, tmp_path) as target:
+        for form in (PROCESS, GCORE):
+            answer = ask("owners", target.as_form(form), "--top=all")
+            rows = {row["path"] or row["root"]: row for row in answer["groups"]}
+            known = json.loads(truth.read_text())
+            local, shared = known.pop("local"), known.pop("shared")
+            (in_frame,) = [row for name, row in rows.items() if "local variable local in main()" in name]
+            for size, row in [*((size, rows[path]) for path, size in known.items()), (local, in_frame)]:
+                assert LEAST * size <= row["bytes"] <= MOST * size, (row, size)
+                assert row["parts"][0]["what"] in ("__main__.Item", "str", "int")
+            code = rows["package warehouse"]
+            assert {part["what"] for part in code["parts"]} <= {"function", "code", "str", "bytes", "tuple", "dict"}
+            assert answer["bytes"] == sum(row["bytes"] for row in answer["groups"])
+            assert answer["count"] == sum(row["count"] for row in answer["groups"])
+            several = ask("retained", target.as_form(form))["rows"]
+            (together,) = [row for row in several if row["address"] is None and row["type"] == "__main__.Item"]
+            assert together["count"] == shared
+            assert LEAST * known["sys.modules['__main__'].again"] <= together["retained"]
+            assert sorted(together["holders"]) == [
+                f"sys.modules['__main__'].{name}" for name in ("again", "both", "listed")
+            ]
+
+
+def test_rows_are_all_that_is_in_use(rng: random.Random, tmp_path: Path) -> None:
+    """The allocators' used bytes are the oracle for the sum, each block's own chain for its row."""
+    with running(
+        python_program("stripped", "owners", rng.getrandbits(30), 500, tmp_path / "truth"), tmp_path
+    ) as target:
+        with heap_of(str(target.pid)) as heap:
+            rows = shared_out.share_out(heap.object_paths)
+            used = pyobjects(heap).used.bytes
+            assert sum(row.bytes for row in rows) == used
+            homes = Homes(heap.object_references)
+            graph = heap.object_references.graph
+            labels = {home: number for number, home in enumerate(dict.fromkeys(homes.seeds.values()))}
+            seeds = {node: labels[home] for node, home in homes.seeds.items()}
+            sums: Counter[int | None] = Counter()
+            for share in graph.shares(list(seeds.items())):
+                sums[share.label if share.label < len(labels) else None] += share.group.bytes
+            expected: Counter[int | None] = Counter()
+            for node in heap.object_references.nodes(range(heap.object_references.first_root)):
+                chain = graph.chain(node.id)
+                label = next((seeds[number] for number in reversed(chain) if number in seeds), None)
+                expected[label] += node.size if node.place == "block" else 0
+            assert sums == expected
+
+
+def test_other_ways_to_ask(rng: random.Random, tmp_path: Path) -> None:
+    """Blocks one by one have a default of their own for --min; holders have none."""
+    with running(
+        python_program("stripped", "owners", rng.getrandbits(30), 500, tmp_path / "truth"), tmp_path
+    ) as target:
+        assert all(row["size"] >= 1 << 20 for row in ask("owners", str(target.pid), "--by=block")["owners"])
+        assert ask("owners", str(target.pid), "--by=block", "--min=10K")["count"] > 0
+        done = gdbheap("owners", str(target.pid), "--min=1M")
+        assert done.returncode == 2 and "--by=block" in done.stderr
+        text = gdbheap("owners", str(target.pid), "--top=3").stdout
+        assert "held by" in text and "(more)" in text and "in use" in text
