@@ -4,7 +4,8 @@
 # make bench  gdbheap against the time to read the heap once
 # make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md,
 #             then docs/naming.md as make named does
-# make named  how much of real programs' memory has a name; writes docs/naming.md (NAMED=--stops=3: only prints)
+# make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md and docs/holders.md
+#             (NAMED=--stops=3: only prints)
 # make lint   the checks without the tests
 # make setup  only install what is missing; make clean: remove all that was built
 
@@ -41,6 +42,7 @@ bench: build
 named: build
 	@scripts/packages.sh many
 	@$(PY) tests/named.py $(or $(NAMED),--write)
+	@$(PY) tests/holders.py $(if $(NAMED),,--write)
 
 matrix: build
 	@scripts/matrix.sh

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.library import heap_of
 from support.programs import GCORE, PROCESS, ask, gdbheap, python_program, release_program, running
+from support.services import SERVICES, Service, serving
 
 from gdbheap.answers import shared_out
 from gdbheap.answers.pyobjects import pyobjects
@@ -83,3 +85,12 @@ def test_other_ways_to_ask(rng: random.Random, tmp_path: Path) -> None:
         assert done.returncode == 2 and "--by=block" in done.stderr
         text = gdbheap("owners", str(target.pid), "--top=3").stdout
         assert "held by" in text and "(more)" in text and "in use" in text
+
+
+@pytest.mark.parametrize("service", [replace(one, size=one.size // 10) for one in SERVICES], ids=lambda one: one.title)
+def test_ten_rows_explain_real_programs(service: Service, tmp_path: Path) -> None:
+    """Most of what a program uses is in the first ten rows, each with a name."""
+    with serving(service, tmp_path) as pid:
+        answer = ask("owners", str(pid), "--top=10")
+    assert sum(row["bytes"] for row in answer["groups"]) >= 0.8 * answer["bytes"]
+    assert all(row["root"] for row in answer["groups"])
