@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,47 @@ os.environ["GDBHEAP_SEED"] = str(SEED)
 for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, action)
+
+
+# A CPython release, or a build of one, among a test's parameters; of so many of them a run of all tests takes some.
+BUILD = re.compile(r"((?:2\.7|3\.\d+)t?)(?:-\w+)?\Z")
+SOME = 4
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What ``make test`` asks for."""
+    about = f"of tests for each interpreter run {SOME} interpreters, other ones each time; make matrix runs all"
+    parser.addoption("--some-interpreters", action="store_true", help=about)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out interpreters by the run's seed, and say how many tests that were."""
+    if not config.getoption("--some-interpreters"):
+        return
+    builds: dict[str, set[str]] = defaultdict(set)
+    for item in items:
+        builds[_name(item)] |= _builds(item)
+    taken = {name: _some(name, found) for name, found in builds.items()}
+    left_out = [item for item in items if not _builds(item) <= taken[_name(item)]]
+    items[:] = [item for item in items if _builds(item) <= taken[_name(item)]]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _some(name: str, builds: set[str]) -> set[str]:
+    """Those that this machine may have, before those that would be skipped."""
+    from support.programs import interpreters
+
+    here = sorted(one for one in builds if (found := BUILD.match(one)) is not None and interpreters(found[1]))
+    return set(random.Random(f"{SEED} {name}").sample(here, SOME) if len(here) > SOME else here) or builds
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _builds(item: pytest.Item) -> set[str]:
+    params = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return {value for value in params if isinstance(value, str) and BUILD.match(value)}
 
 
 def pytest_report_header() -> str:
