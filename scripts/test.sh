@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 . scripts/common.sh
 scripts/lint.sh
 scripts/packages.sh few || say "the tests that need these packages are skipped"
-exec "${VENV:-.venv}/bin/python" -m pytest --numprocesses=auto --dist=loadfile --some-interpreters tests "$@"
+exec "${VENV:-.venv}/bin/python" -m pytest --numprocesses=auto --dist=loadfile --in-turn tests "$@"

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,21 +34,48 @@ SOME = 4
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What ``make test`` asks for."""
-    about = f"of tests for each interpreter run {SOME} interpreters, other ones each time; make matrix runs all"
-    parser.addoption("--some-interpreters", action="store_true", help=about)
+    about = f"of tests for each interpreter run {SOME}, of those marked in_turn some, other ones each time"
+    parser.addoption("--in-turn", action="store_true", help=about)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers", "in_turn(name, count): a run of all tests takes so many of the parameter's values"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out interpreters by the run's seed, and say how many tests that were."""
-    if not config.getoption("--some-interpreters"):
+    """Leave some out by the run's seed, and say how many tests that were."""
+    if not config.getoption("--in-turn"):
         return
     builds: dict[str, set[str]] = defaultdict(set)
+    values: dict[tuple[str, str], list[object]] = defaultdict(list)
     for item in items:
         builds[_name(item)] |= _builds(item)
+        for group, value, _count in _in_turn(item):
+            values[group].append(value)
     taken = {name: _some(name, found) for name, found in builds.items()}
-    left_out = [item for item in items if not _builds(item) <= taken[_name(item)]]
-    items[:] = [item for item in items if _builds(item) <= taken[_name(item)]]
+
+    def is_taken(item: pytest.Item) -> bool:
+        chosen = (
+            value in random.Random(f"{SEED} {group}").sample(values[group], min(count, len(values[group])))
+            for group, value, count in _in_turn(item)
+        )
+        return _builds(item) <= taken[_name(item)] and all(chosen)
+
+    left_out = [item for item in items if not is_taken(item)]
+    items[:] = [item for item in items if is_taken(item)]
     config.hook.pytest_deselected(items=left_out)
+
+
+def _in_turn(item: pytest.Item) -> Iterator[tuple[tuple[str, str], object, int]]:
+    """Of each marker: what the test is a case of but for the parameter that is taken in turn, its value, how many."""
+    for marker in item.iter_markers("in_turn"):
+        name, count = marker.args
+        params = dict(item.callspec.params)
+        value = params.pop(name)
+        yield (_name(item), repr(sorted(params.items()))), value, count
 
 
 def _some(name: str, builds: set[str]) -> set[str]:

@@ -96,6 +96,7 @@ def holding(kind: str, rng: random.Random, folder: Path) -> list[str]:
     return [str(compiled(kind, folder)), *map(str, numbers), str(folder / "table")]
 
 
+@pytest.mark.in_turn("kind", 2)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [*C_KINDS, *PYTHONS])
 def test_a_core_says_what_the_process_said(kind: str, shape: str, rng: random.Random, tmp_path: Path) -> None:
