@@ -1,7 +1,7 @@
 """How much of what real programs use the first ten rows of ``heap owners`` explain, and what these rows are.
 
-``make named`` runs this after installing other people's packages. ``--write`` puts the tables into docs/holders.md, else
-they are printed.
+``make named`` runs this after installing other people's packages. ``--write`` puts the tables into docs/holders.md,
+else they are printed.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ WORKER = "gunicorn"
 
 @dataclass(frozen=True)
 class Service:
-    """``title``: for people; ``modules``: what it needs; ``script``: its file in tests/services and the size of its work,
-    "" for Jupyter, which is its own."""
+    """``title``: for people; ``modules``: what it needs; ``script``: its file in tests/services, "" for Jupyter, which
+    is its own; ``size``: of its work."""
 
     title: str
     modules: tuple[str, ...]
@@ -42,8 +42,8 @@ SERVICES = (
 
 @contextlib.contextmanager
 def serving(service: Service, directory: Path) -> Iterator[int]:
-    """Yield the pid of the process that does the work, once it has done it; all are ended whatever happens. Skips where a
-    package is missing."""
+    """Yield the pid of the process that does the work, once it has done it; all are ended whatever happens. Skips where
+    a package is missing."""
     python = python_with(*service.modules)
     ready, log = directory / "ready", directory / "log"
     local = {"JUPYTER_RUNTIME_DIR": str(directory), "HOME": str(directory), "ROWS": str(service.size)}
