@@ -204,6 +204,18 @@ impl Store {
         bytes <= usable && usable - bytes < added + LEAST_STEP
     }
 
+    /// The least and the most bytes that somebody asked for who was given a block with `usable` bytes, as it commonly is:
+    /// without what was too little for a block of its own.
+    pub(crate) fn common_requests(&self, usable: u64, page: u64) -> (u64, u64) {
+        let step = match self {
+            Store::Chunks(_) if usable < crate::allocators::glibc::chunks::SMALLEST => usable,
+            Store::Chunks(_) => crate::allocators::glibc::chunks::GRAIN,
+            Store::Mapped(_) => page,
+            _ => usable / 4 + LEAST_STEP,
+        };
+        (usable.saturating_sub(step) + 1, usable)
+    }
+
     /// Whether its blocks lie between headers, without a gap, each with its size.
     pub(crate) fn has_slots(&self) -> bool {
         matches!(self, Store::Chunks(_))
