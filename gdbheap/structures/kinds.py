@@ -107,15 +107,11 @@ class Structures:
     def sums(self) -> list[KindSum]:
         """A row for each kind that has blocks."""
         rows = [(number, row) for number, row in enumerate(self.native.rows(), 1) if row.count]
-        vtables = {row.class_name: int(row.class_name, 16) for _, row in rows if row.family in rust.WITH_VTABLES}
-        types = rust.types_of(self._target, list(vtables.values()))
+        vtables = {row.class_name for _, row in rows if row.family in rust.WITH_VTABLES and row.class_name}
+        types = rust.types_of(self._target, {name: int(name, 16) for name in vtables})
+        names = {row.class_name: types.get(row.class_name) for _, row in rows if row.class_name in vtables}
         return [
-            KindSum(
-                Kind(row.family, types.get(vtables[row.class_name]) if row.class_name in vtables else row.class_name or None),
-                number,
-                row.count,
-                row.bytes,
-            )
+            KindSum(Kind(row.family, names.get(row.class_name, row.class_name) or None), number, row.count, row.bytes)
             for number, row in rows
         ]
 

@@ -58,21 +58,21 @@ def _mentions_sources(target: Target, loaded: LoadedObject) -> bool:
     return False
 
 
-def types_of(target: Target, vtables: list[int]) -> dict[int, str]:
-    """The type that each vtable is of, as far as symbols tell.
+def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
+    """The type that each vtable is of, as far as symbols tell, by the names that the vtables' addresses have here.
 
     A compiler that optimises makes functions of the same code one, by the name of one of them: what drops a struct is
     often what drops its only field that needs it. So two functions have to name the type, and no method another.
     """
-    functions = {vtable: _functions(target, vtable) for vtable in vtables}
+    functions = {name: _functions(target, vtable) for name, vtable in vtables.items()}
     wanted = {function for each in functions.values() for function in each}
     names: dict[int, set[str]] = defaultdict(set)
     for loaded in target.objects if wanted else ():
         for name, (address, _size) in loaded.symbols().items():
             if address in wanted and name.startswith(("_ZN", "_R")):
                 names[address].add(_native.demangle(name) or name)
-    found = {vtable: _agreed([names.get(each, set()) for each in functions[vtable]]) for vtable in vtables}
-    return {vtable: name for vtable, name in found.items() if name is not None}
+    found = {name: _agreed([names.get(each, set()) for each in words]) for name, words in functions.items()}
+    return {name: type_name for name, type_name in found.items() if type_name is not None}
 
 
 def _functions(target: Target, vtable: int) -> list[int]:
@@ -85,9 +85,8 @@ def _functions(target: Target, vtable: int) -> list[int]:
 
 def _agreed(names: list[set[str]]) -> str | None:
     """The type that the first name is of, which drops it, and the methods behind it; those end where another drops."""
-    drop, *rest = names
-    dropped, methods = _type(drop, _DROP), []
-    for each in rest:
+    dropped, methods = _type(names[0], _DROP) if names else None, []
+    for each in names[1:]:
         if _type(each, _DROP) or not each:
             break
         methods.append(_type(each, _METHOD))

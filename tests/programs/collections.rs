@@ -376,6 +376,12 @@ impl PopFirst for BTreeMap<String, Vec<u32>> {
     }
 }
 
+/// An empty VecDeque has a block in older releases.
+fn empty() -> Box<All> {
+    let all = told(DEQUE, All::default);
+    told(PLAIN, || Box::new(all))
+}
+
 static mut IN_STATIC: Option<All> = None;
 
 extern "C" {
@@ -387,25 +393,25 @@ fn main() {
     let mut chance = Chance(arguments.next().unwrap());
     let rounds = arguments.next().unwrap();
     drop(arguments);
-    let mut on_stack = All::default();
+    let mut on_stack = told(DEQUE, All::default);
     on_stack.fill(&mut chance, 60);
-    let mut in_static = All::default();
+    let mut in_static = told(DEQUE, All::default);
     in_static.fill(&mut chance, 60);
     unsafe { IN_STATIC = Some(in_static) };
     let mut in_blocks: Vec<Box<All>> = told(VEC, || Vec::with_capacity(24));
     for _ in 0..24 {
-        let mut all = told(PLAIN, Box::<All>::default);
+        let mut all = empty();
         all.fill(&mut chance, 60);
         in_blocks.push(all);
     }
     for _ in 0..rounds {
         let (place, other) = (chance.upto(23), chance.upto(23));
         if chance.upto(9) == 0 {
-            let mut fresh = told(PLAIN, Box::<All>::default);
+            let mut fresh = empty();
             fresh.fill(&mut chance, 60);
             in_blocks[place] = fresh;
         } else if place != other {
-            let mut taken = std::mem::take(&mut *in_blocks[other]);
+            let mut taken = std::mem::replace(&mut *in_blocks[other], told(DEQUE, All::default));
             in_blocks[place].churn(&mut taken, &mut chance);
             *in_blocks[other] = taken;
         }

@@ -62,7 +62,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
             }
         }
         for rows in fields.into_values() {
-            if let Some(shape) = self.known.agree(&rows) {
+            if let Some(shape) = self.known.field(&rows) {
                 rows.iter().for_each(|index| self.known.triples[*index as usize].prove(shape));
             }
         }
@@ -92,9 +92,16 @@ impl<'a, 'b> Buffers<'a, 'b> {
         }
         let mut seen = Seen::default();
         for stride in strides {
-            seen.as_vec |= self.is_row(&triple, stride, 0, triple.len, &mut spend);
+            let items = triple.items(stride, 0, triple.len);
+            spend(triple.len)?;
+            seen.as_vec |= !self.known.row(self.reader, &items, stride, &mut spend).is_empty();
             if let Some(length) = triple.next.filter(|_| triple.order == Order::CapFirst && triple.may_be_deque()) {
-                seen.as_deque |= self.is_row(&triple, stride, triple.len, length, &mut spend);
+                let others = triple.items(stride, triple.len, length);
+                spend(length)?;
+                let offsets = self.known.row(self.reader, &others, stride, &mut spend);
+                seen.as_deque |= !offsets.is_empty()
+                    && self.known.is_sole(self.reader, &others, stride)
+                    && self.known.is_refuted(self.reader, &items, &offsets);
             }
         }
         if !seen.as_vec && !seen.as_deque {
@@ -103,23 +110,6 @@ impl<'a, 'b> Buffers<'a, 'b> {
         self.known.triples[index].prove(Shape::Items);
         self.seen.insert(triple.at, seen);
         Some(())
-    }
-
-    /// Whether the items are a row: `length` of them from the one at place `first` on, around the end.
-    fn is_row(
-        &mut self,
-        triple: &Triple,
-        stride: u64,
-        first: u64,
-        length: u64,
-        mut spend: impl FnMut(u64) -> Option<()>,
-    ) -> bool {
-        if spend(length).is_none() {
-            return false;
-        }
-        let place = |item: u64| triple.block + (first + item) % triple.cap * stride;
-        let items: Vec<u64> = (0..length).map(place).collect();
-        self.known.row(self.reader, &items, stride, spend)
     }
 
     /// Names the buffers that are proven.
@@ -136,8 +126,9 @@ impl<'a, 'b> Buffers<'a, 'b> {
     fn family(&mut self, rows: &[Triple], from_stacks: u32) -> Option<Family> {
         let id = rows[0].id;
         let (best, shape) = rows.iter().find_map(|row| Some((row, row.shape()?)))?;
-        // What was moved may have been left where it was, and has grown since.
-        if self.look.kind(id) != UNKNOWN || rows.iter().any(|row| row.cap != best.cap) {
+        // What was moved may have been left where it was, and has grown since, or was given up.
+        let agrees = |row: &Triple| row.cap == best.cap && row.shape() == Some(shape);
+        if self.look.kind(id) != UNKNOWN || !rows.iter().all(agrees) {
             return None;
         }
         let counted = self.look.references[id as usize].load(Ordering::Relaxed);

@@ -17,7 +17,6 @@ const METHODS: u64 = 3;
 
 #[derive(Clone, Copy)]
 struct Vtable {
-    address: u64,
     size: u64,
     align: u64,
 }
@@ -50,42 +49,36 @@ impl<'a, 'b> Objects<'a, 'b> {
             return None;
         }
         let has_method = |place: u64| self.reader.word(address + 24 + place * 8).is_some_and(is_code);
-        (drop != 0 || (0..METHODS).any(has_method)).then_some(Vtable { address, size, align })
+        (drop != 0 || (0..METHODS).any(has_method)).then_some(Vtable { size, align })
     }
 
-    /// The family of what all these point to, with the vtable, if their vtables agree on it. Several are of one type where
-    /// different traits are asked of it; then the lowest is told. A box has no other pointers to it: that of one that is
-    /// gone may have been left over, and the block given to somebody else; so may the vtable behind the last of
-    /// a row of plain pointers.
-    pub(crate) fn family(&mut self, rows: &[Wide], from_stacks: u32) -> Option<(Family, u64)> {
+    /// The family of what all these point to, if their vtables agree on it, with the vtable if it is one. All pointers to
+    /// the block have to be among them: one of what is gone may have been left over, and the block given to somebody else;
+    /// so may the vtable behind the last of a row of plain pointers.
+    pub(crate) fn family(&mut self, rows: &[Wide], from_stacks: u32) -> Option<(Family, Option<u64>)> {
         let id = rows.first()?.id;
         let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
         let (begins, inside) = (&self.look.references[id as usize], &self.look.inside[id as usize]);
         let are_all = u32::from(begins.load(Ordering::Relaxed)) == in_memory
             && rows.len() as u32 - in_memory == from_stacks
             && inside.load(Ordering::Relaxed) == 0;
+        if !are_all || rows.iter().any(|row| row.follows_alike) || self.look.kind(id) != UNKNOWN {
+            return None;
+        }
         let (_, block) = self.look.block_from(self.reader.word(rows[0].at)?)?;
-        let is_among_others = rows.iter().any(|row| row.follows_alike);
         let mut found = None;
         for row in rows {
             let vtable = self.vtable(row.vtable)?;
             let family = self.one(id, block.address, &vtable, from_stacks)?;
             match found {
-                None => found = Some((family, vtable)),
-                Some((before, other))
-                    if before == family && (other.size, other.align) == (vtable.size, vtable.align) =>
-                {
-                    if vtable.address < other.address {
-                        found = Some((family, vtable));
-                    }
-                }
-                Some(_) => return None,
+                None => found = Some((family, Some(row.vtable))),
+                Some((before, _)) if before != family => return None,
+                Some((_, other)) if other == Some(row.vtable) => (),
+                // Of one type for several traits, or of two, of which one is gone.
+                Some(_) => found = Some((family, None)),
             }
         }
-        let is_right = |(family, _): &(Family, u64)| *family == Family::RustCounted || (are_all && !is_among_others);
         found
-            .map(|(family, vtable)| (family, vtable.address))
-            .filter(|found| is_right(found) && self.look.kind(id) == UNKNOWN)
     }
 
     /// What the block is to an object of that size: it fits without and with counts before it, as far as sizes of blocks

@@ -1,17 +1,19 @@
 //! Rows of equal items, and fields of equal structs: what stands at the same place in all of them is of one type, so that
 //! they prove together what one of them does not.
 
-use super::triples::{may_be_size, Order, Shape, Triple};
+use super::triples::{may_be_size, Order, Shape, Triple, SURE};
 use crate::by_address::{Addresses, ByAddress};
 use crate::structures::look::Look;
 use crate::structures::reader::Reader;
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 /// What several together have to say, in bits, and how many of them there are at least.
-const SURE_OF_MANY: f32 = 20.0;
+const SURE_OF_MANY: f32 = 30.0;
 const LEAST: usize = 3;
-/// How many sizes of blocks one size of items has to explain.
+/// How many sizes of blocks one size of items has to explain: in a row, and in fields that may be those of many types.
 const SIZES: usize = 3;
+const SIZES_OF_FIELDS: usize = 5;
 /// So many plain pointers, one in each item, are a row's.
 const POINTERS: usize = 6;
 /// Dangling pointers of empty Vecs are their items' alignment.
@@ -38,29 +40,53 @@ struct Column {
 }
 
 impl Known<'_> {
-    /// Whether items at `items` are of one type with something in it that is proven; whatever these prove together is
-    /// marked as proven. `spend` is told how many words are read.
+    /// The offsets at which items have something that proves them to be of one type, and themselves a row; whatever these
+    /// prove together is marked as proven. `spend` is told how many words are read.
     pub(crate) fn row(
         &mut self,
         reader: &mut Reader<'_>,
         items: &[u64],
         stride: u64,
         mut spend: impl FnMut(u64) -> Option<()>,
-    ) -> bool {
-        let mut is_row = false;
+    ) -> Vec<u64> {
+        let mut proven = Vec::new();
         for offset in (0..stride).step_by(8) {
             let Some(column) = self.column(reader, items, offset, &mut spend) else { continue };
             let (triples, pointers) = (column.triples.len(), column.pointers.len());
             if triples > 0 && pointers == 0 && column.holders == 0 {
-                if let Some(shape) = self.agree(&column.triples) {
+                if let Some(shape) = self.agree(&column.triples, SIZES) {
                     column.triples.iter().for_each(|index| self.triples[*index as usize].prove(shape));
-                    is_row |= triples >= LEAST;
+                    proven.push(offset);
                 }
             }
             let all = triples == 0 && column.holders + pointers == items.len();
-            is_row |= all && (column.holders >= LEAST || (pointers >= POINTERS && pointers == items.len()));
+            if all && (column.holders >= LEAST || (pointers >= POINTERS && pointers == items.len())) {
+                proven.push(offset);
+            }
         }
-        is_row
+        proven
+    }
+
+    /// Whether one of the items has something else at one of these offsets than all of their type.
+    pub(crate) fn is_refuted(&self, reader: &mut Reader<'_>, items: &[u64], offsets: &[u64]) -> bool {
+        let mut any = |offset: &u64| self.column(reader, items, *offset, |_| Some(())).is_none();
+        offsets.iter().any(&mut any)
+    }
+
+    /// What the same field of equal structs is.
+    pub(crate) fn field(&self, triples: &[u32]) -> Option<Shape> {
+        self.agree(triples, SIZES_OF_FIELDS)
+    }
+
+    /// Whether nobody else points to what the items' words lead to: what was moved away stays behind as it was.
+    pub(crate) fn is_sole(&self, reader: &mut Reader<'_>, items: &[u64], stride: u64) -> bool {
+        let begins = |id: u32| self.look.references[id as usize].load(Ordering::Relaxed);
+        items.iter().all(|item| {
+            (*item..item + stride).step_by(8).all(|at| {
+                let found = reader.word(at).and_then(|word| self.look.block_from(word));
+                found.is_none_or(|(id, _)| begins(id) == 1)
+            })
+        })
     }
 
     /// The words at `offset` of all items; None where one is nothing that a type with pointers there has.
@@ -105,7 +131,7 @@ impl Known<'_> {
 
     /// What so many triples of one type are, as no other words would be: texts all of them, or items of one size, which
     /// makes blocks of several.
-    pub(crate) fn agree(&self, triples: &[u32]) -> Option<Shape> {
+    fn agree(&self, triples: &[u32], least_sizes: usize) -> Option<Shape> {
         let all = || triples.iter().map(|index| &self.triples[*index as usize]);
         if triples.len() < LEAST {
             return None;
@@ -124,6 +150,6 @@ impl Known<'_> {
         let sizes: HashSet<u64> = all().map(|triple| triple.usable).collect();
         let different: HashSet<(u64, u64)> = all().map(|triple| (triple.cap, triple.len)).collect();
         let bits = all().filter(|triple| seen.insert(triple.block)).map(|triple| triple.bits).sum::<f32>();
-        (sizes.len() >= SIZES && (different.len() > SIZES || bits >= SURE_OF_MANY)).then_some(Shape::Items)
+        (sizes.len() >= least_sizes && (different.len() > least_sizes || bits >= SURE)).then_some(Shape::Items)
     }
 }

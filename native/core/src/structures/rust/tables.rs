@@ -4,6 +4,7 @@ use super::candidates::is_table;
 use crate::structures::kinds::UNKNOWN;
 use crate::structures::look::Look;
 use crate::structures::reader::Reader;
+use std::sync::atomic::Ordering;
 
 /// Control bytes that are compared at once, which is how many come again behind the last (SSE2).
 const GROUP: u64 = 16;
@@ -37,7 +38,9 @@ pub(crate) fn prove(
         let buckets = mask + 1;
         let Some((id, block)) = look.block_with(control) else { continue };
         let size = (control - block.address).checked_add(buckets)?.checked_add(GROUP)?;
-        if look.kind(id) != UNKNOWN || !look.fits(&block, size) {
+        // Nobody points to the slots of a table; what does is who has the block since a table gave it up.
+        let begins = look.references[id as usize].load(Ordering::Relaxed);
+        if look.kind(id) != UNKNOWN || !look.fits(&block, size) || (begins > 0 && control > block.address) {
             continue;
         }
         spend(buckets)?;

@@ -12,8 +12,11 @@ pub(crate) enum Order {
 
 /// Surprise, in bits, from which on a coincidence is not believed in.
 pub(crate) const SURE: f32 = 14.0;
-/// What a letter says: about a third of all bytes are letters, digits and signs.
-const BITS_OF_LETTER: f32 = 1.4;
+/// The same where items of more bytes would fit as well: other small buffers are many, and some look like a text.
+const SURE_AMONG_VECS: f32 = 18.0;
+/// What a character says: a quarter of all bytes are letters, digits and what stands among them in names, a third can be
+/// printed, and few pairs of others are one of UTF-8.
+const BITS: [f32; 3] = [1.9, 1.4, 4.0];
 /// Bytes of a text that are looked at to judge it.
 pub(crate) const SAMPLE: usize = 64;
 
@@ -89,15 +92,15 @@ impl Triple {
         }
         if let Some(letters) = bytes.get(..wanted).and_then(letters) {
             self.is_text = true;
-            let same = if self.cap == self.len { bits_of(self.cap) } else { 0.0 };
-            self.text_bits = letters as f32 * BITS_OF_LETTER + same;
+            let is_exact = self.cap == self.len && self.most == 1;
+            self.text_bits = letters + if is_exact { bits_of(self.cap) } else { 0.0 };
         }
     }
 
     /// What the buffer is, as far as that is certain.
     pub(crate) fn shape(&self) -> Option<Shape> {
         match self.proven {
-            None if self.text_bits >= SURE => Some(Shape::Text),
+            None if self.text_bits >= if self.most == 1 { SURE } else { SURE_AMONG_VECS } => Some(Shape::Text),
             None if self.bits >= SURE => Some(Shape::Items),
             proven => proven,
         }
@@ -105,6 +108,11 @@ impl Triple {
 
     pub(crate) fn prove(&mut self, shape: Shape) {
         self.proven.get_or_insert(shape);
+    }
+
+    /// Where items of that size are: `length` of them from the one at place `first` on, around the end.
+    pub(crate) fn items(&self, stride: u64, first: u64, length: u64) -> Vec<u64> {
+        (0..length).map(|item| self.block + (first + item) % self.cap * stride).collect()
     }
 
     /// Whether the four words may be a VecDeque's: the length comes behind the place of the first item.
@@ -135,8 +143,8 @@ pub(crate) fn may_be_size(least: u64, most: u64) -> bool {
     least <= most && (least <= 2 || most / 4 * 4 >= least)
 }
 
-/// How many characters there are; None where one is no text's. The end may cut the last in two.
-pub(crate) fn letters(bytes: &[u8]) -> Option<usize> {
+/// How many bits the characters say; None where one is no text's. The end may cut the last in two.
+pub(crate) fn letters(bytes: &[u8]) -> Option<f32> {
     let whole = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() && bytes.len() - error.valid_up_to() < 4 && bytes.len() == SAMPLE => {
@@ -145,7 +153,12 @@ pub(crate) fn letters(bytes: &[u8]) -> Option<usize> {
         Err(_) => return None,
     };
     let is_plain = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r' | '\u{1b}');
-    whole.chars().all(is_plain).then(|| whole.chars().count())
+    let bits = |letter: char| match letter {
+        _ if letter.is_ascii_alphanumeric() || " _-./:".contains(letter) => BITS[0],
+        _ if letter.is_ascii() => BITS[1],
+        _ => BITS[2],
+    };
+    whole.chars().all(is_plain).then(|| whole.chars().map(bits).sum())
 }
 
 #[cfg(test)]
@@ -166,10 +179,10 @@ mod tests {
 
     #[test]
     fn texts() {
-        assert_eq!(letters("gr\u{fc}n\n".as_bytes()), Some(5));
+        assert_eq!(letters("gr\u{fc}n!\n".as_bytes()), Some(3.0 * BITS[0] + 2.0 * BITS[1] + BITS[2]));
         assert_eq!(letters(b"\xff\xfe"), None);
         assert_eq!(letters(b"a\0b"), None);
-        assert_eq!(letters(&[&[b'a'; SAMPLE - 1][..], &[0xc3]].concat()), Some(SAMPLE - 1));
+        assert_eq!(letters(&[&[b'a'; SAMPLE - 1][..], &[0xc3]].concat()), letters(&[b'a'; SAMPLE - 1]));
         assert_eq!(letters(b"abc\xc3"), None);
     }
 }

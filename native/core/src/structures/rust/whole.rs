@@ -93,7 +93,8 @@ fn name_objects<'a>(
     let mut objects = Objects::new(look, reader);
     for rows in wide.chunk_by(|one, other| one.id == other.id) {
         if let Some((family, vtable)) = objects.family(rows, on_stacks(rows[0].id)) {
-            look.set_kind(rows[0].id, look.number(family, &format!("{vtable:#x}")));
+            let class = vtable.map(|vtable| format!("{vtable:#x}")).unwrap_or_default();
+            look.set_kind(rows[0].id, look.number(family, &class));
             holders.extend(rows.iter().map(|row| row.at));
         }
     }
