@@ -204,12 +204,14 @@ impl Store {
         bytes <= usable && usable - bytes < added + LEAST_STEP
     }
 
-    /// The least and the most bytes that somebody asked for who was given a block with `usable` bytes, as it commonly is:
-    /// without what was too little for a block of its own.
-    pub(crate) fn common_requests(&self, usable: u64, page: u64) -> (u64, u64) {
+    /// The least and the most bytes that somebody asked for who was given a block with `usable` bytes; if not `with_rest`,
+    /// as long as it was not given what was too little for a block of its own besides.
+    pub(crate) fn requests(&self, usable: u64, page: u64, with_rest: bool) -> (u64, u64) {
+        use crate::allocators::glibc::chunks::{GRAIN, SMALLEST};
         let step = match self {
-            Store::Chunks(_) if usable < crate::allocators::glibc::chunks::SMALLEST => usable,
-            Store::Chunks(_) => crate::allocators::glibc::chunks::GRAIN,
+            Store::Chunks(_) if usable < SMALLEST => usable,
+            Store::Chunks(_) if with_rest && usable < SMALLEST + GRAIN => usable,
+            Store::Chunks(_) => GRAIN * (1 + u64::from(with_rest)),
             Store::Mapped(_) => page,
             _ => usable / 4 + LEAST_STEP,
         };

@@ -72,11 +72,11 @@ impl<'a> Look<'a> {
         self.heaps.store_of(block.place).may_be_given(block.end - block.address, bytes, page)
     }
 
-    /// The least and the most bytes that were asked for, as a block commonly is given.
+    /// The least and the most bytes that may have been asked for; if not `with_rest`, as a block commonly is given.
     #[inline]
-    pub(crate) fn common_requests(&self, block: &Block) -> (u64, u64) {
+    pub(crate) fn requests(&self, block: &Block, with_rest: bool) -> (u64, u64) {
         let page = self.heaps.space.machine.page.bytes();
-        self.heaps.store_of(block.place).common_requests(block.end - block.address, page)
+        self.heaps.store_of(block.place).requests(block.end - block.address, page, with_rest)
     }
 
     pub(crate) fn number(&self, family: Family, class: &str) -> u32 {

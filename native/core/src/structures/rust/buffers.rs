@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering;
 const STRIDES: usize = 16;
 /// What rows prove may be what another row needs.
 const ROUNDS: usize = 3;
+/// What a text in a field of other texts has to say for itself.
+const OWN_BITS: f32 = 12.0;
 const PIECE: usize = 64 << 10;
 
 /// How the items of a buffer lie in it, as far as they prove that.
@@ -62,8 +64,13 @@ impl<'a, 'b> Buffers<'a, 'b> {
             }
         }
         for rows in fields.into_values() {
-            if let Some(shape) = self.known.field(&rows) {
-                rows.iter().for_each(|index| self.known.triples[*index as usize].prove(shape));
+            let Some(shape) = self.known.field(&rows) else { continue };
+            for index in rows {
+                let triple = &mut self.known.triples[index as usize];
+                // Blocks of one size may be of two types.
+                if shape == Shape::Items || triple.text_bits >= OWN_BITS {
+                    triple.prove(shape);
+                }
             }
         }
     }

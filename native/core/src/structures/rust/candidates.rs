@@ -81,7 +81,7 @@ impl Candidates {
             let follows_alike = before.is_some_and(|(_, other)| other.end - other.address == block.end - block.address);
             self.wide.push(Wide { at: words.at, id, vtable, follows_alike, on_stack });
         }
-        let requests = look.common_requests(block);
+        let requests = look.requests(block, true);
         let field = self.field(look, place, words.at);
         let make = |order, cap, len, next| {
             let sized = Triple::new(order, cap, len, requests)?;

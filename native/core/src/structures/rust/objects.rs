@@ -85,7 +85,7 @@ impl<'a, 'b> Objects<'a, 'b> {
     /// lie apart. Of the smallest block, which fits both, small numbers may be counts.
     fn one(&mut self, id: u32, address: u64, vtable: &Vtable, from_stacks: u32) -> Option<Family> {
         let (_, block) = self.look.block_from(address)?;
-        let (low, high) = self.look.common_requests(&block);
+        let (low, high) = self.look.requests(&block, false);
         let held = vtable.size.checked_next_multiple_of(vtable.align.max(8))? + COUNTS;
         let may_be_counted = (low..=high).contains(&held);
         match (low..=high).contains(&vtable.size) {

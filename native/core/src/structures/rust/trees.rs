@@ -36,7 +36,7 @@ pub(crate) fn prove(
     if look.kind(id) != UNKNOWN || usable > LARGEST_LEAF + EDGE_BYTES {
         return None;
     }
-    let (low, high) = look.common_requests(&block);
+    let (low, high) = look.requests(&block, false);
     let first = low.checked_sub(EDGE_BYTES)?.next_multiple_of(8).max(24);
     // What was too little for a block of its own may have been left to this one.
     let sizes = (first.saturating_sub(16)..=high.checked_sub(EDGE_BYTES)?).step_by(8);
