@@ -35,12 +35,13 @@ RIGHT = {
     "counted": {"rust counted", "rust object", "rust shared"},
     "plain": set(),
 }
-# Shares that have to be found. Sixty runs with other seeds gave, of what only grew, 0.87 of strings, 0.59 of Vecs, 0.36 to
-# 0.7 of VecDeques, 0.99 of tables, 0.98 of nodes, 0.94 of boxed objects, 0.92 of those in an Arc; the rest has words left
-# over that lead to it, or too little to say. A fourth of what is behind an Arc or Rc has the three owners that its counts
-# need. Of what was churned more is left over.
-GREW = {"string": 0.8, "vec": 0.4, "deque": 0.2, "table": 0.9, "tree": 0.9, "box": 0.85, "counted": 0.8, "shared": 0.2}
-CHURNED = {"string": 0.5, "vec": 0.08, "table": 0.75, "tree": 0.9, "box": 0.5, "counted": 0.4, "shared": 0.1}
+# Shares that have to be found. Fifty runs with other seeds gave, of what only grew, 0.87 to 0.91 of strings, 0.61 to
+# 0.64 of Vecs, 0.3 to 0.85 of VecDeques (50 a run, all or none of those in equal structs), 0.99 of tables, 0.98 of
+# nodes, 0.92 to 0.95 of boxed objects, 0.88 to 0.93 of those in an Arc, and 0.3 of what is behind other Arcs and Rcs: a
+# third has the four owners that its counts need. Of what was churned (0.74, 0.49, 0.3 to 0.55, 0.91, 0.98, 0.7, 0.58,
+# 0.2), more words that lead to a block are left over.
+GREW = {"string": 0.8, "vec": 0.45, "table": 0.93, "tree": 0.93, "box": 0.85, "counted": 0.8, "shared": 0.2}
+CHURNED = {"string": 0.55, "vec": 0.25, "table": 0.8, "tree": 0.9, "box": 0.5, "counted": 0.4, "shared": 0.1}
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +103,7 @@ def claims(structures: Structures) -> dict[int, Kind]:
 
 
 def is_right(kind: Kind, truth: tuple[str, str] | None) -> bool:
-    """Return whether a block that was made for `truth` may be called so, and its type, if it is told, is the right one."""
-    # `collections` is the name of the crate: that of the file, as the type's own name has it.
+    """Return whether a block that was made for `truth` may be called so, and a type that is told is the right one."""
     named = kind.type is None or (truth is not None and kind.type == truth[1])
     return truth is not None and kind.family in RIGHT[truth[0]] and named
 
@@ -113,12 +113,13 @@ def test_populations(build: str, built: dict[str, str], tmp_path: Path, rng: ran
     """What is claimed is right, to the block, and a good share is found, whether it only grew or was churned."""
     for most, shares in ((0, GREW), (3000, CHURNED)):
         found = Found()
-        for _ in range(3):
+        for _ in range(2):
             rounds = rng.randint(most // 2, most)
             with running([built[build], str(rng.getrandbits(32)), str(rounds)], tmp_path) as target:
                 with heap_of(target.as_form(PROCESS)) as heap:
                     found.add(heap, target.stderr)
         found.reaches(shares)
+        assert found.right["deque"] > 0
         assert bool(found.named) == (build != "stripped")
         if build != "stripped":
             assert {"collections::Named", "collections::Path", "collections::Square"} <= set(found.named)

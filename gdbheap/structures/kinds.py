@@ -152,9 +152,7 @@ def object_ranges(target: Target) -> Ranges:
 def code_ranges(target: Target) -> Ranges:
     """What of the loaded objects can be executed, ascending: a core may not say which mappings can."""
     loads = [(loaded.bias, load) for loaded in target.objects for load in loaded.segments if load.type == PT_LOAD]
-    pairs = [
-        (bias + load.address, bias + load.address + load.memory_size) for bias, load in loads if load.flags & PF_X
-    ]
+    pairs = [(bias + load.address, bias + load.address + load.memory_size) for bias, load in loads if load.flags & PF_X]
     return joined(sorted(pair for pair in pairs if 0 <= pair[0] < pair[1] < 1 << 64))
 
 

@@ -1,7 +1,7 @@
 """Programs in Rust: whether one is, and the types of objects behind pointers to traits.
 
 rustc puts the places of the standard library's sources into each program that can panic, where they also are when the
-symbols were stripped: ``/rustc/59807616e1fa…/library/core/src/…``, or, of Debian's, ``/usr/src/rustc-1.63.0/library/…``.
+symbols were stripped: ``/rustc/59807616e1fa…/library/core/src/…``, or ``/usr/src/rustc-1.63.0/library/…`` of Debian's.
 A vtable has no name of its own: its type is what the functions in it say that they are of.
 """
 

@@ -136,6 +136,6 @@ impl Candidates {
 
 /// Whether these may be a table's mask, how many slots can still be filled, and how many are.
 pub(crate) fn is_table(mask: u64, left: u64, items: u64) -> bool {
-    let is_mask = mask < u64::MAX / 2 && mask >= 3 && (mask + 1).is_power_of_two();
+    let is_mask = (3..u64::MAX / 2).contains(&mask) && (mask + 1).is_power_of_two();
     is_mask && left <= mask && items <= mask && left + items <= mask
 }
