@@ -151,9 +151,14 @@ def object_ranges(target: Target) -> Ranges:
 
 def code_ranges(target: Target) -> Ranges:
     """What of the loaded objects can be executed, ascending: a core may not say which mappings can."""
-    loads = [(loaded.bias, load) for loaded in target.objects for load in loaded.segments if load.type == PT_LOAD]
-    pairs = [(bias + load.address, bias + load.address + load.memory_size) for bias, load in loads if load.flags & PF_X]
-    return joined(sorted(pair for pair in pairs if 0 <= pair[0] < pair[1] < 1 << 64))
+    pairs = [
+        (loaded.bias + load.address, loaded.bias + load.address + load.memory_size, loaded)
+        for loaded in target.objects
+        for load in loaded.segments
+        if load.type == PT_LOAD and load.flags & PF_X
+    ]
+    # The bias is the target's word, and may lead anywhere.
+    return joined(sorted((start, end) for start, end, loaded in pairs if loaded.base <= start < end <= loaded.end))
 
 
 def find_libraries(target: Target) -> Libraries:

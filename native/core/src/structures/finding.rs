@@ -6,7 +6,7 @@
 //! __memory/shared_ptr.h.
 
 use super::kinds::UNKNOWN;
-use super::look::Look;
+use super::look::{Look, Place};
 use super::reader::Reader;
 use super::rust::candidates::{Candidates as OfRust, Words};
 use super::vtables::Vtables;
@@ -22,15 +22,6 @@ const BEFORE: usize = 2;
 const PIECE: u64 = 64 << 10;
 /// The longest string without a block of its own.
 const LOCAL_STRING: u64 = 15;
-
-/// What a word stands in.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Place {
-    /// The block that begins there.
-    Block(u64),
-    Static,
-    Stack,
-}
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Shape {

@@ -28,6 +28,15 @@ impl Libraries {
     }
 }
 
+/// What a word stands in.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Place {
+    /// The block that begins there.
+    Block(u64),
+    Static,
+    Stack,
+}
+
 pub(crate) struct Look<'a> {
     pub(crate) heaps: Heaps<'a>,
     pub(crate) ids: &'a Ids,

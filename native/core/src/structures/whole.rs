@@ -1,8 +1,8 @@
 //! What the blocks of a target are, each once.
 
-use super::finding::{Candidates, Finder, Place};
+use super::finding::{Candidates, Finder};
 use super::kinds::{Family, KindRow, Kinds, UNKNOWN};
-use super::look::{Libraries, Look};
+use super::look::{Libraries, Look, Place};
 use super::proving::Prover;
 use super::rust::whole::prove_rust;
 use super::settling::{settle_pointees, Settler};

@@ -4,8 +4,7 @@ use super::triples::{Order, Triple};
 use crate::allocators::block::Block;
 use crate::by_address::Addresses;
 use crate::bytes::{range_at, word_at};
-use crate::structures::finding::Place;
-use crate::structures::look::Look;
+use crate::structures::look::{Look, Place};
 
 /// Blocks of more bytes are rows of something, rather than a struct with its fields at fixed places.
 const LARGEST_STRUCT: u64 = 1 << 10;

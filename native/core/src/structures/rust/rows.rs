@@ -18,7 +18,8 @@ const SIZES_OF_FIELDS: usize = 5;
 const POINTERS: usize = 6;
 /// Dangling pointers of empty Vecs are their items' alignment.
 const LARGEST_ALIGN: u64 = 64;
-const NICHE: u64 = 1 << 63;
+/// Larger numbers in the capacity's place say that there is no Vec.
+const LARGEST_CAPACITY: u64 = i64::MAX as u64;
 
 /// What is known of words so far.
 pub(crate) struct Known<'a> {
@@ -124,7 +125,7 @@ impl Known<'_> {
         let cap = cap.and_then(|at| reader.word(at));
         let dangles = pointer.is_power_of_two() && pointer <= LARGEST_ALIGN;
         match self.order {
-            Order::CapFirst => cap == Some(0) && dangles || cap.is_some_and(|cap| cap >= NICHE),
+            Order::CapFirst => cap == Some(0) && dangles || cap.is_some_and(|cap| cap > LARGEST_CAPACITY),
             Order::PointerFirst => cap == Some(0) && dangles || pointer == 0,
         }
     }

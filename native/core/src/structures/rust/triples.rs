@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn texts() {
-        assert_eq!(letters("gr\u{fc}n!\n".as_bytes()), Some(3.0 * BITS[0] + 2.0 * BITS[1] + BITS[2]));
+        let bits = letters("gr\u{fc}n!\n".as_bytes()).unwrap();
+        assert!((bits - (3.0 * BITS[0] + 2.0 * BITS[1] + BITS[2])).abs() < 0.01);
         assert_eq!(letters(b"\xff\xfe"), None);
         assert_eq!(letters(b"a\0b"), None);
         assert_eq!(letters(&[&[b'a'; SAMPLE - 1][..], &[0xc3]].concat()), letters(&[b'a'; SAMPLE - 1]));
