@@ -101,10 +101,11 @@ COMMAND = Command(
     switched off. A chunk with a mapping of its own is mmapped and in no arena.
 
     In a program without Python a used chunk is named where something proves what it is: a C++ object by its vtable, the
-    nodes and buffers of the C++ library's containers by links that agree with what the container counts, OpenSSL's
-    SSL_CTX and SSL, and blocks of PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types,
-    a list of {type, count, bytes}; unclassified and total {count, bytes}; kinds: how many there are), the most bytes
-    first, or with --sort=count the most blocks.""",
+    nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of
+    Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks of
+    PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types, a list of {type, count, bytes};
+    unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with --sort=count the
+    most blocks.""",
     example="heap chunks --state=used --min=1M",
     needs=TARGET,
     options=Options,

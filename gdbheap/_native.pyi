@@ -556,6 +556,8 @@ class Libraries(Protocol):
     def libstdcxx(self) -> bool: ...
     @property
     def libcxx(self) -> bool: ...
+    @property
+    def rust(self) -> bool: ...
 
 class CallKinds:
     @property
@@ -2007,6 +2009,7 @@ def mentions(space: Space, start: int, end: int, low: int, high: int) -> bool: .
 def find_structures(
     heaps: Heaps,
     objects: Sequence[Range],
+    code: Sequence[Range],
     statics: Sequence[Range],
     stacks: Sequence[Range],
     libraries: Libraries,

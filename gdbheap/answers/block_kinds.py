@@ -42,7 +42,12 @@ def block_kinds(heap: Heap, by_count: bool = False, top: int | None = None) -> B
     a program with Python, Unsupported where no allocator is known."""
     check_without_python(heap)
     structures = heap.structures
-    rows = [KindRow(row.kind.text, row.count, row.bytes) for row in structures.sums]
+    sums: dict[str, tuple[int, int]] = {}
+    # Kinds by other vtables may be of one type, or of none that is known.
+    for each in structures.sums:
+        known = sums.get(each.kind.text, (0, 0))
+        sums[each.kind.text] = known[0] + each.count, known[1] + each.bytes
+    rows = [KindRow(text, *counted) for text, counted in sums.items()]
     every = structures.native.all()
     count, size = sum(row.count for row in rows), sum(row.bytes for row in rows)
     rows.sort(key=lambda row: (-row.count if by_count else -row.bytes, row.type))

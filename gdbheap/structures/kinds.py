@@ -1,4 +1,4 @@
-"""What the blocks of a program in C++ are: objects by their vtables, and what proven containers keep in them.
+"""What the blocks of a program in C++ or Rust are: objects by their vtables, and what proven containers keep in them.
 
 Nothing is named that only looks like something: ``native/core/src/structures/`` says what each proof is.
 """
@@ -13,9 +13,11 @@ from os.path import basename
 from gdbheap import _native
 from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.errors import Fault
+from gdbheap.structures import rust
 from gdbheap.structures.openssl import find_named
 from gdbheap.target.elf import LoadedObject
-from gdbheap.target.ranges import Ranges
+from gdbheap.target.image import PF_X, PT_LOAD
+from gdbheap.target.ranges import Ranges, joined
 from gdbheap.target.target import Target
 
 # Names that a program has in itself if the C++ library is linked into it; libc++'s own namespace is in all of its.
@@ -34,8 +36,9 @@ TEXTS = {
     "buckets": "std::unordered_map or std::unordered_set buckets",
     "deque": "std::deque items",
     "deque map": "std::deque map",
+    **rust.TEXTS,
 }
-OF_CLASS = {"vector": "std::vector items of class {}"}
+OF_CLASS = {"vector": "std::vector items of class {}", **rust.OF_TYPE}
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Libraries:
 
     libstdcxx: bool
     libcxx: bool
+    rust: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,17 +99,20 @@ class Structures:
         self.libraries = libraries or find_libraries(target)
         known = [*named, *find_named(target, heaps, progress)]
         self.native = _native.find_structures(
-            heaps, object_ranges(target), statics, sorted(stacks), self.libraries, known, progress
+            heaps, object_ranges(target), code_ranges(target), statics, sorted(stacks), self.libraries, known, progress
         )
+        self._target = target
 
     @cached_property
     def sums(self) -> list[KindSum]:
         """A row for each kind that has blocks."""
-        rows = enumerate(self.native.rows(), 1)
+        rows = [(number, row) for number, row in enumerate(self.native.rows(), 1) if row.count]
+        vtables = {row.class_name for _, row in rows if row.family in rust.WITH_VTABLES and row.class_name}
+        types = rust.types_of(self._target, {name: int(name, 16) for name in vtables})
+        names = {row.class_name: types.get(row.class_name) for _, row in rows if row.class_name in vtables}
         return [
-            KindSum(Kind(row.family, row.class_name or None), number, row.count, row.bytes)
+            KindSum(Kind(row.family, names.get(row.class_name, row.class_name) or None), number, row.count, row.bytes)
             for number, row in rows
-            if row.count
         ]
 
     @cached_property
@@ -142,6 +149,18 @@ def object_ranges(target: Target) -> Ranges:
     return found
 
 
+def code_ranges(target: Target) -> Ranges:
+    """What of the loaded objects can be executed, ascending: a core may not say which mappings can."""
+    pairs = [
+        (loaded.bias + load.address, loaded.bias + load.address + load.memory_size, loaded)
+        for loaded in target.objects
+        for load in loaded.segments
+        if load.type == PT_LOAD and load.flags & PF_X
+    ]
+    # The bias is the target's word, and may lead anywhere.
+    return joined(sorted((start, end) for start, end, loaded in pairs if loaded.base <= start < end <= loaded.end))
+
+
 def find_libraries(target: Target) -> Libraries:
     """The C++ libraries that are loaded, or part of the program itself."""
     names = [basename(loaded.path) for loaded in target.objects]
@@ -152,7 +171,7 @@ def find_libraries(target: Target) -> Libraries:
         if _mentions(target, program, STATIC_NAME):
             libcxx = _mentions(target, program, LIBCXX_NAME)
             libstdcxx = not libcxx
-    return Libraries(libstdcxx, libcxx)
+    return Libraries(libstdcxx, libcxx, rust.is_rust(target))
 
 
 def _mentions(target: Target, loaded: LoadedObject, name: bytes) -> bool:

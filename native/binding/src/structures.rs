@@ -1,4 +1,4 @@
-//! What the blocks of programs in C++ are.
+//! What the blocks of programs in C++ and Rust are.
 
 use crate::glibc::{listed, ListedChunk};
 use crate::heaps::Heaps;
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use std::collections::HashSet;
 
 records! {
-    Libraries { libstdcxx, libcxx }
+    Libraries { libstdcxx, libcxx, rust }
 }
 
 answers! {
@@ -30,16 +30,17 @@ impl From<structures::KindRow> for KindRow {
 #[pyclass(frozen)]
 pub struct Structures(pub(crate) structures::Structures);
 
-/// Looks at all blocks but those of pools. `objects`: the memory of loaded objects, ascending; `statics`, `stacks`: where
-/// else containers may lie; `named`: addresses of blocks with what they are known to be. Raises MemoryError, OverflowError where there are more than 2^30 blocks, KeyboardInterrupt and
+/// Looks at all blocks but those of pools. `objects`: the memory of loaded objects, ascending, `code`: what of it can be
+/// executed; `statics`, `stacks`: where else containers may lie; `named`: addresses of blocks with what they are known to be. Raises MemoryError, OverflowError where there are more than 2^30 blocks, KeyboardInterrupt and
 /// whatever `progress(done, total)` raises.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
-#[pyo3(signature = (heaps, objects, statics, stacks, libraries, named, progress=None))]
+#[pyo3(signature = (heaps, objects, code, statics, stacks, libraries, named, progress=None))]
 pub fn find_structures(
     py: Python<'_>,
     heaps: &Heaps,
     objects: Vec<Range>,
+    code: Vec<Range>,
     statics: Vec<Range>,
     stacks: Vec<Range>,
     libraries: Given<Libraries>,
@@ -48,7 +49,7 @@ pub fn find_structures(
 ) -> PyResult<Structures> {
     let heaps = heaps.0.clone();
     let find = |watcher: &dyn gdbheap_core::Watcher| {
-        structures::find_structures(watcher, heaps, &objects, &statics, &stacks, libraries.0, &named)
+        structures::find_structures(watcher, heaps, &objects, &code, &statics, &stacks, libraries.0, &named)
     };
     watched(py, progress, find).map(Structures)
 }

@@ -204,6 +204,20 @@ impl Store {
         bytes <= usable && usable - bytes < added + LEAST_STEP
     }
 
+    /// The least and the most bytes that somebody asked for who was given a block with `usable` bytes; if not `with_rest`,
+    /// as long as it was not given what was too little for a block of its own besides.
+    pub(crate) fn requests(&self, usable: u64, page: u64, with_rest: bool) -> (u64, u64) {
+        use crate::allocators::glibc::chunks::{GRAIN, SMALLEST};
+        let step = match self {
+            Store::Chunks(_) if usable < SMALLEST => usable,
+            Store::Chunks(_) if with_rest && usable < SMALLEST + GRAIN => usable,
+            Store::Chunks(_) => GRAIN * (1 + u64::from(with_rest)),
+            Store::Mapped(_) => page,
+            _ => usable / 4 + LEAST_STEP,
+        };
+        (usable.saturating_sub(step) + 1, usable)
+    }
+
     /// Whether its blocks lie between headers, without a gap, each with its size.
     pub(crate) fn has_slots(&self) -> bool {
         matches!(self, Store::Chunks(_))

@@ -6,8 +6,9 @@
 //! __memory/shared_ptr.h.
 
 use super::kinds::UNKNOWN;
-use super::look::Look;
+use super::look::{Look, Place};
 use super::reader::Reader;
+use super::rust::candidates::{Candidates as OfRust, Words};
 use super::vtables::Vtables;
 use crate::allocators::block::Block;
 use crate::allocators::walk::Visitor;
@@ -21,15 +22,6 @@ const BEFORE: usize = 2;
 const PIECE: u64 = 64 << 10;
 /// The longest string without a block of its own.
 const LOCAL_STRING: u64 = 15;
-
-/// What a word stands in.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Place {
-    /// The block that begins there.
-    Block(u64),
-    Static,
-    Stack,
-}
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Shape {
@@ -73,6 +65,7 @@ pub(crate) struct Candidates {
     pub(crate) trees: Vec<(u64, TreeForm)>,
     pub(crate) rings: Vec<(u32, u64)>,
     pub(crate) controls: Vec<(u32, u64)>,
+    pub(crate) of_rust: OfRust,
     /// How many words on stacks point to the beginning of each block.
     pub(crate) from_stacks: ByAddress<u32>,
 }
@@ -146,21 +139,27 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
     /// The words of `bytes`, which lie at `base`, that begin in `core`.
     fn scan(&mut self, bytes: &[u8], base: u64, core: std::ops::Range<usize>, place: Place) {
         let (low, high) = self.look.bounds;
+        let libraries = self.look.libraries;
+        let cxx = SHAPES && libraries.has_cxx();
         for offset in core.step_by(8) {
             let Some(word) = word_at(bytes, offset) else { break };
             if word < low || word > high {
                 let own = base + offset as u64 + 48;
-                if SHAPES && word == own && word_at(bytes, offset + 8) == Some(1) {
+                if cxx && word == own && word_at(bytes, offset + 8) == Some(1) {
                     self.found.tables.push(base + offset as u64);
                 }
                 continue;
             }
-            if SHAPES && word == base + offset as u64 + 48 && word_at(bytes, offset + 8) == Some(1) {
+            if cxx && word == base + offset as u64 + 48 && word_at(bytes, offset + 8) == Some(1) {
                 self.found.tables.push(base + offset as u64);
             }
             let Some((id, block)) = self.look.block_with(word) else { continue };
             if place == Place::Block(block.address) {
                 continue;
+            }
+            if libraries.rust {
+                let words = Words { bytes, offset, at: base + offset as u64, word };
+                self.found.of_rust.take(self.look, &words, (id, &block), place);
             }
             if word != block.address {
                 // A word may also point to the header before a block: to the end of the one before.
@@ -173,7 +172,9 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 Place::Stack => *self.found.from_stacks.entry(u64::from(id)).or_default() += 1,
                 _ => self.look.refer(id, true),
             }
-            self.shapes(bytes, offset, base + offset as u64, (id, &block), place);
+            if cxx {
+                self.shapes(bytes, offset, base + offset as u64, (id, &block), place);
+            }
         }
     }
 
@@ -279,7 +280,7 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
         if !SHAPES {
             return false;
         }
-        if kind == UNKNOWN {
+        if kind == UNKNOWN && self.look.libraries.has_cxx() {
             self.node(address, id, head);
         } else if is_control {
             self.found.controls.push((id, address));

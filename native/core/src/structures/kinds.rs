@@ -27,6 +27,22 @@ pub enum Family {
     /// Items of a std::deque, and the array of pointers to them.
     Deque,
     DequeMap,
+    /// Bytes of Rust's String, or of a Vec<u8> with text.
+    RustString,
+    RustVec,
+    RustDeque,
+    /// Items of which the holder's words may be a Vec's or a VecDeque's.
+    RustVecOrDeque,
+    /// The one block of a hashbrown table: slots and control bytes.
+    RustTable,
+    /// A node of BTreeMap or BTreeSet.
+    RustTree,
+    /// The object of a Box<dyn Trait>; that of an Arc or Rc with its counts; that of one or the other.
+    RustBox,
+    RustCounted,
+    RustObject,
+    /// What an Arc or Rc holds, with its counts.
+    RustShared,
 }
 
 impl Family {
@@ -45,6 +61,16 @@ impl Family {
             Family::Buckets => "buckets",
             Family::Deque => "deque",
             Family::DequeMap => "deque map",
+            Family::RustString => "rust string",
+            Family::RustVec => "rust vec",
+            Family::RustDeque => "rust deque",
+            Family::RustVecOrDeque => "rust vec or deque",
+            Family::RustTable => "rust table",
+            Family::RustTree => "rust tree",
+            Family::RustBox => "rust box",
+            Family::RustCounted => "rust counted",
+            Family::RustObject => "rust object",
+            Family::RustShared => "rust shared",
         }
     }
 }

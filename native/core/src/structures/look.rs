@@ -15,12 +15,26 @@ pub(crate) const MANY: u8 = 200;
 pub struct Libraries {
     pub libstdcxx: bool,
     pub libcxx: bool,
+    pub rust: bool,
 }
 
 impl Libraries {
     pub(crate) fn any(self) -> bool {
+        self.has_cxx() || self.rust
+    }
+
+    pub(crate) fn has_cxx(self) -> bool {
         self.libstdcxx || self.libcxx
     }
+}
+
+/// What a word stands in.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Place {
+    /// The block that begins there.
+    Block(u64),
+    Static,
+    Stack,
 }
 
 pub(crate) struct Look<'a> {
@@ -30,6 +44,8 @@ pub(crate) struct Look<'a> {
     pub(crate) bounds: (u64, u64),
     /// The memory of loaded objects, ascending.
     pub(crate) objects: &'a [(u64, u64)],
+    /// What of it can be executed, ascending.
+    pub(crate) code: &'a [(u64, u64)],
     pub(crate) libraries: Libraries,
     /// The kind of each block, by its number.
     pub(crate) kinds: Vec<AtomicU32>,
@@ -63,6 +79,13 @@ impl<'a> Look<'a> {
     pub(crate) fn fits(&self, block: &Block, bytes: u64) -> bool {
         let page = self.heaps.space.machine.page.bytes();
         self.heaps.store_of(block.place).may_be_given(block.end - block.address, bytes, page)
+    }
+
+    /// The least and the most bytes that may have been asked for; if not `with_rest`, as a block commonly is given.
+    #[inline]
+    pub(crate) fn requests(&self, block: &Block, with_rest: bool) -> (u64, u64) {
+        let page = self.heaps.space.machine.page.bytes();
+        self.heaps.store_of(block.place).requests(block.end - block.address, page, with_rest)
     }
 
     pub(crate) fn number(&self, family: Family, class: &str) -> u32 {

@@ -1,4 +1,4 @@
-//! What the blocks of programs in C++ are, proven by what their bytes say of each other.
+//! What the blocks of programs in C++ and Rust are, proven by what their bytes say of each other.
 #![forbid(unsafe_code)]
 
 pub(crate) mod chunk_kinds;
@@ -8,6 +8,7 @@ pub(crate) mod look;
 pub(crate) mod matching;
 pub(crate) mod proving;
 pub(crate) mod reader;
+pub(crate) mod rust;
 pub(crate) mod settling;
 pub(crate) mod vtables;
 pub(crate) mod whole;

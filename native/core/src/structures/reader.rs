@@ -54,6 +54,30 @@ impl<'a> Reader<'a> {
         self.rest(address).first().copied()
     }
 
+    /// Fills `into` with what lies at `address`; how many bytes could be read.
+    pub(crate) fn fill(&mut self, address: u64, into: &mut [u8]) -> usize {
+        let mut got = 0;
+        while got < into.len() {
+            let Some(at) = address.checked_add(got as u64) else { break };
+            let rest = self.rest(at);
+            let taken = rest.len().min(into.len() - got);
+            if taken == 0 {
+                break;
+            }
+            into[got..got + taken].copy_from_slice(&rest[..taken]);
+            got += taken;
+        }
+        got
+    }
+
+    /// The two bytes at a multiple of two.
+    pub(crate) fn short(&mut self, address: u64) -> Option<u16> {
+        if address % 2 != 0 {
+            return None;
+        }
+        self.rest(address).first_chunk().map(|short| u16::from_le_bytes(*short))
+    }
+
     /// `N` words from a multiple of eight on.
     pub(crate) fn words<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
         let mut words = [0; N];

@@ -1,9 +1,10 @@
 //! What the blocks of a target are, each once.
 
-use super::finding::{Candidates, Finder, Place};
+use super::finding::{Candidates, Finder};
 use super::kinds::{Family, KindRow, Kinds, UNKNOWN};
-use super::look::{Libraries, Look};
+use super::look::{Libraries, Look, Place};
 use super::proving::Prover;
+use super::rust::whole::prove_rust;
 use super::settling::{settle_pointees, Settler};
 use super::vtables::Vtables;
 use crate::allocators::heaps::{Heaps, SharedHeaps};
@@ -39,12 +40,14 @@ pub struct Structures {
 }
 
 #[allow(clippy::too_many_arguments)]
-/// Looks at all blocks. `objects`: the memory of loaded objects, ascending, by which classes are known; `statics`, `stacks`:
+/// Looks at all blocks. `objects`: the memory of loaded objects, ascending, by which classes are known;
+/// `code`: what of it can be executed; `statics`, `stacks`:
 /// where else containers may lie; `named`: addresses of blocks with what they are known to be. Blocks of which only a walk tells whether they are used are left out.
 pub fn find_structures(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
     objects: &[(u64, u64)],
+    code: &[(u64, u64)],
     statics: &[(u64, u64)],
     stacks: &[(u64, u64)],
     libraries: Libraries,
@@ -59,6 +62,7 @@ pub fn find_structures(
         ids: &ids,
         bounds: heaps.bounds(),
         objects,
+        code,
         libraries,
         kinds: filled(ids.count(), AtomicU32::default)?,
         references: filled(if libraries.any() { ids.count() } else { 0 }, AtomicU8::default)?,
@@ -123,6 +127,9 @@ fn prove(look: &Look<'_>, mut found: Vec<Candidates>, control: &Control<'_>) -> 
     all(control, found.iter().flat_map(|part| &part.deques), |deque| prover.deque(*deque))?;
     all(control, found.iter().flat_map(|part| &part.split_deques), |deque| prover.split_deque(*deque))?;
     all(control, found.iter().flat_map(|part| &part.rings), |(id, block)| prover.ring(*id, *block))?;
+    if look.libraries.rust {
+        prove_rust(look, &mut found, control)?;
+    }
     let from_stacks = found.iter_mut().flat_map(|part| part.from_stacks.drain()).collect();
     let held: Vec<_> = found.iter_mut().flat_map(|part| part.held.drain(..)).collect();
     let dead = std::mem::take(&mut prover.dead);

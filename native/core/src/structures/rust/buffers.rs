@@ -1,0 +1,186 @@
+//! Buffers of String, Vec and VecDeque. A buffer says little of its holder, so that three words are believed to be one's where
+//! their numbers fit the block as others would not, its bytes are a text, or what lies around them says the same of others;
+//! and where nobody else points to it.
+
+use super::rows::Known;
+use super::triples::{Order, Shape, Triple, SAMPLE};
+use crate::by_address::{Addresses, ByAddress};
+use crate::structures::kinds::{Family, UNKNOWN};
+use crate::structures::look::{Look, MANY};
+use crate::structures::reader::Reader;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+/// More sizes of items are not tried: so many are those of a block that says too little.
+const STRIDES: usize = 16;
+/// What rows prove may be what another row needs.
+const ROUNDS: usize = 3;
+/// What a text in a field of other texts has to say for itself.
+const OWN_BITS: f32 = 12.0;
+const PIECE: usize = 64 << 10;
+
+/// How the items of a buffer lie in it, as far as they prove that.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    as_vec: bool,
+    as_deque: bool,
+}
+
+/// Takes into account what the blocks begin with, and leaves out those whose words are in the order that is not the
+/// program's.
+pub(crate) fn judged(reader: &mut Reader<'_>, mut triples: Vec<Triple>) -> (Order, Vec<Triple>) {
+    let mut bytes = [0; SAMPLE];
+    let mut votes = [0usize; 2];
+    for triple in &mut triples {
+        let got = reader.fill(triple.block, &mut bytes[..(triple.usable as usize).min(SAMPLE)]);
+        triple.judge_text(&bytes[..got]);
+        if triple.shape() == Some(Shape::Text) {
+            votes[usize::from(triple.order == Order::PointerFirst)] += 1;
+        }
+    }
+    let order = if votes[1] > votes[0] { Order::PointerFirst } else { Order::CapFirst };
+    triples.retain(|triple| triple.order == order);
+    (order, triples)
+}
+
+pub(crate) struct Buffers<'a, 'b> {
+    pub(crate) look: &'a Look<'a>,
+    pub(crate) reader: &'b mut Reader<'a>,
+    pub(crate) known: Known<'a>,
+    seen: ByAddress<Seen>,
+}
+
+impl<'a, 'b> Buffers<'a, 'b> {
+    pub(crate) fn new(look: &'a Look<'a>, reader: &'b mut Reader<'a>, known: Known<'a>) -> Buffers<'a, 'b> {
+        Buffers { look, reader, known, seen: ByAddress::default() }
+    }
+
+    /// Fields of equal structs.
+    pub(crate) fn fields(&mut self, others: &Addresses) {
+        let mut fields: HashMap<u64, Vec<u32>> = HashMap::new();
+        for (index, triple) in (0u32..).zip(&self.known.triples) {
+            if triple.field != 0 && !others.contains(&triple.field) {
+                fields.entry(triple.field).or_default().push(index);
+            }
+        }
+        for rows in fields.into_values() {
+            let Some(shape) = self.known.field(&rows) else { continue };
+            for index in rows {
+                let triple = &mut self.known.triples[index as usize];
+                // Blocks of one size may be of two types.
+                if shape == Shape::Items || triple.text_bits >= OWN_BITS {
+                    triple.prove(shape);
+                }
+            }
+        }
+    }
+
+    /// Rows of items in buffers.
+    pub(crate) fn rows(&mut self, mut spend: impl FnMut(u64) -> Option<()>) {
+        for _ in 0..ROUNDS {
+            let mut found = 0;
+            for index in 0..self.known.triples.len() {
+                let triple = &self.known.triples[index];
+                if triple.shape() != Some(Shape::Text) && !self.seen.contains_key(&triple.at) {
+                    found += u32::from(self.row(index, &mut spend).is_some());
+                }
+            }
+            if found == 0 {
+                break;
+            }
+        }
+    }
+
+    fn row(&mut self, index: usize, mut spend: impl FnMut(u64) -> Option<()>) -> Option<()> {
+        let triple = self.known.triples[index].clone();
+        let strides: Vec<u64> = (triple.least.next_multiple_of(8)..=triple.most).step_by(8).take(STRIDES + 1).collect();
+        if strides.len() > STRIDES {
+            return None;
+        }
+        let mut seen = Seen::default();
+        for stride in strides {
+            let items = triple.items(stride, 0, triple.len);
+            spend(triple.len)?;
+            seen.as_vec |= !self.known.row(self.reader, &items, stride, &mut spend).is_empty();
+            if let Some(length) = triple.next.filter(|_| triple.order == Order::CapFirst && triple.may_be_deque()) {
+                let others = triple.items(stride, triple.len, length);
+                spend(length)?;
+                let offsets = self.known.row(self.reader, &others, stride, &mut spend);
+                seen.as_deque |= !offsets.is_empty()
+                    && self.known.is_sole(self.reader, &others, stride)
+                    && self.known.is_refuted(self.reader, &items, &offsets);
+            }
+        }
+        if !seen.as_vec && !seen.as_deque {
+            return None;
+        }
+        self.known.triples[index].prove(Shape::Items);
+        self.seen.insert(triple.at, seen);
+        Some(())
+    }
+
+    /// Names the buffers that are proven.
+    pub(crate) fn name(&mut self, from_stacks: impl Fn(u32) -> u32) {
+        let mut triples = std::mem::take(&mut self.known.triples);
+        triples.sort_unstable_by_key(|triple| triple.id);
+        for rows in triples.chunk_by(|one, other| one.id == other.id) {
+            if let Some(family) = self.family(rows, from_stacks(rows[0].id)) {
+                self.look.set_kind(rows[0].id, self.look.number(family, ""));
+            }
+        }
+    }
+
+    fn family(&mut self, rows: &[Triple], from_stacks: u32) -> Option<Family> {
+        let id = rows[0].id;
+        let (best, shape) = rows.iter().find_map(|row| Some((row, row.shape()?)))?;
+        // What was moved may have been left where it was, and has grown since, or was given up.
+        let agrees = |row: &Triple| row.cap == best.cap && row.shape() == Some(shape);
+        if self.look.kind(id) != UNKNOWN || !rows.iter().all(agrees) {
+            return None;
+        }
+        let counted = self.look.references[id as usize].load(Ordering::Relaxed);
+        let inside = self.look.inside[id as usize].load(Ordering::Relaxed);
+        let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
+        let on_stacks = rows.len() as u32 - in_memory;
+        let nobody_else = u32::from(counted) == in_memory && counted < MANY;
+        if !nobody_else || (on_stacks < from_stacks && shape != Shape::Text) {
+            return None;
+        }
+        let is_bytes = best.least == 1 && best.most == 1;
+        if (shape == Shape::Text || is_bytes) && self.is_text(rows) {
+            return Some(Family::RustString);
+        }
+        let proven: Vec<Seen> = rows.iter().filter_map(|row| self.seen.get(&row.at).copied()).collect();
+        if shape == Shape::Text || (inside > 0 && proven.is_empty()) {
+            return None;
+        }
+        let (as_vec, as_deque) = (proven.iter().any(|seen| seen.as_vec), proven.iter().any(|seen| seen.as_deque));
+        Some(match rows.iter().any(Triple::may_be_deque) {
+            true if as_deque && !as_vec => Family::RustDeque,
+            true => Family::RustVecOrDeque,
+            false => Family::RustVec,
+        })
+    }
+
+    /// Whether all bytes of the longest are UTF-8.
+    fn is_text(&mut self, rows: &[Triple]) -> bool {
+        let Some(longest) = rows.iter().max_by_key(|row| row.len) else { return false };
+        let mut bytes = vec![0; PIECE.min(longest.len as usize)];
+        let (mut at, end, mut kept) = (longest.block, longest.block + longest.len, 0);
+        while at < end {
+            let wanted = ((end - at) as usize).min(bytes.len() - kept);
+            if self.reader.fill(at, &mut bytes[kept..kept + wanted]) != wanted {
+                return false;
+            }
+            at += wanted as u64;
+            let known = kept + wanted;
+            kept = match std::str::from_utf8(&bytes[..known]) {
+                Ok(_) => 0,
+                Err(error) if error.error_len().is_none() && at < end => known - error.valid_up_to(),
+                Err(_) => return false,
+            };
+            bytes.copy_within(known - kept..known, 0);
+        }
+        true
+    }
+}

@@ -1,0 +1,140 @@
+//! Words near a pointer to a block that may be those of one of Rust's containers; what a worker keeps of them.
+
+use super::triples::{Order, Triple};
+use crate::allocators::block::Block;
+use crate::by_address::Addresses;
+use crate::bytes::{range_at, word_at};
+use crate::structures::look::{Look, Place};
+
+/// Blocks of more bytes are rows of something, rather than a struct with its fields at fixed places.
+const LARGEST_STRUCT: u64 = 1 << 10;
+/// A BTreeMap of that many levels would not fit into an address space.
+const HIGHEST_TREE: u64 = 16;
+
+/// A pointer and the words around it.
+pub(crate) struct Words<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) offset: usize,
+    /// Where the pointer stands, and itself.
+    pub(crate) at: u64,
+    pub(crate) word: u64,
+}
+
+impl Words<'_> {
+    fn before(&self, words: usize) -> Option<u64> {
+        word_at(self.bytes, self.offset.checked_sub(8 * words)?)
+    }
+
+    fn after(&self, words: usize) -> Option<u64> {
+        word_at(self.bytes, self.offset + 8 * words)
+    }
+}
+
+/// The root of what may be a BTreeMap.
+pub(crate) struct Root {
+    pub(crate) at: u64,
+    pub(crate) node: u64,
+    pub(crate) height: u64,
+    pub(crate) length: u64,
+}
+
+/// A pointer to a block with a pointer to what may be a vtable behind it.
+pub(crate) struct Wide {
+    pub(crate) at: u64,
+    pub(crate) id: u32,
+    pub(crate) vtable: u64,
+    /// Whether the word before it points to a block of the same size.
+    pub(crate) follows_alike: bool,
+    pub(crate) on_stack: bool,
+}
+
+/// A field: how many bytes its block can hold, and where in it the field lies.
+pub(crate) fn field(usable: u64, offset: u64) -> u64 {
+    usable << 32 | offset
+}
+
+#[derive(Default)]
+pub(crate) struct Candidates {
+    pub(crate) triples: Vec<Triple>,
+    /// Where the pointers to control bytes stand.
+    pub(crate) tables: Vec<u64>,
+    pub(crate) roots: Vec<Root>,
+    pub(crate) wide: Vec<Wide>,
+    /// Fields in which pointers to blocks stand that are no buffer's, by either order.
+    pub(crate) others: [Addresses; 2],
+    /// The block that was last looked into, and how many bytes it can hold.
+    last: (u64, u64),
+}
+
+impl Candidates {
+    /// Keeps what a pointer to or into a block may be a part of.
+    pub(crate) fn take(&mut self, look: &Look<'_>, words: &Words<'_>, (id, block): (u32, &Block), place: Place) {
+        self.table(words);
+        if words.word != block.address {
+            return;
+        }
+        self.root(words);
+        let on_stack = place == Place::Stack;
+        if let Some(vtable) = words.after(1).filter(|word| word % 8 == 0 && range_at(look.objects, *word).is_some()) {
+            let before = words.before(1).and_then(|word| look.block_from(word));
+            let follows_alike = before.is_some_and(|(_, other)| other.end - other.address == block.end - block.address);
+            self.wide.push(Wide { at: words.at, id, vtable, follows_alike, on_stack });
+        }
+        let requests = look.requests(block, true);
+        let field = self.field(look, place, words.at);
+        let make = |order, cap, len, next| {
+            let sized = Triple::new(order, cap, len, requests)?;
+            Some(Triple { at: words.at, id, block: block.address, field, on_stack, next, ..sized })
+        };
+        let (before, one) = (words.before(1).unwrap_or(u64::MAX), words.after(1).unwrap_or(u64::MAX));
+        let (two, three) = (words.after(2), words.after(3));
+        let new = make(Order::CapFirst, before, one, two);
+        let old = two.and_then(|len| make(Order::PointerFirst, one, len, three));
+        for (others, made) in self.others.iter_mut().zip([&new, &old]) {
+            if made.is_none() && field != 0 {
+                others.insert(field);
+            }
+        }
+        self.triples.extend(new.into_iter().chain(old));
+    }
+
+    /// The field that a word stands in; zero in what is no struct of its own.
+    fn field(&mut self, look: &Look<'_>, place: Place, at: u64) -> u64 {
+        let Place::Block(address) = place else { return 0 };
+        if self.last.0 != address {
+            let usable = look.block_from(address).map_or(0, |(_, block)| block.end - block.address);
+            self.last = (address, usable);
+        }
+        match self.last.1 {
+            usable @ 1..=LARGEST_STRUCT => field(usable, at - address),
+            _ => 0,
+        }
+    }
+
+    fn table(&mut self, words: &Words<'_>) {
+        let [Some(one), Some(two), Some(before)] = [words.after(1), words.after(2), words.before(1).or(Some(0))] else {
+            return;
+        };
+        // The mask stands behind the pointer, or, as older rustc has it, before it.
+        let is_new = words.after(3).is_some_and(|three| is_table(one, two, three));
+        if words.word % 16 == 0 && (is_new || is_table(before, one, two)) {
+            self.tables.push(words.at);
+        }
+    }
+
+    fn root(&mut self, words: &Words<'_>) {
+        let Some(one) = words.after(1) else { return };
+        let pairs = [words.after(2).map(|length| (one, length)), words.before(1).map(|height| (height, one))];
+        for (height, length) in pairs.into_iter().flatten() {
+            if (1..=HIGHEST_TREE).contains(&height) && length > height {
+                self.roots.push(Root { at: words.at, node: words.word, height, length });
+            }
+        }
+    }
+}
+
+/// Whether these may be a table's mask, how many slots can still be filled, and how many are.
+pub(crate) fn is_table(mask: u64, left: u64, items: u64) -> bool {
+    let is_mask = (3..u64::MAX / 2).contains(&mask) && (mask + 1).is_power_of_two();
+    is_mask && left <= mask && items <= mask && left + items <= mask
+}

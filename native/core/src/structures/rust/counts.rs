@@ -1,0 +1,34 @@
+//! What Arc and Rc hold, by the two counts before it: as many pointers lead there as they say.
+
+use crate::graph::ids::{Blocks, Node};
+use crate::structures::kinds::{Family, UNKNOWN};
+use crate::structures::look::{Look, MANY};
+use crate::structures::reader::Reader;
+use std::sync::atomic::Ordering;
+
+/// Fewer pointers say too little: small numbers are what many blocks begin with.
+const LEAST: u64 = 4;
+
+/// Names the blocks that begin with counts of the pointers to them.
+pub(crate) fn name(look: &Look<'_>, reader: &mut Reader<'_>, from_stacks: impl Fn(u32) -> u32) {
+    let blocks = Blocks { heaps: look.heaps, ids: look.ids };
+    let kind = look.number(Family::RustShared, "");
+    for (id, count) in (0u32..).zip(&look.references) {
+        let in_memory = u64::from(count.load(Ordering::Relaxed));
+        let most = in_memory + u64::from(from_stacks(id));
+        if most < LEAST || in_memory >= u64::from(MANY) || look.kind(id) != UNKNOWN {
+            continue;
+        }
+        let Node::Block { address, .. } = blocks.node(id) else { continue };
+        let Some([strong, weak]) = reader.words::<2>(address) else { continue };
+        let pointers = strong.saturating_add(weak).saturating_sub(1);
+        if strong > 0
+            && weak > 0
+            && pointers >= LEAST
+            && (in_memory..=most).contains(&pointers)
+            && in_memory >= LEAST - 1
+        {
+            look.set_kind(id, kind);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What the blocks of programs in Rust are.
+//!
+//! The layouts are rustc's to choose, which orders the words of a struct anew: both orders that 1.63 to 1.95 make are known
+//! here, and which of a Vec's is the program's is decided by its texts. Sources: alloc's raw_vec, vec_deque, btree/node.rs
+//! and rc.rs, hashbrown's raw.rs, rustc's vtables (drop_in_place, size, align, methods).
+
+pub(crate) mod buffers;
+pub(crate) mod candidates;
+pub(crate) mod counts;
+pub(crate) mod objects;
+pub(crate) mod rows;
+pub(crate) mod tables;
+pub(crate) mod trees;
+pub(crate) mod triples;
+pub(crate) mod whole;

@@ -1,0 +1,112 @@
+//! Objects behind pointers to traits: a vtable begins with the function that drops the object (none where there is nothing
+//! to do), its size and its alignment.
+
+use super::candidates::Wide;
+use crate::by_address::ByAddress;
+use crate::bytes::range_at;
+use crate::structures::kinds::{Family, UNKNOWN};
+use crate::structures::look::Look;
+use crate::structures::reader::Reader;
+use std::sync::atomic::Ordering;
+
+/// The counts of an Arc or Rc, before what it holds.
+const COUNTS: u64 = 16;
+const LARGEST_ALIGN: u64 = 16;
+/// Methods of which one has to lie in code, where nothing is to be dropped.
+const METHODS: u64 = 3;
+
+#[derive(Clone, Copy)]
+struct Vtable {
+    size: u64,
+    align: u64,
+}
+
+pub(crate) struct Objects<'a, 'b> {
+    look: &'a Look<'a>,
+    reader: &'b mut Reader<'a>,
+    vtables: ByAddress<Option<Vtable>>,
+}
+
+impl<'a, 'b> Objects<'a, 'b> {
+    pub(crate) fn new(look: &'a Look<'a>, reader: &'b mut Reader<'a>) -> Objects<'a, 'b> {
+        Objects { look, reader, vtables: ByAddress::default() }
+    }
+
+    fn vtable(&mut self, address: u64) -> Option<Vtable> {
+        if !self.vtables.contains_key(&address) {
+            let read = self.read(address);
+            self.vtables.insert(address, read);
+        }
+        self.vtables[&address]
+    }
+
+    fn read(&mut self, address: u64) -> Option<Vtable> {
+        let [drop, size, align] = self.reader.words::<3>(address)?;
+        let is_code = |word: u64| range_at(self.look.code, word).is_some();
+        let is_sized =
+            size > 0 && size < 1 << 30 && align.is_power_of_two() && align <= LARGEST_ALIGN && size % align == 0;
+        if is_code(address) || !is_sized || (drop != 0 && !is_code(drop)) {
+            return None;
+        }
+        let has_method = |place: u64| self.reader.word(address + 24 + place * 8).is_some_and(is_code);
+        (drop != 0 || (0..METHODS).any(has_method)).then_some(Vtable { size, align })
+    }
+
+    /// The family of what all these point to, if their vtables agree on it, with the vtable if it is one. All pointers to
+    /// the block have to be among them: one of what is gone may have been left over, and the block given to somebody else;
+    /// so may the vtable behind the last of a row of plain pointers.
+    pub(crate) fn family(&mut self, rows: &[Wide], from_stacks: u32) -> Option<(Family, Option<u64>)> {
+        let id = rows.first()?.id;
+        let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
+        let (begins, inside) = (&self.look.references[id as usize], &self.look.inside[id as usize]);
+        let are_all = u32::from(begins.load(Ordering::Relaxed)) == in_memory
+            && rows.len() as u32 - in_memory == from_stacks
+            && inside.load(Ordering::Relaxed) == 0;
+        if !are_all || rows.iter().any(|row| row.follows_alike) || self.look.kind(id) != UNKNOWN {
+            return None;
+        }
+        let (_, block) = self.look.block_from(self.reader.word(rows[0].at)?)?;
+        let mut found = None;
+        for row in rows {
+            let vtable = self.vtable(row.vtable)?;
+            let family = self.one(id, block.address, &vtable, from_stacks)?;
+            match found {
+                None => found = Some((family, Some(row.vtable))),
+                Some((before, _)) if before != family => return None,
+                Some((_, other)) if other == Some(row.vtable) => (),
+                // Of one type for several traits, or of two, of which one is gone.
+                Some(_) => found = Some((family, None)),
+            }
+        }
+        found
+    }
+
+    /// What the block is to an object of that size: it fits without and with counts before it, as far as sizes of blocks
+    /// lie apart. Of the smallest block, which fits both, small numbers may be counts.
+    fn one(&mut self, id: u32, address: u64, vtable: &Vtable, from_stacks: u32) -> Option<Family> {
+        let (_, block) = self.look.block_from(address)?;
+        let (low, high) = self.look.requests(&block, false);
+        let held = vtable.size.checked_next_multiple_of(vtable.align.max(8))? + COUNTS;
+        let may_be_counted = (low..=high).contains(&held);
+        match (low..=high).contains(&vtable.size) {
+            true if may_be_counted && self.small_counts(address).is_some() => Some(Family::RustObject),
+            true => Some(Family::RustBox),
+            false if may_be_counted && self.has_counts(id, address, from_stacks) => Some(Family::RustCounted),
+            false => None,
+        }
+    }
+
+    fn small_counts(&mut self, address: u64) -> Option<(u64, u64)> {
+        let [strong, weak] = self.reader.words::<2>(address)?;
+        let small = |count: u64| (1..1 << 32).contains(&count);
+        (small(strong) && small(weak)).then_some((strong, weak))
+    }
+
+    /// Whether the block begins with counts that as many pointers as there are may have made.
+    fn has_counts(&mut self, id: u32, address: u64, from_stacks: u32) -> bool {
+        let Some((strong, weak)) = self.small_counts(address) else { return false };
+        let in_memory = u64::from(self.look.references[id as usize].load(Ordering::Relaxed));
+        let most = in_memory + u64::from(from_stacks);
+        (in_memory..=most).contains(&(strong + weak - 1))
+    }
+}

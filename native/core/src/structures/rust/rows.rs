@@ -1,0 +1,156 @@
+//! Rows of equal items, and fields of equal structs: what stands at the same place in all of them is of one type, so that
+//! they prove together what one of them does not.
+
+use super::triples::{may_be_size, Order, Shape, Triple, SURE};
+use crate::by_address::{Addresses, ByAddress};
+use crate::structures::look::Look;
+use crate::structures::reader::Reader;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+/// What several together have to say, in bits, and how many of them there are at least.
+const SURE_OF_MANY: f32 = 30.0;
+const LEAST: usize = 3;
+/// How many sizes of blocks one size of items has to explain: in a row, and in fields that may be those of many types.
+const SIZES: usize = 3;
+const SIZES_OF_FIELDS: usize = 5;
+/// So many plain pointers, one in each item, are a row's.
+const POINTERS: usize = 6;
+/// Dangling pointers of empty Vecs are their items' alignment.
+const LARGEST_ALIGN: u64 = 64;
+/// Larger numbers in the capacity's place say that there is no Vec.
+const LARGEST_CAPACITY: u64 = i64::MAX as u64;
+
+/// What is known of words so far.
+pub(crate) struct Known<'a> {
+    pub(crate) look: &'a Look<'a>,
+    pub(crate) order: Order,
+    pub(crate) triples: Vec<Triple>,
+    /// The triple whose pointer stands at each address.
+    pub(crate) by_holder: ByAddress<u32>,
+    /// Where pointers stand that were proven to be those of other containers or of objects.
+    pub(crate) holders: Addresses,
+}
+
+/// One word of each item.
+#[derive(Default)]
+struct Column {
+    triples: Vec<u32>,
+    holders: usize,
+    pointers: HashSet<u64>,
+}
+
+impl Known<'_> {
+    /// The offsets at which items have something that proves them to be of one type, and themselves a row; whatever these
+    /// prove together is marked as proven. `spend` is told how many words are read.
+    pub(crate) fn row(
+        &mut self,
+        reader: &mut Reader<'_>,
+        items: &[u64],
+        stride: u64,
+        mut spend: impl FnMut(u64) -> Option<()>,
+    ) -> Vec<u64> {
+        let mut proven = Vec::new();
+        for offset in (0..stride).step_by(8) {
+            let Some(column) = self.column(reader, items, offset, &mut spend) else { continue };
+            let (triples, pointers) = (column.triples.len(), column.pointers.len());
+            if triples > 0 && pointers == 0 && column.holders == 0 {
+                if let Some(shape) = self.agree(&column.triples, SIZES) {
+                    column.triples.iter().for_each(|index| self.triples[*index as usize].prove(shape));
+                    proven.push(offset);
+                }
+            }
+            let all = triples == 0 && column.holders + pointers == items.len();
+            if all && (column.holders >= LEAST || (pointers >= POINTERS && pointers == items.len())) {
+                proven.push(offset);
+            }
+        }
+        proven
+    }
+
+    /// Whether one of the items has something else at one of these offsets than all of their type.
+    pub(crate) fn is_refuted(&self, reader: &mut Reader<'_>, items: &[u64], offsets: &[u64]) -> bool {
+        let mut any = |offset: &u64| self.column(reader, items, *offset, |_| Some(())).is_none();
+        offsets.iter().any(&mut any)
+    }
+
+    /// What the same field of equal structs is.
+    pub(crate) fn field(&self, triples: &[u32]) -> Option<Shape> {
+        self.agree(triples, SIZES_OF_FIELDS)
+    }
+
+    /// Whether nobody else points to what the items' words lead to: what was moved away stays behind as it was.
+    pub(crate) fn is_sole(&self, reader: &mut Reader<'_>, items: &[u64], stride: u64) -> bool {
+        let begins = |id: u32| self.look.references[id as usize].load(Ordering::Relaxed);
+        items.iter().all(|item| {
+            (*item..item + stride).step_by(8).all(|at| {
+                let found = reader.word(at).and_then(|word| self.look.block_from(word));
+                found.is_none_or(|(id, _)| begins(id) == 1)
+            })
+        })
+    }
+
+    /// The words at `offset` of all items; None where one is nothing that a type with pointers there has.
+    fn column(
+        &self,
+        reader: &mut Reader<'_>,
+        items: &[u64],
+        offset: u64,
+        mut spend: impl FnMut(u64) -> Option<()>,
+    ) -> Option<Column> {
+        let mut column = Column::default();
+        for item in items {
+            spend(1)?;
+            let at = item.checked_add(offset)?;
+            if let Some(index) = self.by_holder.get(&at) {
+                column.triples.push(*index);
+            } else if self.holders.contains(&at) {
+                column.holders += 1;
+            } else if !self.is_empty(reader, at) {
+                let word = reader.word(at)?;
+                self.look.block_from(word)?;
+                column.pointers.insert(word);
+            }
+        }
+        Some(column)
+    }
+
+    /// Whether these are the words of a Vec without a block, or none of a Vec at all where there may be one.
+    fn is_empty(&self, reader: &mut Reader<'_>, at: u64) -> bool {
+        let Some(pointer) = reader.word(at) else { return false };
+        let cap = match self.order {
+            Order::CapFirst => at.checked_sub(8),
+            Order::PointerFirst => at.checked_add(8),
+        };
+        let cap = cap.and_then(|at| reader.word(at));
+        let dangles = pointer.is_power_of_two() && pointer <= LARGEST_ALIGN;
+        match self.order {
+            Order::CapFirst => cap == Some(0) && dangles || cap.is_some_and(|cap| cap > LARGEST_CAPACITY),
+            Order::PointerFirst => cap == Some(0) && dangles || pointer == 0,
+        }
+    }
+
+    /// What so many triples of one type are, as no other words would be: texts all of them, or items of one size, which
+    /// makes blocks of several.
+    fn agree(&self, triples: &[u32], least_sizes: usize) -> Option<Shape> {
+        let all = || triples.iter().map(|index| &self.triples[*index as usize]);
+        if triples.len() < LEAST {
+            return None;
+        }
+        let mut seen = HashSet::new();
+        if all().all(|triple| triple.is_text || (triple.least == 1 && triple.len == 0)) {
+            let texts = all().filter(|triple| triple.is_text && seen.insert(triple.block));
+            return (texts.map(|triple| triple.text_bits).sum::<f32>() >= SURE_OF_MANY).then_some(Shape::Text);
+        }
+        // Bytes that are no text say too little: nearly all small numbers are the capacity of some small block.
+        let least = all().map(|triple| triple.least).max().unwrap_or(0).max(2);
+        let most = all().map(|triple| triple.most).min().unwrap_or(0);
+        if !may_be_size(least, most) {
+            return None;
+        }
+        let sizes: HashSet<u64> = all().map(|triple| triple.usable).collect();
+        let different: HashSet<(u64, u64)> = all().map(|triple| (triple.cap, triple.len)).collect();
+        let bits = all().filter(|triple| seen.insert(triple.block)).map(|triple| triple.bits).sum::<f32>();
+        (sizes.len() >= least_sizes && (different.len() > least_sizes || bits >= SURE)).then_some(Shape::Items)
+    }
+}

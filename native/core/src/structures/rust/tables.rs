@@ -1,0 +1,109 @@
+//! Tables of hashbrown, which are those of HashMap and HashSet: the slots lie before the control bytes, in one block.
+
+use super::candidates::is_table;
+use crate::structures::kinds::UNKNOWN;
+use crate::structures::look::Look;
+use crate::structures::reader::Reader;
+use std::sync::atomic::Ordering;
+
+/// Control bytes that are compared at once, which is how many come again behind the last (SSE2).
+const GROUP: u64 = 16;
+const EMPTY: u8 = 0xff;
+const DELETED: u8 = 0x80;
+
+/// A proven table: its block, where the slots end, and which of them are filled.
+pub(crate) struct Table {
+    pub(crate) id: u32,
+    pub(crate) block: u64,
+    pub(crate) control: u64,
+    pub(crate) buckets: u64,
+    pub(crate) filled: Vec<u64>,
+}
+
+/// The table whose pointer stands at `at`: each slot counted by its control byte is as the table counts them, and the first
+/// bytes come again at the end. `spend` is told how many bytes are read.
+pub(crate) fn prove(
+    look: &Look<'_>,
+    reader: &mut Reader<'_>,
+    at: u64,
+    mut spend: impl FnMut(u64) -> Option<()>,
+) -> Option<Table> {
+    let control = reader.word(at)?;
+    let forms = [
+        reader.words::<4>(at).map(|[_, mask, left, items]| (mask, left, items)),
+        at.checked_sub(8).and_then(|at| reader.words::<4>(at)).map(|[mask, _, left, items]| (mask, left, items)),
+    ];
+    for (mask, left, items) in forms.into_iter().flatten().filter(|(mask, left, items)| is_table(*mask, *left, *items))
+    {
+        let buckets = mask + 1;
+        let Some((id, block)) = look.block_with(control) else { continue };
+        let size = (control - block.address).checked_add(buckets)?.checked_add(GROUP)?;
+        // Nobody points to the slots of a table; what does is who has the block since a table gave it up.
+        let begins = look.references[id as usize].load(Ordering::Relaxed);
+        if look.kind(id) != UNKNOWN || !look.fits(&block, size) || (begins > 0 && control > block.address) {
+            continue;
+        }
+        spend(buckets)?;
+        let mut bytes = vec![0; (buckets + GROUP) as usize];
+        if look.heaps.space.fill(control, &mut bytes) != bytes.len() {
+            continue;
+        }
+        if let Some(filled) = filled(&bytes, buckets, left, items) {
+            return Some(Table { id, block: block.address, control, buckets, filled });
+        }
+    }
+    None
+}
+
+/// The slots that are filled, if the control bytes are a table's with these counts.
+fn filled(bytes: &[u8], buckets: u64, left: u64, items: u64) -> Option<Vec<u64>> {
+    let (own, again) = bytes.split_at(buckets as usize);
+    let known = |byte: &u8| *byte < DELETED || matches!(*byte, EMPTY | DELETED);
+    let capacity = if buckets <= 8 { buckets - 1 } else { buckets / 8 * 7 };
+    let count = |wanted: fn(&u8) -> bool| own.iter().filter(|byte| wanted(byte)).count() as u64;
+    let (full, deleted) = (count(|byte| *byte < DELETED), count(|byte| *byte == DELETED));
+    let is_whole =
+        bytes.iter().all(known) && full == items && left.checked_add(full)?.checked_add(deleted)? == capacity;
+    // Of a table smaller than a group, empty bytes lie between the first and where they come again.
+    let is_mirrored = match buckets < GROUP {
+        true => {
+            again[..(GROUP - buckets) as usize].iter().all(|byte| *byte == EMPTY)
+                && again[(GROUP - buckets) as usize..] == *own
+        }
+        false => again == &own[..GROUP as usize],
+    };
+    (is_whole && is_mirrored).then(|| (0..buckets).filter(|slot| own[*slot as usize] < DELETED).collect())
+}
+
+impl Table {
+    /// The sizes that a slot can have: multiples of eight, as those with pointers are.
+    pub(crate) fn strides(&self) -> impl Iterator<Item = u64> {
+        let (bytes, buckets) = (self.control - self.block, self.buckets);
+        let most = bytes / buckets;
+        (most.saturating_sub(16)..=most)
+            .filter(move |stride| stride % 8 == 0 && *stride > 0 && (stride * buckets).next_multiple_of(GROUP) == bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(own: &[u8]) -> Vec<u8> {
+        let gap = GROUP as usize - own.len().min(GROUP as usize);
+        [own, &vec![EMPTY; gap], &own[..GROUP as usize - gap]].concat()
+    }
+
+    #[test]
+    fn control_bytes() {
+        let own = [EMPTY, 5, EMPTY, 0x7f, DELETED, EMPTY, EMPTY, EMPTY];
+        assert_eq!(filled(&control(&own), 8, 4, 2), Some(vec![1, 3]));
+        assert_eq!(filled(&control(&own), 8, 5, 2), None);
+        assert_eq!(filled(&control(&own), 8, 3, 3), None);
+        let mut wrong = control(&own);
+        wrong[17] = 9;
+        assert_eq!(filled(&wrong, 8, 4, 2), None);
+        let large: Vec<u8> = (0..32).map(|place| if place % 2 == 0 { place } else { EMPTY }).collect();
+        assert_eq!(filled(&control(&large), 32, 12, 16).map(|found| found.len()), Some(16));
+    }
+}

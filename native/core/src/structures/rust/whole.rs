@@ -1,0 +1,101 @@
+//! All that is found in a program in Rust, the surest first.
+
+use super::buffers::{judged, Buffers};
+use super::candidates::{Candidates, Wide};
+use super::objects::Objects;
+use super::rows::Known;
+use super::tables::Table;
+use super::triples::Order;
+use super::{counts, tables, trees};
+use crate::by_address::{Addresses, ByAddress};
+use crate::error::Cancelled;
+use crate::structures::finding::Candidates as Found;
+use crate::structures::kinds::Family;
+use crate::structures::look::Look;
+use crate::structures::reader::Reader;
+use crate::work::Control;
+
+/// Words that are read for each block of the target, over all proofs: what a target says must not take longer than its size.
+const WORDS_FOR_EACH: u64 = 256;
+const FIRST_WORDS: u64 = 1 << 20;
+
+/// Names what is proven, of what all workers have found.
+pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control<'_>) -> Result<(), Cancelled> {
+    let parts: Vec<Candidates> = found.iter_mut().map(|part| std::mem::take(&mut part.of_rust)).collect();
+    let mut from_stacks: ByAddress<u32> = ByAddress::default();
+    for (id, count) in found.iter().flat_map(|part| &part.from_stacks) {
+        *from_stacks.entry(*id).or_default() += count;
+    }
+    let on_stacks = |id: u32| from_stacks.get(&u64::from(id)).copied().unwrap_or(0);
+    let mut reader = Reader::large(look.heaps.space);
+    let mut left = (look.ids.count() as u64).saturating_mul(WORDS_FOR_EACH).saturating_add(FIRST_WORDS);
+    let mut spend = |words: u64| {
+        left = left.checked_sub(words + 1)?;
+        Some(())
+    };
+
+    let mut holders = Addresses::default();
+    let mut all_tables: Vec<Table> = Vec::new();
+    for at in parts.iter().flat_map(|part| &part.tables) {
+        if let Some(table) = tables::prove(look, &mut reader, *at, &mut spend) {
+            look.set_kind(table.id, look.number(Family::RustTable, ""));
+            holders.insert(*at);
+            all_tables.push(table);
+        }
+    }
+    control.advance(0)?;
+    for root in parts.iter().flat_map(|part| &part.roots) {
+        if let Some(nodes) = trees::prove(look, &mut reader, root, &mut spend) {
+            let kind = look.number(Family::RustTree, "");
+            nodes.iter().for_each(|id| look.set_kind(*id, kind));
+            holders.insert(root.at);
+        }
+    }
+    control.advance(0)?;
+    let (mut wide, mut triples, mut others) = (Vec::new(), Vec::new(), [Addresses::default(), Addresses::default()]);
+    for part in parts {
+        wide.extend(part.wide);
+        triples.extend(part.triples);
+        others.iter_mut().zip(part.others).for_each(|(all, some)| all.extend(some));
+    }
+    name_objects(look, &mut reader, wide, &mut holders, on_stacks);
+    control.advance(0)?;
+
+    let (order, triples) = judged(&mut reader, triples);
+    control.advance(0)?;
+    let by_holder = (0u32..).zip(&triples).map(|(index, triple)| (triple.at, index)).collect();
+    let known = Known { look, order, triples, by_holder, holders };
+    let mut buffers = Buffers::new(look, &mut reader, known);
+    buffers.fields(&others[usize::from(order == Order::PointerFirst)]);
+    for table in &all_tables {
+        for stride in table.strides() {
+            let items: Vec<u64> = table.filled.iter().map(|slot| table.control - (slot + 1) * stride).collect();
+            buffers.known.row(buffers.reader, &items, stride, &mut spend);
+        }
+    }
+    control.advance(0)?;
+    buffers.rows(&mut spend);
+    control.advance(0)?;
+    buffers.name(on_stacks);
+    counts::name(look, &mut reader, on_stacks);
+    Ok(())
+}
+
+/// Names the objects behind pointers to traits.
+fn name_objects<'a>(
+    look: &'a Look<'a>,
+    reader: &mut Reader<'a>,
+    mut wide: Vec<Wide>,
+    holders: &mut Addresses,
+    on_stacks: impl Fn(u32) -> u32,
+) {
+    wide.sort_unstable_by_key(|row| row.id);
+    let mut objects = Objects::new(look, reader);
+    for rows in wide.chunk_by(|one, other| one.id == other.id) {
+        if let Some((family, vtable)) = objects.family(rows, on_stacks(rows[0].id)) {
+            let class = vtable.map(|vtable| format!("{vtable:#x}")).unwrap_or_default();
+            look.set_kind(rows[0].id, look.number(family, &class));
+            holders.extend(rows.iter().map(|row| row.at));
+        }
+    }
+}
