@@ -36,6 +36,7 @@ _MODULES = {
     "unreachable": "unreachable",
     "owners": "owners",
     "threads": "threads",
+    "tasks": "tasks",
     "snapshot": "snapshot",
     "diff": "diff",
     "growth": "growth",

@@ -77,6 +77,16 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Position:
+    """The code object that a frame runs, the function's name, its file, and the line; None where it has none."""
+
+    code: int
+    function: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
 class ThreadState:
     """A PyThreadState: its thread (None when it has ended), and its frames, the innermost first."""
 
@@ -295,6 +305,11 @@ class Threads:
         return Frame(
             address, code.address, code.name, code.file, line, locals_, [word for word in fields if word], is_object
         )
+
+    def position(self, address: int) -> Position | None:
+        """Where the frame at ``address`` is, without what it holds; None without a code object. Raises Fault."""
+        code = self.code(self._space.word(address + self._release["f_code"]) & ~(self._release.get("f_tags") or 0))
+        return None if code is None else Position(code.address, code.name, code.file, self._line(address, code))
 
     def _locals(self, address: int, code: _Code, clean: int) -> Iterator[tuple[str | None, int, int]]:
         start = address + self._release["f_locals"]
