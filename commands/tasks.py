@@ -45,12 +45,12 @@ def _render(shown: Shown[Answer, Options]) -> str:
 COMMAND = Command(
     noun="tasks",
     question="Which tasks pile up, and where do they wait?",
-    text="""asyncio's tasks, C's and Python's own, coroutines and generators that no task runs, asynchronous generators, and
-    greenlets: a row for those that wait alike, by the coroutine, the line where it waits, the chain of what it
+    text="""asyncio's tasks, C's and Python's own, coroutines and generators that no task runs, asynchronous generators,
+    and greenlets: a row for those that wait alike, by the coroutine, the line where it waits, the chain of what it
     awaits, outermost first, and the type of what the last one waits for. bytes are their own blocks and those of the
     coroutines and frames of the chain. Tasks that are pending or running are asyncio.all_tasks(); those that are
     finished or cancelled have a row of their own as long as somebody keeps them. Of a greenlet it is the frame in
-    which it was left.
+    which it was left; one that runs, has not begun or has ended is idle.
 
     In JSON that is rows, a list of {kind, type, coroutine, file, line, state, count, bytes, retained, chain,
     waits_for, address}, chain a list of {function, file, line}, address that of the first one; count {task, coroutine,

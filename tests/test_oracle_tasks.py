@@ -46,6 +46,11 @@ def chain_of(row: dict[str, Any]) -> Chain:
     return [(step["function"], step["line"]) for step in row["chain"]]
 
 
+def key(row: dict[str, Any]) -> str:
+    """Return what is the same of those that wait alike."""
+    return json.dumps([row[name] for name in ("kind", "type", "state", "chain", "waits_for")])
+
+
 def check_tasks(rows: list[dict[str, Any]], truth: dict[str, Any]) -> None:
     """Every task of all_tasks() is listed with its name, its class and its chain; no other is live."""
     found = {row["address"]: row for row in rows if row["kind"] == "task" and row["state"] in LIVE}
@@ -77,15 +82,8 @@ def test_tasks_and_generators(release: str, rng: random.Random, tmp_path: Path) 
         assert chain_of(others[int(address)]) == [tuple(step) for step in chain]
     groups: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
     for row in rows:
-        key = json.dumps([row["kind"], row["type"], row["state"], row["chain"], row["waits_for"]])
-        groups[key] = [groups[key][0] + 1, groups[key][1] + row["bytes"]]
-    assert {
-        json.dumps([row["kind"], row["type"], row["state"], row["chain"], row["waits_for"]]): [
-            row["count"],
-            row["bytes"],
-        ]
-        for row in table["rows"]
-    } == groups
+        groups[key(row)] = [groups[key(row)][0] + 1, groups[key(row)][1] + row["bytes"]]
+    assert {key(row): [row["count"], row["bytes"]] for row in table["rows"]} == groups
     assert table["count"] == listed["count"] == {k: sum(row["kind"] == k for row in rows) for k in table["count"]}
     assert (table["bytes"], table["unreadable"]) == (sum(row["bytes"] for row in rows), 0)
 

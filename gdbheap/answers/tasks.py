@@ -10,10 +10,21 @@ from dataclasses import dataclass, replace
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.heap import Heap
 from gdbheap.layout.asyncio import task_layout
-from gdbheap.python.coroutines import ENDED, GENERATORS, GREENLET, PENDING, RUNNING, TASK, Coroutines, Suspended, Task
+from gdbheap.python.coroutines import (
+    GENERATORS,
+    GREENLET,
+    PENDING,
+    RUNNING,
+    SUSPENDED,
+    TASK,
+    Coroutines,
+    Suspended,
+    Task,
+)
 from gdbheap.python.disclosure import hidden
 
 KINDS = (TASK, *GENERATORS, GREENLET)
+IDLE = "idle"
 # Awaits in a chain that are followed at most: Python's own limit of nested calls is 1,000.
 MAX_CHAIN = 10_000
 
@@ -31,7 +42,7 @@ class Step:
 class Waiting:
     """One task, or one coroutine, generator or greenlet that belongs to no task: its ``kind`` (one of KINDS), type,
     ``name`` (of a task), ``state``: of a task pending, cancelled or finished, of others created, suspended, running or
-    ended, and running for a task that runs; the ``chain`` of awaits, the outermost first; ``waits_for``: the type of
+    ended, running also for a task that runs, and idle for a greenlet without a frame; the ``chain`` of awaits, the outermost first; ``waits_for``: the type of
     what the innermost one awaits, and ``awaits`` its address, both None where it awaits nothing. ``bytes``: its own
     block, and those of the coroutines and frames of the chain."""
 
@@ -245,7 +256,7 @@ class _Finder:
         with suppress(Fault, OverflowError):
             place = self._coroutines.greenlet(address)
         chain = () if place is None else (Step(place.function, place.file, place.line),)
-        state = ENDED if place is None else "suspended"
+        state = IDLE if place is None else SUSPENDED
         return self._made(address, kind, None, state, chain, 0, self._sizes.get(address, 0))
 
 

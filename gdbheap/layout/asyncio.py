@@ -14,7 +14,7 @@ from gdbheap.errors import Fault
 from gdbheap.layout.cpython import Release
 from gdbheap.target.elf import LoadedObject
 
-SYMBOL, SECTION = "_AsyncioDebug", "AsyncioDebug"
+SYMBOL, SECTION = "_AsyncioDebug", ".AsyncioDebug"
 # The first words: size, task_name, task_awaited_by, task_is_task, task_awaited_by_is_set, task_coro, task_node.
 PUBLISHED = 7
 MAX_TASK = 1 << 12
@@ -57,15 +57,12 @@ def _published(space: Space, address: int) -> TaskLayout | None:
     releases."""
     word = space.machine.word
     try:
-        size, name, awaited_by, is_task, _is_set, coro, node = space.machine.words_of(
-            space.read(address, word * PUBLISHED)
-        )
-    except (Fault, ValueError):
+        words = space.machine.words_of(space.read(address, word * PUBLISHED))
+    except Fault:
         return None
+    size, name, awaited_by, is_task, _is_set, coro, node = words
     pointers = (name, awaited_by, coro, node)
-    fit = all(2 * word <= at <= size - word and at % word == 0 for at in pointers) and len(set(pointers)) == len(
-        pointers
-    )
-    if not fit or size > MAX_TASK or not awaited_by < is_task < coro - word:
+    fit = all(2 * word <= at <= size - word and at % word == 0 for at in pointers)
+    if size > MAX_TASK or not fit or len(set(pointers)) < len(pointers) or not awaited_by < is_task < coro - word:
         return None
     return TaskLayout(is_task - 4, coro, coro - word, name)

@@ -299,10 +299,8 @@ class Coroutines:
             return False
         try:
             kind = self._space.word(address + self._release.at(OB_TYPE))
-            return (
-                self._objects.names.name(kind) == "frame"
-                and self._threads.position(self._frame_of(address)) is not None
-            )
+            is_frame = self._objects.names.name(kind) == "frame"
+            return is_frame and self._threads.position(self._frame_of(address)) is not None
         except (Fault, OverflowError):
             return False
 

@@ -72,7 +72,7 @@ async def other(number):
 
 
 def numbers(count):
-    for number in range(count):
+    for number in range(count):  # noqa: UP028
         yield number
 
 
@@ -81,7 +81,7 @@ def delegating(count):
 
 
 def looping(count):
-    for number in numbers(count):
+    for number in numbers(count):  # noqa: UP028
         yield number
 
 
@@ -134,11 +134,11 @@ async def main():
     for _ in range(GROUPS):
         loop.set_task_factory(rng.choice(factories))
         make, count = rng.choice(MAKERS), rng.randrange(1, MOST)
-        for number in range(count):
+        for _number in range(count):
             task = loop.create_task(make(rng.randrange(6)))
             KEPT.append(task)
             if hasattr(task, "set_name") and rng.random() < 0.3:
-                task.set_name("named %x" % rng.getrandbits(40))
+                task.set_name(f"named {rng.getrandbits(40):x}")
     loop.set_task_factory(None)
     ended = [asyncio.ensure_future(asyncio.sleep(0)) for _ in range(rng.randrange(1, 20))]
     cancelled = [asyncio.ensure_future(asyncio.sleep(3600)) for _ in range(rng.randrange(1, 20))]
@@ -158,7 +158,8 @@ async def main():
         list(generator)
     current = asyncio.current_task() if hasattr(asyncio, "current_task") else asyncio.Task.current_task()
     if hasattr(asyncio, "all_tasks"):
-        everything = asyncio.all_tasks()
+        # Since 3.14 each of the two classes knows its own.
+        everything = asyncio.all_tasks() | getattr(asyncio.tasks, "_py_all_tasks", set)()
     else:  # 3.6: each of the two classes knows its own
         everything = {one for kind in (asyncio.Task, python_task) for one in kind.all_tasks() if not one.done()}
     truth = {
