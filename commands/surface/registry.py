@@ -37,6 +37,7 @@ _MODULES = {
     "owners": "owners",
     "threads": "threads",
     "tasks": "tasks",
+    "duplicates": "duplicates",
     "snapshot": "snapshot",
     "diff": "diff",
     "growth": "growth",

@@ -42,9 +42,9 @@ class Step:
 class Waiting:
     """One task, or one coroutine, generator or greenlet that belongs to no task: its ``kind`` (one of KINDS), type,
     ``name`` (of a task), ``state``: of a task pending, cancelled or finished, of others created, suspended, running or
-    ended, running also for a task that runs, and idle for a greenlet without a frame; the ``chain`` of awaits, the outermost first; ``waits_for``: the type of
-    what the innermost one awaits, and ``awaits`` its address, both None where it awaits nothing. ``bytes``: its own
-    block, and those of the coroutines and frames of the chain."""
+    ended, running also for a task that runs, and idle for a greenlet without a frame; the ``chain`` of awaits, the
+    outermost first; ``waits_for``: the type of what the innermost one awaits, and ``awaits`` its address, both None
+    where it awaits nothing. ``bytes``: its own block, and those of the coroutines and frames of the chain."""
 
     address: int
     kind: str

@@ -53,7 +53,7 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
 
     A table of a dict or set counts if it has four times the slots that its copy would have, or more."""
     release = objects.release
-    growing = [one for one in _growing(release) if one.name in names]
+    growing = [one for one in growing_of(release) if one.name in names]
     tables = [one for one in tables_of(release) if one.name in names]
     rows = _native.list_slack(
         objects.heaps,
@@ -68,7 +68,8 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
     return [Slack(name, row.containers, row.small, row.pages, row.most, row.address) for name, row in zip(types, rows)]
 
 
-def _growing(release: Release) -> list[Growing]:
+def growing_of(release: Release) -> list[Growing]:
+    """The fields of a list and of a bytearray."""
     at = release.at
     # Since 3.4 a byte array's data may begin inside of its buffer: what was cut off in front stays.
     start = release.get("bytearray_start")
