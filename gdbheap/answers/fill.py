@@ -38,7 +38,7 @@ def fills(heap: Heap, pattern: str | None) -> Fills:
     Raises NotAPython, or Unsupported."""
     objects, census = heap.objects, heap.census()
     growing, tables = growing_of(objects.release), tables_of(objects.release)
-    names = [one.name for one in (*growing, *tables)]
+    names = [one.name for one in growing] + [one.name for one in tables]
     wanted = [name for name in names if pattern is None or fnmatchcase(name, pattern)]
     types = {row.address: objects.names.name(row.address) for row in census.rows}
     kinds = {address: names.index(name) for address, name in types.items() if name in wanted}

@@ -74,9 +74,11 @@ def growing_of(release: Release) -> list[Growing]:
     # Since 3.4 a byte array's data may begin inside of its buffer: what was cut off in front stays.
     start = release.get("bytearray_start")
     alloc, data, first = release["bytearray_alloc"], release["bytearray_bytes"], -1 if start is None else start
+    # Up to 3.14 it has a byte 0 behind its data, which counts as its own; since 3.15 that is the bytes object's.
+    behind = 0 if release.get("bytearray_is_bytes") else 1
     return [
         Growing("list", at(OB_SIZE), release["ob_item"] + POINTER, release["ob_item"], -1, POINTER, 0),
-        Growing("bytearray", at(OB_SIZE), alloc, data, first, 1, 1),
+        Growing("bytearray", at(OB_SIZE), alloc, data, first, 1, behind),
     ]
 
 

@@ -33,10 +33,10 @@ MAX_DOMAINS = 1 << 10
 # Up to 3.8 a table says how large its keys and its data are; later it has functions there.
 KEY_SIZES, TRACE_SIZE, DOMAIN_SIZE, POINTER_SIZE = (8, 16), 16, 4, 8
 # traceback_t: hash, nframe (16 bits since 3.9, the count of all behind it), frames of a pointer and a number, packed.
+# The pointer is to a str, since 3.15 to its bytes.
 FRAMES_AT, FRAME = 12, struct.Struct("<QI")
 MAX_FRAMES = 1 << 16
 MAX_PATH = 4 << 10
-UNKNOWN_FILE = "<unknown>"
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,9 @@ class Traces:
     def _file(self, address: int) -> str | None:
         if address not in self._files:
             memory, release = self._memory, self._release
+            if release.get("traceback_text"):
+                self._files[address] = memory.cstring(address, MAX_PATH).decode("utf-8", "replace") or None
+                return self._files[address]
             kind = memory.word(address + release.at(OB_TYPE))
             is_str = memory.word(kind + release.at(TP_FLAGS)) & FLAG_UNICODE
             self._files[address] = read_str(memory, release, address, MAX_PATH) if is_str else None

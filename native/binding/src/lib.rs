@@ -139,7 +139,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         objects::KindSum,
         objects::EqualObject,
         objects::Tallied,
-        objects::Fill,
+        objects::ContainerFill,
         objects::DistanceVotes,
         objects::Census,
         packed::Unpacker,

@@ -120,7 +120,7 @@ answers! {
 
     /// Containers of one kind: how many, those without room, those whose table others share, the items of the rest and those
     /// they have room for, and how many are up to a tenth, two tenths and so on full.
-    struct Fill of containers::Fill {
+    struct ContainerFill of containers::Fill {
         count: u64,
         empty: u64,
         shared: u64,
@@ -431,7 +431,7 @@ pub fn count_fill(
     tables: Given<Vec<Table>>,
     without: HashSet<u64>,
     progress: Option<Report>,
-) -> PyResult<Vec<Fill>> {
+) -> PyResult<Vec<ContainerFill>> {
     let heaps = heaps.0.lend();
     let wanted = WantedFill { kinds, growing: growing.0, tables: tables.0, without };
     let count = |watcher: &dyn gdbheap_core::Watcher| containers::count_fill(watcher, heaps, &layout.0, &wanted);
