@@ -17,7 +17,7 @@ from gdbheap.target.elf import LoadedObject
 SYMBOL, SECTION = "_AsyncioDebug", ".AsyncioDebug"
 # The first words: size, task_name, task_awaited_by, task_is_task, task_awaited_by_is_set, task_coro, task_node.
 PUBLISHED = 7
-MAX_TASK = 1 << 12
+MAX_TASK = 2 << 10
 
 
 @dataclass(frozen=True)

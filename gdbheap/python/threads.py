@@ -105,6 +105,7 @@ class Threads:
         self._release = release
         self._threads = {thread.thread_pointer: thread for thread in target.threads}
         self._codes: dict[int, _Code | None] = {}
+        self._modules: dict[int, bool] = {}
         self.interpreters = self._find_interpreters(module)
         self.states = [state for address in self.interpreters for state in self._states(address)]
 
@@ -219,6 +220,12 @@ class Threads:
         return None if place is None else place * self._space.machine.word
 
     def _is_modules(self, address: int) -> bool:
+        """Whether a dict has the modules sys and builtins; many words lead to the same one."""
+        if address not in self._modules:
+            self._modules[address] = self._has_both(address)
+        return self._modules[address]
+
+    def _has_both(self, address: int) -> bool:
         try:
             if not self._is_dict(address):
                 return False

@@ -8,7 +8,6 @@ to.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -34,7 +33,7 @@ MAX_DOMAINS = 1 << 10
 KEY_SIZES, TRACE_SIZE, DOMAIN_SIZE, POINTER_SIZE = (8, 16), 16, 4, 8
 # traceback_t: hash, nframe (16 bits since 3.9, the count of all behind it), frames of a pointer and a number, packed.
 # The pointer is to a str, since 3.15 to its bytes.
-FRAMES_AT, FRAME = 12, struct.Struct("<QI")
+FRAMES_AT = 12
 MAX_FRAMES = 1 << 16
 MAX_PATH = 4 << 10
 
@@ -170,7 +169,7 @@ class Traces:
         count = int.from_bytes(memory.read(traceback + 8, 4), "little")
         # Of both halves the first is at most the second, and since 3.9 both are counts.
         kept = count & (MAX_FRAMES - 1)
-        file, line = FRAME.unpack(memory.read(traceback + FRAMES_AT, FRAME.size))
+        file, line = memory.word(traceback + FRAMES_AT), memory.u32(traceback + FRAMES_AT + memory.machine.word)
         if not kept or (count >> 16 and count >> 16 < kept):
             return None
         name = self._file(file)

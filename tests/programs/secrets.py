@@ -2,7 +2,6 @@
 has, and "damaged" for a damaged chunk; the environment's TOKEN is one too. Each secret starts with the token. Prints
 nothing; the file "places" says where some of them lie."""
 
-import asyncio
 import collections
 import ctypes
 import dataclasses
@@ -63,10 +62,6 @@ class Holder:
     """What the program holds."""
 
 
-async def waits():
-    """What a task would run."""
-
-
 def failure():
     """An exception with a message and a traceback."""
     try:
@@ -93,10 +88,6 @@ held.point = Point(made("one", "/point"), 1)
 held.row = Row((1, 2))
 held.account = Account(made("one", "/account"))
 held.error = failure()
-held.loop = asyncio.new_event_loop()
-held.task = held.loop.create_task(waits())
-if hasattr(held.task, "set_name"):
-    held.task.set_name(made("one", "/task"))
 held.twice = [made("two", "/twice") for _ in range(3)]
 held.nested = [{made("key", "/nested"): [{made("key", "/deep"): Linked(bytearray(200 << 10))}]}]
 setattr(held, made("key", " no identifier"), Linked(bytearray(200 << 10)))
