@@ -29,8 +29,9 @@ TURNED = 4
 BUCKETS_LOOKED_AT, PROVEN = 1 << 16, 16
 MAX_CHAIN = 1 << 10
 MAX_DOMAINS = 1 << 10
-# Up to 3.8 a table says how large its keys and its data are; later it has functions there.
-KEY_SIZES, TRACE_SIZE, DOMAIN_SIZE, POINTER_SIZE = (8, 16), 16, 4, 8
+# Up to 3.8 a table says how large its keys are (a block's address, and behind it the domain once there is another) and
+# its data; later it has functions there.
+ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE = 8, (8, 12), 16
 # traceback_t: hash, nframe (16 bits since 3.9, the count of all behind it), frames of a pointer and a number, packed.
 # The pointer is to a str, since 3.15 to its bytes.
 FRAMES_AT = 12
@@ -89,7 +90,7 @@ class Traces:
         except (Fault, OverflowError):
             return []
         first, second, buckets, key, data = words
-        inline = key in KEY_SIZES and data == TRACE_SIZE or (key, data) == (DOMAIN_SIZE, POINTER_SIZE)
+        inline = key in KEY_SIZES and data == TRACE_SIZE
         count, entries = (first, second) if inline else (second, first)
         shaped = FEWEST_BUCKETS <= count <= MOST_BUCKETS and count & (count - 1) == 0 and 0 < entries <= count
         if not shaped or buckets <= LOWEST_ADDRESS or buckets % self._memory.machine.word:
@@ -98,14 +99,13 @@ class Traces:
 
     def _is_traces(self, table: TraceTable) -> bool:
         """Whether its first entries are traces."""
-        if table.key == DOMAIN_SIZE:
-            return False
         found = 0
         try:
             for bucket, entry in islice(self._entries(table), PROVEN):
                 hashed, key = (self._memory.word(entry + at) for at in (8, 16))
                 trace = self._trace(table, entry)
-                known = hashed & (table.count - 1) == bucket and (table.key == 16 or hashed == _turned(key))
+                is_hash = table.key > ADDRESS_SIZE or hashed == _turned(key)
+                known = hashed & (table.count - 1) == bucket and is_hash
                 if not known or trace.size >> 48 or self.line_of(trace.traceback) is None:
                     return False
                 found += 1
@@ -145,11 +145,12 @@ class Traces:
 
     def of(self, address: int) -> Trace | None:
         """The trace of the block at ``address``, as an allocator gave it; None without one."""
-        for table in self.tables:
+        for table in self.tables[:1]:
             try:
                 # Where keys have a domain too, that of Python's own blocks is 0 and changes no hash.
                 for entry in self._chain(table, _turned(address) & (table.count - 1)):
-                    if self._memory.word(entry + 16) == address:
+                    domain = self._memory.u32(entry + 24) if table.key > ADDRESS_SIZE else 0
+                    if self._memory.word(entry + 16) == address and not domain:
                         return self._trace(table, entry)
             except (Fault, OverflowError):
                 continue

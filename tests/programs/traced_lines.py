@@ -56,6 +56,14 @@ for made in kept:
         frame = trace[-1] if sys.version_info >= (3, 7) else trace[0]
         places[id(place)] = f"{frame.filename}:{frame.lineno}"
 del made, place, trace
+try:
+    import _testcapi
+except ImportError:
+    _testcapi = None
+if hasattr(_testcapi, "tracemalloc_track"):
+    # What others have allocated, in domains of their own.
+    for number in range(rng.randrange(1, 50)):
+        _testcapi.tracemalloc_track(rng.randrange(1, 4), 0x10000 + 16 * number, rng.randrange(1, 9999))
 gc.collect()
 child = os.fork()
 if not child:
