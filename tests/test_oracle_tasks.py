@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import random
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from support.programs import (
     FORMS,
     SOURCES,
     ask,
+    entered,
     gdbheap,
     interpreter_of_release,
     interpreters,
@@ -25,6 +27,8 @@ from support.programs import (
 
 FIRST = "3.6"
 LIVE = ("pending", "running")
+# tid, task id, task name, coroutine stack; what follows is about who awaits it.
+PS_LINE = r"^\d+ +(0x[0-9a-f]+) +(\S+(?: \S+)*)  +(\S+(?: \S+)*)(?:  |$)"
 Chain = list[tuple[str, int]]
 
 
@@ -88,6 +92,25 @@ def test_tasks_and_generators(release: str, rng: random.Random, tmp_path: Path) 
     assert (table["bytes"], table["unreadable"]) == (sum(row["bytes"] for row in rows), 0)
 
 
+def test_equals_asyncio_ps(rng: random.Random, tmp_path: Path) -> None:
+    """3.14's own tool lists the same tasks of C's class, with the same names and stacks of coroutines."""
+    with running(started("3.14", rng, tmp_path), tmp_path) as target:
+        python = interpreter_of_release("3.14").executable
+        command = entered([python, "-m", "asyncio", "ps", str(target.pid)])
+        done = subprocess.run(command, capture_output=True, text=True, env=plain_environment())
+        rows = ask("tasks", str(target.pid), "--list", "--kind=task")["tasks"]
+    if done.returncode or "coroutine stack" not in done.stdout:
+        pytest.skip(f"python -m asyncio ps is not allowed to look: {(done.stderr or done.stdout)[-200:]}")
+    told = {int(match[1], 16): (match[2], match[3]) for match in re.finditer(PS_LINE, done.stdout, re.M)}
+    assert told
+    own = {row["address"]: row for row in rows if row["state"] in LIVE and row["type"] != "asyncio.tasks.Task"}
+    assert {address: row["name"] for address, row in own.items()} == {a: name for a, (name, _stack) in told.items()}
+    stacks = {a: " -> ".join(s["function"] for s in row["chain"][::-1]) for a, row in own.items()}
+    pending = {a: stack for a, (_name, stack) in told.items() if own[a]["state"] == "pending"}
+    # It follows coroutines alone, not the generator that an object's __await__() is.
+    assert pending == {a: stacks[a].rpartition("Awaitable.__await__ -> ")[2] for a in pending}
+
+
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_in_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
     """A core says the same, and what all of a row keep is as much as they hold themselves, or more."""
@@ -113,7 +136,7 @@ def test_many_tasks_are_one_row(tmp_path: Path) -> None:
         "asyncio.new_event_loop().run_until_complete(main())\n"
     )
     with running([interpreter_of_release("3.11").executable, "-c", program], tmp_path) as target:
-        answer = ask("tasks", str(target.pid), "--kind=task")
+        answer = ask("tasks", str(target.pid), "--kind=task", "--max-stop=0")
     first = answer["rows"][0]
     assert (first["count"], first["coroutine"], first["line"]) == (50_000, "stands", 3)
     assert (answer["count"]["task"], len(answer["rows"])) == (50_001, 2)

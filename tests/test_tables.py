@@ -24,7 +24,14 @@ BEFORE = {"managed_dict", "managed_values"}
 BITS = {"flags_pre_header", "flag_inline_values", "f_tags", "managed_values_tag"}
 SWITCHES = {"traceback_text", "f_top_is_pointer", "bytearray_escapes", "bytearray_is_bytes", "linetable_entries"}
 STATES = {"gi_created", "gi_delegating", "gi_executing"}
-NUMBERS = {"unicode_state_shift", "gi_frame_gone", "deque_room", "f_lasti_unit", "dict_version_unit"}
+NUMBERS = {
+    "gi_awaited_depth",
+    "unicode_state_shift",
+    "gi_frame_gone",
+    "deque_room",
+    "f_lasti_unit",
+    "dict_version_unit",
+}
 LISTS = {"f_fields"}
 NAMES = {"names"}
 OFFSETS = set(

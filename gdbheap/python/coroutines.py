@@ -25,6 +25,8 @@ TASK, COROUTINE, GENERATOR, ASYNC_GENERATOR, GREENLET = (
 )  # fmt: skip
 GENERATORS = (COROUTINE, GENERATOR, ASYNC_GENERATOR)
 C_TASK, PYTHON_TASK, GREENLETS = "_asyncio.Task", "asyncio.tasks.Task", "greenlet.greenlet"
+# In 3.6 Python's own class of tasks is a subclass of C's futures, which have a task's first fields.
+C_FUTURE, MIXED_TASK = "_asyncio.Future", "asyncio.tasks.Task, a future of C's"
 # Objects that only pass on what their first field points to: what ``__await__()``, ``__anext__()`` and a future's
 # ``__await__()`` give (PyCoroWrapper, PyAsyncGenASend, PyAsyncGenAThrow, anextawaitableobject, futureiterobject).
 WRAPPERS = frozenset((
@@ -97,6 +99,8 @@ class _Fields:
         self.code, self.copy = release["f_code"], release.get("f_code_copy")
         self.instruction, self.last = release.get("f_instruction"), release.get("f_lasti") or 0
         self.locals, self.top, self.stack = release["f_locals"], release["f_top"], release.get("f_stack")
+        # Since 3.15 an index, or nothing, is above what is awaited.
+        self.depth = release.get("gi_awaited_depth") or 1
         self.top_is_pointer, self.tags = bool(release["f_top_is_pointer"]), release.get("f_tags") or 0
 
 
@@ -133,7 +137,10 @@ class Coroutines:
             if name in GENERATORS:
                 found[address] = name, name
                 continue
-            base = next((base for base in self._bases(address) if base in (C_TASK, PYTHON_TASK, GREENLETS)), None)
+            bases = self._bases(address)
+            base = next((base for base in bases if base in (C_TASK, PYTHON_TASK, GREENLETS)), None)
+            if base == PYTHON_TASK and C_FUTURE in bases:
+                base = MIXED_TASK
             if base is not None:
                 found[address] = (GREENLET if base == GREENLETS else TASK), base
         return found
@@ -227,9 +234,9 @@ class Coroutines:
         else:
             count = memory.u32(top)
             end = (start if fields.stack is None else memory.word(frame + fields.stack)) + word * count
-        if not start < end <= start + word * MAX_LOCALS:
+        if not start + word * fields.depth <= end <= start + word * MAX_LOCALS:
             return 0
-        return memory.word(end - word) & ~fields.tags
+        return memory.word(end - word * fields.depth) & ~fields.tags
 
     def _passed_on(self, address: int) -> int:
         """What an awaited object stands for: what it wraps, or itself."""
@@ -242,7 +249,7 @@ class Coroutines:
 
     def task(self, address: int, kind: int, base: str) -> Task | None:
         """The task at ``address`` of the class at ``kind``; None where a field cannot be believed. Raises Fault."""
-        return self._c_task(address) if base == C_TASK else self._python_task(address, kind)
+        return self._c_task(address) if base == C_TASK else self._python_task(address, kind, base == MIXED_TASK)
 
     def _c_task(self, address: int) -> Task | None:
         layout, space = self._tasks, self._memory
@@ -253,16 +260,20 @@ class Coroutines:
         name = None if layout.name is None else self._task_name(space.word(address + layout.name))
         return None if state is None else Task(address, name, state, coroutine, waiter)
 
-    def _python_task(self, address: int, kind: int) -> Task | None:
+    def _python_state(self, address: int, kind: int, is_mixed: bool) -> str | None:
+        if is_mixed:
+            return None if self._tasks is None else TASK_STATES.get(self._memory.u32(address + self._tasks.state))
         # Until it is ended, the state is the class's.
         held = self._attribute(address, kind, "_state")
-        state = self._text(held) if held else PENDING.upper()
+        return TASK_STATE_TEXTS.get(self._text(held) or "") if held else PENDING
+
+    def _python_task(self, address: int, kind: int, is_mixed: bool) -> Task | None:
+        state = self._python_state(address, kind, is_mixed)
         name = self._task_name(self._attribute(address, kind, "_name"))
         coroutine, waiter = (self._attribute(address, kind, name) for name in ("_coro", "_fut_waiter"))
         if waiter and self.type_name(waiter) == "NoneType":
             waiter = 0
-        known = TASK_STATE_TEXTS.get(state or "")
-        return None if known is None else Task(address, name, known, coroutine, waiter)
+        return None if state is None else Task(address, name, state, coroutine, waiter)
 
     def _attribute(self, address: int, kind: int, name: str) -> int:
         key = kind, name
