@@ -42,7 +42,9 @@ COMMAND = Command(
     question="What is at this address, and who owns it?",
     text="""The mapping, the allocator's block, the Python object in it, and, for a buffer, the object that owns it.
     Any address inside a block will do. Below that are the largest blocks to which its words lead; in JSON, refers has
-    at most 100 of them, {address, size, what}, of refers_to in all.
+    at most 100 of them, {address, size, what}, of refers_to in all. Where the program runs tracemalloc, the line of
+    Python that allocated the block is shown; in JSON, allocated is {file, line, size}, the size as it was asked for, or
+    null.
 
     With --calls and the log of a process that gdbheap trace --stacks records, or had recorded when this core was
     written, the stack is shown that made the block: where it was sampled, most blocks have none. In JSON, made is

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
-from gdbheap.answers import buffers, instances, pyobjects
+from gdbheap.answers import buffers, duplicates, fill, groups, instances, lines, pyobjects, tallies
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, switch, valued
+from gdbheap.commands.surface.options import Common, one_of, switch, valued
 from gdbheap.errors import UsageError
 from gdbheap.heap import MAX_UNIDENTIFIED, Heap
 from gdbheap.report.buffers import render as render_buffers
+from gdbheap.report.fill import render as render_fill
+from gdbheap.report.groups import render as render_groups
 from gdbheap.report.instances import render as render_list
+from gdbheap.report.lines import render as render_lines
 from gdbheap.report.pyobjects import render
+from gdbheap.report.tallies import render as render_tallies
+from gdbheap.report.values import render as render_values
 
 __all__ = ["COMMAND"]
 
@@ -21,7 +26,13 @@ TYPE_ORDERS = ("together", "bytes", "buffers", "count", "type")
 # Unidentified blocks listed below the table at most.
 MAX_UNIDENTIFIED_SHOWN = 5
 
-Answer = Union[pyobjects.PyObjects, instances.Instances, buffers.Buffers]
+TYPE, LINE, VALUE, FILL = "type", "line", "value", "fill"
+GROUPS = (TYPE, tallies.SIZE, tallies.LENGTH, tallies.MODULE, VALUE, LINE, FILL)
+
+Answer = Union[
+    pyobjects.PyObjects, instances.Instances, buffers.Buffers, tallies.Tallies, duplicates.ByValue, lines.Lines,
+    groups.Groups, fill.Fills,
+]  # fmt: skip
 # The orders of a table of types and the same of a table of buffers, where it is another.
 OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
 
@@ -36,12 +47,26 @@ class Options(Common):
         None, str,
     )  # fmt: skip
     listing: bool = switch("--list", "a row an object, not a row a type")
+    by: str = valued(
+        "--by", "KEY",
+        f"a row for each {', '.join(GROUPS[:-1])} (of the lines that tracemalloc knows), or how full containers are"
+        f" ({FILL}); the default is {TYPE}", TYPE, one_of(GROUPS),
+    )  # fmt: skip
+    group: str | None = valued(
+        "--group", "ATTRIBUTE", "a row for each value of an attribute of the objects of --type", None, str
+    )
     buffers: bool = switch("--buffers", "a row for each kind of buffer of each type: a dict's keys, an ndarray's data")
 
 
 def _answer(heap: Heap, options: Options) -> Answer:
-    if options.listing and options.buffers:
-        raise UsageError("heap pyobjects: --list and --buffers are two tables; ask for one")
+    tables = [options.listing, options.buffers, options.group is not None, options.by != TYPE]
+    if sum(tables) > 1:
+        raise UsageError("heap pyobjects: --list, --buffers, --group and --by are tables of their own; ask for one")
+    if options.group is not None:
+        _check_order(options.sort, "--group", ("together", "bytes", "buffers", "count"))
+        return _cut_groups(groups.groups(heap, options.type, options.group), options)
+    if options.by != TYPE:
+        return _by(heap, options)
     if options.listing:
         _check_order(options.sort, "--list", tuple(instances.ORDERS))
         return instances.instances(heap, options.type, options.sort, options.top)
@@ -51,6 +76,27 @@ def _answer(heap: Heap, options: Options) -> Answer:
     _check_order(options.sort, "a table of types", TYPE_ORDERS)
     most = (options.top or MAX_UNIDENTIFIED) if options.json else MAX_UNIDENTIFIED_SHOWN
     return pyobjects.pyobjects(heap, options.type, most)
+
+
+def _by(heap: Heap, options: Options) -> Answer:
+    """The table of another key than the type."""
+    _check_order(options.sort, f"--by={options.by}", ("together", "bytes", "count"))
+    by_count = options.sort == "count"
+    if options.by == LINE:
+        if options.type is not None:
+            raise UsageError("heap pyobjects: --by=line is about all blocks; tracemalloc knows no types")
+        return lines.lines(heap, by_count, options.top)
+    if options.by == VALUE:
+        return duplicates.by_value(heap, options.type, options.top)
+    if options.by == FILL:
+        return fill.fills(heap, options.type)
+    return tallies.tallies(heap, options.by, options.type, by_count, options.top)
+
+
+def _cut_groups(found: groups.Groups, options: Options) -> groups.Groups:
+    keys = {"bytes": lambda row: row.bytes, "buffers": lambda row: row.buffers, "count": lambda row: row.count}
+    rows = sorted(found.groups, key=keys.get(options.sort, keys["count"]), reverse=True)
+    return replace(found, groups=rows[: options.top])
 
 
 def _check_order(order: str, what: str, orders: tuple[str, ...]) -> None:
@@ -63,6 +109,16 @@ def _render(shown: Shown[Answer, Options]) -> str:
         return render_list(shown.answer, shown.style)
     if isinstance(shown.answer, buffers.Buffers):
         return render_buffers(shown.answer, shown.style)
+    if isinstance(shown.answer, tallies.Tallies):
+        return render_tallies(shown.answer, shown.style)
+    if isinstance(shown.answer, duplicates.ByValue):
+        return render_values(shown.answer, shown.style)
+    if isinstance(shown.answer, lines.Lines):
+        return render_lines(shown.answer, shown.style)
+    if isinstance(shown.answer, groups.Groups):
+        return render_groups(shown.answer, shown.style)
+    if isinstance(shown.answer, fill.Fills):
+        return render_fill(shown.answer, shown.style)
     return render(shown.answer, shown.style, shown.left_out, shown.options.type is not None)
 
 
@@ -89,7 +145,22 @@ COMMAND = Command(
     With --list there is a row for each object: its address, its own block, the blocks that its fields own, its type,
     and, for the first 10,000, a short text read from memory. A block that several objects share counts for each of
     them. In JSON that is objects, a list of {address, type, size, buffers, text}, with count, bytes and buffers over
-    all that match.""",
+    all that match.
+
+    With --by there is a row for each size of an object's own block; for each length, as len() has it, of str, bytes,
+    bytearray, list, tuple, dict, set and deque; for each module of a type; or for each value of str, bytes, numbers
+    and tuples of such ('heap duplicates' has those that several objects hold). In JSON these are rows, a list of {key,
+    count, bytes}, of values {type, text, count, bytes, address}, with count and bytes over all. --by=fill is how much
+    of the room of list, bytearray, dict and set is used, in items; in JSON rows, a list of {type, count, used, room,
+    tenths}, tenths how many are up to 10 %, 20 %, ... full.
+
+    --by=line reads tracemalloc's own table, of a program that traces: for each line of Python the blocks that it
+    allocated and the bytes that were asked for, as tracemalloc.take_snapshot() would count them, which needs no call.
+    In JSON that is lines, a list of {line, count, bytes}, with count and bytes over all.
+
+    With --type and --group there is a row for each value of that attribute of the instances, equal ones together:
+    heap pyobjects --type=app.Session --group=tenant_id. In JSON that is groups, a list of {value, type, count, bytes,
+    buffers, address}, value and type null where it is not set.""",
     example="heap pyobjects --top=20 --sort=bytes",
     needs=TARGET,
     options=Options,

@@ -26,6 +26,7 @@ from gdbheap.python.interpreter import Interpreter
 from gdbheap.python.paths import ObjectPaths
 from gdbheap.python.references import References
 from gdbheap.python.roots import Roots
+from gdbheap.python.traces import Traces
 from gdbheap.structures.kinds import Libraries, Structures, find_libraries
 from gdbheap.structures.postgresql import Context, find_contexts
 from gdbheap.target.ranges import Ranges, joined, subtract
@@ -316,6 +317,15 @@ class Heap:
     def _find_collector(self) -> Collector | None:
         data, head = self.interpreter.module.writable_ranges(), self.objects.layout.gc_head
         return find_collector(self.target.space, head, data, lambda: self.interpreter.threads.interpreters)
+
+    @property
+    def traces(self) -> Traces:
+        """tracemalloc's tables. Raises NotAPython, or Unsupported."""
+        found: Traces = self._part("tracemalloc", self._find_traces)
+        return found
+
+    def _find_traces(self) -> Traces:
+        return Traces(self.target.space, self.interpreter.release, self.interpreter.module)
 
     @property
     def references(self) -> Nodes:

@@ -1,11 +1,11 @@
 """The fields of a CPython's objects, as gdbheap/layout/tables/cpython.json has them.
 
-Usage: object_offsets.py FILE [published]. FILE is an interpreter or a libpython with debug information, of 3.6 or
-later; `python3.N-dbg` will do: the fields lie as in the release build. Prints one JSON object. What no debug
+Usage: object_offsets.py FILE [published | tasks]. FILE is an interpreter or a libpython with debug information, of 3.6
+or later; `python3.N-dbg` will do: the fields lie as in the release build. Prints one JSON object. What no debug
 information says is in docs/adding-a-version.md.
 
 `published` prints the groups of `struct _Py_DebugOffsets` instead (3.13 and later), as tables/debug_offsets.json has
-them.
+them; `tasks`, with the file of the module _asyncio, the fields of its tasks.
 """
 
 from __future__ import annotations
@@ -68,6 +68,16 @@ FIELDS = {
     "exc_traceback": ["PyBaseExceptionObject.traceback"],
     "exc_context": ["PyBaseExceptionObject.context"],
     "exc_cause": ["PyBaseExceptionObject.cause"],
+    "gen_qualname": ["PyGenObject.gi_qualname"],
+    "gen_frame": ["PyGenObject.gi_frame"],
+    "code_bytes": ["PyCodeObject.co_code"],
+}
+# The same of the module _asyncio, which has debug information of its own; since 3.14 it publishes them.
+TASK_FIELDS = {
+    "task_state": ["TaskObj.task_state"],
+    "task_waiter": ["TaskObj.task_fut_waiter"],
+    "task_coro": ["TaskObj.task_coro"],
+    "task_name": ["TaskObj.task_name"],
 }
 
 
@@ -86,7 +96,16 @@ def place(path: str) -> int | None:
 
 def offsets() -> dict[str, int | None]:
     """Return the table, in gdb."""
-    found = {key: [at for at in map(place, paths) if at is not None] for key, paths in FIELDS.items()}
+    return _places(FIELDS)
+
+
+def tasks() -> dict[str, int | None]:
+    """Return the fields of tasks, in gdb."""
+    return _places(TASK_FIELDS)
+
+
+def _places(fields: dict[str, list[str]]) -> dict[str, int | None]:
+    found = {key: [at for at in map(place, paths) if at is not None] for key, paths in fields.items()}
     return {key: at[0] if at else None for key, at in found.items()}
 
 
@@ -104,7 +123,7 @@ def published() -> dict[str, list[str]]:
 
 def main() -> int:
     """Run gdb on the file."""
-    what = "published" if sys.argv[2:] == ["published"] else "offsets"
+    what = next((word for word in ("published", "tasks") if sys.argv[2:] == [word]), "offsets")
     script = f"python import sys; sys.path.insert(0, {sys.path[0]!r}); import object_offsets as o; o.tell(o.{what}())"
     command = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", script, sys.argv[1]]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -43,7 +43,7 @@ from gdbheap.commands.surface.options import Common, Filed
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import Result, ask, ask_about_looks, present
-from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.errors import GdbheapError, Unsupported, UsageError
 from gdbheap.heap import Heap
 from gdbheap.history.file import ENTRY, write
 from gdbheap.history.snapshot import take
@@ -61,19 +61,36 @@ LINES = {
     "holes": ["--min=0", "--min=0 --path --top=300", "--fit=1M"],
     "pins": ["", "--path --min=0", "--allocator=pymalloc"], "sizes": [""],
     "chunks": ["", "--min=1K --max=1M --arena=main --state=used", "--type=bytes", "--type=str", "--by=type"],
-    "pools": ["", "--detail"], "pyobjects": ["", "--type=str --list", "--list --top=1000", "--buffers"],
+    "pools": ["", "--detail"], "pyobjects": ["", "--type=str --list", "--list --top=1000", "--buffers",
+        "--by=value --top=all", "--by=size", "--by=length", "--by=module", "--by=fill", "--by=line",
+        "--type=__main__.* --group=value"],
     "trim": ["", "--dry-run --pad=1M"], "map": ["", "--cell=64K", "--svg=SVG"],
     "at": ["ADDRESS", "ADDRESS --path"], "refs": ["ADDRESS --top=all"], "why": ["ADDRESS"],
     "retained": ["--top=500", "--by=type", "--by=module"], "unreachable": [""],
     "owners": ["--min=1K --top=300 --by=block"],
-    "threads": [""], "check": [""], "info": [""],
+    "threads": [""], "tasks": ["", "--list", "--kind=task --retained"],
+    "duplicates": ["--top=all", "--top=3 --holders --type=str"], "check": [""], "info": [""],
     "check-advice": [""], "diff": ["", "--limit=1G"],
     "snapshot": ["FILE", "FILE --owners", "FILE --with-contents --blocks"],
 }  # fmt: skip
 CALLING = {"stats"}
-# What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page.
-SHOWING = {"", "holes", "pools", "pyobjects", "at", "refs", "why", "retained", "owners", "snapshot", "diff"}
-SOMETIMES = {"pins"}
+# What docs/targets.md says: "pins" too, where an object with a secret is the one that holds a page; "tasks" where one
+# has a name (tests/test_oracle_tasks.py).
+SHOWING = {
+    "",
+    "holes",
+    "pools",
+    "pyobjects",
+    "at",
+    "refs",
+    "why",
+    "retained",
+    "owners",
+    "snapshot",
+    "diff",
+    "duplicates",
+}
+SOMETIMES = {"pins", "tasks"}
 # A dict has its values in another place in each of these.
 PLACES = [release for release in RELEASES if release in ("2.7", "3.6", "3.10", "3.12", "3.13", RELEASE)]
 
@@ -119,7 +136,7 @@ def printed(heap: Heap, noun: str, words: list[str], folder: Path) -> str:
         write(options.since, take(heap))
     try:
         answered = compared(heap, noun, options) if noun in COMPARING else ask(COMMANDS[noun], heap, options)
-    except UsageError as error:
+    except (UsageError, Unsupported) as error:
         return str(error)
     said = present(answered, Style(rss=heap.target.rss.bytes))
     if isinstance(options, Filed):

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +17,20 @@ from support.programs import interpreters, since
 from gdbheap.layout.tables import table
 
 
-def told(release: str, *options: str) -> dict[str, Any]:
-    """Return what scripts/object_offsets.py says of a build with debug information; skip the test without one."""
+def told(release: str, *options: str, pattern: str = "") -> dict[str, Any]:
+    """Return what scripts/object_offsets.py says of a build with debug information, or of a file below its folder;
+    skip the test without one."""
     if shutil.which("gdb") is None:
         pytest.skip("no gdb")
     unstripped = [found.library for found in interpreters(release) if found.kind == "unstripped"]
     if not unstripped:
         pytest.skip(f"no unstripped CPython {release}")
+    folder = Path(unstripped[0]).parent
+    file = next(map(str, folder.rglob(pattern)), None) if pattern else unstripped[0]
+    if file is None:
+        pytest.skip(f"no {pattern} of CPython {release}")
     script = str(ROOT / "scripts" / "object_offsets.py")
-    done = subprocess.run([sys.executable, script, unstripped[0], *options], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, script, file, *options], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -33,6 +39,14 @@ def told(release: str, *options: str) -> dict[str, Any]:
 def test_table_equals_debug_information(release: str) -> None:
     """Every field that scripts/object_offsets.py knows, of a build with debug information."""
     found = told(release)
+    shipped = table("cpython")["releases"][release]
+    assert found == {key: shipped.get(key) for key in found}
+
+
+@pytest.mark.parametrize("release", [release for release in since("3.6") if release not in ("3.14", "3.15")])
+def test_fields_of_tasks(release: str) -> None:
+    """The fields of asyncio's tasks, up to the release that publishes them."""
+    found = told(release, "tasks", pattern="lib-dynload/_asyncio.*.so")
     shipped = table("cpython")["releases"][release]
     assert found == {key: shipped.get(key) for key in found}
 

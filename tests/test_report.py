@@ -625,7 +625,8 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--cgroup": "a/b", "--count": "3",
         "--rss": "1G", "--grows": "100M/10m", "--mark": "80%", "--within": "1s", "--output": "a", "--run": "a b",
         "--run-limit": "2m", "--again": "1h", "--size": "5M", "--block": "0x10", "--folded": "a", "--speedscope": "b",
-        "--process": "5", "--order": "time", "--arena-max": "2", "--mmap-threshold": "1M", "--trim-threshold": "1M",
+        "--process": "5", "--kind": "task", "--group": "number",
+        "--order": "time", "--arena-max": "2", "--mmap-threshold": "1M", "--trim-threshold": "1M",
         "--tunables": "tcache_count=0", "--stop-at": "7", "--frames": "a", "--attach": "5",
         "--stacks": "1", "--at": "7", "--diff": "7..end", "--pprof": "c", "--calls": "d", "--growth": "5",
     }  # fmt: skip

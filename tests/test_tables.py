@@ -22,28 +22,38 @@ RELEASE = re.compile(r"[23]\.\d+")
 # only there or not, numbers of bits and bytes, values of a state.
 BEFORE = {"managed_dict", "managed_values"}
 BITS = {"flags_pre_header", "flag_inline_values", "f_tags", "managed_values_tag"}
-SWITCHES = {"f_top_is_pointer", "bytearray_escapes", "bytearray_is_bytes", "linetable_entries"}
-NUMBERS = {"unicode_state_shift", "gi_frame_gone", "deque_room", "f_lasti_unit", "dict_version_unit"}
+SWITCHES = {"traceback_text", "f_top_is_pointer", "bytearray_escapes", "bytearray_is_bytes", "linetable_entries"}
+STATES = {"gi_created", "gi_delegating", "gi_executing"}
+NUMBERS = {
+    "gi_awaited_depth",
+    "unicode_state_shift",
+    "gi_frame_gone",
+    "deque_room",
+    "f_lasti_unit",
+    "dict_version_unit",
+}
 LISTS = {"f_fields"}
 NAMES = {"names"}
 OFFSETS = set(
     """
     _ht_tpname bytearray_alloc bytearray_bytes bytearray_data bytearray_start bytes_data cf_frame co_cellvars co_code
-    co_copies co_filename co_firstlineno co_freevars co_linetable co_lnotab co_localsplusnames co_name co_nlocalsplus
-    co_qualname co_unique_id co_varnames
+    code_bytes co_copies co_filename co_firstlineno co_freevars co_linetable co_lnotab co_localsplusnames co_name
+    co_nlocalsplus co_qualname co_unique_id co_varnames
     deque_items deque_left deque_left_index deque_length deque_right_link descr_method dict_small dk_indices
     dk_kind dk_log2_index_bytes dk_log2_size dk_nentries dk_size exc_cause exc_context exc_message exc_notes
     exc_traceback f_back f_code f_code_copy f_instruction f_is_entry f_lasti f_locals f_owner f_previous f_stack
     f_top frame_data
     func_annotations func_builtins func_closure func_code func_defaults func_dict func_doc func_globals func_kwdefaults
-    func_module func_name func_qualname gc_head gi_frame_state gi_iframe gi_running ht_cached_keys ht_name ht_qualname
+    func_module func_name func_qualname gc_head gen_frame gen_qualname
+    gi_frame_state gi_iframe gi_running ht_cached_keys ht_name ht_qualname
     interp_tstates lv_tag ma_keys ma_mask ma_table ma_used ma_values md_def md_state md_state_size ob_digit ob_item
     set_key set_small set_table sizeof_ascii sizeof_compact sizeof_dict sizeof_heaptype sizeof_type slab_block
-    slab_header slab_item thread_id ts_cframe ts_frame ts_interp ts_next tuple_items unicode_data unicode_length
+    slab_header slab_item task_coro task_name task_state task_waiter
+    thread_id ts_cframe ts_frame ts_interp ts_next tuple_items unicode_data unicode_length
     unicode_state unicode_utf8 unicode_wstr unicode_wstr_length ma_version_tag values_header
     """.split()
 )
-KNOWN = BEFORE | BITS | SWITCHES | NUMBERS | LISTS | NAMES | OFFSETS
+KNOWN = BEFORE | STATES | BITS | SWITCHES | NUMBERS | LISTS | NAMES | OFFSETS
 # Written like a name of the tables, with an underscore inside.
 LIKE_A_NAME = re.compile(r"_?[a-z][a-z0-9]*(_[a-z0-9]+)+")
 ASKING = ("get", "offsets")
@@ -64,6 +74,8 @@ def is_valid(key: str, value: Any) -> bool:
         return True
     if key in BEFORE:
         return is_number(value, -64, -8) and value % 8 == 0
+    if key in STATES:
+        return is_number(value, -8, 8)
     if key in SWITCHES:
         return value in (0, 1) and is_number(value)
     return key in KNOWN and is_number(value)

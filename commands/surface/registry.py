@@ -36,6 +36,8 @@ _MODULES = {
     "unreachable": "unreachable",
     "owners": "owners",
     "threads": "threads",
+    "tasks": "tasks",
+    "duplicates": "duplicates",
     "snapshot": "snapshot",
     "diff": "diff",
     "growth": "growth",

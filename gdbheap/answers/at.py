@@ -64,10 +64,20 @@ class Referred:
 
 
 @dataclass(frozen=True)
+class Allocated:
+    """The line of Python that allocated the block, as tracemalloc has it, and the bytes that were asked for."""
+
+    file: str
+    line: int
+    size: int
+
+
+@dataclass(frozen=True)
 class At:
     """The answer of ``heap at``; ``path``: from a root to the address, as Python or in words, if asked for; ``made``:
     the recorded call that gave the block, if that was looked for and has a stack. ``refers``: what a used block refers
-    to, the largest first, at most MAX_REFERRED of ``refers_to`` blocks."""
+    to, the largest first, at most MAX_REFERRED of ``refers_to`` blocks. ``allocated``: None where the program does not
+    trace that block."""
 
     mapping: AtMapping
     block: Block | None
@@ -77,6 +87,7 @@ class At:
     made: Made | None = None
     refers: list[Referred] = field(default_factory=list)
     refers_to: int = 0
+    allocated: Allocated | None = None
 
 
 def at(heap: Heap, address: int, path: bool = False) -> At:
@@ -90,7 +101,22 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
     way = ways(heap, [address]).get(address) if path else None
     refers, count = _refers(heap, block, found) if block is not None and block.state == "used" else ([], 0)
-    return At(whose, block, found, owner, way, None, refers, count)
+    traced = _allocated(heap, block) if block is not None and block.state == "used" else None
+    return At(whose, block, found, owner, way, None, refers, count, traced)
+
+
+def _allocated(heap: Heap, block: Block) -> Allocated | None:
+    """Where tracemalloc says that a block was allocated; what hooks put before it is not part of what it saw."""
+    objects = heap.objects_or_none
+    if objects is None:
+        return None
+    hook = objects.layout.hook
+    for place in dict.fromkeys((block.address, block.address + hook, block.address + 2 * hook)):
+        trace = heap.traces.of(place)
+        line = None if trace is None else heap.traces.line_of(trace.traceback)
+        if trace is not None and line is not None:
+            return Allocated(*line, trace.size)
+    return None
 
 
 def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referred], int]:

@@ -36,6 +36,16 @@ class TypeNames:
             self._names[address] = self._read(address) or self._lost.get(address) or f"type at {address:#x}"
         return self._names[address]
 
+    def module(self, address: int) -> str:
+        """The module of the type at ``address``, "builtins" where its name has none."""
+        if self.flags(address) & FLAG_HEAP_TYPE:
+            return self._module(address) or BUILTINS[0]
+        try:
+            name = self._space.cstring(self._space.word(address + self._release.at(TP_NAME)), MAX_NAME_BYTES)
+        except Fault:
+            name = b""
+        return name.decode("utf-8", "replace").rpartition(".")[0] or BUILTINS[0]
+
     def flags(self, address: int) -> int:
         """``tp_flags`` of the type at ``address``; 0 when it cannot be read."""
         try:

@@ -53,7 +53,7 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
 
     A table of a dict or set counts if it has four times the slots that its copy would have, or more."""
     release = objects.release
-    growing = [one for one in _growing(release) if one.name in names]
+    growing = [one for one in growing_of(release) if one.name in names]
     tables = [one for one in tables_of(release) if one.name in names]
     rows = _native.list_slack(
         objects.heaps,
@@ -68,14 +68,17 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
     return [Slack(name, row.containers, row.small, row.pages, row.most, row.address) for name, row in zip(types, rows)]
 
 
-def _growing(release: Release) -> list[Growing]:
+def growing_of(release: Release) -> list[Growing]:
+    """The fields of a list and of a bytearray."""
     at = release.at
     # Since 3.4 a byte array's data may begin inside of its buffer: what was cut off in front stays.
     start = release.get("bytearray_start")
     alloc, data, first = release["bytearray_alloc"], release["bytearray_bytes"], -1 if start is None else start
+    # Up to 3.14 it has a byte 0 behind its data, which counts as its own; since 3.15 that is the bytes object's.
+    behind = 0 if release.get("bytearray_is_bytes") else 1
     return [
         Growing("list", at(OB_SIZE), release["ob_item"] + POINTER, release["ob_item"], -1, POINTER, 0),
-        Growing("bytearray", at(OB_SIZE), alloc, data, first, 1, 1),
+        Growing("bytearray", at(OB_SIZE), alloc, data, first, 1, behind),
     ]
 
 

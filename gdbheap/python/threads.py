@@ -77,6 +77,16 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Position:
+    """The code object that a frame runs, the function's name, its file, and the line; None where it has none."""
+
+    code: int
+    function: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
 class ThreadState:
     """A PyThreadState: its thread (None when it has ended), and its frames, the innermost first."""
 
@@ -95,6 +105,7 @@ class Threads:
         self._release = release
         self._threads = {thread.thread_pointer: thread for thread in target.threads}
         self._codes: dict[int, _Code | None] = {}
+        self._modules: dict[int, bool] = {}
         self.interpreters = self._find_interpreters(module)
         self.states = [state for address in self.interpreters for state in self._states(address)]
 
@@ -209,6 +220,12 @@ class Threads:
         return None if place is None else place * self._space.machine.word
 
     def _is_modules(self, address: int) -> bool:
+        """Whether a dict has the modules sys and builtins; many words lead to the same one."""
+        if address not in self._modules:
+            self._modules[address] = self._has_both(address)
+        return self._modules[address]
+
+    def _has_both(self, address: int) -> bool:
         try:
             if not self._is_dict(address):
                 return False
@@ -295,6 +312,11 @@ class Threads:
         return Frame(
             address, code.address, code.name, code.file, line, locals_, [word for word in fields if word], is_object
         )
+
+    def position(self, address: int) -> Position | None:
+        """Where the frame at ``address`` is, without what it holds; None without a code object. Raises Fault."""
+        code = self.code(self._space.word(address + self._release["f_code"]) & ~(self._release.get("f_tags") or 0))
+        return None if code is None else Position(code.address, code.name, code.file, self._line(address, code))
 
     def _locals(self, address: int, code: _Code, clean: int) -> Iterator[tuple[str | None, int, int]]:
         start = address + self._release["f_locals"]

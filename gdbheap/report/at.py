@@ -31,6 +31,10 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
     )
     lines = [f"  {title:<8} {_printable(text)}" for title, text in known if text] + _refers(answer, style)
     made = maker_lines(answer.made, style) if with_maker else []
+    if answer.allocated is not None:
+        own = answer.allocated
+        place = one_line(f"{own.file}:{own.line}")
+        lines.append(f"  {'line':<8} {place}, which asked for {style.bytes(own.size)} (tracemalloc)")
     return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
 
 

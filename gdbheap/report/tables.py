@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gdbheap.errors import one_line
 from gdbheap.report.style import Style
 
-__all__ = ["SHARE", "Column", "join", "table"]
+__all__ = ["SHARE", "Column", "join", "left_over", "table"]
 
 Row = Sequence[str]
 CELL_LIMIT = 300
@@ -73,3 +73,8 @@ def _cut(line: str, style: Style) -> str:
 def join(*parts: str) -> str:
     """The parts of a report that are not empty, a blank line between them."""
     return "\n\n".join(part for part in parts if part)
+
+
+def left_over(whole: object, rows: Sequence[object], names: Sequence[str]) -> list[int]:
+    """What the sums of a whole are more than those of the rows that are shown, for each of these fields."""
+    return [getattr(whole, name) - sum(getattr(row, name) for row in rows) for name in names]

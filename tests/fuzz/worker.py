@@ -55,12 +55,18 @@ WORDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "pins": (("--top=50",),),
     "chunks": (("--top=all",), ("--state=free", "--min=1K")),
     "pools": ((), ("--detail",)),
-    "pyobjects": ((), ("--buffers",), ("--list", "--type=dict"), ("--list", "--type=*", "--top=40")),
+    "pyobjects": (
+        (), ("--buffers",), ("--list", "--type=dict"), ("--list", "--type=*", "--top=40"), ("--by=size",),
+        ("--by=length",), ("--by=module",), ("--by=value", "--top=40"), ("--by=fill",), ("--by=line",),
+        ("--type=*", "--group=name"),
+    ),
+    "tasks": ((), ("--list",)),
+    "duplicates": (("--top=40",), ("--top=3", "--holders")),
     "map": ((), ("--cell=64K",), ("--svg=/dev/null",)),
     "at": ((), ("--path",)),
     # A way from a root is described for each row.
     "retained": (("--top=10",), ("--by=type", "--top=10")),
-}
+}  # fmt: skip
 # At most this many commands are asked of one mutant.
 ASKED = 10
 

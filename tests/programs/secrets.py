@@ -88,6 +88,7 @@ held.point = Point(made("one", "/point"), 1)
 held.row = Row((1, 2))
 held.account = Account(made("one", "/account"))
 held.error = failure()
+held.twice = [made("two", "/twice") for _ in range(3)]
 held.nested = [{made("key", "/nested"): [{made("key", "/deep"): Linked(bytearray(200 << 10))}]}]
 setattr(held, made("key", " no identifier"), Linked(bytearray(200 << 10)))
 held.slack = {made("key", "/slack"): list(range(1000)) * 20}

@@ -8,10 +8,10 @@ use crate::records::{records, Given};
 use crate::rows::{all, answers, Place, Range, Tally};
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::allocators::{self, glibc::Wanted};
-use gdbheap_core::python::containers::{self, Entries, Growing, Table, WantedSlack};
+use gdbheap_core::python::containers::{self, Entries, Growing, Table, WantedFill, WantedSlack};
 use gdbheap_core::python::{
-    self, CensusRequest, Claim, Extent, Family, Measures, Register, Sizing, Slab, TableHead, TypeLayout,
-    WantedInstances,
+    self, CensusRequest, Claim, Extent, Family, Measures, Register, Sizing, Slab, TableHead, TraceTable, TypeLayout,
+    Values, WantedInstances, WantedValues,
 };
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -33,6 +33,8 @@ records! {
         ob_size, tagged, flag_int, flag_str, str_length, str_state, str_state_shift, sizeof_ascii, sizeof_compact,
         flag_inline,
     }
+    TraceTable { buckets, count, entries, key }
+    Values { kinds, sizing, str_data, bytes_data, tuple_items, ob_digit, number }
     TableHead { slots_at, log2_at, kind_at, indices }
     Measures { sizing, keys, plain, flag_heap_type }
     Growing { name, size_at, allocated_at, data_at, first_at, item, behind }
@@ -97,6 +99,38 @@ answers! {
 
     /// Objects of the type at `kind`: those that live and their bytes, those on free lists and theirs.
     struct Estimate of python::Estimate { kind: u64, live: u64, bytes: u64, idle: u64, idle_bytes: u64 }
+
+    /// The blocks that one traceback, at its address, allocated.
+    struct Traced of python::Traced { traceback: u64, count: u64, bytes: u64 }
+
+    /// What tables of traces hold, by traceback, and how many entries were read.
+    struct Traces { rows: Vec<Traced>, entries: u64 }
+
+    /// Equal objects: the hash of their value, their kind, their blocks' bytes, those of the largest, and the first of them.
+    struct Equal of python::Equal { hash: u64, kind: u8, count: u64, bytes: u64, largest: u64, address: u64 }
+
+    /// Over all values of a kind: objects and bytes; values that several have, those objects, and what one each would save.
+    struct KindSum of python::KindSum { kind: u8, objects: u64, bytes: u64, values: u64, copies: u64, saved: u64 }
+
+    /// Values that several objects have: the first of them in order, sums by kind, and how many there are in all.
+    struct EqualValues { rows: Vec<Equal>, sums: Vec<KindSum>, count: u64 }
+
+    /// One of equal objects: the hash of its value, another hash of it, its address and its block's size.
+    struct EqualObject { hash: u64, other: u64, address: u64, size: u64 }
+
+    /// Containers of one kind: how many, those without room, those whose table others share, the items of the rest and those
+    /// they have room for, and how many are up to a tenth, two tenths and so on full.
+    struct ContainerFill of containers::Fill {
+        count: u64,
+        empty: u64,
+        shared: u64,
+        used: u64,
+        room: u64,
+        tenths: Vec<u64>,
+    }
+
+    /// Objects with the same key, and the bytes of their blocks.
+    struct Tallied { key: u64, count: u64, bytes: u64 }
 
     /// In how many blocks an object, whose type has these of the flags that were asked for, lies at this distance.
     struct DistanceVotes { flags: u64, distance: u64, blocks: u64 }
@@ -294,4 +328,112 @@ pub fn sample_types(
 ) -> PyResult<HashMap<u64, u64>> {
     let heaps = heaps.0.lend();
     watched(py, None, |watcher| python::sample_types(watcher, heaps, &layout.0, most))
+}
+
+/// What tracemalloc's tables hold. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (heaps, tables, progress=None))]
+pub fn count_traces(
+    py: Python<'_>,
+    heaps: &Heaps,
+    tables: Given<Vec<TraceTable>>,
+    progress: Option<Report>,
+) -> PyResult<Traces> {
+    let heaps = heaps.0.lend();
+    let found = watched(py, progress, |watcher| python::count_traces(watcher, heaps.space, &tables.0))?;
+    Ok(Traces { rows: all(found.rows), entries: found.entries })
+}
+
+/// Values that `least` objects or more of the types at `types` have, the `top` of them; `slices`: in how many passes, each
+/// with as large a part of the distinct values in memory. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (heaps, layout, values, types, without, least, by_bytes, slices, top, progress=None))]
+#[allow(clippy::too_many_arguments)]
+pub fn equal_values(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
+    values: Given<Values>,
+    types: HashSet<u64>,
+    without: HashSet<u64>,
+    least: u64,
+    by_bytes: bool,
+    slices: u64,
+    top: usize,
+    progress: Option<Report>,
+) -> PyResult<EqualValues> {
+    let heaps = heaps.0.lend();
+    let wanted = WantedValues { types, without };
+    let find = |watcher: &dyn gdbheap_core::Watcher| {
+        python::equal_values(watcher, heaps, &layout.0, &values.0, &wanted, least, by_bytes, slices, top)
+    };
+    let (rows, sums, count) = watched(py, progress, find)?;
+    Ok(EqualValues { rows: all(rows), sums: all(sums), count })
+}
+
+/// The objects of the types at `types` whose values have these hashes, by address, at most `most`. Raises
+/// KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (heaps, layout, values, types, without, hashes, most, progress=None))]
+#[allow(clippy::too_many_arguments)]
+pub fn equal_objects(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
+    values: Given<Values>,
+    types: HashSet<u64>,
+    without: HashSet<u64>,
+    hashes: HashSet<u64>,
+    most: usize,
+    progress: Option<Report>,
+) -> PyResult<Vec<EqualObject>> {
+    let heaps = heaps.0.lend();
+    let wanted = WantedValues { types, without };
+    let find = |watcher: &dyn gdbheap_core::Watcher| {
+        python::equal_objects(watcher, heaps, &layout.0, &values.0, &wanted, &hashes, most)
+    };
+    let row = |(hash, other, address, size): python::Copied| EqualObject { hash, other, address, size };
+    Ok(watched(py, progress, find)?.into_iter().map(row).collect())
+}
+
+/// Live objects of the types at `kinds` by the size of their block, where the type's offset is negative, else by the
+/// number at that offset from the object, without its sign. Raises KeyboardInterrupt and whatever `progress(done, total)`
+/// raises.
+#[pyfunction]
+#[pyo3(signature = (heaps, layout, kinds, without, progress=None))]
+#[allow(clippy::too_many_arguments)]
+pub fn tally_objects(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
+    kinds: HashMap<u64, i64>,
+    without: HashSet<u64>,
+    progress: Option<Report>,
+) -> PyResult<Vec<Tallied>> {
+    let heaps = heaps.0.lend();
+    let tally =
+        |watcher: &dyn gdbheap_core::Watcher| python::tally_objects(watcher, heaps, &layout.0, &kinds, &without);
+    let row = |(key, count, bytes)| Tallied { key, count, bytes };
+    Ok(watched(py, progress, tally)?.into_iter().map(row).collect())
+}
+
+/// How full the containers of the types at `kinds` are, each type with its place among `growing` and, after those, `tables`.
+/// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+#[pyfunction]
+#[pyo3(signature = (heaps, layout, kinds, growing, tables, without, progress=None))]
+#[allow(clippy::too_many_arguments)]
+pub fn count_fill(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Given<TypeLayout>,
+    kinds: HashMap<u64, usize>,
+    growing: Given<Vec<Growing>>,
+    tables: Given<Vec<Table>>,
+    without: HashSet<u64>,
+    progress: Option<Report>,
+) -> PyResult<Vec<ContainerFill>> {
+    let heaps = heaps.0.lend();
+    let wanted = WantedFill { kinds, growing: growing.0, tables: tables.0, without };
+    let count = |watcher: &dyn gdbheap_core::Watcher| containers::count_fill(watcher, heaps, &layout.0, &wanted);
+    Ok(all(watched(py, progress, count)?))
 }

@@ -15,8 +15,10 @@ pub(crate) mod reach;
 pub(crate) mod sizing;
 pub(crate) mod slabs;
 pub(crate) mod strays;
+pub(crate) mod traces;
 pub(crate) mod types;
 pub(crate) mod unwalked;
+pub(crate) mod values;
 pub(crate) mod votes;
 
 pub use census::{objects_in, take_census, Census, CensusRequest, Owned, Register, Row, StoreRow};
@@ -26,5 +28,7 @@ pub use estimate::{estimate_types, Estimate};
 pub use instances::{asked_sizes, list_instances, Instance, Instances, Order, WantedInstances};
 pub use layout::{Claim, Extent, Family, Slab, TypeLayout};
 pub use sizing::Sizing;
+pub use traces::{count_traces, TraceTable, Traced, Traces};
 pub use unwalked::{find_claimed, Measures};
+pub use values::{equal_objects, equal_values, tally_objects, Copied, Equal, KindSum, Values, WantedValues};
 pub use votes::{sample_types, vote_distances};

@@ -23,8 +23,8 @@ pub struct Sizing {
     pub flag_inline: u64,
 }
 
-const STR_COMPACT: u32 = 1 << 5;
-const STR_ASCII: u32 = 1 << 6;
+pub(crate) const STR_COMPACT: u32 = 1 << 5;
+pub(crate) const STR_ASCII: u32 = 1 << 6;
 
 /// What a type says of its objects' sizes.
 #[derive(Clone, Copy)]

@@ -1,7 +1,9 @@
 //! Room that containers have allocated and do not use.
 
+pub(crate) mod fill;
 pub(crate) mod slack;
 pub(crate) mod tables;
 
+pub use fill::{count_fill, Fill, WantedFill};
 pub use slack::{list_slack, Growing, Slack, WantedSlack};
 pub use tables::{Entries, Table};

@@ -1,0 +1,239 @@
+"""Which values are held twice?"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from gdbheap import _native
+from gdbheap.graph.nodes import Node
+from gdbheap.heap import Heap
+from gdbheap.python.paths import ObjectPaths
+from gdbheap.python.repr import Limits
+from gdbheap.python.values import KINDS, SINGLES, Values, values_of
+
+# Distinct values that are kept in memory at once, by about 100 bytes each.
+VALUES_AT_ONCE = 4 << 20
+# Values that are listed at most, and of these the objects whose holders are looked for.
+MAX_VALUES, MAX_OBJECTS, MAX_HOLDERS = 100_000, 100_000, 3
+TEXTS = Limits(length=80, value=60, items=6, depth=3, reads=300)
+CONTAINERS = ("dict", "list", "tuple", "set", "frozenset", "collections.deque")
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Who refers to equal objects: a type, or a container of one ("dict of app.Session"), and how many of the
+    references are from such."""
+
+    type: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """A value that several objects have: their type, a short text, how many they are, the bytes of their blocks, and
+    what one copy would save; ``address``: of the first one. ``held_by``: the most frequent holders, if asked for."""
+
+    type: str
+    text: str | None
+    count: int
+    bytes: int
+    saved: int
+    address: int
+    held_by: list[Holding] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TypeSum:
+    """All objects of one type: how many and their bytes; ``values`` that several have, the ``copies`` of those, and
+    what one each would save."""
+
+    type: str
+    objects: int
+    bytes: int
+    values: int
+    copies: int
+    saved: int
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """The answer of ``heap duplicates``, what saves most first. ``types``: sums by type; ``count``: values that several
+    objects have, the ``copies`` of those, and what one each would save, over all, also when the list is cut."""
+
+    duplicates: list[Duplicate]
+    types: list[TypeSum]
+    count: int
+    copies: int
+    saved: int
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """Objects of one type with the same value."""
+
+    type: str
+    text: str | None
+    count: int
+    bytes: int
+    address: int
+
+
+@dataclass(frozen=True)
+class ByValue:
+    """The answer of ``heap pyobjects --by=value``, the most bytes first; ``count`` and ``bytes`` are over all objects,
+    ``values`` is how many distinct ones there are."""
+
+    rows: list[ValueRow]
+    values: int
+    count: int
+    bytes: int
+
+
+class _Looking:
+    """What the native passes are told of one target."""
+
+    def __init__(self, heap: Heap, pattern: str | None) -> None:
+        objects, census = heap.objects, heap.census()
+        self._heap = heap
+        self._objects = objects
+        names = {row.address: objects.names.name(row.address) for row in census.rows}
+        self.values: Values = values_of(objects.release, {**names, **_singles(heap)})
+        self.types = {
+            address
+            for address, name in names.items()
+            if name in KINDS and name not in SINGLES and (pattern is None or fnmatchcase(name, pattern))
+        }
+        self.without = set(census.contested)
+        count = sum(row.live.count for row in census.rows if row.address in self.types)
+        self._slices = max(1, -(-count // VALUES_AT_ONCE))
+        self.names = {number: name for name, number in KINDS.items()}
+
+    def equal(self, least: int, by_bytes: bool, top: int | None) -> _native.EqualValues:
+        """Values that ``least`` objects have."""
+        most = min(MAX_VALUES, top or MAX_VALUES)
+        return _native.equal_values(
+            self._objects.heaps, self._objects.layout, self.values, self.types, self.without, least, by_bytes,
+            self._slices, most, self._heap.labelled("comparing values"),
+        )  # fmt: skip
+
+    def objects_of(self, rows: Sequence[_native.Equal]) -> dict[int, list[int]]:
+        """The addresses of the objects with these values, by the values' hashes; those whose other hash is not that of
+        most are another value, and left out."""
+        found = _native.equal_objects(
+            self._objects.heaps, self._objects.layout, self.values, self.types, self.without,
+            {row.hash for row in rows}, MAX_OBJECTS, self._heap.labelled("looking for copies"),
+        )  # fmt: skip
+        groups: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for one in found:
+            groups[one.hash][one.other].append(one.address)
+        return {number: max(parts.values(), key=len) for number, parts in groups.items()}
+
+    def text(self, address: int) -> str | None:
+        """A short text of a value."""
+        return self._objects.repr.text(address, TEXTS)
+
+
+def _singles(heap: Heap) -> dict[int, str]:
+    """The types of None, True and False, which may have no object in a heap."""
+    objects = heap.objects
+    found = {address: objects.names.name(address) for address in objects.static_types()}
+    return {address: name for address, name in found.items() if name in KINDS}
+
+
+def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: bool = False) -> Duplicates:
+    """Equal objects of exactly the types str, bytes, int, float, complex, and tuple of such, whose names match
+    ``pattern`` (None: all). Raises NotAPython, or Unsupported."""
+    looking = _Looking(heap, pattern)
+    found = looking.equal(2, False, top)
+    held = _held_by(heap, looking.objects_of(found.rows)) if with_holders else {}
+    rows = [
+        Duplicate(
+            looking.names[row.kind], looking.text(row.address), row.count, row.bytes, row.bytes - row.largest,
+            row.address, held.get(row.hash, []),
+        )
+        for row in found.rows
+    ]  # fmt: skip
+    sums = [
+        TypeSum(looking.names[one.kind], one.objects, one.bytes, one.values, one.copies, one.saved)
+        for one in found.sums
+    ]
+    sums.sort(key=lambda one: (-one.saved, one.type))
+    return Duplicates(rows, sums, found.count, sum(one.copies for one in sums), sum(one.saved for one in sums))
+
+
+def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
+    """All objects of those types by value. Raises NotAPython, or Unsupported."""
+    looking = _Looking(heap, pattern)
+    found = looking.equal(1, True, top)
+    rows = [
+        ValueRow(looking.names[row.kind], looking.text(row.address), row.count, row.bytes, row.address)
+        for row in found.rows
+    ]
+    return ByValue(rows, found.count, sum(one.objects for one in found.sums), sum(one.bytes for one in found.sums))
+
+
+def _held_by(heap: Heap, groups: dict[int, list[int]]) -> dict[int, list[Holding]]:
+    """The most frequent holders of each group of objects."""
+    references, paths = heap.object_references, heap.object_paths
+    graph = references.graph
+    numbers = {key: {graph.find(address) for address in group} - {None} for key, group in groups.items()}
+    of_number = {number: key for key, group in numbers.items() for number in group if number is not None}
+    rows = graph.referrers(set(of_number))
+    pairs = [(row.source, of_number[row.target]) for row in rows if row.strength <= references.believed]
+    holders = _Holders(paths, {source for source, _key in pairs})
+    counts: dict[int, Counter[str]] = defaultdict(Counter)
+    for source, key in pairs:
+        counts[key][holders.name(source)] += 1
+    return {
+        key: [Holding(name, count) for name, count in found.most_common(MAX_HOLDERS)] for key, found in counts.items()
+    }
+
+
+class _Holders:
+    """What holders are called: by their type; containers by what holds them."""
+
+    def __init__(self, paths: ObjectPaths, sources: set[int]) -> None:
+        self._paths = paths
+        nodes = {node.id: node for node in paths.references.nodes(list(sources))}
+        self._nodes: dict[int, Node] = nodes
+        self._owner = self._owners({number for number, node in nodes.items() if node.kind == "buffer"})
+        containers = {
+            number for number, node in nodes.items() if node.kind != "buffer" and self._type(node) in CONTAINERS
+        }
+        above = dict(self._above(containers))
+        self._read(above.values())
+        owners = self._owners({number for number in above.values() if nodes[number].kind == "buffer"})
+        self._container = {number: owners.get(held, held) for number, held in above.items()}
+        self._names: dict[int, str] = {}
+
+    def _above(self, numbers: set[int]) -> Iterator[tuple[int, int]]:
+        """(number, one that refers to it) of each."""
+        if numbers:
+            for row in self._paths.references.graph.referrers(numbers):
+                if row.strength <= self._paths.references.believed:
+                    yield row.target, row.source
+
+    def _owners(self, buffers: set[int]) -> dict[int, int]:
+        """Whose each buffer is."""
+        found = dict(self._above(buffers))
+        self._read(found.values())
+        return found
+
+    def _read(self, numbers: Iterable[int]) -> None:
+        missing = sorted(set(numbers) - self._nodes.keys())
+        self._nodes.update((node.id, node) for node in self._paths.references.nodes(missing))
+
+    def _type(self, node: Node) -> str:
+        return self._paths.type_name(node)
+
+    def name(self, number: int) -> str:
+        """What the holder with this number is called."""
+        if number not in self._names:
+            number_of = self._owner.get(number, number)
+            name = self._type(self._nodes[number_of])
+            above = self._container.get(number_of)
+            self._names[number] = name if above is None else f"{name} of {self._type(self._nodes[above])}"
+        return self._names[number]

@@ -1,0 +1,53 @@
+"""How full are the containers?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gdbheap import _native
+from gdbheap.heap import Heap
+from gdbheap.python.slack import growing_of
+from gdbheap.python.tables import tables_of
+
+
+@dataclass(frozen=True)
+class FillRow:
+    """The containers of one type: how many; ``empty`` ones without room; ``shared``: dicts whose keys others share,
+    which have no room of their own; the items that the others hold, ``used``, and those that they have ``room`` for
+    before they grow; ``tenths``: how many of them are up to 10 %, 20 %, … full."""
+
+    type: str
+    count: int
+    empty: int
+    shared: int
+    used: int
+    room: int
+    tenths: list[int]
+
+
+@dataclass(frozen=True)
+class Fills:
+    """The answer of ``heap pyobjects --by=fill``."""
+
+    rows: list[FillRow]
+
+
+def fills(heap: Heap, pattern: str | None) -> Fills:
+    """A row for list, bytearray, dict and set, of those whose names match ``pattern`` (None: all); not of subclasses.
+    Raises NotAPython, or Unsupported."""
+    objects, census = heap.objects, heap.census()
+    growing, tables = growing_of(objects.release), tables_of(objects.release)
+    names = [one.name for one in growing] + [one.name for one in tables]
+    wanted = [name for name in names if pattern is None or fnmatchcase(name, pattern)]
+    types = {row.address: objects.names.name(row.address) for row in census.rows}
+    kinds = {address: names.index(name) for address, name in types.items() if name in wanted}
+    found = _native.count_fill(
+        objects.heaps, objects.layout, kinds, growing, tables, set(census.contested), heap.classifying
+    )
+    rows = [
+        FillRow(name, row.count, row.empty, row.shared, row.used, row.room, list(row.tenths))
+        for name, row in zip(names, found)
+        if name in wanted and row.count
+    ]
+    return Fills(sorted(rows, key=lambda row: (row.used - row.room, row.type)))

@@ -1,0 +1,59 @@
+"""Which lines of Python allocated the memory, where the program runs tracemalloc?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from gdbheap import _native
+from gdbheap.errors import Unsupported
+from gdbheap.heap import Heap
+
+NOT_TRACING = (
+    "tracemalloc does not run in this program, or has traced nothing: start it with PYTHONTRACEMALLOC=1, or call "
+    "tracemalloc.start() in it; 'heap growth' and 'gdbheap trace' need nothing prepared"
+)
+
+
+@dataclass(frozen=True)
+class LineRow:
+    """A line ("FILE:LINE"): the blocks that it has allocated and that are in use, and the bytes that were asked for."""
+
+    line: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The answer of ``heap pyobjects --by=line``; the sums are over all lines. ``unreadable``: entries of the tables
+    that lead nowhere."""
+
+    lines: list[LineRow]
+    count: int
+    bytes: int
+    unreadable: int
+
+
+def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
+    """What ``tracemalloc.take_snapshot().statistics("lineno")`` would say, the first ``top``, the largest first. Raises
+    NotAPython, or Unsupported where nothing is traced."""
+    traces = heap.traces
+    if not traces.tables:
+        raise Unsupported(NOT_TRACING)
+    found = _native.count_traces(
+        _native.Heaps(heap.target.space, []), traces.tables, heap.labelled("reading tracemalloc's tables")
+    )
+    sums: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
+    lost = sum(table.entries for table in traces.tables) - found.entries
+    for row in found.rows:
+        place = traces.line_of(row.traceback)
+        if place is None:
+            lost += row.count
+            continue
+        total = sums[place]
+        total[0] += row.count
+        total[1] += row.bytes
+    rows = [LineRow(f"{file}:{line}", count, size) for (file, line), (count, size) in sums.items()]
+    rows.sort(key=lambda row: (-(row.count if by_count else row.bytes), row.line))
+    return Lines(rows[:top], sum(row.count for row in rows), sum(row.bytes for row in rows), lost)

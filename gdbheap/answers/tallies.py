@@ -1,0 +1,69 @@
+"""How are the Python objects spread over sizes, lengths and modules?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from gdbheap import _native
+from gdbheap.errors import UsageError
+from gdbheap.heap import Heap
+from gdbheap.python.values import length_at
+
+SIZE, LENGTH, MODULE = "size", "length", "module"
+BY_BLOCK = -1
+
+
+@dataclass(frozen=True)
+class TallyRow:
+    """Objects with the same key: how many, and the bytes of their own blocks. ``key``: a size or length, or a
+    module."""
+
+    key: int | str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``by``); the sums are over all rows."""
+
+    by: str
+    rows: list[TallyRow]
+    count: int
+    bytes: int
+
+
+def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, top: int | None = None) -> Tallies:
+    """The first ``top`` rows: live objects of types whose names match ``pattern`` (None: all): by the size of their
+    block, by len(), or by their type's module. Objects without a length are in no row of ``length``. Raises NotAPython,
+    Unsupported, or UsageError where no type that matches has a length."""
+    rows = _by_module(heap, pattern) if by == MODULE else _by_number(heap, by, pattern)
+    rows.sort(key=lambda row: (-(row.count if by_count else row.bytes), str(row.key)))
+    return Tallies(by, rows[:top], sum(row.count for row in rows), sum(row.bytes for row in rows))
+
+
+def _by_module(heap: Heap, pattern: str | None) -> list[TallyRow]:
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for row in heap.census().rows:
+        names = heap.objects.names
+        if pattern is None or fnmatchcase(names.name(row.address), pattern):
+            total = sums[names.module(row.address)]
+            total[0] += row.live.count
+            total[1] += row.live.bytes
+    return [TallyRow(module, count, size) for module, (count, size) in sums.items() if count]
+
+
+def _by_number(heap: Heap, by: str, pattern: str | None) -> list[TallyRow]:
+    objects, census = heap.objects, heap.census()
+    kinds: dict[int, int] = {}
+    for row in census.rows:
+        name = objects.names.name(row.address)
+        at = BY_BLOCK if by == SIZE else length_at(objects.release, name)
+        if at is not None and (pattern is None or fnmatchcase(name, pattern)):
+            kinds[row.address] = at
+    if by == LENGTH and not kinds:
+        raise UsageError("heap pyobjects: --by=length is for str, bytes, bytearray, list, tuple, dict, set and deque")
+    found = _native.tally_objects(objects.heaps, objects.layout, kinds, set(census.contested), heap.classifying)
+    return [TallyRow(row.key, row.count, row.bytes) for row in found]

@@ -1,0 +1,266 @@
+"""Which tasks pile up, and where do they wait?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gdbheap.errors import Fault, Unsupported
+from gdbheap.heap import Heap
+from gdbheap.layout.asyncio import task_layout
+from gdbheap.python.coroutines import (
+    GENERATORS,
+    GREENLET,
+    PENDING,
+    RUNNING,
+    SUSPENDED,
+    TASK,
+    Coroutines,
+    Suspended,
+    Task,
+)
+from gdbheap.python.disclosure import hidden
+
+KINDS = (TASK, *GENERATORS, GREENLET)
+IDLE = "idle"
+# Awaits in a chain that are followed at most: Python's own limit of nested calls is 1,000.
+MAX_CHAIN = 10_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One that waits: a function, its file, and the line where it is (None when it has ended, or nobody knows)."""
+
+    function: str
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One task, or one coroutine, generator or greenlet that belongs to no task: its ``kind`` (one of KINDS), type,
+    ``name`` (of a task), ``state``: of a task pending, cancelled or finished, of others created, suspended, running or
+    ended, running also for a task that runs, and idle for a greenlet without a frame; the ``chain`` of awaits, the
+    outermost first; ``waits_for``: the type of what the innermost one awaits, and ``awaits`` its address, both None
+    where it awaits nothing. ``bytes``: its own block, and those of the coroutines and frames of the chain."""
+
+    address: int
+    kind: str
+    type: str
+    name: str | None
+    state: str
+    chain: tuple[Step, ...]
+    waits_for: str | None
+    awaits: int | None
+    bytes: int
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for those that wait alike."""
+        return self.kind, self.type, self.state, self.chain, self.waits_for
+
+
+@dataclass(frozen=True)
+class Row:
+    """Those that wait alike: ``coroutine``, ``file`` and ``line`` are of the outermost one of the chain; ``count`` of
+    them, their ``bytes``, and ``retained``: what would be free without all of them, None unless asked for;
+    ``address``: of the first one."""
+
+    kind: str
+    type: str
+    coroutine: str
+    file: str
+    line: int | None
+    state: str
+    count: int
+    bytes: int
+    retained: int | None
+    chain: tuple[Step, ...]
+    waits_for: str | None
+    address: int
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The answer of ``heap tasks``: a row for each group of those that wait alike, the most numerous first. ``count``
+    of each kind; ``unreadable``: those whose fields cannot be believed."""
+
+    rows: list[Row]
+    count: dict[str, int]
+    bytes: int
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The answer of ``heap tasks --list``: each one, the first ``--top`` of them; the other fields are about all."""
+
+    tasks: list[Waiting]
+    count: dict[str, int]
+    bytes: int
+    unreadable: int
+
+
+def tasks(heap: Heap, kinds: Sequence[str] = KINDS, retained: bool = False) -> Tasks:
+    """Those of these kinds, by where they wait. Raises NotAPython, or Unsupported."""
+    found, unreadable = _find(heap, kinds)
+    groups: dict[tuple[object, ...], list[Waiting]] = defaultdict(list)
+    for one in found:
+        groups[one.key].append(one)
+    rows = [_row(group) for group in groups.values()]
+    if retained:
+        rows = [replace(row, retained=size) for row, size in zip(rows, _retained(heap, list(groups.values())))]
+    rows.sort(key=lambda row: (-row.count, row.coroutine, row.address))
+    return Tasks(rows, _counts(found), sum(one.bytes for one in found), unreadable)
+
+
+def listed(heap: Heap, kinds: Sequence[str] = KINDS, by_bytes: bool = False, top: int | None = None) -> Listed:
+    """Each of these kinds, by address or the largest first. Raises NotAPython, or Unsupported."""
+    found, unreadable = _find(heap, kinds)
+    contents = heap.disclosure.contents
+    found.sort(key=lambda one: (-one.bytes if by_bytes else 0, one.address))
+    shown = [
+        one if contents or one.name is None else replace(one, name=hidden("str", len(one.name))) for one in found[:top]
+    ]
+    return Listed(shown, _counts(found), sum(one.bytes for one in found), unreadable)
+
+
+def _counts(found: Sequence[Waiting]) -> dict[str, int]:
+    counts = dict.fromkeys(KINDS, 0)
+    for one in found:
+        counts[one.kind] += 1
+    return counts
+
+
+def _row(group: Sequence[Waiting]) -> Row:
+    first = min(group, key=lambda one: one.address)
+    outer = first.chain[0] if first.chain else Step(first.type, "", None)
+    size = sum(one.bytes for one in group)
+    return Row(
+        first.kind, first.type, outer.function, outer.file, outer.line, first.state, len(group), size, None,
+        first.chain, first.waits_for, first.address,
+    )  # fmt: skip
+
+
+def _retained(heap: Heap, groups: Sequence[Sequence[Waiting]]) -> list[int]:
+    """What each group retains together."""
+    graph = heap.object_references.graph
+    found = [[graph.find(one.address) for one in group] for group in groups]
+    numbers = [[number for number in group if number is not None] for group in found]
+    return list(graph.retained_together(numbers))
+
+
+def _find(heap: Heap, kinds: Sequence[str]) -> tuple[list[Waiting], int]:
+    """Those of these kinds, and how many cannot be read."""
+    release = heap.objects.release
+    if release.get("gen_qualname") is None:
+        raise Unsupported(f"Python {release.text} has no asyncio: coroutines and tasks came with Python 3")
+    finder = _Finder(heap)
+    return [one for one in finder.all() if one.kind in kinds], finder.unreadable
+
+
+class _Finder:
+    """All that wait in one target."""
+
+    def __init__(self, heap: Heap) -> None:
+        objects, census = heap.objects, heap.census()
+        layout = task_layout(heap.target.space, objects.release, heap.target.objects)
+        self._coroutines = Coroutines(objects, heap.interpreter.threads, layout)
+        self._names = objects.names
+        self.unreadable = 0
+        kinds = self._coroutines.kinds([row.address for row in census.rows])
+        frames = {row.address for row in census.rows if objects.names.name(row.address) == "frame"}
+        wanted = dict.fromkeys([*kinds, *frames], 0)
+        rows = objects.instances(wanted, set(census.contested), "address", None, heap.classifying).rows
+        self._sizes = {row.address: row.size for row in rows}
+        self._kinds = kinds
+        self._rows = [(row.address, row.type_address) for row in rows if row.type_address in kinds]
+        self._waiting = dict(self._suspended())
+        self._by_frame = {one.frame: one.address for one in self._waiting.values() if one.frame}
+
+    def _suspended(self) -> Iterator[tuple[int, Suspended]]:
+        for address, kind in self._rows:
+            if self._kinds[kind][0] in GENERATORS:
+                try:
+                    yield address, self._coroutines.suspended(address)
+                except (Fault, OverflowError):
+                    self.unreadable += 1
+
+    def all(self) -> Iterator[Waiting]:
+        """Tasks with their chains; then what is in no chain."""
+        inner = {self._next(one) for one in self._waiting.values()}
+        for address, kind in self._rows:
+            name, base = self._kinds[kind]
+            if name != TASK:
+                continue
+            task = self._task(address, kind, base)
+            if task is None:
+                self.unreadable += 1
+                continue
+            inner.add(task.coroutine)
+            yield self._of_task(task, kind)
+        for address, kind in self._rows:
+            name = self._kinds[kind][0]
+            if name == GREENLET:
+                yield self._greenlet(address, kind)
+            elif name in GENERATORS and address not in inner and address in self._waiting:
+                chain, awaits, size = self._chain(address)
+                one = self._waiting[address]
+                yield self._made(address, kind, None, one.state, chain, awaits, size)
+
+    def _task(self, address: int, kind: int, base: str) -> Task | None:
+        try:
+            return self._coroutines.task(address, kind, base)
+        except (Fault, OverflowError, Unsupported):
+            return None
+
+    def _of_task(self, task: Task, kind: int) -> Waiting:
+        chain, awaits, size = self._chain(task.coroutine)
+        outer = self._waiting.get(task.coroutine)
+        state = RUNNING if task.state == PENDING and outer is not None and outer.state == RUNNING else task.state
+        awaits = task.waits_for or awaits
+        size += self._sizes.get(task.address, 0)
+        return self._made(task.address, kind, task.name, state, chain, awaits, size)
+
+    def _made(
+        self, address: int, kind: int, name: str | None, state: str, chain: tuple[Step, ...], awaits: int, size: int
+    ) -> Waiting:
+        waits_for = self._coroutines.type_name(awaits) if awaits else None
+        return Waiting(
+            address, self._kinds[kind][0], self._names.name(kind), name, state, chain, waits_for, awaits or None, size
+        )
+
+    def _next(self, one: Suspended) -> int:
+        """What a coroutine delegates to; of one that runs, whose frame it has called."""
+        if one.state == RUNNING:
+            return self._by_frame.get(self._coroutines.inner_frame(one.frame), 0)
+        return one.awaits
+
+    def _chain(self, address: int) -> tuple[tuple[Step, ...], int, int]:
+        """The chain of awaits from a coroutine inwards, what the last one awaits, and the bytes of their blocks."""
+        steps: list[Step] = []
+        seen: set[int] = set()
+        size = 0
+        while address in self._waiting and address not in seen and len(steps) < MAX_CHAIN:
+            seen.add(address)
+            one = self._waiting[address]
+            size += self._sizes.get(address, 0) + (self._sizes.get(one.frame, 0) if one.apart else 0)
+            steps.append(_step(one))
+            address = self._next(one)
+        return tuple(steps), 0 if address in seen else address, size
+
+    def _greenlet(self, address: int, kind: int) -> Waiting:
+        place = None
+        with suppress(Fault, OverflowError):
+            place = self._coroutines.greenlet(address)
+        chain = () if place is None else (Step(place.function, place.file, place.line),)
+        state = IDLE if place is None else SUSPENDED
+        return self._made(address, kind, None, state, chain, 0, self._sizes.get(address, 0))
+
+
+def _step(one: Suspended) -> Step:
+    if one.place is None:
+        return Step(one.function, "", None)
+    return Step(one.function, one.place.file, one.place.line)

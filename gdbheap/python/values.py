@@ -1,0 +1,59 @@
+"""Which objects have a value that can be compared without running anything: str, bytes, numbers, and tuples of such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gdbheap.errors import Unsupported
+from gdbheap.layout.cpython import OB_SIZE, Release
+from gdbheap.python.repr import SET_USED
+from gdbheap.python.scalars import FIRST_FIELD
+from gdbheap.python.sizing import Sizing, sizing
+
+# The kinds of native/core/src/python/values.rs.
+KINDS = {"str": 1, "bytes": 2, "int": 3, "float": 4, "complex": 5, "tuple": 6, "NoneType": 7, "bool": 7}
+SINGLES = ("NoneType", "bool")
+# The types whose len() is a field of the object itself.
+SIZED = ("bytes", "list", "tuple")
+
+
+@dataclass(frozen=True)
+class Values:
+    """What the native half is told; see native/core/src/python/values.rs."""
+
+    kinds: list[tuple[int, int]]
+    sizing: Sizing
+    str_data: int
+    bytes_data: int
+    tuple_items: int
+    ob_digit: int
+    number: int
+
+
+def values_of(release: Release, types: Mapping[int, str]) -> Values:
+    """Where objects of a release have their values; ``types``: the name of each. Raises Unsupported."""
+    if release.get("unicode_state") is None:
+        raise Unsupported(f"values are not compared in Python {release.text}, whose strings are of two kinds")
+    return Values(
+        kinds=[(address, KINDS[name]) for address, name in types.items() if name in KINDS],
+        sizing=sizing(release),
+        str_data=release["unicode_data"],
+        bytes_data=release["bytes_data"],
+        tuple_items=release["tuple_items"],
+        ob_digit=release["ob_digit"],
+        number=release.at(FIRST_FIELD),
+    )
+
+
+def length_at(release: Release, name: str) -> int | None:
+    """Where objects of a built-in type say how long they are; None for types without a length."""
+    if name == "str":
+        return release.get("unicode_length")
+    if name == "dict":
+        return release.get("ma_used") or release.at(OB_SIZE)
+    if name in ("set", "frozenset"):
+        return release.at(SET_USED)
+    if name == "bytearray" or name in SIZED:
+        return release.at(OB_SIZE)
+    return release["deque_length"] if name == "collections.deque" else None

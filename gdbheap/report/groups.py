@@ -1,0 +1,37 @@
+"""``heap pyobjects --group`` for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import count_text, counted
+from gdbheap.report.style import Style
+from gdbheap.report.tables import SHARE, Column, join, left_over, table
+
+if TYPE_CHECKING:
+    from gdbheap.answers.groups import Groups
+
+__all__ = ["render"]
+
+NOT_SET = "(not set)"
+
+
+def render(answer: Groups, style: Style) -> str:
+    """A row a value of the attribute, the rest as one row, the total; then a sentence."""
+    if not answer.count:
+        return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
+    columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(one_line(answer.attribute), True))
+    rows = [_row(row.count, row.bytes, row.buffers, row.value or NOT_SET, style) for row in answer.groups]
+    names = ("count", "bytes", "buffers")
+    count, size, buffers = left_over(answer, answer.groups, names)
+    if count:
+        rows.append(_row(count, size, buffers, "(other values)", style))
+    total = _row(answer.count, answer.bytes, answer.buffers, "total", style)
+    objects = counted(answer.count, "object holds", "objects hold")
+    text = f"{objects} {style.bytes(answer.bytes)} themselves and own {style.bytes(answer.buffers)} of buffers."
+    return join(table(columns, rows, style, total), style.filled(text))
+
+
+def _row(count: int, size: int, buffers: int, value: str, style: Style) -> list[str]:
+    return [count_text(count), style.size(size), style.size(buffers), style.share(size + buffers), one_line(value)]

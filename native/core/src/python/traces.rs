@@ -1,0 +1,197 @@
+//! The tables of tracemalloc (`_Py_hashtable_t`): how many blocks were allocated from each traceback, and their bytes.
+
+use crate::bytes::{u64_at, words};
+use crate::error::{Cancelled, Result};
+use crate::memory::space::Space;
+use crate::work::{Control, Watcher};
+use std::collections::HashMap;
+
+/// Buckets, and entries of their lists, that are read at once.
+const AT_ONCE: usize = 16 << 10;
+/// More tracebacks than any program has lines.
+const MAX_TRACEBACKS: usize = 1 << 22;
+const HEAD: usize = 16;
+const TRACE: usize = 16;
+
+/// A table: where its buckets are, how many, and how many entries it says that it has. `key`: the bytes of a key after
+/// which the entry holds the trace itself (up to 3.8); 0 where it holds a key of a word and a pointer to the trace.
+#[derive(Clone, Debug)]
+pub struct TraceTable {
+    pub buckets: u64,
+    pub count: u64,
+    pub entries: u64,
+    pub key: u64,
+}
+
+/// The blocks that one traceback allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traced {
+    pub traceback: u64,
+    pub count: u64,
+    pub bytes: u64,
+}
+
+/// What tables hold, by traceback; `entries`: how many were read, without those that are not in their bucket or lead
+/// nowhere.
+#[derive(Debug, Default)]
+pub struct Traces {
+    pub rows: Vec<Traced>,
+    pub entries: u64,
+}
+
+#[derive(Default)]
+struct Counting {
+    rows: HashMap<u64, (u64, u64)>,
+    entries: u64,
+}
+
+impl Counting {
+    fn add(&mut self, size: u64, traceback: u64) {
+        if self.rows.len() >= MAX_TRACEBACKS && !self.rows.contains_key(&traceback) {
+            return;
+        }
+        let row = self.rows.entry(traceback).or_default();
+        *row = (row.0 + 1, row.1.wrapping_add(size));
+        self.entries += 1;
+    }
+
+    /// A batch of list heads with their buckets, and all that follows them; at most `left` entries.
+    fn lists(
+        &mut self,
+        space: &Space,
+        table: &TraceTable,
+        mut heads: Vec<(u64, u64)>,
+        left: &mut u64,
+        control: &Control<'_>,
+    ) -> std::result::Result<(), Cancelled> {
+        let inline = table.key > 0;
+        let size = HEAD + if inline { table.key as usize + TRACE } else { 16 };
+        while !heads.is_empty() && *left > 0 {
+            heads.truncate((*left).min(usize::MAX as u64) as usize);
+            *left -= heads.len() as u64;
+            let addresses: Vec<u64> = heads.iter().map(|(_, address)| *address).collect();
+            let mut raw = vec![0; addresses.len() * size];
+            let good = space.many(&addresses, size, &mut raw);
+            let (mut next, mut traces) = (Vec::new(), Vec::new());
+            for (((bucket, _), entry), good) in heads.iter().zip(raw.chunks_exact(size)).zip(good) {
+                if !good || u64_at(entry, 8) & (table.count - 1) != *bucket {
+                    continue;
+                }
+                if u64_at(entry, 0) != 0 {
+                    next.push((*bucket, u64_at(entry, 0)));
+                }
+                match inline {
+                    true => self.add(u64_at(entry, size - TRACE), u64_at(entry, size - 8)),
+                    false => traces.push(u64_at(entry, 24)),
+                }
+            }
+            self.pointed(space, &traces);
+            control.advance((addresses.len() * size) as u64)?;
+            heads = next;
+        }
+        Ok(())
+    }
+
+    fn pointed(&mut self, space: &Space, traces: &[u64]) {
+        let mut raw = vec![0; traces.len() * TRACE];
+        let good = space.many(traces, TRACE, &mut raw);
+        for (trace, _) in raw.chunks_exact(TRACE).zip(good).filter(|(_, good)| *good) {
+            self.add(u64_at(trace, 0), u64_at(trace, 8));
+        }
+    }
+
+    fn table(
+        &mut self,
+        space: &Space,
+        table: &TraceTable,
+        control: &Control<'_>,
+    ) -> std::result::Result<(), Cancelled> {
+        let mut left = table.entries;
+        let mut bytes = vec![0; AT_ONCE * 8];
+        for first in (0..table.count).step_by(AT_ONCE) {
+            if left == 0 {
+                break;
+            }
+            let size = (table.count - first).min(AT_ONCE as u64) as usize * 8;
+            let got = space.fill(table.buckets.wrapping_add(8 * first), &mut bytes[..size]);
+            let heads = words(&bytes[..got]).into_iter().zip(first..);
+            let heads: Vec<_> = heads.filter(|(head, _)| *head != 0).map(|(head, bucket)| (bucket, head)).collect();
+            self.lists(space, table, heads, &mut left, control)?;
+            control.advance(size as u64)?;
+            if got < size {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the tables hold, in the order of the tracebacks' addresses. A table's number of buckets is a power of two.
+pub fn count_traces(watcher: &dyn Watcher, space: &Space, tables: &[TraceTable]) -> Result<Traces> {
+    let found = space.task(watcher, None).alone(|control| {
+        let mut counting = Counting::default();
+        for table in tables.iter().filter(|table| table.count.is_power_of_two()) {
+            counting.table(space, table, control)?;
+        }
+        Ok(counting)
+    })?;
+    let row = |(traceback, (count, bytes))| Traced { traceback, count, bytes };
+    let mut rows: Vec<Traced> = found.rows.into_iter().map(row).collect();
+    rows.sort_unstable_by_key(|row| row.traceback);
+    Ok(Traces { rows, entries: found.entries })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::memory::space::Source;
+    use crate::work::Progress;
+
+    /// Words from 0x10000 on.
+    struct Laid(Vec<u64>);
+
+    const START: u64 = 0x10000;
+
+    impl Source for Laid {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
+            let bytes: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let from = (address - START) as usize;
+            let got = bytes.len().saturating_sub(from).min(buffer.len());
+            buffer[..got].copy_from_slice(&bytes[from..from + got]);
+            got
+        }
+    }
+
+    struct Nobody;
+
+    impl Watcher for Nobody {
+        fn attend(&self, _progress: Option<Progress>) -> std::result::Result<(), Cancelled> {
+            Ok(())
+        }
+    }
+
+    fn space(words: Vec<u64>) -> Space {
+        let end = START + 8 * words.len() as u64;
+        Space::for_remote(Machine::new(8, 4096, 1 << 47, u64::MAX).unwrap(), &[(START, end)], Box::new(Laid(words)))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_list_that_leads_to_itself_ends() {
+        // Two buckets; the second one's list is an entry that follows itself: next, hash, key, trace; then the trace.
+        let at = |index: u64| START + 8 * index;
+        let words = vec![0, at(2), at(2), 1, 0x5000, at(6), 24, 0x7000];
+        let table = TraceTable { buckets: START, count: 2, entries: 3, key: 0 };
+        let found = count_traces(&Nobody, &space(words), &[table]).unwrap();
+        assert_eq!(found.rows, [Traced { traceback: 0x7000, count: 3, bytes: 72 }]);
+    }
+
+    #[test]
+    fn an_entry_of_another_bucket_is_none() {
+        let at = |index: u64| START + 8 * index;
+        let words = vec![at(2), 0, 0, 1, 0x5000, 24, 0x7000, 0];
+        let table = TraceTable { buckets: START, count: 2, entries: 3, key: 8 };
+        assert_eq!(count_traces(&Nobody, &space(words), &[table]).unwrap().entries, 0);
+    }
+}

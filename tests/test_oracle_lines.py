@@ -1,0 +1,71 @@
+"""``heap pyobjects --by=line`` and ``heap at``: what tracemalloc itself says of a program that it traces."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.library import heap_of
+from support.programs import FORMS, SOURCES, ask, gdbheap, interpreter_of_release, running, since, stripped_library
+
+from gdbheap.answers.at import at
+from gdbheap.answers.lines import lines
+
+
+def started(release: str, rng: random.Random, folder: Path) -> list[str]:
+    """Return the command that runs the program; its truth goes to the folder."""
+    python = interpreter_of_release(release).executable
+    arguments = (rng.getrandbits(32), rng.randrange(2, 800), rng.randrange(1, 9), folder / "truth")
+    return [python, "-s", str(SOURCES / "traced_lines.py"), *map(str, arguments)]
+
+
+def check_lines(rows: list[tuple[str, int, int]], folder: Path) -> dict[str, Any]:
+    """Each line of the program up to its fork has the very blocks and bytes that tracemalloc counts, and no other line
+    has any; return what the program wrote."""
+    truth: dict[str, Any] = json.loads((folder / "truth").read_text())
+
+    def before(place: str) -> bool:
+        file, _colon, line = place.rpartition(":")
+        return file.endswith("traced_lines.py") and int(line) < truth["last"]
+
+    own = {line: [count, size] for line, count, size in rows if before(line)}
+    assert own and own == {line: row for line, row in truth["lines"].items() if before(line)}
+    return truth
+
+
+@pytest.mark.parametrize("release", since("3.6"))
+def test_lines_of_a_process(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """The table equals take_snapshot() to the line, block and byte; single blocks have their lines."""
+    with running(started(release, rng, tmp_path), tmp_path) as target:
+        with heap_of(str(target.pid)) as heap:
+            answer = lines(heap)
+            truth = check_lines([(row.line, row.count, row.bytes) for row in answer.lines], tmp_path)
+            found = {address: at(heap, int(address)).allocated for address in truth["places"]}
+    assert answer.unreadable == 0 and answer.bytes == sum(row.bytes for row in answer.lines)
+    places = {address: None if one is None else f"{one.file}:{one.line}" for address, one in found.items()}
+    assert places == truth["places"]
+
+
+@pytest.mark.parametrize("mode", ["stripped", "debug hooks", *FORMS[1:]])
+def test_other_ways(mode: str, rng: random.Random, tmp_path: Path) -> None:
+    """Without symbols, under debug hooks, and in cores."""
+    environment = {}
+    if mode == "stripped":
+        own = next(iter(since("3.12")), "")
+        interpreter = interpreter_of_release(own)
+        environment = {"LD_LIBRARY_PATH": str(stripped_library(interpreter))}
+    elif mode == "debug hooks":
+        environment = {"PYTHONMALLOC": "debug"}
+    release = "3.12" if mode == "stripped" else "3.11"
+    with running(started(release, rng, tmp_path), tmp_path, environment) as target:
+        name = target.as_form(mode) if mode in FORMS else str(target.pid)
+        answer = ask("pyobjects", name, "--by=line", "--top=all")
+        truth = check_lines([(row["line"], row["count"], row["bytes"]) for row in answer["lines"]], tmp_path)
+        address, place = next(iter(truth["places"].items()), (None, None))
+        where = ask("at", name, address)["allocated"] if address else None
+        text = gdbheap("pyobjects", name, "--by=line", "--top=3").stdout
+    assert where is None or f"{where['file']}:{where['line']}" == place
+    assert "(other lines)" in text

@@ -1,0 +1,181 @@
+"""``heap tasks``: what asyncio.all_tasks() and the coroutines say of themselves, of every CPython found here."""
+
+from __future__ import annotations
+
+import collections
+import json
+import random
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import (
+    ALL_RELEASES,
+    FORMS,
+    SOURCES,
+    ask,
+    entered,
+    gdbheap,
+    interpreter_of_release,
+    interpreters,
+    plain_environment,
+    running,
+    since,
+)
+
+FIRST = "3.6"
+LIVE = ("pending", "running")
+# tid, task id, task name, coroutine stack; what follows is about who awaits it.
+PS_LINE = r"^\d+ +(0x[0-9a-f]+) +(\S+(?: \S+)*)  +(\S+(?: \S+)*)(?:  |$)"
+Chain = list[tuple[str, int]]
+
+
+def started(release: str, rng: random.Random, folder: Path, groups: int = 25, most: int = 20) -> list[str]:
+    """Return the command that runs the program; its truth goes to the folder."""
+    python = interpreter_of_release(release).executable
+    arguments = (rng.getrandbits(32), groups, most, folder / "truth")
+    return [python, "-s", str(SOURCES / "tasks.py"), *map(str, arguments)]
+
+
+def truth_in(folder: Path) -> dict[str, Any]:
+    """Return what the program wrote."""
+    found: dict[str, Any] = json.loads((folder / "truth").read_text())
+    return found
+
+
+def chain_of(row: dict[str, Any]) -> Chain:
+    """Return (function, line) of each that awaits, as far as they are in a row."""
+    return [(step["function"], step["line"]) for step in row["chain"]]
+
+
+def key(row: dict[str, Any]) -> str:
+    """Return what is the same of those that wait alike."""
+    return json.dumps([row[name] for name in ("kind", "type", "state", "chain", "waits_for")])
+
+
+def check_tasks(rows: list[dict[str, Any]], truth: dict[str, Any]) -> None:
+    """Every task of all_tasks() is listed with its name, its class and its chain; no other is live."""
+    found = {row["address"]: row for row in rows if row["kind"] == "task" and row["state"] in LIVE}
+    assert found.keys() == {task["address"] for task in truth["tasks"]}
+    for task in truth["tasks"]:
+        row = found[task["address"]]
+        assert row["name"] == task["name"]
+        # C's own type was not named so before it was made by a module's state (3.12).
+        assert row["type"].rsplit(".", 1)[-1] == task["type"].rsplit(".", 1)[-1]
+        assert row["chain"][0]["function"] == task["coroutine"]
+        assert (row["state"] == "running") == task["running"]
+        if task["chain"] is not None:
+            assert chain_of(row) == [tuple(step) for step in task["chain"]]
+
+
+@pytest.mark.parametrize("release", since(FIRST))
+def test_tasks_and_generators(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Tasks by name and line, with their chains; generators and coroutines that no task runs; both tables agree."""
+    with running(started(release, rng, tmp_path), tmp_path) as target:
+        listed, table = ask("tasks", str(target.pid), "--list"), ask("tasks", str(target.pid), "--top=0")
+    truth, rows = truth_in(tmp_path), listed["tasks"]
+    check_tasks(rows, truth)
+    states = collections.Counter(row["state"] for row in rows if row["kind"] == "task")
+    assert (states["cancelled"], states["finished"] >= truth["finished"]) == (truth["cancelled"], True)
+    others = {row["address"]: row for row in rows if row["kind"] != "task"}
+    assert all(others[address]["state"] == "created" for address in truth["not_begun"])
+    assert all(others[address]["state"] == "ended" for address in truth["exhausted"])
+    for address, chain in truth["generators"].items():
+        assert chain_of(others[int(address)]) == [tuple(step) for step in chain]
+    groups: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
+    for row in rows:
+        groups[key(row)] = [groups[key(row)][0] + 1, groups[key(row)][1] + row["bytes"]]
+    assert {key(row): [row["count"], row["bytes"]] for row in table["rows"]} == groups
+    assert table["count"] == listed["count"] == {k: sum(row["kind"] == k for row in rows) for k in table["count"]}
+    assert (table["bytes"], table["unreadable"]) == (sum(row["bytes"] for row in rows), 0)
+
+
+def test_equals_asyncio_ps(rng: random.Random, tmp_path: Path) -> None:
+    """3.14's own tool lists the same tasks of C's class, with the same names and stacks of coroutines."""
+    with running(started("3.14", rng, tmp_path), tmp_path) as target:
+        python = interpreter_of_release("3.14").executable
+        command = entered([python, "-m", "asyncio", "ps", str(target.pid)])
+        done = subprocess.run(command, capture_output=True, text=True, env=plain_environment())
+        rows = ask("tasks", str(target.pid), "--list", "--kind=task")["tasks"]
+    if done.returncode or "coroutine stack" not in done.stdout:
+        pytest.skip(f"python -m asyncio ps is not allowed to look: {(done.stderr or done.stdout)[-200:]}")
+    told = {int(match[1], 16): (match[2], match[3]) for match in re.finditer(PS_LINE, done.stdout, re.M)}
+    assert told
+    own = {row["address"]: row for row in rows if row["state"] in LIVE and row["type"] != "asyncio.tasks.Task"}
+    assert {address: row["name"] for address, row in own.items()} == {a: name for a, (name, _stack) in told.items()}
+    stacks = {a: " -> ".join(s["function"] for s in row["chain"][::-1]) for a, row in own.items()}
+    pending = {a: stack for a, (_name, stack) in told.items() if own[a]["state"] == "pending"}
+    # It follows coroutines alone, not the generator that an object's __await__() is.
+    assert pending == {a: stacks[a].rpartition("Awaitable.__await__ -> ")[2] for a in pending}
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_in_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """A core says the same, and what all of a row keep is as much as they hold themselves, or more."""
+    with running(started("3.11", rng, tmp_path, 20, 10), tmp_path) as target:
+        core = target.as_form(form)
+        rows = ask("tasks", core, "--list")["tasks"]
+        texts = [gdbheap("tasks", core, "--list", *options).stdout for options in ([], ["--no-text"])]
+        retained = ask("tasks", core, "--retained", "--kind=task")["rows"]
+    check_tasks(rows, truth_in(tmp_path))
+    assert [("named " in text, "Task-1" in text) for text in texts] == [(True, True), (False, False)]
+    assert retained and {row["kind"] for row in retained} == {"task"}
+    assert all(row["retained"] > 0 for row in retained)
+
+
+def test_many_tasks_are_one_row(tmp_path: Path) -> None:
+    """50,000 tasks that wait alike are one row, with their number."""
+    program = (
+        "import asyncio, os\n"
+        "async def stands(gate):\n    await gate.wait()\n"
+        "async def main():\n"
+        "    gate = asyncio.Event()\n    kept = [asyncio.ensure_future(stands(gate)) for _ in range(50_000)]\n"
+        "    await asyncio.sleep(0.01)\n    os.read(0, 1)\n"
+        "asyncio.new_event_loop().run_until_complete(main())\n"
+    )
+    with running([interpreter_of_release("3.11").executable, "-c", program], tmp_path) as target:
+        answer = ask("tasks", str(target.pid), "--kind=task", "--max-stop=0")
+    first = answer["rows"][0]
+    assert (first["count"], first["coroutine"], first["line"]) == (50_000, "stands", 3)
+    assert (answer["count"]["task"], len(answer["rows"])) == (50_001, 2)
+
+
+GREENLETS = """
+import greenlet, os
+def inner():
+    greenlet.getcurrent().parent.switch()  # line 4
+def outer():
+    inner()
+kept = [greenlet.greenlet(outer) for _ in range(7)]
+for one in kept: one.switch()
+os.read(0, 1)
+"""
+
+
+def test_greenlets(tmp_path: Path) -> None:
+    """Greenlets are grouped by the line where they were left, if this machine has an interpreter with greenlet."""
+    python = interpreter_with("greenlet")
+    with running([python, "-c", GREENLETS], tmp_path) as target:
+        rows = ask("tasks", str(target.pid), "--kind=greenlet")["rows"]
+    suspended = [row for row in rows if row["state"] == "suspended"]
+    assert [(row["count"], row["coroutine"], row["line"]) for row in suspended] == [(7, "inner", 4)]
+
+
+def interpreter_with(module: str) -> str:
+    """Return an interpreter that can import a module; skip where there is none."""
+    for release in reversed(ALL_RELEASES):
+        for found in interpreters(release):
+            command = [found.executable, "-c", f"import {module}"]
+            if subprocess.run(command, capture_output=True, env=plain_environment()).returncode == 0:
+                return found.executable
+    pytest.skip(f"no interpreter here has {module}")
+
+
+def test_python_2_has_none(tmp_path: Path) -> None:
+    """What has no asyncio is told so in one line."""
+    python = interpreter_of_release("2.7").executable
+    with running([python, "-c", "import os; os.read(0, 1)"], tmp_path) as target:
+        done = gdbheap("tasks", str(target.pid), check=False)
+    assert done.returncode == 5 and "has no asyncio" in done.stderr and done.stderr.count("\n") == 1

@@ -1,0 +1,140 @@
+"""``heap duplicates``, ``heap pyobjects --by`` and ``--group``: a program's own counts of its random values."""
+
+from __future__ import annotations
+
+import collections
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.library import heap_of
+from support.programs import FORMS, SOURCES, ask, gdbheap, interpreter_of_release, running, since
+
+from gdbheap.answers.duplicates import by_value, duplicates
+from gdbheap.answers.fill import fills
+from gdbheap.answers.groups import groups
+from gdbheap.answers.tallies import tallies
+from gdbheap.heap import Heap
+
+COUNT = 60
+BY = ("--by=line", "--by=length")
+
+
+def started(release: str, rng: random.Random, folder: Path) -> list[str]:
+    """Return the command that runs the program; its truth goes to the folder."""
+    python = interpreter_of_release(release).executable
+    return [python, "-s", str(SOURCES / "equal_values.py"), str(rng.getrandbits(32)), str(COUNT), str(folder / "truth")]
+
+
+def truth_in(folder: Path) -> dict[str, Any]:
+    """Return what the program wrote."""
+    found: dict[str, Any] = json.loads((folder / "truth").read_text())
+    return found
+
+
+def check_duplicates(heap: Heap, truth: dict[str, Any]) -> None:
+    """Each value that the program holds twice is one row with as many copies, which are its objects; what it holds once
+    is none; the rows add up to the sums."""
+    answer = duplicates(heap, None, None)
+    found = {row.address: row for row in answer.duplicates}
+    assert len(found) == answer.count
+    for kind, copies, addresses in truth["values"]:
+        rows = [found[address] for address in addresses if address in found]
+        assert [(row.type, row.count) for row in rows] == ([(kind, copies)] if copies > 1 else [])
+        assert not rows or (rows[0].address == addresses[0] and rows[0].saved < rows[0].bytes)
+    sums = (sum(row.count for row in answer.duplicates), sum(row.saved for row in answer.duplicates))
+    assert (answer.copies, answer.saved) == sums
+    assert {one.type: one.saved for one in answer.types if one.saved} == {
+        name: sum(row.saved for row in answer.duplicates if row.type == name)
+        for name in {row.type for row in answer.duplicates}
+    }
+    every = by_value(heap, None, None)
+    assert {row.address: row.count for row in every.rows if row.count > 1} == {a: row.count for a, row in found.items()}
+    assert every.count == sum(row.count for row in every.rows) and every.values == len(every.rows)
+
+
+def check_groups(heap: Heap, truth: dict[str, Any]) -> None:
+    """Instances by the value of an attribute, in a dict, inline or in a slot, are as many as were made."""
+    for name, (counts, unset) in truth["groups"].items():
+        answer = groups(heap, f"__main__.{name}", "group")
+        by_text: dict[str | None, int] = collections.Counter()
+        for text, count in zip(truth["texts"], counts):
+            by_text[text] += count
+        found = {row.value: row.count for row in answer.groups}
+        assert found.pop(None, 0) == unset
+        assert sorted(found.values()) == sorted(filter(None, by_text.values()))
+        short = {text: count for text, count in by_text.items() if text and len(text) < 50 and count}
+        assert short.items() <= found.items()
+        assert answer.count == sum(counts) + unset
+
+
+def check_fill(heap: Heap, truth: dict[str, Any]) -> None:
+    """The room of byte arrays is what they say themselves; lists are at least those of the program; tenths add up."""
+    rows = {row.type: row for row in fills(heap, None).rows}
+    room = truth["arrays"]
+    arrays = rows["bytearray"]
+    assert (arrays.count, arrays.used, arrays.room) == (len(room), sum(u for u, _ in room), sum(r for _, r in room))
+    assert rows["list"].room - rows["list"].used >= sum(allocated - used for _, used, allocated in truth["lists"])
+    for row in rows.values():
+        assert sum(row.tenths) == row.count - row.empty - row.shared and row.used <= row.room
+    lengths = {row.key: row.count for row in tallies(heap, "length", "bytearray").rows}
+    assert lengths == collections.Counter(truth["lengths"])
+
+
+@pytest.mark.parametrize("release", since("3.6"))
+def test_values_of_a_process(release: str, rng: random.Random, tmp_path: Path) -> None:
+    """Duplicates, groups and room, in every release's layouts."""
+    with running(started(release, rng, tmp_path), tmp_path) as target:
+        with heap_of(str(target.pid)) as heap:
+            truth = truth_in(tmp_path)
+            check_duplicates(heap, truth)
+            check_groups(heap, truth)
+            check_fill(heap, truth)
+            by_size, by_module = (tallies(heap, key, None) for key in ("size", "module"))
+            count = sum(row.live.count for row in heap.census().rows)
+    assert (by_size.count, by_size.bytes) == (by_module.count, by_module.bytes)
+    assert by_size.count == count
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
+    """The commands say the same of a core, name holders, and show no contents where none are wanted."""
+    with running(started("3.11", rng, tmp_path), tmp_path) as target:
+        core = target.as_form(form)
+        answer = ask("duplicates", core, "--holders", "--top=5")
+        grouped = ask("pyobjects", core, "--type=__main__.Plain", "--group=group")
+        lines = [["duplicates", core, "--top=all"], ["pyobjects", core, "--by=value", "--top=all"]]
+        lines += [["pyobjects", core, "--type=__main__.Plain", "--group=group"], ["pyobjects", core, "--by=fill"]]
+        shown = [gdbheap(*line).stdout for line in lines]
+        hidden = [gdbheap(*line, "--no-text").stdout for line in lines[:3]]
+    truth = truth_in(tmp_path)
+    assert len(answer["duplicates"]) == 5
+    for row in answer["duplicates"]:
+        assert row["held_by"] and row["held_by"][0]["type"]
+    own = next(text[1:9] for text in truth["texts"] if text.startswith("'"))
+    assert [own in text for text in shown] == [True, True, True, False]
+    assert not any(own in text for text in hidden)
+    assert sum(row["count"] for row in grouped["groups"]) == grouped["count"]
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    """Options that exclude each other, or lack another, are wrong usage; Python 2 has strings of two kinds."""
+    with running([interpreter_of_release("2.7").executable, "-c", "import os; os.read(0, 1)"], tmp_path) as target:
+        pid = str(target.pid)
+        done = gdbheap("duplicates", pid)
+        lines = [
+            ["--group=x"],
+            ["--by=size", "--list"],
+            ["--by=line", "--type=x"],
+            ["--by=none"],
+            ["--by=length", "--type=x"],
+        ]
+        statuses = [gdbheap("pyobjects", pid, *line).returncode for line in lines]
+        fill = ask("pyobjects", pid, "--by=fill")
+        untraced = gdbheap("pyobjects", pid, "--by=line")
+    assert done.returncode == 5 and done.stderr.count("\n") == 1
+    assert statuses == [2] * len(lines)
+    assert {row["type"] for row in fill["rows"]} >= {"list", "dict", "set"}
+    assert untraced.returncode == 5 and "tracemalloc" in untraced.stderr
