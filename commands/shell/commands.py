@@ -83,6 +83,7 @@ def _overview() -> str:
         "Where a process's memory went, down to the last page, and what to do about it.",
         "",
         "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]",
+        "       gdbheap PID PID… | PID --children | --name=REGEX | --cgroup=PATH",
         "       gdbheap install [--remove]",
         "       gdbheap --version | --gdb-script | --help",
         "",

@@ -19,6 +19,7 @@ from gdbheap.commands.surface.needs import (
     FOLLOWED,
     LOG,
     LOOKS,
+    MAYBE_PROCESS,
     NOTHING,
     PROCESS,
     PROCESSES,
@@ -43,9 +44,17 @@ from gdbheap.commands.surface.options import (
 )
 from gdbheap.commands.surface.parser import help_call, parse
 from gdbheap.commands.surface.progress import shown_for
-from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
-from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_about_process, ask_of, with_warnings
-from gdbheap.errors import UsageError
+from gdbheap.commands.surface.registry import ABOUT_LOGS, ABOUT_SEVERAL, COMMANDS, HEAP_NOUN
+from gdbheap.commands.surface.session import (
+    Result,
+    TargetInfo,
+    ask,
+    ask_about_looks,
+    ask_about_process,
+    ask_of,
+    with_warnings,
+)
+from gdbheap.errors import GdbheapError, NotPermitted, UsageError
 from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_address
 from gdbheap.target.cloning import cloned
@@ -132,6 +141,8 @@ Opener = Callable[[Line, Subject], AbstractContextManager[Heap]]
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
     """The command of a noun; of two that share a word, that whose subject is among the words that follow it."""
+    if noun == HEAP_NOUN and _means_several(words):
+        return COMMANDS[ABOUT_SEVERAL]
     about_logs = ABOUT_LOGS.get(noun)
     if about_logs is not None:
         # Imported here: a command's start is mostly imports.
@@ -140,6 +151,20 @@ def meant(noun: str, words: Sequence[str]) -> AnyCommand:
         if any(is_call_log(os.path.expanduser(word)) for word in words):
             return COMMANDS[about_logs]
     return COMMANDS[noun]
+
+
+def _means_several(words: Sequence[str]) -> bool:
+    """Whether a line without a noun names more than one process, or processes otherwise than by their ids."""
+    takes = {option.name for option in (*COMMANDS[HEAP_NOUN].all_options, *options_of(Extra)) if option.takes_next}
+    several = {option.name for option in options_of(Several)} - {option.name for option in options_of(Common)}
+    named, rest = 0, iter(words)
+    for word in rest:
+        if word.partition("=")[0] in several:
+            return True
+        if word in takes:
+            next(rest, None)
+        named += word.isdecimal()
+    return named > 1
 
 
 def answer(command: AnyCommand, words: list[str]) -> Result:
@@ -174,11 +199,30 @@ def own_words(words: Sequence[str]) -> list[str]:
 def _about_target(line: Line) -> Result:
     target = _targets(line)[0]
     _refuse_call(line, target)
-    with line.open(line, target) as heap:
-        with shown_for(heap):
-            answered = ask(line.command, heap, line.options, _calls(line, heap))
-        known = len(heap.target.warnings)
+    try:
+        with line.open(line, target) as heap:
+            with shown_for(heap):
+                answered = ask(line.command, heap, line.options, _calls(line, heap))
+            known = len(heap.target.warnings)
+    except NotPermitted as error:
+        return _without_memory(line, target, error)
     return _with_late_warnings(answered, heap, known)
+
+
+def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
+    """Of a process of which not even the mappings may be read: the half that everybody may know, where the question is
+    about all of its memory. Raises the error elsewhere."""
+    if not isinstance(target, int) or line.command.noun != HEAP_NOUN:
+        raise error
+    from gdbheap.answers.ledger import without_memory
+
+    try:
+        answer = without_memory(target)
+    except (GdbheapError, OSError):
+        raise error from None
+    described = {"kind": "process", "pid": target, "core": None, "exe": None}
+    info = TargetInfo(described, [str(error)], [], True, answer.rss.bytes, refused=True)
+    return Result(line.command, line.options, info, answer, answer)
 
 
 def _about_two_targets(line: Line) -> Result:
@@ -301,6 +345,7 @@ ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
     PROCESS: _about_target,
     TWO_TARGETS: _about_two_targets,
     PROCESSES: _about_programs,
+    MAYBE_PROCESS: _about_programs,
     PROGRAMS: _about_programs,
     LOOKS: _about_looks,
     FOLLOWED: _about_live,

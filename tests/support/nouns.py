@@ -11,8 +11,10 @@ PLAIN, GRAPHS = (
     tuple(
         noun
         for noun, command in COMMANDS.items()
-        if command.needs is TARGET and not command.program
-        and command.argument in (None, SOME_ADDRESS) and command.copies is copies
+        if command.needs is TARGET
+        and not command.program
+        and command.argument in (None, SOME_ADDRESS)
+        and command.copies is copies
     )
     for copies in (False, True)
 )
