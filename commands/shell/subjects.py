@@ -55,14 +55,12 @@ from gdbheap.commands.surface.session import (
     with_warnings,
 )
 from gdbheap.errors import GdbheapError, NotPermitted, UsageError
-from gdbheap.heap import Heap
 from gdbheap.report.numbers import parse_address
-from gdbheap.target.cloning import cloned
 from gdbheap.target.open import parse_target
-from gdbheap.target.process import Process, stopped
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.local_calls import LocalCalls
+    from gdbheap.heap import Heap
     from gdbheap.history.snapshot import Look
     from gdbheap.target.programs import Programs
 
@@ -136,7 +134,7 @@ class Line:
         return help_call(self.called)
 
 
-Opener = Callable[[Line, Subject], AbstractContextManager[Heap]]
+Opener = Callable[[Line, Subject], "AbstractContextManager[Heap]"]
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
@@ -429,6 +427,8 @@ def _refuse_call(line: Line, target: Subject) -> None:
 
 def _calls(line: Line, heap: Heap) -> LocalCalls | None:
     """How functions of the target are called: not at all, unless it is a process that our own tracer holds."""
+    from gdbheap.target.process import Process
+
     target = heap.target
     if line.command.call is None or not isinstance(target, Process) or target.tracer is None:
         return None
@@ -440,6 +440,11 @@ def _calls(line: Line, heap: Heap) -> LocalCalls | None:
 @contextlib.contextmanager
 def opened(line: Line, target: Subject) -> Iterator[Heap]:
     """The heap of a core, or of a process that is stopped in this block; afterwards says for how long."""
+    # Imported here: commands that are about no one process or core start faster.
+    from gdbheap.heap import Heap
+    from gdbheap.target.cloning import cloned
+    from gdbheap.target.process import stopped
+
     if not isinstance(target, int):
         yield Heap(core_of(target, line.extra.exe, line.extra.sysroot))
         return

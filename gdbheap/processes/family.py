@@ -9,9 +9,10 @@ import resource
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gdbheap._native import ProcessAccount, Stop
+from gdbheap.answers.pyobjects import pyobjects
 from gdbheap.errors import GdbheapError, NoTarget
 from gdbheap.heap import Heap
 from gdbheap.processes import accounts
@@ -93,11 +94,14 @@ class Family:
 
 @dataclass
 class _Looks:
-    """What was found out of the processes one by one."""
+    """What was found out of the processes one by one: types whose counts were written; by worker the marks of its pages
+    and the bytes of its objects by type, and both of the parents."""
 
-    types: list[TypeCounts]
-    marks: dict[int, set[bytes]]
-    parents: dict[int, set[bytes]]
+    types: list[TypeCounts] = field(default_factory=list)
+    marks: dict[int, set[bytes]] = field(default_factory=dict)
+    objects: dict[int, Counter[str]] = field(default_factory=dict)
+    parents: dict[int, tuple[set[bytes], Counter[str]]] = field(default_factory=dict)
+    parent_of: dict[int, int] = field(default_factory=dict)
 
 
 def family(pids: Sequence[int], limit: float | None, quick: bool = False, progress: Progress | None = None) -> Family:
@@ -108,7 +112,7 @@ def family(pids: Sequence[int], limit: float | None, quick: bool = False, progre
     members += [_absent(pid) for pid in pids if all(row.pid != pid for row in rows)]
     if not rows:
         raise NoTarget(f"none of {len(pids)} processes is there: ps -e lists those that run")
-    looks = _Looks([], {}, {})
+    looks = _Looks()
     if not quick:
         known = [member for member in members if member.pss is not None]
         looked = {member.pid: _looked(member, _beside(member, known), limit, looks, progress) for member in known}
@@ -215,9 +219,10 @@ def _compared(found: Member, heap: Heap, pid: int, other: Heap, looks: _Looks) -
     written, types = compare(heap, other)
     looks.types += types
     if pid == found.parent:
-        looks.marks[found.pid] = page_marks(here)
+        looks.marks[found.pid], looks.objects[found.pid] = page_marks(here), _by_type(heap)
+        looks.parent_of[found.pid] = pid
         if pid not in looks.parents:
-            looks.parents[pid] = page_marks(there)
+            looks.parents[pid] = page_marks(there, shared=True), _by_type(other)
     return replace(found, beside=pid, written=written)
 
 
@@ -229,8 +234,22 @@ def _freeze(compared: Sequence[Member]) -> Advice | None:
 
 
 def _preload(looks: _Looks) -> Advice | None:
-    """Pages that are equal in several workers and that none of their parents has: one copy would do."""
-    theirs: set[bytes] = set().union(*looks.parents.values()) if looks.parents else set()
-    holders = Counter(mark for marks in looks.marks.values() for mark in marks - theirs)
-    saves = sum(count - 1 for count in holders.values() if count > 1) * resource.getpagesize()
-    return Advice(PRELOAD, saves, None, len(looks.marks)) if saves else None
+    """What several workers have and their parent has not: one copy would do. At least pages that are equal, byte for
+    byte; at most as many bytes of objects of each type as all workers have beyond the parent."""
+    saves = most = workers = 0
+    for parent, (marks, objects) in looks.parents.items():
+        forked = [pid for pid, other in looks.parent_of.items() if other == parent]
+        holders = Counter(mark for pid in forked for mark in looks.marks[pid] - marks)
+        saves += sum(count - 1 for count in holders.values() if count > 1) * resource.getpagesize()
+        common = {kind: min(looks.objects[pid][kind] for pid in forked) for kind in looks.objects[forked[0]]}
+        most += sum(max(0, size - objects[kind]) for kind, size in common.items()) * (len(forked) - 1)
+        workers += len(forked) if len(forked) > 1 else 0
+    return Advice(PRELOAD, saves, max(saves, most), workers) if saves or most else None
+
+
+def _by_type(heap: Heap) -> Counter[str]:
+    """Bytes of the Python objects by type, with the buffers that they own; none where there are none."""
+    try:
+        return Counter({row.type: row.bytes + row.buffers for row in pyobjects(heap).types})
+    except GdbheapError:
+        return Counter()

@@ -157,7 +157,8 @@ def _written(found: _native.WrittenPages, page: int, has_collected: bool) -> Wri
     return Written(*(page * count for count in counts))
 
 
-def page_marks(process: Process) -> set[bytes]:
-    """Marks of the pages of private memory that a process has alone, equal for equal ones; zeros have none."""
-    marks = _native.page_marks(process.space, f"/proc/{process.pid}/pagemap", private_ranges(process))
+def page_marks(process: Process, shared: bool = False) -> set[bytes]:
+    """Marks of the pages of private memory that a process has alone, with ``shared`` of all that it has; equal for
+    equal ones; zeros have none."""
+    marks = _native.page_marks(process.space, f"/proc/{process.pid}/pagemap", private_ranges(process), shared)
     return {marks[place : place + MARK] for place in range(0, len(marks), MARK)}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
-from gdbheap.answers.findings import Finding
 from gdbheap.answers.records import SCHEMA, to_json
-from gdbheap.report import findings
 
 __all__ = ["document", "text_of"]
+
+FINDINGS = "gdbheap.answers.findings.finding"
 
 
 def document(
@@ -37,4 +38,10 @@ def text_of(content: dict[str, Any]) -> str:
 
 def _keys(record: Any) -> dict[str, Any]:
     """A finding with its words, any other record as it is."""
-    return findings.keys_of(record) if isinstance(record, Finding) else to_json(record)
+    # Whoever has a finding has imported them; all others start faster without.
+    finding = sys.modules.get(FINDINGS)
+    if finding is not None and isinstance(record, finding.Finding):
+        from gdbheap.report import findings
+
+        return findings.keys_of(record)
+    return to_json(record)

@@ -110,8 +110,10 @@ def _advice(row: Advice, style: Style) -> str:
             "reference counts unshare stays: immortal objects alone are spared (Python 3.12 and later)."
         )
     return (
-        f"Preloading would save at least {style.bytes(row.saves)}: so much is in pages that are equal, byte for byte, "
-        f"in several of {counted(row.workers, 'worker')}, and that none of their parents has; one copy would do."
+        f"Preloading what the workers load for themselves would save at least {style.bytes(row.saves)}, at most "
+        f"{style.bytes(row.at_most)}: the first is in pages that are equal, byte for byte, in several of "
+        f"{counted(row.workers, 'worker')} and that their parent has not; the second in objects of types of which all "
+        "of them have more than it has."
     )
 
 

@@ -1,32 +1,11 @@
-"""A WSGI application and a configuration of gunicorn: objects that are made when the application is imported.
+"""A WSGI application that makes COUNT rows when it is imported."""
 
-COUNT: of how many rows. COLLECT: each worker runs the collector over all objects when it starts, as one does sooner or
-later. FREEZE: the master calls gc.freeze() before it forks."""
-
-import gc
 import os
 
-COUNT = int(os.environ.get("COUNT", "0"))
-ROWS = [{"number": number, "name": "row %d" % number, "tags": ["t%d" % number, []]} for number in range(COUNT)]
-
-bind = "unix:" + os.environ.get("SOCKET", "")
-workers = 4
-timeout = 600
-accesslog = None
-errorlog = os.environ.get("LOG", "-")
-control_socket_disable = True
-
-
-def when_ready(server):
-    """Before the first worker is forked."""
-    if os.environ.get("FREEZE"):
-        gc.freeze()
-
-
-def post_worker_init(worker):
-    """In each worker, once it has the application."""
-    if os.environ.get("COLLECT"):
-        gc.collect()
+ROWS = [
+    {"number": number, "name": "row %d" % number, "tags": ["t%d" % number, []]}
+    for number in range(int(os.environ.get("COUNT", "0")))
+]
 
 
 def application(environ, start_response):

@@ -228,14 +228,23 @@ pub fn written_pages(
     Ok(watched(py, progress, look)?.into())
 }
 
-/// Marks of 16 bytes of the pages in `ranges` that a process has alone, by its `pagemap` file: equal for equal pages; those
-/// of zeros have none. Raises OSError, KeyboardInterrupt.
+/// Marks of 16 bytes of the pages in `ranges` that a process has alone, by its `pagemap` file, with `shared` of all that it
+/// has: equal for equal pages; those of zeros have none. Raises OSError, KeyboardInterrupt.
 #[pyfunction]
-pub fn page_marks(py: Python<'_>, space: &Space, path: &str, ranges: Vec<Range>) -> PyResult<Py<PyBytes>> {
+pub fn page_marks(
+    py: Python<'_>,
+    space: &Space,
+    path: &str,
+    ranges: Vec<Range>,
+    shared: bool,
+) -> PyResult<Py<PyBytes>> {
     let page = space.0.page();
     let marks = watched(py, None, |watcher| {
-        let own = memory_use::sharing(watcher, path, &ranges, page)?.own;
-        memory_use::page_marks(watcher, &space.0, &own, page)
+        let mut found = memory_use::sharing(watcher, path, &ranges, page)?;
+        if shared {
+            found.own.append(&mut found.shared);
+        }
+        memory_use::page_marks(watcher, &space.0, &found.own, page)
     })?;
     Ok(PyBytes::new(py, &marks).unbind())
 }
