@@ -8,7 +8,7 @@ import os
 import sys
 
 
-class Touched(object):
+class Touched:
     """What one worker refers to once more."""
 
     __slots__ = ("number",)
@@ -61,6 +61,6 @@ for work in (nothing, refer, collect, write):
     os.close(writing)
     os.read(reading, 1)
     os.close(reading)
-    sys.stderr.write("%s %d\n" % (work.__name__, pid))
+    sys.stderr.write(f"{work.__name__} {pid}\n")
 sys.stderr.flush()
 sys.stdin.read(1)

@@ -3,7 +3,7 @@
 import os
 
 ROWS = [
-    {"number": number, "name": "row %d" % number, "tags": ["t%d" % number, []]}
+    {"number": number, "name": f"row {number}", "tags": [f"t{number}", []]}
     for number in range(int(os.environ.get("COUNT", "0")))
 ]
 
