@@ -72,18 +72,7 @@ setup(
     install_requires=["pyelftools>=0.29,<0.33", "tabulate>=0.9"],
     extras_require={
         "plot": ["matplotlib>=3.5"],
-        # gunicorn is a program with workers, ps_mem another that prints what gdbheap ps does.
-        "test": [
-            "pytest>=7",
-            "pytest-xdist>=3",
-            "hypothesis",
-            "mypy",
-            "ruff",
-            "types-tabulate",
-            "types-gdb",
-            "gunicorn",
-            "ps_mem",
-        ],
+        "test": ["pytest>=7", "pytest-xdist>=3", "hypothesis", "mypy", "ruff", "types-tabulate", "types-gdb"],
     },
     entry_points={"console_scripts": ["gdbheap = gdbheap.commands.shell.main:main"]},
     classifiers=[

@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 from support import kernel
+from support.installed import python_with
 from support.programs import SOURCES, gdbheap, interpreter_of, plain_environment, running
 
 from gdbheap.processes.family import family as family_of
@@ -220,11 +220,11 @@ def test_none_is_there() -> None:
 
 
 @contextmanager
-def served(folder: Path, name: str, **settings: str) -> Iterator[list[int]]:
+def served(python: str, folder: Path, name: str, **settings: str) -> Iterator[list[int]]:
     """The processes of a gunicorn with four workers, the master first, once each has answered."""
     path = folder / name
     environment = {**plain_environment(), "SOCKET": str(path), "LOG": f"{path}.log", "COUNT": str(ROWS), **settings}
-    command = [sys.executable, "-m", "gunicorn", "-c", str(SOURCES / "gunicorn_settings.py"), "--preload"]
+    command = [python, "-m", "gunicorn", "-c", str(SOURCES / "gunicorn_settings.py"), "--preload"]
     process = subprocess.Popen([*command, "--chdir", str(SOURCES), "preloaded:application"], env=environment)
     try:
         deadline = time.monotonic() + PATIENCE
@@ -260,12 +260,12 @@ def answered(path: Path) -> str:
 
 def test_gunicorn_saves_what_is_promised(tmp_path: Path) -> None:
     """Four preloaded workers: gc.freeze() before the fork saves at least 90 % of what it is said to, in PSS."""
-    pytest.importorskip("gunicorn")
-    with served(tmp_path, "as-it-is", COLLECT="1") as pids:
+    python = python_with("gunicorn")
+    with served(python, tmp_path, "as-it-is", COLLECT="1") as pids:
         found = json.loads(gdbheap(str(pids[0]), "--children", "--json").stdout)
         before = sum(kernel.in_rollup(pid, "Pss") for pid in pids)
     (advice,) = (row for row in found["advice"] if row["id"] == "freeze")
-    with served(tmp_path, "frozen", COLLECT="1", FREEZE="1") as pids:
+    with served(python, tmp_path, "frozen", COLLECT="1", FREEZE="1") as pids:
         after = sum(kernel.in_rollup(pid, "Pss") for pid in pids)
     assert advice["workers"] == WORKERS and advice["saves"] > 4 << 20
     assert before - after >= PROMISED * advice["saves"], (before, after, advice)

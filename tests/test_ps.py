@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import random
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from support import kernel
+from support.installed import python_with
 from support.programs import c_program, gdbheap, interpreter_of, running
 
 from gdbheap.processes import accounts
@@ -40,10 +42,24 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
         yield [stack.enter_context(running(command, folder)).pid for command in commands]
 
 
+def other_program() -> Any:
+    """Return ps_mem as a module: one file, which changes how Python reports errors."""
+    command = [python_with("ps_mem"), "-c", "import importlib.util as u; print(u.find_spec('ps_mem').origin)"]
+    path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    spec = importlib.util.spec_from_file_location("ps_mem", path)
+    assert spec is not None and spec.loader is not None
+    module, hook = importlib.util.module_from_spec(spec), sys.excepthook
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.excepthook = hook
+    return module
+
+
 def test_the_figures_of_ps_mem(programs: list[int]) -> None:
     """Private, shared, RAM and swap of each program, to the byte, and how many processes it has; read in one process,
     at a moment at which nothing else starts or ends that maps the same libraries."""
-    ps_mem: Any = pytest.importorskip("ps_mem")
+    ps_mem = other_program()
     everyone = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     for _ in range(TRIES):
         before = accounts.by_program(row for row in accounts.read(everyone) if row.pid in programs)

@@ -208,14 +208,12 @@ def _about_target(line: Line) -> Result:
 
 
 def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
-    """Of a process of which not even the mappings may be read: the half that everybody may know, where the question is
-    about all of its memory. Raises the error elsewhere."""
-    if not isinstance(target, int) or line.command.noun != HEAP_NOUN:
+    """Of a process of which not even the mappings may be read: what everybody may know, where that is an answer. Raises
+    the error elsewhere."""
+    if not isinstance(target, int) or line.command.without_memory is None:
         raise error
-    from gdbheap.answers.ledger import without_memory
-
     try:
-        answer = without_memory(target)
+        answer = line.command.without_memory(target)
     except (GdbheapError, OSError):
         raise error from None
     described = {"kind": "process", "pid": target, "core": None, "exe": None}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gdbheap.target.cgroup import Group
+from gdbheap.target.cgroup import Group, Pressure
 from gdbheap.target.target import Rss
 
-__all__ = ["Container", "container"]
+__all__ = ["Container", "Pressure", "container"]
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
 MAX_THRESHOLD = 1 << 16
 # struct gc_generation_stats, which follow the permanent generation: collections, collected, uncollectable.
 STATS = 24
-MOST_COLLECTIONS = 1 << 48
+MOST_COLLECTIONS = 1 << 40
 INTERPRETER_BYTES = 64 << 10
 WINDOW = 1 << 20
 

@@ -6,6 +6,7 @@ use crate::records::Given;
 use crate::rows::{all, answers, Place, Range};
 use crate::watch::{raised, watched, Report};
 use gdbheap_core::allocators::PARTS;
+use gdbheap_core::memory::sharing;
 use gdbheap_core::memory_use::{self, Kept, Sum, WINDOW};
 use gdbheap_core::python::TypeLayout;
 use gdbheap_core::Machine;
@@ -223,7 +224,7 @@ pub fn written_pages(
     let (layout, statics) = (layout.as_ref(), &statics[..]);
     let fork = memory_use::Fork { heaps: lent, layout, statics, other: &other.0, other_pages: &other_pages.0, page };
     let look = |watcher: &dyn gdbheap_core::Watcher| {
-        memory_use::written(watcher, &fork, memory_use::sharing(watcher, path, &ranges, page)?)
+        memory_use::written(watcher, &fork, sharing(watcher, path, &ranges, page)?)
     };
     Ok(watched(py, progress, look)?.into())
 }
@@ -240,7 +241,7 @@ pub fn page_marks(
 ) -> PyResult<Py<PyBytes>> {
     let page = space.0.page();
     let marks = watched(py, None, |watcher| {
-        let mut found = memory_use::sharing(watcher, path, &ranges, page)?;
+        let mut found = sharing(watcher, path, &ranges, page)?;
         if shared {
             found.own.append(&mut found.shared);
         }

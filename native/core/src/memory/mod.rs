@@ -3,6 +3,7 @@
 pub(crate) mod capture;
 pub(crate) mod gate;
 pub(crate) mod pages;
+pub(crate) mod sharing;
 pub(crate) mod space;
 pub(crate) mod window;
 pub(crate) mod words;
@@ -10,5 +11,6 @@ pub(crate) mod words;
 pub use capture::Room;
 pub use gate::Gate;
 pub use pages::{Pages, Run, PRESENT, SWAPPED, ZERO};
+pub use sharing::{sharing, Sharing};
 pub use space::{Backing, Mapping, MappingKind, Segment, Source, Space};
 pub use words::{count_pointers, find_initial, find_pointer, find_pointer_runs, OwnedRange};

@@ -13,4 +13,4 @@ pub use contents::{read_once, zero_pages, WINDOW};
 pub use copies::{find_copies, Copied};
 pub use pins::{pins, Kept, Pins, Totals};
 pub use sweep::{Row, Sum, Sweep};
-pub use written::{page_marks, sharing, written, CountsOf, Fork, Sharing, Written};
+pub use written::{page_marks, written, CountsOf, Fork, Written};

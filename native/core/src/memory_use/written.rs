@@ -10,56 +10,18 @@ use crate::bytes::u64_at;
 use crate::error::Result;
 use crate::machine::PageSize;
 use crate::memory::pages::{Pages, PRESENT, SWAPPED};
+use crate::memory::sharing::Sharing;
 use crate::memory::space::Space;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
 use crate::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst).
-const ENTRY_PRESENT: u64 = 1 << 63;
-const ENTRY_EXCLUSIVE: u64 = 1 << 56;
-const ENTRIES_AT_ONCE: u64 = 8 << 10;
 const PAGES_AT_ONCE: usize = 64;
 /// The third word of the older, larger head of an object that the collector does not track (3.7 and before).
 const UNTRACKED: u64 = -2i64 as u64;
 const SHORT_HEAD: u64 = 16;
-
-/// Pages of private memory that are there, ascending: those that no other process has, and the others.
-#[derive(Default)]
-pub struct Sharing {
-    pub own: Vec<u64>,
-    pub shared: Vec<u64>,
-}
-
-/// Who shares the pages of `ranges`, by a `pagemap` file.
-pub fn sharing(watcher: &dyn Watcher, path: &str, ranges: &[(u64, u64)], page: PageSize) -> Result<Sharing> {
-    let (file, mut found) = (File::open(path)?, Sharing::default());
-    let mut bytes = vec![0; 8 * ENTRIES_AT_ONCE as usize];
-    for (start, end) in ranges {
-        let mut at = *start;
-        while at < *end {
-            watcher.check()?;
-            let wanted = page.number(end - at).min(ENTRIES_AT_ONCE) as usize;
-            let got = file.read_at(&mut bytes[..8 * wanted], 8 * page.number(at))? / 8;
-            for place in 0..got {
-                let (entry, address) = (u64_at(&bytes, 8 * place), at + place as u64 * page.bytes());
-                if entry & ENTRY_PRESENT != 0 {
-                    let side = if entry & ENTRY_EXCLUSIVE != 0 { &mut found.own } else { &mut found.shared };
-                    side.push(address);
-                }
-            }
-            if got == 0 {
-                break;
-            }
-            at += got as u64 * page.bytes();
-        }
-    }
-    Ok(found)
-}
 
 /// A type whose objects' reference counts have changed: on how many objects and pages, and on how many pages nothing else
 /// has but other types' counts.
