@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gdbheap._native import ProcessAccount, ProcessMemory, process_accounts
+from gdbheap.processes import ahead
+from gdbheap.processes.ahead import PROC
 
 __all__ = ["HeapSums", "Program", "ProgramSums", "Table", "by_program", "program_of", "read", "script_of"]
 
-PROC = "/proc"
 CUT_OFF = 512
 DELETED = b" (deleted)"
 PYTHON = re.compile(r"python[0-9.]*[a-z]?|pypy[0-9.]*")
@@ -97,9 +98,11 @@ class _Sums:
 
 def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAccount]:
     """What the kernel says of these processes, or of all but ourselves; by pid. Raises OSError."""
-    rows = process_accounts(proc, None if pids is None else list(pids))
-    own = os.getpid()
-    return rows if pids is not None else [row for row in rows if row.pid != own]
+    if pids is not None:
+        return process_accounts(proc, list(pids))
+    known = ahead.take() if proc == PROC else None
+    rows, own = process_accounts(proc) if known is None else known, os.getpid()
+    return [row for row in rows if row.pid != own]
 
 
 def by_program(rows: Iterable[ProcessAccount], pattern: re.Pattern[str] | None = None) -> Table:
