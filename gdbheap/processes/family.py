@@ -26,6 +26,8 @@ __all__ = ["Advice", "Family", "Member", "Sums", "family"]
 
 FREEZE, PRELOAD = "freeze", "preload"
 LONGEST_STOP = 1.0
+# What is less than this share of all that they have is no advice.
+MIN_PERCENT = 1
 
 Progress = Callable[[str, int, int], object]
 
@@ -66,13 +68,15 @@ class Sums:
 @dataclass(frozen=True)
 class Advice:
     """What would be saved by something that is done before the fork, in bytes over all processes. ``id``: "freeze"
-    (gc.freeze()), or "preload" (to load before the fork what each worker loads for itself); ``saves`` at least, and
-    ``at_most``; of ``workers`` processes."""
+    (gc.freeze()), or "preload" (to load before the fork what each worker loads for itself). ``saves``: what is
+    promised; of freezing this is no more than ``at_most``; of preloading it is an estimate, and ``at_least`` is
+    certain. Of ``workers`` processes."""
 
     id: str
     saves: int
-    at_most: int | None
     workers: int
+    at_most: int | None = None
+    at_least: int | None = None
 
 
 @dataclass(frozen=True)
@@ -120,8 +124,9 @@ def family(pids: Sequence[int], limit: float | None, quick: bool = False, progre
     members.sort(key=lambda member: -(member.rss or 0))
     compared = [member for member in members if member.written is not None]
     written = total_written(member.written for member in compared if member.written) if compared else None
-    advice = [_freeze(compared), _preload(looks)]
-    return Family(members, _sums(members), written, total_types(looks.types), [row for row in advice if row])
+    sums = _sums(members)
+    advice = [row for row in (_freeze(compared), _preload(looks)) if 100 * row.saves > MIN_PERCENT * sums.pss]
+    return Family(members, sums, written, total_types(looks.types), advice)
 
 
 def _counted(pids: Sequence[int], limit: float | None) -> list[ProcessAccount]:
@@ -226,25 +231,26 @@ def _compared(found: Member, heap: Heap, pid: int, other: Heap, looks: _Looks) -
     return replace(found, beside=pid, written=written)
 
 
-def _freeze(compared: Sequence[Member]) -> Advice | None:
+def _freeze(compared: Sequence[Member]) -> Advice:
     """gc.freeze() before the fork: then the collector leaves alone what was there."""
     rows = [member.written for member in compared if member.written is not None and member.written.collector]
     saves, most = sum(row.freezing for row in rows), sum(row.collector for row in rows)
-    return Advice(FREEZE, saves, most, len(rows)) if most else None
+    return Advice(FREEZE, saves, len(rows), at_most=most)
 
 
-def _preload(looks: _Looks) -> Advice | None:
-    """What several workers have and their parent has not: one copy would do. At least pages that are equal, byte for
-    byte; at most as many bytes of objects of each type as all workers have beyond the parent."""
-    saves = most = workers = 0
+def _preload(looks: _Looks) -> Advice:
+    """What several workers have and their parent has not: one copy would do. As many bytes of objects of each type as
+    all workers have beyond the parent; certain are pages that are equal, byte for byte. Nothing where these are more:
+    then the workers have no more than the parent, and have written the same to what they had from it."""
+    least = most = workers = 0
     for parent, (marks, objects) in looks.parents.items():
         forked = [pid for pid, other in looks.parent_of.items() if other == parent]
         holders = Counter(mark for pid in forked for mark in looks.marks[pid] - marks)
-        saves += sum(count - 1 for count in holders.values() if count > 1) * resource.getpagesize()
+        least += sum(count - 1 for count in holders.values() if count > 1) * resource.getpagesize()
         common = {kind: min(looks.objects[pid][kind] for pid in forked) for kind in looks.objects[forked[0]]}
         most += sum(max(0, size - objects[kind]) for kind, size in common.items()) * (len(forked) - 1)
         workers += len(forked) if len(forked) > 1 else 0
-    return Advice(PRELOAD, saves, max(saves, most), workers) if saves or most else None
+    return Advice(PRELOAD, most if most > least else 0, workers, at_least=least)
 
 
 def _by_type(heap: Heap) -> Counter[str]:

@@ -110,10 +110,9 @@ def _advice(row: Advice, style: Style) -> str:
             "reference counts unshare stays: immortal objects alone are spared (Python 3.12 and later)."
         )
     return (
-        f"Preloading what the workers load for themselves would save at least {style.bytes(row.saves)}, at most "
-        f"{style.bytes(row.at_most)}: the first is in pages that are equal, byte for byte, in several of "
-        f"{counted(row.workers, 'worker')} and that their parent has not; the second in objects of types of which all "
-        "of them have more than it has."
+        f"Preloading what {counted(row.workers, 'worker')} load for themselves would save about "
+        f"{style.bytes(row.saves)}: so much is in objects, type by type, that all of them have beyond their parent. "
+        f"{style.bytes(row.at_least)} of it is certain: pages that are equal, byte for byte, in several of them."
     )
 
 
