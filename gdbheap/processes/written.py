@@ -14,7 +14,7 @@ from gdbheap import _native
 from gdbheap.errors import Fault, GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.layout import cpython
-from gdbheap.python.collector import Collector
+from gdbheap.python.collector import Collector, count_frozen
 from gdbheap.target.process import Process, is_readable
 from gdbheap.target.ranges import Ranges, intersect
 from gdbheap.target.target import AT_RANDOM
@@ -22,6 +22,8 @@ from gdbheap.target.target import AT_RANDOM
 __all__ = ["TypeCounts", "Written", "compare", "is_fork", "page_marks", "total_types", "total_written"]
 
 MARK = 16
+# From so many on the program has called gc.freeze(): then the collector has left alone what there was.
+MANY_FROZEN = 5000
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,9 @@ def _statics(heap: Heap) -> list[tuple[int, int]]:
 
 
 def _has_collected(heap: Heap, other: Heap) -> bool:
-    """Whether the collector has run over all objects since the two parted, in either."""
+    """Whether the collector has run over all objects since the two parted, in either; not where they were frozen."""
     one, two = _collector(heap), _collector(other)
-    if one is None or two is None or one.frozen or two.frozen:
+    if one is None or two is None or count_frozen(heap.target.space, one, MANY_FROZEN) == MANY_FROZEN:
         return False
     return bool(one.collections) and one.collections[-1:] != two.collections[-1:]
 

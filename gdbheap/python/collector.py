@@ -45,7 +45,7 @@ WINDOW = 1 << 20
 class Collector:
     """What the collector says of itself, youngest generation first. ``frozen``: whether gc.freeze() has put objects
     aside. ``collections``: how often each generation was collected, with the younger ones; empty where that is not
-    there."""
+    there. ``permanent``: the head of the list of those objects."""
 
     address: int
     enabled: bool
@@ -53,6 +53,7 @@ class Collector:
     counts: tuple[int, ...]
     frozen: bool
     collections: tuple[int, ...] = ()
+    permanent: int = 0
 
     @property
     def is_off(self) -> bool:
@@ -70,6 +71,20 @@ def find_collector(
         return None
     found = next(_search(space, shape, data), None)
     return found or next(_search(space, shape, _around(interpreters())), None)
+
+
+def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
+    """How many objects gc.freeze() has put aside, ``most`` if there are more; 3.12 does so itself with a few when it
+    starts."""
+    at = collector.permanent
+    try:
+        for count in range(most):
+            at = space.word(at + NEXT) & ~FLAGS
+            if at == collector.permanent:
+                return count
+    except (Fault, OverflowError):
+        return 0
+    return most
 
 
 def _around(addresses: Sequence[int]) -> Ranges:
@@ -113,7 +128,7 @@ def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
         return None
     thresholds, counts = zip(*pairs)
     collections = tuple(stats) if all(number < MOST_COLLECTIONS for number in stats) else ()
-    return Collector(address, enabled, thresholds, counts, frozen, collections)
+    return Collector(address, enabled, thresholds, counts, frozen, collections, permanent)
 
 
 def _is_head(space: _native.Space, address: int) -> bool:
