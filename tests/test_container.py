@@ -191,7 +191,7 @@ def refused(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_without_memory() -> None:
-    """Another user's process: its size and its group are answered, with status 3; the reason is a warning."""
+    """Another user's process: its size and its group are answered, with status 3; the reason is on standard error."""
     own = os.getpid()
     done = refused([str(own), "--json"])
     assert done.returncode == 3, done.stderr
@@ -203,7 +203,8 @@ def test_without_memory() -> None:
     if group is not None:
         assert (found["container"]["path"], found["container"]["max"]) == (group.path, group.max)
     text = refused([str(own)])
-    assert text.returncode == 3 and text.stdout.startswith("RSS is ") and "Warning: " in text.stdout
+    assert text.returncode == 3 and text.stdout.startswith("RSS is ")
+    assert len(text.stderr.splitlines()) == 1 and f"runs as uid {NOBODY}" in text.stderr
     other = refused(["holes", str(own)])
     assert other.returncode == 3 and not other.stdout and len(other.stderr.splitlines()) == 1
 

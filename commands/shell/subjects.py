@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gdbheap.commands.shell.cores import Stored, Subject, core_of, name_of
+from gdbheap.commands.shell.streams import complain
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, SHELL, AnyCommand
 from gdbheap.commands.surface.needs import (
     CALLED,
@@ -208,16 +209,18 @@ def _about_target(line: Line) -> Result:
 
 
 def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
-    """Of a process of which not even the mappings may be read: what everybody may know, where that is an answer. Raises
-    the error elsewhere."""
-    if not isinstance(target, int) or line.command.without_memory is None:
+    """Of a process of which not even the mappings may be read: what everybody may know, where that is an answer, and
+    the reason on standard error. Raises the error elsewhere."""
+    if not isinstance(target, int) or target == os.getpid() or line.command.without_memory is None:
         raise error
     try:
         answer = line.command.without_memory(target)
     except (GdbheapError, OSError):
         raise error from None
     described = {"kind": "process", "pid": target, "core": None, "exe": None}
-    info = TargetInfo(described, [str(error)], [], True, answer.rss.bytes, refused=True)
+    complain(str(error))
+    reasons = [str(error)] if line.options.json else []
+    info = TargetInfo(described, reasons, [], True, answer.rss.bytes, refused=True)
     return Result(line.command, line.options, info, answer, answer)
 
 
