@@ -18,7 +18,8 @@ def document(
     name: str, target: dict[str, Any], warnings: Iterable[str], damage: Iterable[Any], answer: Any
 ) -> dict[str, Any]:
     """The envelope ("command", "schema", "target", "warnings", "damage"), then the answer's own keys. It has no time in
-    it: the answers to one question about a stopped target are equal.
+    it: the answers to one question about a stopped target are equal, but for its container's figures, which other
+    processes change.
 
     ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records inside of them stay
     records. Raises ValueError if a key of the answer hides one of the envelope's."""
