@@ -24,6 +24,7 @@ from support.programs import (
     c_program,
     python_program,
     running,
+    steady,
 )
 
 pytestmark = needs_gdb
@@ -78,11 +79,8 @@ def test_same_answers_as_in_a_shell(
 
 
 def comparable(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without warnings, which a session collects; of the container, which other processes change, what
-    does not change."""
-    container = document.get("container")
-    stays = {} if container is None else {"container": {key: container[key] for key in ("path", "version", "max")}}
-    return {**{key: value for key, value in document.items() if key not in ("warnings", "container")}, **stays}
+    """The document without warnings, which a session collects, and without what other processes change."""
+    return {key: value for key, value in steady(document).items() if key != "warnings"}
 
 
 def test_address_is_any_expression(target: Running, environment: dict[str, str]) -> None:
