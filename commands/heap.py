@@ -116,4 +116,5 @@ COMMAND = Command(
     render=_render,
     listed="findings",
     sorts=SORTS,
+    without_memory=ledger.without_memory,
 )

@@ -621,7 +621,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
         "--allocator": "glibc", "--by": "type", "--max-stop": "2.5", "--since": "a.heap", "--limit": "4G",
         "-o": "a.csv", "--every": "10ms" if noun != "replay" else "50", "--duration": "2h", "--snapshot-every": "1d",
-        "--name": "^a.*b",
+        "--name": "^a.*b", "--filter": "a.*",
         "--cgroup": "a/b", "--count": "3",
         "--rss": "1G", "--grows": "100M/10m", "--mark": "80%", "--within": "1s", "--output": "a", "--run": "a b",
         "--run-limit": "2m", "--again": "1h", "--size": "5M", "--block": "0x10", "--folded": "a", "--speedscope": "b",

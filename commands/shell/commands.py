@@ -6,15 +6,12 @@ import sys
 from collections.abc import Sequence
 
 from gdbheap import __version__
-from gdbheap.commands.shell.installation import install, remove
 from gdbheap.commands.shell.subjects import answer, extra_options, meant, own_words
 from gdbheap.commands.surface.declaration import GDB, AnyCommand
-from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
 from gdbheap.errors import UsageError
-from gdbheap.loader import SCRIPT
 from gdbheap.report.style import style_for
 
 __all__ = ["run"]
@@ -30,6 +27,8 @@ def run(words: Sequence[str]) -> tuple[str, int]:
     if wants_help(own_words(words)):
         return (_help(_known(noun)) if noun else _overview()), 0
     if rest in (["--version"], ["--gdb-script"]) and not noun:
+        from gdbheap.loader import SCRIPT
+
         return (f"gdbheap {__version__}" if rest == ["--version"] else str(SCRIPT)), 0
     return _answer(meant(_known(noun), rest), rest)
 
@@ -70,6 +69,8 @@ def _takes_value(word: str) -> bool:
 
 def _help(noun: str) -> str:
     """Of both commands, where two share a word."""
+    from gdbheap.commands.surface.help import help_text
+
     commands = [COMMANDS[found] for found in (noun, ABOUT_LOGS.get(noun)) if found is not None]
     pages = [help_text(command, command.shell_name, command.needs, extra_options(command)) for command in commands]
     return "\n\n".join(pages)
@@ -83,6 +84,7 @@ def _overview() -> str:
         "Where a process's memory went, down to the last page, and what to do about it.",
         "",
         "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]",
+        "       gdbheap PID PID… | PID --children | --name=REGEX | --cgroup=PATH",
         "       gdbheap install [--remove]",
         "       gdbheap --version | --gdb-script | --help",
         "",
@@ -99,6 +101,8 @@ def _overview() -> str:
 
 
 def _install(words: list[str]) -> str:
+    from gdbheap.commands.shell.installation import install, remove
+
     if wants_help(words):
         return (
             "gdbheap install adds gdbheap's folder to gdb's source path in your gdbinit: 'gdb -x gdbheap' then works\n"

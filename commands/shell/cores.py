@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 from gdbheap.commands.surface.progress import shown, tell
 from gdbheap.errors import one_line
-from gdbheap.target.core import Core
-from gdbheap.target.debuginfod import fetcher
-from gdbheap.target.stored_cores import dump, title
+
+if TYPE_CHECKING:
+    from gdbheap.target.core import Core
 
 __all__ = ["Stored", "Subject", "core_of", "name_of"]
 
@@ -30,11 +30,18 @@ Subject = Union[int, str, Stored]
 
 def name_of(core: str | Stored) -> str:
     """What messages call it."""
+    from gdbheap.target.stored_cores import title
+
     return title(core.match) if isinstance(core, Stored) else core
 
 
 def core_of(core: str | Stored, exe: str | None, sysroot: str | None) -> Core:
     """Opened, and unpacked where it is packed; what that takes is shown on a terminal. Raises what ``Core`` does."""
+    # Imported here: commands that are about no core start faster.
+    from gdbheap.target.core import Core
+    from gdbheap.target.debuginfod import fetcher
+    from gdbheap.target.stored_cores import dump
+
     name = name_of(core)
     with shown(f"unpacking {one_line(name, NAME_SHOWN)}") as progress:
         unpacked = dump(core.match, progress) if isinstance(core, Stored) else None

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
+# The word of the command that looks at all processes: what takes it long is begun at once.
+READS_ALL = ["ps"]
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
 
 
@@ -42,6 +44,10 @@ def _end(number: int, _frame: object) -> None:
 
 
 def _run(words: list[str]) -> int:
+    if words[:1] == READS_ALL:
+        from gdbheap.processes import ahead
+
+        ahead.begin()
     from gdbheap.commands.shell.commands import run
     from gdbheap.commands.shell.streams import complain, fault, write
     from gdbheap.errors import GdbheapError

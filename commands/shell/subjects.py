@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gdbheap.commands.shell.cores import Stored, Subject, core_of, name_of
+from gdbheap.commands.shell.streams import complain
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, SHELL, AnyCommand
 from gdbheap.commands.surface.needs import (
     CALLED,
@@ -19,6 +20,7 @@ from gdbheap.commands.surface.needs import (
     FOLLOWED,
     LOG,
     LOOKS,
+    MAYBE_PROCESS,
     NOTHING,
     PROCESS,
     PROCESSES,
@@ -43,17 +45,23 @@ from gdbheap.commands.surface.options import (
 )
 from gdbheap.commands.surface.parser import help_call, parse
 from gdbheap.commands.surface.progress import shown_for
-from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
-from gdbheap.commands.surface.session import Result, ask, ask_about_looks, ask_about_process, ask_of, with_warnings
-from gdbheap.errors import UsageError
-from gdbheap.heap import Heap
+from gdbheap.commands.surface.registry import ABOUT_LOGS, ABOUT_SEVERAL, COMMANDS, HEAP_NOUN
+from gdbheap.commands.surface.session import (
+    Result,
+    TargetInfo,
+    ask,
+    ask_about_looks,
+    ask_about_process,
+    ask_of,
+    with_warnings,
+)
+from gdbheap.errors import GdbheapError, NotPermitted, UsageError
 from gdbheap.report.numbers import parse_address
-from gdbheap.target.cloning import cloned
 from gdbheap.target.open import parse_target
-from gdbheap.target.process import Process, stopped
 
 if TYPE_CHECKING:
     from gdbheap.commands.calls.local_calls import LocalCalls
+    from gdbheap.heap import Heap
     from gdbheap.history.snapshot import Look
     from gdbheap.target.programs import Programs
 
@@ -127,11 +135,13 @@ class Line:
         return help_call(self.called)
 
 
-Opener = Callable[[Line, Subject], AbstractContextManager[Heap]]
+Opener = Callable[[Line, Subject], "AbstractContextManager[Heap]"]
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
     """The command of a noun; of two that share a word, that whose subject is among the words that follow it."""
+    if noun == HEAP_NOUN and _means_several(words):
+        return COMMANDS[ABOUT_SEVERAL]
     about_logs = ABOUT_LOGS.get(noun)
     if about_logs is not None:
         # Imported here: a command's start is mostly imports.
@@ -140,6 +150,20 @@ def meant(noun: str, words: Sequence[str]) -> AnyCommand:
         if any(is_call_log(os.path.expanduser(word)) for word in words):
             return COMMANDS[about_logs]
     return COMMANDS[noun]
+
+
+def _means_several(words: Sequence[str]) -> bool:
+    """Whether a line without a noun names more than one process, or processes otherwise than by their ids."""
+    takes = {option.name for option in (*COMMANDS[HEAP_NOUN].all_options, *options_of(Extra)) if option.takes_next}
+    several = {option.name for option in options_of(Several)} - {option.name for option in options_of(Common)}
+    named, rest = 0, iter(words)
+    for word in rest:
+        if word.partition("=")[0] in several:
+            return True
+        if word in takes:
+            next(rest, None)
+        named += word.isdecimal()
+    return named > 1
 
 
 def answer(command: AnyCommand, words: list[str]) -> Result:
@@ -174,11 +198,30 @@ def own_words(words: Sequence[str]) -> list[str]:
 def _about_target(line: Line) -> Result:
     target = _targets(line)[0]
     _refuse_call(line, target)
-    with line.open(line, target) as heap:
-        with shown_for(heap):
-            answered = ask(line.command, heap, line.options, _calls(line, heap))
-        known = len(heap.target.warnings)
+    try:
+        with line.open(line, target) as heap:
+            with shown_for(heap):
+                answered = ask(line.command, heap, line.options, _calls(line, heap))
+            known = len(heap.target.warnings)
+    except NotPermitted as error:
+        return _without_memory(line, target, error)
     return _with_late_warnings(answered, heap, known)
+
+
+def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
+    """Of a process of which not even the mappings may be read: what everybody may know, where that is an answer, and
+    the reason on standard error. Raises the error elsewhere."""
+    if not isinstance(target, int) or target == os.getpid() or line.command.without_memory is None:
+        raise error
+    try:
+        answer = line.command.without_memory(target)
+    except (GdbheapError, OSError):
+        raise error from None
+    described = {"kind": "process", "pid": target, "core": None, "exe": None}
+    complain(str(error))
+    reasons = [str(error)] if line.options.json else []
+    info = TargetInfo(described, reasons, [], True, answer.rss.bytes, refused=True)
+    return Result(line.command, line.options, info, answer, answer)
 
 
 def _about_two_targets(line: Line) -> Result:
@@ -301,6 +344,7 @@ ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
     PROCESS: _about_target,
     TWO_TARGETS: _about_two_targets,
     PROCESSES: _about_programs,
+    MAYBE_PROCESS: _about_programs,
     PROGRAMS: _about_programs,
     LOOKS: _about_looks,
     FOLLOWED: _about_live,
@@ -384,6 +428,8 @@ def _refuse_call(line: Line, target: Subject) -> None:
 
 def _calls(line: Line, heap: Heap) -> LocalCalls | None:
     """How functions of the target are called: not at all, unless it is a process that our own tracer holds."""
+    from gdbheap.target.process import Process
+
     target = heap.target
     if line.command.call is None or not isinstance(target, Process) or target.tracer is None:
         return None
@@ -395,6 +441,11 @@ def _calls(line: Line, heap: Heap) -> LocalCalls | None:
 @contextlib.contextmanager
 def opened(line: Line, target: Subject) -> Iterator[Heap]:
     """The heap of a core, or of a process that is stopped in this block; afterwards says for how long."""
+    # Imported here: commands that are about no one process or core start faster.
+    from gdbheap.heap import Heap
+    from gdbheap.target.cloning import cloned
+    from gdbheap.target.process import stopped
+
     if not isinstance(target, int):
         yield Heap(core_of(target, line.extra.exe, line.extra.sysroot))
         return

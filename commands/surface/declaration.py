@@ -92,7 +92,8 @@ class Command(Generic[Subject, Chosen, Answer]):
     ``call``: it calls into the process. ``writes``: an option of its own makes it write a file. ``copies``: it computes
     for long from nearly all that it reads, so that a live process is let go once its memory is copied.
     ``lists_damage``: its table has all damage; other commands list it below theirs. ``program``: the only program that
-    it is about; of others it says that it is not supported ("" when it is about all)."""
+    it is about; of others it says that it is not supported ("" when it is about all). ``without_memory``: what it
+    answers of a process of which nothing but what everybody may know can be read; None where that is nothing."""
 
     noun: str
     question: str
@@ -111,6 +112,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     copies: bool = False
     lists_damage: bool = False
     program: str = ""
+    without_memory: Callable[[int], Answer] | None = None
 
     @property
     def name(self) -> str:

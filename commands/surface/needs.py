@@ -17,6 +17,7 @@ __all__ = [
     "FOLLOWED",
     "LOG",
     "LOOKS",
+    "MAYBE_PROCESS",
     "NOTHING",
     "PROCESS",
     "PROCESSES",
@@ -66,6 +67,7 @@ LOOKS: Needs[tuple[Look, ...]] = Needs(
 )
 # Their commands' options are a ``Several``.
 PROCESSES: Needs[Programs] = Needs("processes", "[TARGET…]", "1234", 0, shell_only=True)
+MAYBE_PROCESS: Needs[Programs] = Needs("a live process, or none", "[TARGET]", "1234", 0, shell_only=True)
 PROGRAMS: Needs[Programs] = Needs(
     "processes, or a command that is started", "TARGET…|-- COMMAND", "1234", 0, starts=True, shell_only=True
 )

@@ -30,6 +30,7 @@ __all__ = [
     "options_of",
     "whole_number",
     "recorded_calls",
+    "regular_expression",
     "root_paths",
     "some_time",
     "switch",
@@ -160,7 +161,7 @@ class Filed(Common):
     file: str = ""
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def regular_expression(text: str) -> re.Pattern[str]:
     """A regular expression. Raises ValueError."""
     try:
         return re.compile(text)
@@ -175,7 +176,7 @@ class Several(Common):
     children: bool = switch("--children", "also the processes that these start, and those that start meanwhile")
     name: re.Pattern[str] | None = valued(
         "--name", "REGEX", "the processes whose name, or whose program's file name, has a match of this in it", None,
-        _pattern,
+        regular_expression,
     )  # fmt: skip
     cgroup: str | None = valued(
         "--cgroup", "PATH", "the processes of a control group and of those below it: as /proc/PID/cgroup names it, or"

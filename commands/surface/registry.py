@@ -11,7 +11,7 @@ from typing import cast
 
 from gdbheap.commands.surface.declaration import AnyCommand
 
-__all__ = ["ABOUT_LOGS", "COMMANDS", "HEAP_NOUN", "SHELL_ONLY"]
+__all__ = ["ABOUT_LOGS", "ABOUT_SEVERAL", "COMMANDS", "HEAP_NOUN", "SHELL_ONLY"]
 
 HEAP_NOUN = ""
 """The noun of the command that is called without one."""
@@ -45,19 +45,27 @@ _MODULES = {
     "record": "record",
     "plot": "plot",
     "top": "top",
+    "ps": "ps",
+    "processes": "processes",
     "watch": "watch",
     "trace": "trace",
     "replay": "replay",
     "stacks": "call_stacks",
     "stats FILE": "call_stats",
     "shell": "session",
+    "doctor": "doctor",
     "check": "check",
     "check-advice": "check_advice",
     "info": "info",
 }
 
-SHELL_ONLY = frozenset({"record", "plot", "top", "watch", "trace", "replay", "stacks", "stats FILE", "shell"})
+SHELL_ONLY = frozenset({
+    "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "stats FILE", "shell",
+})  # fmt: skip
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
+
+ABOUT_SEVERAL = "processes"
+"""The noun of the command that is meant where several processes are named without one."""
 
 ABOUT_LOGS = {"stats": "stats FILE"}
 """By the word that is typed: the noun of the command that is meant where a log of calls is named."""

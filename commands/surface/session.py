@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.commands.surface.declaration import AnyCommand, Shown
 from gdbheap.commands.surface.options import Common
-from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
+from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.report.check import named
 from gdbheap.report.json import document, text_of
 from gdbheap.report.style import Style
@@ -43,7 +43,7 @@ DAMAGE_LISTED = 5
 @dataclasses.dataclass(frozen=True)
 class TargetInfo:
     """What is said of the target beside the answer. ``target`` is the envelope's part; ``rss`` is bytes or None, of
-    private memory only if ``private``."""
+    private memory only if ``private``. ``refused``: memory could not be read, so that only the rest was answered."""
 
     target: dict[str, Any]
     warnings: Sequence[str]
@@ -51,6 +51,7 @@ class TargetInfo:
     partial: bool
     rss: int | None
     private: bool = False
+    refused: bool = False
 
     @staticmethod
     def of(heaps: Sequence[Heap]) -> TargetInfo:
@@ -63,7 +64,8 @@ class TargetInfo:
         warnings = [warning for heap in heaps for warning in heap.warnings]
         damage = [named(place) for heap in heaps for place in heap.damage]
         partial = any(heap.partial for heap in heaps)
-        return TargetInfo(target, warnings, damage, partial, last.rss.bytes, last.rss.private)
+        refused = any(heap.target.refusal is not None for heap in heaps)
+        return TargetInfo(target, warnings, damage, partial, last.rss.bytes, last.rss.private, refused)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,11 +193,14 @@ def _notes(answered: Result) -> str:
 
 
 def status_of(answered: Result) -> int:
-    """0 answered, 1 answered but damaged or partial, 5 where the largest part could not be looked into and nothing else
-    was found; that of the command that was started, where one was."""
+    """0 answered, 1 answered but damaged or partial, 3 where memory was refused and the rest is answered, 5 where the
+    largest part could not be looked into and nothing else was found; that of the command that was started, where one
+    was."""
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:
         return passed_on
+    if answered.info.refused:
+        return NotPermitted.status
     whole = not answered.info.partial and getattr(answered.answer, "ok", True)
     if not whole:
         return PARTIAL

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.allocators.finding import MALLOC
+from gdbheap.answers.container import Container, container
 from gdbheap.answers.findings import Evidence, Finding, findings
 from gdbheap.answers.partition import (
     MISSING,
@@ -23,6 +24,10 @@ from gdbheap.answers.partition import (
 )
 from gdbheap.answers.summary import Summary, summary
 from gdbheap.heap import Heap
+from gdbheap.target.cgroup import find_group
+from gdbheap.target.refusal import open_folder
+from gdbheap.target.target import Rss as Known
+from gdbheap.target.usage import usage_of
 
 Name = tuple[str, "str | None", str]
 """A line's id, its parent's, and its name."""
@@ -45,11 +50,13 @@ DETAILS = {
 
 @dataclass(frozen=True)
 class Rss:
-    """What the kernel says: resident and swapped bytes, and where that was read."""
+    """What the kernel says: resident and swapped bytes, and where that was read. ``lazy``: of the resident ones those
+    that were given back by madvise(MADV_FREE), and stay until the kernel needs them; None where nobody says."""
 
     bytes: int | None
     swap: int | None
     source: str
+    lazy: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,13 +84,15 @@ class Line:
 @dataclass(frozen=True)
 class Ledger:
     """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known. ``summary``:
-    what is used and what is free, in all allocators; None where memory cannot be read."""
+    what is used and what is free, in all allocators; None where memory cannot be read. ``container``: what the control
+    group of a process is charged; None for a core, and where no group counts its memory."""
 
     rss: Rss
     ledger: list[Line]
     findings: list[Finding]
     trim: int | None = None
     summary: Summary | None = None
+    container: Container | None = None
 
     @property
     def looks_past(self) -> bool:
@@ -120,9 +129,27 @@ def ledger(heap: Heap, detail: bool = False, patient: bool | None = None) -> Led
     sums = _renamed(heap, evidence.sums, detail)
     states = line_states(heap.allocators)
     lines = [_line(heap, name, sums, states) for name in _names(heap, sums, detail)]
-    rss = Rss(heap.target.rss.bytes, heap.target.rss.swap, heap.target.rss.source)
+    known = heap.target.rss
+    rss = Rss(known.bytes, known.swap, known.source, known.lazy)
     shown = [line for line in lines if line.virtual or not line.parent]
-    return Ledger(rss, shown, findings(evidence), evidence.trim.predicted if evidence.trim else None, told)
+    trim = evidence.trim.predicted if evidence.trim else None
+    return Ledger(rss, shown, findings(evidence), trim, told, _container(heap))
+
+
+def without_memory(pid: int) -> Ledger:
+    """What everybody may know of a process: its size, and what its control group is charged. Raises NoTarget, and
+    OSError where even that cannot be read."""
+    usage = usage_of(open_folder(pid))
+    known = Known(usage.rss, usage.swap, "status", anonymous=usage.anonymous)
+    rss = Rss(usage.rss, usage.swap, known.source)
+    return Ledger(rss, [], [], container=container(find_group(pid), known))
+
+
+def _container(heap: Heap) -> Container | None:
+    target = heap.target
+    if target.pid is None or target.core is not None or target.remote:
+        return None
+    return container(find_group(target.pid), target.rss)
 
 
 def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:

@@ -34,6 +34,9 @@ class Shape:
 SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
 # Of the older generations, which count collections of the one before them: 10 unless it was set.
 MAX_THRESHOLD = 1 << 16
+# struct gc_generation_stats, which follow the permanent generation: collections, collected, uncollectable.
+STATS = 24
+MOST_COLLECTIONS = 1 << 40
 INTERPRETER_BYTES = 64 << 10
 WINDOW = 1 << 20
 
@@ -41,13 +44,16 @@ WINDOW = 1 << 20
 @dataclass(frozen=True)
 class Collector:
     """What the collector says of itself, youngest generation first. ``frozen``: whether gc.freeze() has put objects
-    aside."""
+    aside. ``collections``: how often each generation was collected, with the younger ones; empty where that is not
+    there. ``permanent``: the head of the list of those objects."""
 
     address: int
     enabled: bool
     thresholds: tuple[int, ...]
     counts: tuple[int, ...]
     frozen: bool
+    collections: tuple[int, ...] = ()
+    permanent: int = 0
 
     @property
     def is_off(self) -> bool:
@@ -65,6 +71,20 @@ def find_collector(
         return None
     found = next(_search(space, shape, data), None)
     return found or next(_search(space, shape, _around(interpreters())), None)
+
+
+def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
+    """How many objects gc.freeze() has put aside, ``most`` if there are more; 3.12 does so itself with a few when it
+    starts."""
+    at = collector.permanent
+    try:
+        for count in range(most):
+            at = space.word(at + NEXT) & ~FLAGS
+            if at == collector.permanent:
+                return count
+    except (Fault, OverflowError):
+        return 0
+    return most
 
 
 def _around(addresses: Sequence[int]) -> Ranges:
@@ -103,10 +123,12 @@ def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
         first, last = (address + place for place in shape.switches)
         enabled = any(space.read(first, last - first))
         frozen = space.word(permanent) != permanent
+        stats = [space.word(permanent + shape.step + STATS * generation) for generation in range(GENERATIONS)]
     except (Fault, OverflowError):
         return None
     thresholds, counts = zip(*pairs)
-    return Collector(address, enabled, thresholds, counts, frozen)
+    collections = tuple(stats) if all(number < MOST_COLLECTIONS for number in stats) else ()
+    return Collector(address, enabled, thresholds, counts, frozen, collections, permanent)
 
 
 def _is_head(space: _native.Space, address: int) -> bool:

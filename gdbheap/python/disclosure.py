@@ -10,9 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gdbheap.target.machine import USER_END
-from gdbheap.target.target import Damage
+
+if TYPE_CHECKING:
+    from gdbheap.target.target import Damage
 
 NO_TEXT, VARIABLE = "--no-text", "GDBHEAP_NO_TEXT"
 # A number with this many readable bytes, in whatever order, may be characters.

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
-from gdbheap.answers.findings import Finding
 from gdbheap.answers.records import SCHEMA, to_json
-from gdbheap.report import findings
 
 __all__ = ["document", "text_of"]
+
+FINDINGS = "gdbheap.answers.findings.finding"
 
 
 def document(
     name: str, target: dict[str, Any], warnings: Iterable[str], damage: Iterable[Any], answer: Any
 ) -> dict[str, Any]:
     """The envelope ("command", "schema", "target", "warnings", "damage"), then the answer's own keys. It has no time in
-    it: the answers to one question about a stopped target are equal.
+    it: the answers to one question about a stopped target are equal, but for its container's figures, which other
+    processes change.
 
     ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records inside of them stay
     records. Raises ValueError if a key of the answer hides one of the envelope's."""
@@ -37,4 +39,10 @@ def text_of(content: dict[str, Any]) -> str:
 
 def _keys(record: Any) -> dict[str, Any]:
     """A finding with its words, any other record as it is."""
-    return findings.keys_of(record) if isinstance(record, Finding) else to_json(record)
+    # Whoever has a finding has imported them; all others start faster without.
+    finding = sys.modules.get(FINDINGS)
+    if finding is not None and isinstance(record, finding.Finding):
+        from gdbheap.report import findings
+
+        return findings.keys_of(record)
+    return to_json(record)

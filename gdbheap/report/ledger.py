@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.findings.settings import lines_to_paste, shell_line
-from gdbheap.report import summary
+from gdbheap.report import container, summary
 from gdbheap.report.findings import advice_of, text_of
 from gdbheap.report.style import Style
 from gdbheap.report.tables import SHARE, Column, join, table
@@ -29,10 +29,13 @@ COLUMNS = (
 
 def render(answer: Ledger, style: Style) -> str:
     """Where the memory is, in one sentence, the tree with its total, and what can be done about it."""
+    if not answer.ledger:
+        return join(style.filled(_headline(answer, style)), container.render(answer.container, None, style))
     rows = [_row(line, depth, style) for line, depth in _tree(answer.ledger)]
     return join(
         style.filled(_headline(answer, style)),
         table(COLUMNS, rows, style, _total(answer.ledger, style)),
+        container.render(answer.container, answer.rss.lazy, style),
         style.filled(_decision(answer, style)),
         _findings(answer, style),
     )

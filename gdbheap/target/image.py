@@ -13,8 +13,6 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from elftools.elf.enums import ENUM_E_MACHINE
-
 MAGIC = b"\x7fELF"
 CLASS_32, CLASS_64 = 1, 2
 LITTLE_ENDIAN = 1
@@ -59,6 +57,9 @@ class Header(NamedTuple):
     @property
     def machine_name(self) -> str:
         """The machine as elf.h calls it, in small letters: ``386``, ``aarch64``, ``x86_64``; a number if unknown."""
+        # Imported here: nearly all of gdbheap imports this file, and few ask.
+        from elftools.elf.enums import ENUM_E_MACHINE
+
         names = (name for name, number in ENUM_E_MACHINE.items() if number == self.machine)
         return str(next(names, f"machine {self.machine}")).replace("EM_", "").lower()
 

@@ -15,6 +15,7 @@ from gdbheap.target.machine import Machine
 from gdbheap.target.target import Rss
 
 PROC = "/proc"
+SUMS = ("Rss", "Swap", "Anonymous", "Pss_Anon", "AnonHugePages", "LazyFree")
 TEXT_LIMIT = 1 << 20
 TABLE_LIMIT = 1 << 30
 TASK_LIMIT = 100_000
@@ -121,19 +122,19 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 def parse_rollup(text: bytes) -> Rss | None:
-    """Rss, Swap, Anonymous, Pss_Anon and AnonHugePages of ``smaps_rollup``; None without the first.
+    """Rss, Swap, Anonymous, Pss_Anon, AnonHugePages and LazyFree of ``smaps_rollup``; None without the first.
 
     Pages of hugetlbfs are memory, too, but not in the kernel's Rss: they are added.
     """
     fields = parse_status(text)
-    sizes = [kib(fields.get(name)) for name in ("Rss", "Swap", "Anonymous", "Pss_Anon", "AnonHugePages")]
+    sizes = [kib(fields.get(name)) for name in SUMS]
     shared = kib(fields.get("Shared_Dirty")) != 0
-    rss, swap, anonymous, proportional, huge = sizes
+    rss, swap, anonymous, proportional, huge, lazy = sizes
     if rss is None:
         return None
     reserved = sum(kib(fields.get(name)) or 0 for name in ("Private_Hugetlb", "Shared_Hugetlb"))
     source = "smaps_rollup: Rss and Hugetlb" if reserved else "smaps_rollup"
-    return Rss(rss + reserved, swap, source, False, anonymous, shared, proportional, huge)
+    return Rss(rss + reserved, swap, source, False, anonymous, shared, proportional, huge, lazy)
 
 
 def stat_fields(stat: bytes) -> list[str]:

@@ -70,14 +70,18 @@ def _address_space_left() -> int:
     return max(0, soft - int(pages[0]) * resource.getpagesize()) if pages else 0
 
 
-def group_folders(process: int | str, controller: str) -> Iterator[Path]:
-    """The folders of a process's control group and of those above it: of version 2, and of 1 where that is mounted."""
-    for line in _text(Path(f"{PROC}/{process}/cgroup")).splitlines():
+def group_folders(process: int | str, controller: str, proc: str = PROC, mounted: str = CGROUPS) -> Iterator[Path]:
+    """The folders of a process's control group and of those above it: of version 2, and of 1 where that is mounted.
+    Inside of a container the names may be the machine's, and only the container's own group is there: that is at the
+    root. ``proc`` and ``mounted``: where these file systems are."""
+    for line in _text(Path(f"{proc}/{process}/cgroup")).splitlines():
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
         if controllers and controller not in controllers.split(","):
             continue
-        root = Path(CGROUPS) / controller if controllers else Path(CGROUPS)
+        root = Path(mounted) / controller if controllers else Path(mounted)
         folder = root / path.lstrip("/")
+        if ".." in folder.parts:
+            folder = root
         for parent in (folder, *folder.parents):
             if parent == root.parent:
                 break

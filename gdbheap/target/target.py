@@ -65,6 +65,8 @@ class Rss:
     share of these, each page divided by the number of processes that have it (Pss_Anon), None beside a copy of ours,
     which counts as one. ``shared``: whether other processes may have some of its changed pages too, as after fork().
     ``huge``: of the resident bytes those in huge pages that the kernel made of ordinary memory (AnonHugePages).
+    ``lazy``: of the anonymous ones those that were given back by madvise(MADV_FREE), and that the kernel takes when it
+    needs them (LazyFree).
     """
 
     bytes: int | None
@@ -75,6 +77,7 @@ class Rss:
     shared: bool = True
     proportional: int | None = None
     huge: int | None = None
+    lazy: int | None = None
 
 
 @dataclass(frozen=True)

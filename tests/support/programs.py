@@ -362,3 +362,11 @@ def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
     return answer
+
+
+def steady(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document without what other processes change meanwhile: of the container, all but which one it is."""
+    container = document.get("container")
+    if container is None:
+        return document
+    return {**document, "container": {key: container[key] for key in ("path", "version", "max")}}

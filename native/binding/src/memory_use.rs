@@ -1,14 +1,17 @@
 //! What address space is used for.
 
-use crate::heaps::Store;
+use crate::heaps::{Heaps, Store};
 use crate::memory::{Pages, Space};
 use crate::records::Given;
 use crate::rows::{all, answers, Place, Range};
-use crate::watch::{raised, watched};
+use crate::watch::{raised, watched, Report};
 use gdbheap_core::allocators::PARTS;
+use gdbheap_core::memory::sharing;
 use gdbheap_core::memory_use::{self, Kept, Sum, WINDOW};
+use gdbheap_core::python::TypeLayout;
 use gdbheap_core::Machine;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::collections::HashMap;
 
 answers! {
@@ -36,6 +39,28 @@ answers! {
 
     /// The groups that keep the most, first the most, and the sums over all.
     struct Pins { rows: Vec<Pin>, totals: PinTotals }
+
+    /// Objects of a type whose reference counts differ: how many, on how many pages, and on how many of these nothing but
+    /// counts does.
+    struct CountsOf of memory_use::CountsOf { type_address: u64, objects: u64, pages: u64, counts_alone: u64 }
+
+    /// Numbers of pages of private memory beside those of another process: what a process has alone and is equal
+    /// (`restored_tracked`: with objects that the collector tracks), differs in what the collector writes, in reference
+    /// counts, in both, in anything else; what the other has not (`only_here`); what is still shared. Of pages with
+    /// objects, none of them tracked: those that are equal or differ in counts, and those still shared (`quiet_…`).
+    struct WrittenPages {
+        restored: u64,
+        restored_tracked: u64,
+        collector: u64,
+        counts: u64,
+        both: u64,
+        other: u64,
+        only_here: u64,
+        shared: u64,
+        quiet_own: u64,
+        quiet_shared: u64,
+        types: Vec<CountsOf>,
+    }
 
     /// What is left in [start, end) of a copy of a buffer: the number of the buffer, and where this copy of it began.
     struct Copied of memory_use::Copied { buffer: usize, base: u64, start: u64, end: u64 }
@@ -156,4 +181,71 @@ pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<Range>, window: u64)
 #[pyfunction]
 pub fn zero_pages(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<u64> {
     watched(py, None, |watcher| memory_use::zero_pages(watcher, &space.0, &ranges))
+}
+
+impl From<memory_use::Written> for WrittenPages {
+    fn from(sums: memory_use::Written) -> WrittenPages {
+        let memory_use::Written { restored, restored_tracked, collector, counts, both, other, .. } = sums;
+        let memory_use::Written { only_here, shared, quiet_own, quiet_shared, types, .. } = sums;
+        WrittenPages {
+            restored,
+            restored_tracked,
+            collector,
+            counts,
+            both,
+            other,
+            only_here,
+            shared,
+            quiet_own,
+            quiet_shared,
+            types: all(types),
+        }
+    }
+}
+
+/// By what the pages of `ranges` that a process has alone were written since it shared them with `other`, by its `pagemap`
+/// file. `layout`: of its Python objects, where it has some; `statics`: `(address, address of the type)` of those in no
+/// block. Both must stand still. Raises OSError, KeyboardInterrupt.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (heaps, layout, statics, other, other_pages, path, ranges, progress=None))]
+pub fn written_pages(
+    py: Python<'_>,
+    heaps: &Heaps,
+    layout: Option<Given<TypeLayout>>,
+    statics: Vec<Place>,
+    other: &Space,
+    other_pages: &Pages,
+    path: &str,
+    ranges: Vec<Range>,
+    progress: Option<Report>,
+) -> PyResult<WrittenPages> {
+    let (lent, layout, page) = (heaps.0.lend(), layout.map(|layout| layout.0), heaps.0.space.page());
+    let (layout, statics) = (layout.as_ref(), &statics[..]);
+    let fork = memory_use::Fork { heaps: lent, layout, statics, other: &other.0, other_pages: &other_pages.0, page };
+    let look = |watcher: &dyn gdbheap_core::Watcher| {
+        memory_use::written(watcher, &fork, sharing(watcher, path, &ranges, page)?)
+    };
+    Ok(watched(py, progress, look)?.into())
+}
+
+/// Marks of 16 bytes of the pages in `ranges` that a process has alone, by its `pagemap` file, with `shared` of all that it
+/// has: equal for equal pages; those of zeros have none. Raises OSError, KeyboardInterrupt.
+#[pyfunction]
+pub fn page_marks(
+    py: Python<'_>,
+    space: &Space,
+    path: &str,
+    ranges: Vec<Range>,
+    shared: bool,
+) -> PyResult<Py<PyBytes>> {
+    let page = space.0.page();
+    let marks = watched(py, None, |watcher| {
+        let mut found = sharing(watcher, path, &ranges, page)?;
+        if shared {
+            found.own.append(&mut found.shared);
+        }
+        memory_use::page_marks(watcher, &space.0, &found.own, page)
+    })?;
+    Ok(PyBytes::new(py, &marks).unbind())
 }

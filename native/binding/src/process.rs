@@ -48,6 +48,37 @@ answers! {
         general: Vec<u64>,
     }
 
+    /// Bytes of a process by the kernel's sums: resident; of that its proportional share (`proportional`: how many lines
+    /// said one, each cut to whole KiB), private, shared, anonymous, given back lazily; huge pages of hugetlbfs, which are
+    /// in none of these; swapped, and the share of that, None where the kernel does not say. `fingerprint`: equal for
+    /// equal texts.
+    struct ProcessMemory of process::Memory {
+        rss: u64,
+        pss: u64,
+        proportional: u64,
+        private: u64,
+        shared: u64,
+        private_huge: u64,
+        shared_huge: u64,
+        anonymous: u64,
+        lazy: u64,
+        swap: u64,
+        swap_share: Option<u64>,
+        fingerprint: u64,
+    }
+
+    /// A process: its parent, its name as `status` has it, the path of its program, the words of its command with a NUL
+    /// behind each, and its memory, None where that is refused (`error`: the number of the error).
+    struct ProcessAccount {
+        pid: i32,
+        parent: i32,
+        name: Vec<u8>,
+        exe: Vec<u8>,
+        command: Vec<u8>,
+        memory: Option<ProcessMemory>,
+        error: i32,
+    }
+
     /// How calls ended: returned, abandoned, left, gone or `signal N`; the last result, the captured bytes, and the limit
     /// that they had in seconds.
     struct CallResult { end: String, value: u64, text: Vec<u8>, limit: f64 }
@@ -264,4 +295,23 @@ pub fn call_in_thread(py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResu
     let plan = planned(plan.0)?;
     let answer = py.detach(|| process::call(tid, Style::Attached, &plan)).map_err(os_error)?;
     Ok(call_result(answer, plan.limit))
+}
+
+impl From<process::Account> for ProcessAccount {
+    fn from(row: process::Account) -> ProcessAccount {
+        let process::Account { pid, parent, name, exe, command, memory, error } = row;
+        ProcessAccount { pid, parent, name, exe, command, memory: memory.map(ProcessMemory::from), error }
+    }
+}
+
+/// What the kernel says of the memory of processes, by their ids, or of all; ascending. Of those that are gone or have no
+/// memory (kernel threads, zombies) there is no row. `root`: where proc is mounted. Raises OSError, KeyboardInterrupt.
+#[pyfunction]
+#[pyo3(signature = (root, pids=None))]
+pub fn process_accounts(py: Python<'_>, root: &str, pids: Option<Vec<i32>>) -> PyResult<Vec<ProcessAccount>> {
+    let pids = match pids {
+        Some(pids) => pids,
+        None => process::every_process(root).map_err(os_error)?,
+    };
+    Ok(all(watched(py, None, |watcher| process::accounts(watcher, root, &pids))?))
 }

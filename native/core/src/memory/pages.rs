@@ -64,7 +64,7 @@ const PAGEMAP_SCAN: u64 = (3 << 30) | ((std::mem::size_of::<PmScanArg>() as u64)
 /// As many runs of pages as are asked for in one call.
 const REGIONS_AT_ONCE: usize = 4 << 10;
 
-const ENTRY_PRESENT: u64 = 1 << 63;
+pub(crate) const ENTRY_PRESENT: u64 = 1 << 63;
 const ENTRY_SWAPPED: u64 = 1 << 62;
 const ENTRY_PFN: u64 = (1 << 55) - 1;
 

@@ -5,7 +5,7 @@
 //! touched in the target.
 
 use crate::error::{Error, Missing, Result};
-use crate::machine::Machine;
+use crate::machine::{Machine, PageSize};
 use crate::memory::capture::{Capture, Room};
 use crate::memory::gate::Gate;
 use crate::memory::pages::{Pages, PRESENT, SWAPPED};
@@ -89,6 +89,11 @@ pub struct Space {
 }
 
 impl Space {
+    /// The size of the target's pages.
+    pub fn page(&self) -> PageSize {
+        self.machine.page
+    }
+
     fn segment_at(&self, address: u64) -> Option<usize> {
         let index = self.segments.partition_point(|segment| segment.end <= address);
         (index < self.segments.len() && self.segments[index].start <= address).then_some(index)

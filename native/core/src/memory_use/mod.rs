@@ -6,9 +6,11 @@ pub(crate) mod contents;
 pub(crate) mod copies;
 pub(crate) mod pins;
 pub(crate) mod sweep;
+pub(crate) mod written;
 
 pub use content_kind::look_at;
 pub use contents::{read_once, zero_pages, WINDOW};
 pub use copies::{find_copies, Copied};
 pub use pins::{pins, Kept, Pins, Totals};
 pub use sweep::{Row, Sum, Sweep};
+pub use written::{page_marks, written, CountsOf, Fork, Written};

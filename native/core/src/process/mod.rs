@@ -1,5 +1,6 @@
 //! A live process: stopping it, copying it, looking at its threads, making a call in one of them.
 
+pub(crate) mod accounts;
 pub(crate) mod call;
 pub(crate) mod chase;
 pub(crate) mod demangle;
@@ -19,6 +20,7 @@ pub(crate) mod tracepoint;
 pub(crate) mod tracer;
 pub(crate) mod unwind;
 
+pub use accounts::{accounts, every_process, Account, Memory};
 pub use call::{call, look, Answer, Bytes, End, Look, Plan, Style};
 pub use chase::{return_from_trap, Course};
 pub use demangle::demangle;

@@ -1,0 +1,41 @@
+"""What the control group of a process is charged, and what of that is whose: none of it needs a byte of the process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gdbheap.target.cgroup import Group, Pressure
+from gdbheap.target.target import Rss
+
+__all__ = ["Container", "Pressure", "container"]
+
+
+@dataclass(frozen=True)
+class Container(Group):
+    """The group (see ``Group``) and, in bytes, whose its memory is: ``own``, the process's anonymous memory (its share
+    of what it has together with others); ``others``, the rest of ``anon``, of other processes; ``cache``, the page
+    cache without shared memory; ``rest``, what is charged beside these, ``shmem`` and ``kernel``. None where the kernel
+    does not say. A process that came into the group later left what it had before in its old one: ``moved`` are the
+    bytes of ``own`` that are certainly not charged here."""
+
+    own: int | None = None
+    others: int | None = None
+    cache: int | None = None
+    rest: int | None = None
+    moved: int = 0
+
+
+def container(group: Group | None, rss: Rss) -> Container | None:
+    """The group with the part of one process, whose figures are ``rss``."""
+    if group is None:
+        return None
+    known: dict[str, Any] = {field.name: getattr(group, field.name) for field in fields(Group)}
+    own = rss.anonymous if rss.proportional is None else rss.proportional
+    cache = None if group.file is None else max(0, group.file - (group.shmem or 0))
+    if own is None or group.anon is None:
+        return Container(**known, own=own, cache=cache)
+    charged = min(own, group.anon)
+    parts = (group.anon, cache, group.shmem, group.kernel)
+    rest = max(0, group.current - sum(part or 0 for part in parts))
+    return Container(**known, own=own, others=group.anon - charged, cache=cache, rest=rest, moved=own - charged)

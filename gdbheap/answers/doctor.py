@@ -1,0 +1,169 @@
+"""What can be read here, of a process or in general, what is in the way, and the one command that helps.
+
+Nothing is stopped. Whether memory may be read is asked of the kernel itself: opening ``/proc/PID/mem`` takes what a
+stop takes (PTRACE_MODE_ATTACH, ptrace(2))."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gdbheap.errors import GdbheapError, NotPermitted
+from gdbheap.target import refusal
+from gdbheap.target.causes import CAP_SYS_PTRACE, Facts
+from gdbheap.target.cgroup import find_group
+from gdbheap.target.identity import CONTAINER
+from gdbheap.target.procfs import PROC, ProcessFolder
+
+__all__ = ["Check", "Doctor", "doctor", "remedy"]
+
+OK, REFUSED, ABSENT = "ok", "refused", "absent"
+PODMAN_MARKS = ("/run/.containerenv",)
+SELF = "self"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that is read. ``id``: what; ``state``: "ok", "refused" or "absent"; ``detail``: the kernel's word, or
+    what was found."""
+
+    id: str
+    state: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """The answer. ``where`` gdbheap runs: "host", "docker", "podman", "kubernetes" or "systemd" (a unit with less than
+    root may); ``reason``: what is in the way of reading memory, and ``advice`` the one command that helps; both None
+    where nothing is. ``failed``: the exit status that looking into the process would have, 0 without a process."""
+
+    process: int | None
+    where: str
+    checks: list[Check]
+    reason: str | None
+    advice: str | None
+    failed: int = 0
+
+    @property
+    def exit_status(self) -> int:
+        """As the command that looks into the process would end."""
+        return self.failed
+
+
+def doctor(pid: int | None) -> Doctor:
+    """Of a process, or of gdbheap itself and what it may do here. Raises NoTarget where there is no such process."""
+    where = place()
+    if pid is None:
+        facts = refusal.gather(ProcessFolder(os.getpid()))
+        reason = None if facts.may_trace_all else _own_limits(facts)
+        return Doctor(None, where, list(_general(facts)), reason, remedy(facts, where, "PID") if reason else None)
+    try:
+        folder = refusal.open_folder(pid)
+    except NotPermitted as error:
+        return Doctor(pid, where, [Check("process", REFUSED, str(error))], str(error), f"sudo gdbheap {pid}", 3)
+    checks = list(_of_process(folder))
+    facts = refusal.gather(folder)
+    found = _in_the_way(folder, checks)
+    if found is None:
+        return Doctor(pid, where, [*checks, *_general(facts)], None, None)
+    advice = remedy(facts, where, str(pid)) if isinstance(found, NotPermitted) else None
+    return Doctor(pid, where, [*checks, *_general(facts)], str(found), advice, found.status)
+
+
+def _in_the_way(folder: ProcessFolder, checks: list[Check]) -> GdbheapError | None:
+    """Why the memory of a process cannot be read."""
+    try:
+        refusal.check(folder)
+    except GdbheapError as error:
+        return error
+    memory = next(check for check in checks if check.id == "mem")
+    return None if memory.state == OK else refusal.explain(folder.pid, PermissionError(1, memory.detail))
+
+
+def _of_process(folder: ProcessFolder) -> Iterator[Check]:
+    """What gdbheap reads of a process, from what everybody may read on."""
+    for name in ("status", "maps", "smaps_rollup", "pagemap", "mem"):
+        yield _opened(name, folder.path(name), 1 if name in ("status", "maps", "smaps_rollup") else 0)
+    yield _group(folder.pid)
+
+
+def _general(facts: Facts) -> Iterator[Check]:
+    """What does not depend on one process."""
+    capable = "CAP_SYS_PTRACE"
+    yield Check("ptrace", OK if facts.may_trace_all else REFUSED, capable if facts.may_trace_all else f"no {capable}")
+    yield Check("yama", REFUSED if facts.ptrace_scope and not facts.may_trace_all else OK, str(facts.ptrace_scope))
+    yield Check("seccomp", REFUSED if facts.seccomp and not facts.may_trace_all else OK)
+    yield Check("user-namespace", REFUSED if facts.user_namespace else OK)
+    if facts.pid == os.getpid():
+        yield _opened("smaps_rollup", f"{PROC}/{SELF}/smaps_rollup", 1)
+        yield _opened("pagemap", f"{PROC}/{SELF}/pagemap", 0)
+        yield _group(SELF)
+    found = shutil.which("gdb")
+    yield Check("gdb", OK if found else ABSENT, found or "")
+
+
+def _group(process: int | str) -> Check:
+    group = find_group(process)
+    return Check("cgroup", ABSENT) if group is None else Check("cgroup", OK, f"{group.path} (version {group.version})")
+
+
+def _opened(name: str, path: str, size: int) -> Check:
+    """Whether a file can be opened, and its first bytes be read if ``size``: some are refused only then."""
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            stream.read(size)
+    except FileNotFoundError as error:
+        return Check(name, ABSENT, error.strerror or "")
+    except OSError as error:
+        return Check(name, REFUSED, error.strerror or "")
+    return Check(name, OK)
+
+
+def _own_limits(facts: Facts) -> str:
+    """What gdbheap may not do without CAP_SYS_PTRACE."""
+    if facts.ptrace_scope >= 2:
+        return f"no process can be looked into (ptrace_scope is {facts.ptrace_scope}) without CAP_SYS_PTRACE"
+    if facts.ptrace_scope == 1:
+        return "only processes that gdbheap starts can be looked into (ptrace_scope is 1) without CAP_SYS_PTRACE"
+    return "only processes of the same user, that are dumpable, can be looked into without CAP_SYS_PTRACE"
+
+
+def place() -> str:
+    """Where gdbheap runs, by the marks that runtimes leave; "systemd" is a unit whose bounding set lacks the
+    capability."""
+    kind = refusal.container()
+    if kind == "kubernetes":
+        return kind
+    if kind:
+        marks = _text(f"{PROC}/1/cgroup") + _text(f"{PROC}/self/mountinfo")
+        is_podman = any(os.path.exists(path) for path in PODMAN_MARKS) or "libpod" in marks
+        return "podman" if is_podman else "docker"
+    lacks = not refusal.gather(ProcessFolder(os.getpid())).bounding & CAP_SYS_PTRACE
+    return "systemd" if lacks and ".service" in _text(f"{PROC}/self/cgroup") else "host"
+
+
+def remedy(facts: Facts, where: str, process: str) -> str | None:
+    """The one command that helps where gdbheap runs; None where none does (ptrace_scope 3, another tracer)."""
+    if facts.ptrace_scope >= 3 or facts.tracer not in (0, os.getpid()):
+        return None
+    asked = f"gdbheap {process}"
+    if where == "kubernetes":
+        return "kubectl debug -it POD --target=CONTAINER --profile=sysadmin --image=IMAGE_WITH_GDBHEAP -- " + asked
+    if where in ("docker", "podman"):
+        found = CONTAINER.search(_text(f"{PROC}/self/cgroup").encode())
+        name = found[1].decode("ascii")[:12] if found else "CONTAINER"
+        return f"{where} run --rm -it --pid=container:{name} --cap-add=SYS_PTRACE IMAGE_WITH_GDBHEAP {asked}"
+    if where == "systemd":
+        return f"sudo systemd-run --pty --collect {asked}"
+    return f"sudo {asked}"
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(1 << 16)
+    except OSError:
+        return ""

@@ -1,0 +1,261 @@
+"""Several processes in one answer: what each has, what they share, and what they could share.
+
+What the kernel counts is read while all of them stand still, so that it fits together; then one after the other is
+looked into, each beside the process whose pages it had at the fork: its parent, or without that a sibling."""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from gdbheap._native import ProcessAccount, Stop
+from gdbheap.answers.pyobjects import pyobjects
+from gdbheap.errors import GdbheapError, NoTarget
+from gdbheap.heap import Heap
+from gdbheap.processes import accounts
+from gdbheap.processes.heap_use import HeapUse, heap_use
+from gdbheap.processes.written import TypeCounts, Written, compare, is_fork, page_marks, total_types, total_written
+from gdbheap.target import holding
+from gdbheap.target.process import Process, stopped
+from gdbheap.target.programs import running
+
+__all__ = ["Advice", "Family", "Member", "Sums", "family"]
+
+FREEZE, PRELOAD = "freeze", "preload"
+LONGEST_STOP = 1.0
+# What is less than this share of all that they have is no advice.
+MIN_PERCENT = 1
+
+Progress = Callable[[str, int, int], object]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process. Bytes, None where the kernel does not let us know: ``pss`` is its share of what is resident, each page
+    divided by the number of processes that have it, ``uss`` what it has alone. ``heap``: of its heap; ``beside``: the
+    process with which its pages were compared, and ``written`` what came of that. ``note``: why something of it is not
+    known."""
+
+    pid: int
+    parent: int
+    program: str
+    rss: int | None
+    pss: int | None
+    uss: int | None
+    swap: int | None
+    heap: HeapUse | None = None
+    beside: int | None = None
+    written: Written | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Over the processes of which it is known, in bytes. ``pss`` is what they have together, where nobody else shares
+    it with them; ``shared``: what of that is not one process's alone."""
+
+    processes: int
+    rss: int
+    pss: int
+    uss: int
+    shared: int
+    swap: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would be saved by something that is done before the fork, in bytes over all processes. ``id``: "freeze"
+    (gc.freeze()), or "preload" (to load before the fork what each worker loads for itself). ``saves``: what is
+    promised; of freezing this is no more than ``at_most``; of preloading it is an estimate, and ``at_least`` is
+    certain. Of ``workers`` processes."""
+
+    id: str
+    saves: int
+    workers: int
+    at_most: int | None = None
+    at_least: int | None = None
+
+
+@dataclass(frozen=True)
+class Family:
+    """The answer: the processes, the sums, what was written to pages that were shared (``written``; None where nothing
+    was compared) and to which types' reference counts, and what can be done."""
+
+    processes: list[Member]
+    total: Sums
+    written: Written | None
+    types: list[TypeCounts]
+    advice: list[Advice]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is known that was asked for."""
+        return all(member.note is None for member in self.processes)
+
+
+@dataclass
+class _Looks:
+    """What was found out of the processes one by one: types whose counts were written; by worker the marks of its pages
+    and the bytes of its objects by type, and both of the parents."""
+
+    types: list[TypeCounts] = field(default_factory=list)
+    marks: dict[int, set[bytes]] = field(default_factory=dict)
+    objects: dict[int, Counter[str]] = field(default_factory=dict)
+    parents: dict[int, tuple[set[bytes], Counter[str]]] = field(default_factory=dict)
+    parent_of: dict[int, int] = field(default_factory=dict)
+
+
+def family(pids: Sequence[int], limit: float | None, quick: bool = False, progress: Progress | None = None) -> Family:
+    """Of these processes, each of which is stopped for at most ``limit`` seconds at a time. ``quick``: only what the
+    kernel counts. Raises NoTarget where none of them is there."""
+    rows = _counted(pids, limit)
+    members = [_member(row) for row in rows]
+    members += [_absent(pid) for pid in pids if all(row.pid != pid for row in rows)]
+    if not rows:
+        raise NoTarget(f"none of {len(pids)} processes is there: ps -e lists those that run")
+    looks = _Looks()
+    if not quick:
+        known = [member for member in members if member.pss is not None]
+        looked = {member.pid: _looked(member, _beside(member, known), limit, looks, progress) for member in known}
+        members = [looked.get(member.pid, member) for member in members]
+    members.sort(key=lambda member: -(member.rss or 0))
+    compared = [member for member in members if member.written is not None]
+    written = total_written(member.written for member in compared if member.written) if compared else None
+    sums = _sums(members)
+    advice = [row for row in (_freeze(compared), _preload(looks)) if 100 * row.saves > MIN_PERCENT * sums.pss]
+    return Family(members, sums, written, total_types(looks.types), advice)
+
+
+def _counted(pids: Sequence[int], limit: float | None) -> list[ProcessAccount]:
+    """What the kernel says of them while they all stand still: those that cannot be stopped run on."""
+    with ExitStack() as standing:
+        standing.enter_context(holding.undisturbed())
+        for pid in pids:
+            with suppress(OSError, TimeoutError):
+                standing.callback(Stop(pid, limit or LONGEST_STOP).release)
+        return accounts.read(pids)
+
+
+def _member(row: ProcessAccount) -> Member:
+    name = row.name.decode("utf-8", "replace")
+    script = accounts.script_of(row, accounts.program_of(row)) if row.memory is not None else None
+    program = f"{name} {script}" if script and script != name else name
+    memory = row.memory
+    if memory is None:
+        return Member(row.pid, row.parent, program, None, None, None, None, note="its memory is not to be read")
+    swap = memory.swap if memory.swap_share is None else memory.swap_share
+    return Member(row.pid, row.parent, program, memory.rss, memory.pss, memory.private, swap)
+
+
+def _absent(pid: int) -> Member:
+    """One that is gone, or has no memory."""
+    found = running(pid)
+    if found is None:
+        return Member(pid, 0, "", None, None, None, None, note="it has ended")
+    what = "a kernel thread has no memory of its own" if found.is_kernels else "it has no memory any more"
+    return Member(pid, found.parent, found.name, None, None, None, None, note=what)
+
+
+def _sums(members: Iterable[Member]) -> Sums:
+    known = [member for member in members if member.pss is not None]
+    rss, pss, uss, swap = (
+        sum(getattr(member, name) or 0 for member in known) for name in ("rss", "pss", "uss", "swap")
+    )
+    return Sums(len(known), rss, pss, uss, max(0, pss - uss), swap)
+
+
+def _beside(member: Member, members: Sequence[Member]) -> list[int]:
+    """Whose pages it may have had at the fork: its parent, else siblings, those with the least of their own first."""
+    if any(other.pid == member.parent for other in members):
+        return [member.parent]
+    siblings = [other for other in members if other.parent == member.parent and other.pid != member.pid]
+    return [other.pid for other in sorted(siblings, key=lambda other: (other.uss or 0, other.pid))][:1]
+
+
+def _looked(
+    member: Member, others: Sequence[int], limit: float | None, looks: _Looks, progress: Progress | None
+) -> Member:
+    """The member with what its memory says."""
+    try:
+        with _standing([*others, member.pid], limit) as heaps:
+            heap = heaps.pop(member.pid)
+            heap.progress = progress
+            if heap.target.refusal is not None:
+                return replace(member, note=str(heap.target.refusal))
+            found = replace(member, heap=_use(heap))
+            for pid, other in heaps.items():
+                found = _compared(found, heap, pid, other, looks)
+            return found
+    except (GdbheapError, OSError) as error:
+        return replace(member, note=str(error))
+
+
+@contextmanager
+def _standing(pids: Sequence[int], limit: float | None) -> Iterator[dict[int, Heap]]:
+    """The heaps of those that can be stopped, all at once. Raises what the last one's stop raises."""
+    with ExitStack() as stack:
+        heaps = {}
+        for pid in pids:
+            try:
+                heaps[pid] = Heap(stack.enter_context(stopped(pid, limit)))
+            except GdbheapError:
+                if pid == pids[-1]:
+                    raise
+        yield heaps
+
+
+def _use(heap: Heap) -> HeapUse | None:
+    """None where its blocks cannot be walked."""
+    try:
+        return heap_use(heap)
+    except GdbheapError:
+        return None
+
+
+def _compared(found: Member, heap: Heap, pid: int, other: Heap, looks: _Looks) -> Member:
+    """With what its pages differ in from another's, if both come from one exec."""
+    here, there = heap.target, other.target
+    assert isinstance(here, Process) and isinstance(there, Process)
+    if there.refusal is not None or there.pages is None or not is_fork(here, there):
+        return found
+    written, types = compare(heap, other)
+    looks.types += types
+    if pid == found.parent:
+        looks.marks[found.pid], looks.objects[found.pid] = page_marks(here), _by_type(heap)
+        looks.parent_of[found.pid] = pid
+        if pid not in looks.parents:
+            looks.parents[pid] = page_marks(there, shared=True), _by_type(other)
+    return replace(found, beside=pid, written=written)
+
+
+def _freeze(compared: Sequence[Member]) -> Advice:
+    """gc.freeze() before the fork: then the collector leaves alone what was there."""
+    rows = [member.written for member in compared if member.written is not None and member.written.collector]
+    saves, most = sum(row.freezing for row in rows), sum(row.collector for row in rows)
+    return Advice(FREEZE, saves, len(rows), at_most=most)
+
+
+def _preload(looks: _Looks) -> Advice:
+    """What several workers have and their parent has not: one copy would do. As many bytes of objects of each type as
+    all workers have beyond the parent; certain are pages that are equal, byte for byte. Nothing where these are more:
+    then the workers have no more than the parent, and have written the same to what they had from it."""
+    least = most = workers = 0
+    for parent, (marks, objects) in looks.parents.items():
+        forked = [pid for pid, other in looks.parent_of.items() if other == parent]
+        holders = Counter(mark for pid in forked for mark in looks.marks[pid] - marks)
+        least += sum(count - 1 for count in holders.values() if count > 1) * resource.getpagesize()
+        common = {kind: min(looks.objects[pid][kind] for pid in forked) for kind in looks.objects[forked[0]]}
+        most += sum(max(0, size - objects[kind]) for kind, size in common.items()) * (len(forked) - 1)
+        workers += len(forked) if len(forked) > 1 else 0
+    return Advice(PRELOAD, most if most > least else 0, workers, at_least=least)
+
+
+def _by_type(heap: Heap) -> Counter[str]:
+    """Bytes of the Python objects by type, with the buffers that they own; none where there are none."""
+    try:
+        return Counter({row.type: row.bytes + row.buffers for row in pyobjects(heap).types})
+    except GdbheapError:
+        return Counter()

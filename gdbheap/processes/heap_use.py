@@ -1,0 +1,44 @@
+"""How much of one process's heap is in use, free, and would go: the row that many processes have each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.answers.ledger import judged
+from gdbheap.answers.summary import summary
+from gdbheap.heap import Heap
+
+__all__ = ["HeapUse", "Largest", "heap_use"]
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The finding that is worth the most: its id, and bytes."""
+
+    id: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class HeapUse:
+    """Resident bytes of the heap: in use, and free; what malloc_trim(0) would give back of these (``trim``; None where
+    there is no such call), and what stays (``kept``). ``finding``: the largest that is not doubtful."""
+
+    in_use: int
+    free: int
+    trim: int | None
+    kept: int
+    finding: Largest | None
+
+
+def heap_use(heap: Heap) -> HeapUse | None:
+    """Of a process whose memory can be read; None where it is not known what is resident. Raises Unsupported."""
+    evidence, found = judged(heap)
+    told = summary(heap, evidence)
+    if told.used_resident is None or told.free_resident is None:
+        return None
+    known = [finding for finding in found if not finding.doubtful]
+    most = max(known, key=lambda finding: finding.bytes, default=None)
+    largest = None if most is None else Largest(most.id, most.bytes)
+    free, trim = told.free_resident, told.returnable
+    return HeapUse(told.used_resident, free, trim, max(0, free - (trim or 0)), largest)

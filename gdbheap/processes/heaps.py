@@ -1,0 +1,36 @@
+"""The heaps of programs' processes, each looked into for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gdbheap.errors import GdbheapError
+from gdbheap.heap import Heap
+from gdbheap.processes.accounts import HeapSums, Program
+from gdbheap.processes.heap_use import HeapUse, heap_use
+from gdbheap.target.process import stopped
+
+__all__ = ["with_heaps"]
+
+
+def with_heaps(programs: Sequence[Program], limit: float | None) -> list[Program]:
+    """The programs with the sums over the heaps of their processes, each of which is stopped for at most ``limit``
+    seconds."""
+    return [replace(program, heap=_sums([_use(pid, limit) for pid in program.pids])) for program in programs]
+
+
+def _use(pid: int, limit: float | None) -> HeapUse | None:
+    """None where it cannot be looked into, or has ended."""
+    try:
+        with stopped(pid, limit) as process:
+            return None if process.refusal is not None else heap_use(Heap(process))
+    except (GdbheapError, OSError):
+        return None
+
+
+def _sums(rows: Sequence[HeapUse | None]) -> HeapSums:
+    known = [row for row in rows if row is not None]
+    in_use, free, trim = (sum(sizes) for sizes in ([row.in_use for row in known], [row.free for row in known],
+                                                   [row.trim or 0 for row in known]))  # fmt: skip
+    return HeapSums(len(known), in_use, free, trim)

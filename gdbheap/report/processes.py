@@ -1,0 +1,120 @@
+"""``gdbheap processes`` for people: the table, what is shared, by what the rest was written, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import counted
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.processes.family import Advice, Family, Member
+    from gdbheap.processes.written import TypeCounts, Written
+
+__all__ = ["render"]
+
+NAMES = ("RSS", "PSS", "USS", "swap")
+OF_HEAP = ("in use", "free", "trim gives", "kept")
+PROGRAM_WIDTH = 40
+TYPES = 5
+# By what pages were written, as in the answer's record.
+KINDS = {
+    "collector": "the collector's headers alone",
+    "counts": "reference counts alone",
+    "both": "both of these",
+    "data": "real writes",
+    "restored": "written and put back",
+}
+
+
+def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Style) -> str:
+    """``answer`` has the rows that are shown, ``whole`` all of them."""
+    heads = [Column("pid"), Column("program", True), *map(Column, NAMES)]
+    heads += [] if quick else [*map(Column, OF_HEAP), Column("largest finding", True)]
+    rows = [_row(member, quick, style) for member in answer.processes]
+    rest = f"{counted(left_out, 'more process', 'more processes')} (--top=all lists all)" if left_out else ""
+    return join(
+        table(heads, rows, style, _total(whole, quick, style)),
+        rest,
+        style.filled(_shared(whole, style)),
+        _written(whole, style),
+        "\n".join(style.filled(_advice(row, style)) for row in whole.advice),
+        "\n".join(style.filled(_note(member)) for member in whole.processes if member.note is not None),
+    )
+
+
+def _row(member: Member, quick: bool, style: Style) -> list[str]:
+    sizes = [style.size(size) for size in (member.rss, member.pss, member.uss, member.swap)]
+    row = [str(member.pid), one_line(member.program, PROGRAM_WIDTH), *sizes]
+    if quick:
+        return row
+    heap = member.heap
+    if heap is None:
+        return [*row, *["-"] * len(OF_HEAP), "-"]
+    trim = "-" if heap.trim is None else style.size(heap.trim)
+    finding = "-" if heap.finding is None else f"{heap.finding.id} {style.size(heap.finding.bytes)}"
+    return [*row, style.size(heap.in_use), style.size(heap.free), trim, style.size(heap.kept), finding]
+
+
+def _total(answer: Family, quick: bool, style: Style) -> list[str]:
+    total, heaps = answer.total, [member.heap for member in answer.processes if member.heap is not None]
+    row = ["", "total", *(style.size(size) for size in (total.rss, total.pss, total.uss, total.swap))]
+    if quick:
+        return row
+    sums = [sum(sizes) for sizes in zip(*((heap.in_use, heap.free, heap.trim or 0, heap.kept) for heap in heaps))]
+    return [*row, *(style.size(size) for size in sums or [0] * len(OF_HEAP)), ""]
+
+
+def _shared(answer: Family, style: Style) -> str:
+    total = answer.total
+    whose = f"{counted(total.processes, 'process has', 'processes have')} {style.bytes(total.pss)} together (PSS)"
+    alone = f"{style.bytes(total.uss)} one or another has alone, {style.bytes(total.shared)} is shared"
+    return f"{whose}: {alone}. By RSS, which counts a shared page for each, it would be {style.bytes(total.rss)}."
+
+
+def _written(answer: Family, style: Style) -> str:
+    written = answer.written
+    if written is None:
+        return ""
+    beside = sum(member.written is not None for member in answer.processes)
+    start = f"In {counted(beside, 'process', 'processes')} that a fork left with a parent's or sibling's memory, "
+    still = f"{style.bytes(written.shared)} of private pages is still shared"
+    if not written.unshared:
+        return style.filled(f"{start}{still}.")
+    parts = [f"{style.bytes(size)} {name}" for name, size in _kinds(written)]
+    line = f"{start}{still}, and {style.bytes(written.unshared)} no longer is, by what was written: {', '.join(parts)}."
+    new = f" {style.bytes(written.new)} is new since." if written.new else ""
+    return "\n".join([style.filled(line + new), *_types(answer.types, style)])
+
+
+def _kinds(written: Written) -> Iterator[tuple[str, int]]:
+    sizes = [(name, getattr(written, key)) for key, name in KINDS.items()]
+    yield from sorted(((name, size) for name, size in sizes if size), key=lambda pair: -pair[1])
+
+
+def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
+    if types:
+        rows = [f"{one_line(row.type, PROGRAM_WIDTH)} ({style.bytes(row.bytes)})" for row in types[:TYPES]]
+        yield style.filled(f"Reference counts that have changed are those of objects of {', '.join(rows)}.")
+
+
+def _advice(row: Advice, style: Style) -> str:
+    if row.id == "freeze":
+        most = "" if row.at_most in (None, row.saves) else f", at most {style.bytes(row.at_most)}"
+        return (
+            f"gc.freeze() in the parent right before the fork would save {style.bytes(row.saves)}{most}: in "
+            f"{counted(row.workers, 'process', 'processes')} these pages were written by the collector alone. What "
+            "reference counts unshare stays: immortal objects alone are spared (Python 3.12 and later)."
+        )
+    return (
+        f"Preloading what {counted(row.workers, 'worker')} load for themselves would save about "
+        f"{style.bytes(row.saves)}: so much is in objects, type by type, that all of them have beyond their parent. "
+        f"{style.bytes(row.at_least)} of it is certain: pages that are equal, byte for byte, in several of them."
+    )
+
+
+def _note(member: Member) -> str:
+    return f"Process {member.pid}: {one_line(member.note)}"

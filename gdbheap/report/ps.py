@@ -1,0 +1,44 @@
+"""``gdbheap ps`` for people: a row a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gdbheap.errors import one_line
+from gdbheap.report.numbers import UNKNOWN, counted
+from gdbheap.report.style import Style
+from gdbheap.report.tables import Column, join, table
+
+if TYPE_CHECKING:
+    from gdbheap.processes.accounts import Program, Table
+
+__all__ = ["render"]
+
+NAMES = ("private", "shared", "RAM", "swapped")
+OF_HEAP = ("in use", "free", "trim gives")
+NAME_WIDTH = 60
+
+
+def render(answer: Table, left_out: int, with_heap: bool, style: Style) -> str:
+    """The largest first, the total below."""
+    columns = [*map(Column, NAMES), *(map(Column, OF_HEAP) if with_heap else ()), Column("program", True)]
+    total = answer.total
+    sums = [style.size(size) for size in (total.private, total.shared, total.ram, total.swapped)]
+    blank = [""] * (len(OF_HEAP) if with_heap else 0)
+    rows = [_row(row, with_heap, style) for row in answer.programs]
+    notes = [f"{counted(left_out, 'more program')} (--top=all lists all)"] * bool(left_out)
+    refused = counted(answer.refused, "process is", "processes are")
+    notes += [f"{refused} not to be read, and left out: run it as root (sudo) for all."] * bool(answer.refused)
+    return join(table(columns, rows, style, [*sums, *blank, "total"]), "\n".join(notes))
+
+
+def _row(row: Program, with_heap: bool, style: Style) -> list[str]:
+    sizes = [style.size(size) for size in (row.private, row.shared, row.ram, row.swapped)]
+    heap: list[str] = []
+    if with_heap:
+        known = row.heap is not None and row.heap.looked
+        assert row.heap is not None
+        heap = [style.size(size) if known else UNKNOWN for size in (row.heap.in_use, row.heap.free, row.heap.trim)]
+    name = f"{row.name} {row.script}" if row.script else row.name
+    many = f" ({row.count})" if row.count > 1 else ""
+    return [*sizes, *heap, one_line(name, NAME_WIDTH) + many]

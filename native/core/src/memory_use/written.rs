@@ -1,0 +1,377 @@
+//! Pages that a process shared with another since a fork and has alone by now: by what they were written.
+//!
+//! A page is compared with the other's, word by word. Words that differ and are a living object's reference count, or in
+//! what the collector puts before objects, are told from all others; equal pages were written and restored.
+
+use crate::allocators::block::Block;
+use crate::allocators::heaps::Heaps;
+use crate::allocators::walk::{Jobs, Visitor, Walk};
+use crate::bytes::u64_at;
+use crate::error::Result;
+use crate::machine::PageSize;
+use crate::memory::pages::{Pages, PRESENT, SWAPPED};
+use crate::memory::sharing::Sharing;
+use crate::memory::space::Space;
+use crate::python::layout::TypeLayout;
+use crate::python::types::Types;
+use crate::work::{Control, Watcher};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+const PAGES_AT_ONCE: usize = 64;
+/// The third word of the older, larger head of an object that the collector does not track (3.7 and before).
+const UNTRACKED: u64 = -2i64 as u64;
+const SHORT_HEAD: u64 = 16;
+
+/// A type whose objects' reference counts have changed: on how many objects and pages, and on how many pages nothing else
+/// has but other types' counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CountsOf {
+    pub type_address: u64,
+    pub objects: u64,
+    pub pages: u64,
+    pub counts_alone: u64,
+}
+
+/// Numbers of pages. Those that one process has alone by what differs from the other's: nothing, and no object there is
+/// tracked by the collector (`restored`), or some is (`restored_tracked`); what the collector writes; reference counts;
+/// both of these; anything else; `only_here`: the other has no such page. `shared`: those that it still shares.
+/// `quiet_own` and `quiet_shared`: of the pages with objects, none of them tracked, those with restored or counted words
+/// alone, and those still shared.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Written {
+    pub restored: u64,
+    pub restored_tracked: u64,
+    pub collector: u64,
+    pub counts: u64,
+    pub both: u64,
+    pub other: u64,
+    pub only_here: u64,
+    pub shared: u64,
+    pub quiet_own: u64,
+    pub quiet_shared: u64,
+    pub types: Vec<CountsOf>,
+}
+
+/// What is known of a page.
+#[derive(Default)]
+struct Seen {
+    holds: AtomicBool,
+    tracked: AtomicBool,
+}
+
+/// The pages of a process beside another's: a bit a word for what differs, what of that is a count, and what is the
+/// collector's.
+struct Compared {
+    page: PageSize,
+    own: Vec<u64>,
+    is_there: Vec<AtomicBool>,
+    changed: Vec<AtomicU64>,
+    counts: Vec<AtomicU64>,
+    collector: Vec<AtomicU64>,
+    own_seen: Vec<Seen>,
+    shared: Vec<u64>,
+    shared_seen: Vec<Seen>,
+}
+
+fn many<T: Default>(count: usize) -> Vec<T> {
+    std::iter::repeat_with(T::default).take(count).collect()
+}
+
+impl Compared {
+    fn new(page: PageSize, sharing: Sharing) -> Compared {
+        let words = sharing.own.len() * (page.bytes() / 512) as usize;
+        Compared {
+            page,
+            is_there: many(sharing.own.len()),
+            changed: many(words),
+            counts: many(words),
+            collector: many(words),
+            own_seen: many(sharing.own.len()),
+            shared_seen: many(sharing.shared.len()),
+            own: sharing.own,
+            shared: sharing.shared,
+        }
+    }
+
+    /// Words of a page, in groups of 64.
+    fn groups(&self) -> usize {
+        (self.page.bytes() / 512) as usize
+    }
+
+    /// The places of the pages in `own`, in runs without a gap.
+    fn runs(&self) -> Vec<(usize, usize)> {
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for (place, address) in self.own.iter().enumerate() {
+            match runs.last_mut() {
+                Some((from, to))
+                    if self.own[*to - 1] + self.page.bytes() == *address && *to - *from < PAGES_AT_ONCE =>
+                {
+                    *to = place + 1;
+                }
+                _ => runs.push((place, place + 1)),
+            }
+        }
+        runs
+    }
+
+    /// Compares the pages of a run with the other's.
+    fn compare(&self, (from, to): (usize, usize), here: &Space, there: &Space, pages: &Pages) {
+        let size = self.page.bytes() as usize;
+        let (mut mine, mut others) = (vec![0; (to - from) * size], vec![0; (to - from) * size]);
+        let got = here.fill(self.own[from], &mut mine);
+        for place in from..to {
+            let (address, at) = (self.own[place], (place - from) * size);
+            let in_memory = pages.runs_in(address, address + 1).any(|run| run.state == PRESENT || run.state == SWAPPED);
+            let other = &mut others[at..at + size];
+            if !in_memory || at + size > got || there.fill(address, other) < size {
+                continue;
+            }
+            self.is_there[place].store(true, Relaxed);
+            let pairs = mine[at..at + size].chunks_exact(8).zip(other.chunks_exact(8)).enumerate();
+            for (word, _) in pairs.filter(|(_, (one, two))| one != two) {
+                self.changed[place * self.groups() + word / 64].fetch_or(1 << (word % 64), Relaxed);
+            }
+        }
+    }
+
+    /// The place of a word that differs: of its page in `own`, of its group, and its bit.
+    fn changed_at(&self, place: usize, address: u64) -> Option<(usize, u64)> {
+        let word = ((address - self.own[place]) / 8) as usize;
+        let (group, bit) = (place * self.groups() + word / 64, 1 << (word % 64));
+        (self.changed[group].load(Relaxed) & bit != 0).then_some((group, bit))
+    }
+
+    /// What pages of its own differ in, each as (anything, counts, the collector's words, other words).
+    fn kind_of(&self, place: usize) -> (bool, bool, bool, bool) {
+        let mut kind = (false, false, false, false);
+        for group in place * self.groups()..(place + 1) * self.groups() {
+            let [changed, counts, collector] =
+                [&self.changed, &self.counts, &self.collector].map(|bits| bits[group].load(Relaxed));
+            kind.0 |= changed != 0;
+            kind.1 |= counts != 0;
+            kind.2 |= collector != 0;
+            kind.3 |= changed & !counts & !collector != 0;
+        }
+        kind
+    }
+
+    fn sums(&self) -> Written {
+        let mut sums = Written { shared: self.shared.len() as u64, ..Written::default() };
+        for place in 0..self.own.len() {
+            let seen = &self.own_seen[place];
+            let (holds, tracked) = (seen.holds.load(Relaxed), seen.tracked.load(Relaxed));
+            let kind = self.kind_of(place);
+            let sum = match kind {
+                _ if !self.is_there[place].load(Relaxed) => &mut sums.only_here,
+                (false, ..) if tracked => &mut sums.restored_tracked,
+                (false, ..) => &mut sums.restored,
+                (_, _, _, true) => &mut sums.other,
+                (_, true, true, _) => &mut sums.both,
+                (_, true, _, _) => &mut sums.counts,
+                _ => &mut sums.collector,
+            };
+            *sum += 1;
+            let quiet = holds && !tracked && !kind.3 && self.is_there[place].load(Relaxed);
+            sums.quiet_own += u64::from(quiet);
+        }
+        let quiet = |seen: &&Seen| seen.holds.load(Relaxed) && !seen.tracked.load(Relaxed);
+        sums.quiet_shared = self.shared_seen.iter().filter(quiet).count() as u64;
+        sums
+    }
+}
+
+/// Which page of a list holds an address; the last answer is kept.
+#[derive(Default)]
+struct Lookup {
+    page: Option<u64>,
+    place: Option<usize>,
+}
+
+impl Lookup {
+    fn find(&mut self, list: &[u64], page: PageSize, address: u64) -> Option<usize> {
+        let start = page.number(address) * page.bytes();
+        if self.page != Some(start) {
+            (self.page, self.place) = (Some(start), list.binary_search(&start).ok());
+        }
+        self.place
+    }
+}
+
+/// Marks what objects explain.
+struct Marker<'a> {
+    compared: &'a Compared,
+    types: Types<'a>,
+    own: Lookup,
+    shared: Lookup,
+    found: HashMap<u64, (u64, HashSet<usize>)>,
+}
+
+impl<'a> Marker<'a> {
+    fn new(heaps: Heaps<'a>, layout: &'a TypeLayout, compared: &'a Compared) -> Marker<'a> {
+        let (own, shared) = (Lookup::default(), Lookup::default());
+        Marker { compared, types: Types::new(heaps, layout), own, shared, found: HashMap::new() }
+    }
+
+    /// The reference count of the object at `address`, which has a type.
+    fn count(&mut self, address: u64, type_address: u64) {
+        let layout = self.types.layout;
+        // A free-threaded build has two counts, and its mutex and its collector's bits in the words of the first.
+        let words: &[u64] = if layout.is_free_threaded() { &[8, 16] } else { &[layout.ob_refcnt] };
+        for offset in words {
+            let at = address + offset;
+            let Some(place) = self.own.find(&self.compared.own, self.compared.page, at) else { continue };
+            let Some((group, bit)) = self.compared.changed_at(place, at) else { continue };
+            self.compared.counts[group].fetch_or(bit, Relaxed);
+            let row = self.found.entry(type_address).or_default();
+            row.0 += 1;
+            row.1.insert(place);
+        }
+    }
+
+    /// What the collector has before an object: [start, end).
+    fn head(&mut self, start: u64, end: u64) {
+        for at in (start..end).step_by(8) {
+            let Some(place) = self.own.find(&self.compared.own, self.compared.page, at) else { continue };
+            let Some((group, bit)) = self.compared.changed_at(place, at) else { continue };
+            self.compared.collector[group].fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// That an object lies there, and whether the collector tracks it.
+    fn see(&mut self, address: u64, tracked: bool) {
+        let compared = self.compared;
+        let own = self.own.find(&compared.own, compared.page, address).map(|place| &compared.own_seen[place]);
+        let seen = own.or_else(|| {
+            let place = self.shared.find(&compared.shared, compared.page, address)?;
+            Some(&compared.shared_seen[place])
+        });
+        if let Some(seen) = seen {
+            seen.holds.store(true, Relaxed);
+            if tracked {
+                seen.tracked.store(true, Relaxed);
+            }
+        }
+    }
+}
+
+impl Visitor for Marker<'_> {
+    fn block(&mut self, Block { address, size, .. }: Block, head: &[u8]) -> bool {
+        let Some((number, alive)) = self.types.object_in(head, size) else { return false };
+        if !alive {
+            return true;
+        }
+        let layout = self.types.layout;
+        let kind = &self.types.kinds[number as usize];
+        let (pre, type_address) = (kind.pre + layout.outer_hook(head) as u64, kind.address);
+        let gc = if kind.flags & layout.flag_gc != 0 { layout.gc_head } else { 0 };
+        let start = (pre - gc) as usize;
+        let word = |at: usize| head.get(at..at + 8).map_or(0, |bytes| u64_at(bytes, 0));
+        let tracked = match gc {
+            0 => false,
+            SHORT_HEAD => word(start) != 0,
+            _ => word(start + 16) != UNTRACKED,
+        };
+        let object = address + pre;
+        self.see(object - gc, tracked);
+        self.head(object - gc, object);
+        self.count(object, type_address);
+        true
+    }
+}
+
+/// The process whose pages are looked at, beside the other: what may differ. `statics`: objects that lie in no block, each
+/// with its type.
+pub struct Fork<'a> {
+    pub heaps: Heaps<'a>,
+    pub layout: Option<&'a TypeLayout>,
+    pub statics: &'a [(u64, u64)],
+    pub other: &'a Space,
+    pub other_pages: &'a Pages,
+    pub page: PageSize,
+}
+
+/// By what the pages of its own were written.
+pub fn written(watcher: &dyn Watcher, fork: &Fork<'_>, sharing: Sharing) -> Result<Written> {
+    let compared = Compared::new(fork.page, sharing);
+    let here = fork.heaps.space;
+    let task = here.task(watcher, None);
+    task.run(
+        &compared.runs(),
+        || (),
+        |_, run, control| {
+            compared.compare(*run, here, fork.other, fork.other_pages);
+            control.advance(0)
+        },
+    )?;
+    let mut types: BTreeMap<u64, (u64, HashSet<usize>)> = BTreeMap::new();
+    if let Some(layout) = fork.layout {
+        for (address, (objects, pages)) in marked(watcher, fork, layout, &compared)? {
+            let row = types.entry(address).or_default();
+            row.0 += objects;
+            row.1.extend(pages);
+        }
+    }
+    let mut sums = compared.sums();
+    let is_counts_alone = |place: &&usize| matches!(compared.kind_of(**place), (_, true, false, false));
+    sums.types = types
+        .into_iter()
+        .map(|(type_address, (objects, pages))| {
+            let counts_alone = pages.iter().filter(is_counts_alone).count() as u64;
+            CountsOf { type_address, objects, pages: pages.len() as u64, counts_alone }
+        })
+        .collect();
+    Ok(sums)
+}
+
+type ByType = HashMap<u64, (u64, HashSet<usize>)>;
+
+fn marked(
+    watcher: &dyn Watcher,
+    fork: &Fork<'_>,
+    layout: &TypeLayout,
+    compared: &Compared,
+) -> Result<impl Iterator<Item = (u64, (u64, HashSet<usize>))>> {
+    let Jobs { jobs, total } = fork.heaps.jobs();
+    let init = || (Walk::new(fork.heaps), Marker::new(fork.heaps, layout, compared));
+    let work = |(walk, marker): &mut (Walk<'_>, Marker<'_>), job: &_, control: &Control| walk.run(job, control, marker);
+    let mut rows: Vec<ByType> = Vec::new();
+    for (_, marker) in fork.heaps.space.task(watcher, Some(total)).run(&jobs, init, work)? {
+        rows.push(marker.found);
+    }
+    let mut rest = Marker::new(fork.heaps, layout, compared);
+    fork.statics.iter().for_each(|(address, kind)| rest.count(*address, *kind));
+    rows.push(rest.found);
+    Ok(rows.into_iter().flatten())
+}
+
+/// Two numbers that are equal for pages with equal bytes, 16 bytes a page; pages of zeros are left out.
+pub fn page_marks(watcher: &dyn Watcher, space: &Space, pages: &[u64], page: PageSize) -> Result<Vec<u8>> {
+    let task = space.task(watcher, None);
+    let parts: Vec<&[u64]> = pages.chunks(PAGES_AT_ONCE).collect();
+    let work = |out: &mut Vec<u8>, part: &&[u64], control: &Control| {
+        let mut bytes = vec![0; page.bytes() as usize];
+        for address in part.iter() {
+            if space.fill(*address, &mut bytes) == bytes.len() && bytes.iter().any(|byte| *byte != 0) {
+                out.extend(mark(&bytes));
+            }
+        }
+        control.advance(0)
+    };
+    Ok(task.run(&parts, Vec::new, work)?.concat())
+}
+
+/// 128 bits of a page's bytes: two multiplicative hashes with other numbers, each mixed after every word.
+fn mark(bytes: &[u8]) -> [u8; 16] {
+    let (mut one, mut two) = (0x9e37_79b9_7f4a_7c15u64, 0xc2b2_ae3d_27d4_eb4fu64);
+    for word in bytes.chunks_exact(8).map(|word| u64_at(word, 0)) {
+        one = (one ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        one ^= one >> 32;
+        two = (two.rotate_left(29) ^ word).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        two ^= two >> 29;
+    }
+    let mut mark = [0; 16];
+    mark[..8].copy_from_slice(&one.to_le_bytes());
+    mark[8..].copy_from_slice(&two.to_le_bytes());
+    mark
+}

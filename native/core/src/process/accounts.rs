@@ -1,0 +1,167 @@
+//! What the kernel says of the memory of many processes, read on all cores: most of the time is the kernel's own, which
+//! walks all pages of each (proc_pid_smaps(5)).
+
+use crate::error::Result;
+use crate::work::{Task, Watcher};
+use std::collections::hash_map::DefaultHasher;
+use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What is read of a text at most: `smaps` of a process with many mappings is the longest.
+const LONGEST: u64 = 64 << 20;
+const LONGEST_COMMAND: u64 = 64 << 10;
+const KIB: u64 = 1024;
+
+/// A process, and its memory in bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Account {
+    pub pid: i32,
+    pub parent: i32,
+    /// As `status` has it: at most 15 bytes, control characters escaped.
+    pub name: Vec<u8>,
+    /// The program's path; empty where it is not shown.
+    pub exe: Vec<u8>,
+    /// The words of its command, each with a NUL behind it.
+    pub command: Vec<u8>,
+    /// None where the memory is refused: then `error` says why.
+    pub memory: Option<Memory>,
+    pub error: i32,
+}
+
+/// The sums of `smaps_rollup` (Linux 4.14), or of `smaps`. `proportional`: how many lines said a proportional share, each
+/// of them cut to whole KiB; `swap_share` None: the kernel does not say (before Linux 4.3).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    pub rss: u64,
+    pub pss: u64,
+    pub proportional: u64,
+    pub private: u64,
+    pub shared: u64,
+    pub private_huge: u64,
+    pub shared_huge: u64,
+    pub anonymous: u64,
+    pub lazy: u64,
+    pub swap: u64,
+    pub swap_share: Option<u64>,
+    /// Equal for equal texts: those of processes that have one address space together.
+    pub fingerprint: u64,
+}
+
+impl Memory {
+    fn of(text: &[u8]) -> Memory {
+        let mut found = Memory::default();
+        text.split(|byte| *byte == b'\n').for_each(|line| found.add(line));
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        found.fingerprint = hasher.finish();
+        found
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        let Some((name, bytes)) = size_of(line) else { return };
+        let place = match name {
+            b"Rss" => &mut self.rss,
+            b"Pss" => {
+                self.proportional += 1;
+                &mut self.pss
+            }
+            b"Private_Hugetlb" => &mut self.private_huge,
+            b"Shared_Hugetlb" => &mut self.shared_huge,
+            b"Anonymous" => &mut self.anonymous,
+            b"LazyFree" => &mut self.lazy,
+            b"Swap" => &mut self.swap,
+            b"SwapPss" => self.swap_share.get_or_insert(0),
+            name if name.starts_with(b"Private_") => &mut self.private,
+            name if name.starts_with(b"Shared_") => &mut self.shared,
+            _ => return,
+        };
+        *place = place.saturating_add(bytes);
+    }
+}
+
+/// `Name:  1234 kB`.
+fn size_of(line: &[u8]) -> Option<(&[u8], u64)> {
+    let (name, rest) = line.split_at(line.iter().position(|byte| *byte == b':')?);
+    let number = std::str::from_utf8(rest[1..].strip_suffix(b" kB")?).ok()?;
+    Some((name, number.trim().parse::<u64>().ok()?.checked_mul(KIB)?))
+}
+
+fn text_of(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(limit).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The account of one process; None where there is none, or none with memory: a kernel thread, a zombie.
+fn account(folder: &Path, pid: i32) -> Option<Account> {
+    let status = text_of(&folder.join("status"), LONGEST_COMMAND).ok()?;
+    let field = |name: &[u8]| {
+        let mut lines = status.split(|byte| *byte == b'\n');
+        lines.find_map(|line| line.strip_prefix(name)).map(|value| value.trim_ascii().to_vec())
+    };
+    field(b"VmRSS:")?;
+    let parent = field(b"PPid:").and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0);
+    let name = status.strip_prefix(b"Name:\t").and_then(|rest| rest.split(|byte| *byte == b'\n').next());
+    let mut found = Account { pid, parent, name: name.unwrap_or_default().to_vec(), ..Account::default() };
+    found.command = text_of(&folder.join("cmdline"), LONGEST_COMMAND).unwrap_or_default();
+    let sums = text_of(&folder.join("smaps_rollup"), LONGEST).or_else(|error| match error.raw_os_error() {
+        Some(libc::ENOENT) => text_of(&folder.join("smaps"), LONGEST),
+        _ => Err(error),
+    });
+    match (std::fs::read_link(folder.join("exe")), sums) {
+        (Ok(exe), Ok(sums)) => {
+            found.exe = exe.as_os_str().as_bytes().to_vec();
+            found.memory = Some(Memory::of(&sums));
+        }
+        (Err(error), _) | (_, Err(error)) => found.error = error.raw_os_error().unwrap_or(libc::EIO),
+    }
+    // A process that ended meanwhile is none.
+    (!matches!(found.error, libc::ENOENT | libc::ESRCH)).then_some(found)
+}
+
+/// The accounts of the processes, in their order; of those that are gone, or have no memory, there is none. `root`: where
+/// proc is mounted.
+pub fn accounts(watcher: &dyn Watcher, root: &str, pids: &[i32]) -> Result<Vec<Account>> {
+    let root = Path::new(root);
+    let task = Task { watcher, total: None, inline: false };
+    let found = task.run(pids, Vec::new, |rows: &mut Vec<Account>, pid, control| {
+        rows.extend(account(&root.join(pid.to_string()), *pid));
+        control.advance(1)
+    })?;
+    let mut rows: Vec<Account> = found.into_iter().flatten().collect();
+    rows.sort_unstable_by_key(|row| row.pid);
+    Ok(rows)
+}
+
+/// Every process id that is shown below `root`, ascending.
+pub fn every_process(root: &str) -> io::Result<Vec<i32>> {
+    let names = std::fs::read_dir(root)?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut pids: Vec<i32> = names.filter(|pid| *pid > 0).collect();
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_several_mappings() {
+        let text = b"Rss: 8 kB\nPss: 3 kB\nPrivate_Dirty: 4 kB\nPrivate_Clean: 1 kB\nPrivate_Hugetlb: 2048 kB\n\
+            Shared_Dirty: 2 kB\nPss: 2 kB\nRss: 4 kB\nSwap: 7 kB\nLazyFree: 6 kB\nName: x\nPss_Anon: 9 kB\n";
+        let found = Memory::of(text);
+        assert_eq!((found.rss, found.pss, found.proportional), (12 << 10, 5 << 10, 2));
+        assert_eq!((found.private, found.shared, found.private_huge), (5 << 10, 2 << 10, 2 << 20));
+        assert_eq!((found.swap, found.swap_share, found.lazy), (7 << 10, None, 6 << 10));
+    }
+
+    #[test]
+    fn what_is_no_size() {
+        for line in ["Rss", "Rss: kB", "Rss: 99999999999999999999 kB", "Rss: 18446744073709551615 kB", "Rss: 1 MB"] {
+            assert_eq!(size_of(line.as_bytes()), None, "{line}");
+        }
+    }
+}

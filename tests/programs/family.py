@@ -1,0 +1,66 @@
+"""A master and its workers, each of which writes to what it had at the fork in a way of its own, and then waits.
+
+The argument is a number of objects. The workers: one does nothing, one keeps a reference to each object, one runs the
+collector, one writes into a large bytearray. The master says by a line for each who is who, then reads."""
+
+import gc
+import os
+import sys
+
+
+class Touched:
+    """What one worker refers to once more."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number):
+        self.number = number
+
+
+def nothing():
+    """The worker that writes nothing but what running writes."""
+
+
+def refer():
+    """Refer to each object once more."""
+    KEPT.extend(OBJECTS)
+
+
+def collect():
+    """Run over all objects that the collector tracks."""
+    gc.collect()
+
+
+def write():
+    """Write to each page of the large buffer."""
+    for place in range(0, len(BUFFER), 4096):
+        BUFFER[place] = 1
+
+
+OBJECTS = [Touched(number) for number in range(int(sys.argv[1]))]
+TRACKED = [[number] for number in range(int(sys.argv[1]))]
+BUFFER = bytearray(b"x" * (8 << 20))
+KEPT = [None] * len(OBJECTS)
+del KEPT[:]
+gc.collect()
+if len(sys.argv) > 2:
+    gc.freeze()
+# Closed when the master ends, however that is: then the workers end.
+alive, held = os.pipe()
+for work in (nothing, refer, collect, write):
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(reading)
+        os.close(held)
+        work()
+        os.write(writing, b"x")
+        os.close(writing)
+        os.read(alive, 1)
+        os._exit(0)
+    os.close(writing)
+    os.read(reading, 1)
+    os.close(reading)
+    sys.stderr.write(f"{work.__name__} {pid}\n")
+sys.stderr.flush()
+sys.stdin.read(1)

@@ -1,0 +1,249 @@
+"""The container's view: what a control group is charged, of both versions, and what is answered without memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import kernel
+from support.control_groups import limited_group
+from support.programs import GDBHEAP, Running, gdbheap, interpreter_of, running
+
+from gdbheap.answers.container import container
+from gdbheap.report.container import render
+from gdbheap.report.style import Style
+from gdbheap.target.cgroup import find_group
+from gdbheap.target.target import Rss
+
+MIB = 1 << 20
+NOBODY = 65534
+PRESSURE = (
+    "some avg10=12.50 avg60=3.00 avg300=0.50 total=2500000\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=500000\n"
+)
+SECOND = {
+    "app/memory.current": f"{300 * MIB}\n",
+    "app/memory.max": "max\n",
+    "app/memory.high": f"{450 * MIB}\n",
+    "app/memory.swap.current": f"{5 * MIB}\n",
+    "app/memory.stat": (
+        f"anon {180 * MIB}\nfile {90 * MIB}\nkernel {20 * MIB}\nshmem {10 * MIB}\nslab {15 * MIB}\n"
+        f"inactive_file {60 * MIB}\n"
+    ),
+    "app/memory.events": "low 0\nhigh 7\nmax 3\noom 2\noom_kill 1\noom_group_kill 0\n",
+    "app/memory.pressure": PRESSURE,
+    "memory.current": f"{900 * MIB}\n",
+    "memory.max": f"{512 * MIB}\n",
+    "memory.high": "max\n",
+}
+FIRST = {
+    "memory/app/memory.usage_in_bytes": f"{300 * MIB}\n",
+    "memory/app/memory.limit_in_bytes": f"{512 * MIB}\n",
+    "memory/app/memory.kmem.usage_in_bytes": f"{20 * MIB}\n",
+    "memory/app/memory.stat": (
+        f"cache 1\nrss 2\ntotal_cache {90 * MIB}\ntotal_rss {180 * MIB}\ntotal_shmem {10 * MIB}\n"
+        f"total_inactive_file {60 * MIB}\ntotal_swap {5 * MIB}\n"
+    ),
+    "memory/app/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+    "memory/app/memory.failcnt": "3\n",
+    "memory/memory.usage_in_bytes": f"{900 * MIB}\n",
+    "memory/memory.limit_in_bytes": "9223372036854771712\n",
+    "memory/release_agent": "",
+}
+
+
+def recorded(folder: Path, files: dict[str, str], line: str) -> tuple[str, str]:
+    """Write a folder of control groups, and one of proc with process 7 in ``line``; return where both are."""
+    for name, text in {**{f"cgroup/{path}": text for path, text in files.items()}, "proc/7/cgroup": line}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    pressure = folder / "proc/pressure/memory"
+    pressure.parent.mkdir()
+    pressure.write_text(PRESSURE)
+    return str(folder / "proc"), str(folder / "cgroup")
+
+
+@pytest.mark.parametrize(
+    ("version", "files", "line"), [(2, SECOND, "0::/app\n"), (1, FIRST, "9:cpu:/x\n4:memory:/app\n0::/\n")]
+)
+def test_recorded_groups(version: int, files: dict[str, str], line: str, tmp_path: Path) -> None:
+    """Each figure from its file, the parts add up to the charge, and the sentence has them all."""
+    group = find_group(7, *recorded(tmp_path, files, line))
+    assert group is not None
+    assert (group.version, group.path, group.current, group.max) == (version, "/app", 300 * MIB, 512 * MIB)
+    assert (group.anon, group.file, group.shmem, group.kernel) == (180 * MIB, 90 * MIB, 10 * MIB, 20 * MIB)
+    assert (group.inactive_file, group.swap) == (60 * MIB, 5 * MIB)
+    assert group.events["max"] == 3 and group.events["oom_kill"] == 1
+    assert group.pressure is not None and group.pressure.some == (12.5, 3.0, 0.5)
+    assert (group.pressure.some_seconds, group.pressure.full_seconds) == (2.5, 0.5)
+    if version == 2:
+        assert (group.high, group.slab, group.max_of, group.pressure.of) == (450 * MIB, 15 * MIB, "/", "group")
+    else:
+        assert (group.high, group.slab, group.max_of, group.pressure.of) == (None, None, "/app", "machine")
+    found = container(group, Rss(130 * MIB, 0, "status", anonymous=120 * MIB, proportional=100 * MIB))
+    assert found is not None
+    assert (found.own, found.others, found.cache, found.moved) == (100 * MIB, 80 * MIB, 80 * MIB, 0)
+    parts = (found.own, found.others, found.cache, found.shmem, found.kernel, found.rest)
+    assert sum(part or 0 for part in parts) == found.current
+    text = render(found, 3 * MIB, Style())
+    for word in (
+        "charged 300.0 MiB", "anonymous memory 100.0 MiB", "other processes 80.0 MiB", "page cache 80.0 MiB",
+        "limit 512.0 MiB", "60.0 MiB goes first", "3 times", "1 process killed", "12.5/3.0/0.5 %",
+        "MADV_FREE): 3.0 MiB",
+    ):  # fmt: skip
+        assert word in text, text
+
+
+def test_the_containers_own_root(tmp_path: Path) -> None:
+    """Inside of a container the name is the machine's or "..", and the group is at the root of what is mounted."""
+    files = {path.removeprefix("app/"): text for path, text in SECOND.items() if path.startswith("app/")}
+    for number, line in enumerate(("0::/\n", "0::/../..\n", "0::/docker/0123\n")):
+        group = find_group(7, *recorded(tmp_path / str(number), files, line))
+        assert group is not None and group.path == "/" and group.current == 300 * MIB, line
+
+
+def test_no_group(tmp_path: Path) -> None:
+    """The root of version 1 is the machine's; nowhere there is none; what is no number is not known."""
+    root = {path: text for path, text in FIRST.items() if "/app/" not in path}
+    assert find_group(7, *recorded(tmp_path / "root", root, "4:memory:/\n")) is None
+    assert find_group(7, *recorded(tmp_path / "none", {"x": ""}, "0::/app\n")) is None
+    assert find_group(8, *recorded(tmp_path / "gone", SECOND, "0::/app\n")) is None
+    assert container(None, Rss(1, 0, "status")) is None
+    broken = {
+        **SECOND, "app/memory.stat": "anon many\nfile\n\xff 1 2\nshmem -4\nslab 999999999999999999999999\n",
+        "app/memory.events": "oom_kill\n", "app/memory.pressure": "some avg10\n", "app/memory.max": "-1",
+    }  # fmt: skip
+    group = find_group(7, *recorded(tmp_path / "broken", broken, "0::/app\n"))
+    assert group is not None and group.events == {} and group.pressure is not None
+    assert (group.anon, group.file, group.shmem, group.slab, group.max) == (None, None, None, None, 512 * MIB)
+    found = container(group, Rss(MIB, 0, "status", anonymous=MIB))
+    assert found is not None and found.others is None and "300.0 MiB" in render(found, None, Style())
+
+
+def test_what_was_charged_elsewhere() -> None:
+    """A process that came into the group later: what it has beyond the group's is not charged there."""
+    group = find_group("self")
+    if group is None or group.anon is None:
+        pytest.skip("no control group counts the memory of this process")
+    found = container(group, Rss(None, None, "status", anonymous=group.anon + MIB))
+    assert found is not None and (found.moved, found.others) == (MIB, 0)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A process with 40 MiB, of which it gave back 8 lazily once it is told to."""
+    script = (
+        "import mmap,sys\nkept = bytearray(b'x' * (32 << 20))\n"
+        "lazy = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nlazy.write(b'y' * (8 << 20))\n"
+        "lazy.madvise(8)\nsys.stdin.readline()\nkept += bytes(1)\n"
+        "other = bytearray(b'z' * (24 << 20))\nsys.stdin.readline()\n"
+    )
+    with running([interpreter_of("stripped"), "-I", "-c", script], tmp_path_factory.mktemp("large")) as process:
+        yield process
+
+
+def test_lazily_given_back(large: Running) -> None:
+    """What madvise(MADV_FREE) gave back is the kernel's LazyFree, and a line of its own."""
+    # The kernel marks the last pages later, and may take some.
+    for _ in range(10):
+        before = kernel.in_rollup(large.pid, "LazyFree")
+        lazy = json.loads(gdbheap(str(large.pid), "--json").stdout)["rss"]["lazy"]
+        if before == kernel.in_rollup(large.pid, "LazyFree"):
+            break
+    assert lazy == before
+    if before == 0:
+        pytest.skip("the kernel has taken it already")
+    assert "Given back lazily (MADV_FREE)" in gdbheap(str(large.pid)).stdout
+
+
+def test_a_real_group(large: Running, rng: random.Random) -> None:
+    """A group of our own: its limit, its charge, and what the process takes in it, which is charged there."""
+    with limited_group(256 * MIB, rng) as group:
+        group.take_in(large.pid)
+        large.go_on()
+        found = json.loads(gdbheap(str(large.pid), "--json").stdout)["container"]
+        used = group.folder / ("memory.usage_in_bytes" if group.is_first_version else "memory.current")
+        assert found["path"] == group.name and found["max"] == group.limit
+        assert abs(found["current"] - int(used.read_text())) < 4 * MIB and found["anon"] >= 24 * MIB
+        assert found["own"] == kernel.in_rollup(large.pid, "Pss_Anon")
+        text = gdbheap(str(large.pid)).stdout
+        assert f"The container ({group.name[:60]})" in text and "limit 256.0 MiB" in text
+        large.process.kill()
+        large.process.wait()
+
+
+def refused(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run gdbheap as nobody."""
+    setpriv = shutil.which("setpriv")
+    if os.getuid() or setpriv is None:
+        pytest.skip("needs root and setpriv")
+    command = [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", str(GDBHEAP), *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/")
+    if "Permission denied" in done.stderr and "gdbheap" not in done.stderr:
+        pytest.skip(f"nobody may not run it here: {done.stderr[-200:]}")
+    return done
+
+
+def test_without_memory() -> None:
+    """Another user's process: its size and its group are answered, with status 3; the reason is on standard error."""
+    own = os.getpid()
+    done = refused([str(own), "--json"])
+    assert done.returncode == 3, done.stderr
+    found = json.loads(done.stdout)
+    assert found["rss"]["source"] == "status" and found["rss"]["bytes"] > MIB and found["ledger"] == []
+    assert f"runs as uid {NOBODY}" in found["warnings"][0]
+    group = find_group(own)
+    assert (found["container"] is None) == (group is None)
+    if group is not None:
+        assert (found["container"]["path"], found["container"]["max"]) == (group.path, group.max)
+    text = refused([str(own)])
+    assert text.returncode == 3 and text.stdout.startswith("RSS is ")
+    assert len(text.stderr.splitlines()) == 1 and f"runs as uid {NOBODY}" in text.stderr
+    other = refused(["holes", str(own)])
+    assert other.returncode == 3 and not other.stdout and len(other.stderr.splitlines()) == 1
+
+
+def test_doctor(tmp_path: Path) -> None:
+    """What is refused is said to be, with the reason and a command; the status is that of looking."""
+    own = os.getpid()
+    done = refused(["doctor", str(own), "--json"])
+    found = json.loads(done.stdout)
+    states = {check["id"]: check["state"] for check in found["checks"]}
+    assert done.returncode == 3 and states["status"] == "ok" and states["mem"] == "refused"
+    assert f"runs as uid {NOBODY}" in found["reason"] and str(own) in found["advice"]
+    text = refused(["doctor", str(own)]).stdout
+    assert "In the way: " in text and f"$ {found['advice']}" in text.splitlines()
+
+
+def test_doctor_without_trouble(tmp_path: Path) -> None:
+    """Nothing is in the way of one's own child; without a process it is about gdbheap itself; nobody is status 4."""
+    with running([interpreter_of("stripped"), "-I", "-c", "input()"], tmp_path) as process:
+        done = gdbheap("doctor", str(process.pid), "--json")
+        found = json.loads(done.stdout)
+        if found["reason"] is None:
+            assert done.returncode == 0 and all(check["state"] != "refused" for check in found["checks"][:5])
+            assert "Nothing is in the way" in gdbheap("doctor", str(process.pid)).stdout
+        else:
+            assert done.returncode == 3 and found["advice"]
+    assert gdbheap("doctor", "--json").returncode == 0
+    assert gdbheap("doctor", str(process.pid)).returncode == 4
+    assert gdbheap("doctor", "2").returncode == 4
+    assert gdbheap("doctor", "1", "2").returncode == 2
+
+
+def test_traced_already(tmp_path: Path) -> None:
+    """A process that another one traces: who that is, and no command that would not help."""
+    if shutil.which("gdb") is None:
+        pytest.skip("no gdb")
+    with running([interpreter_of("stripped"), "-I", "-c", "input()"], tmp_path) as process:
+        command = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-p", str(process.pid)]
+        asked = f"shell {GDBHEAP} doctor {process.pid} --json > {tmp_path}/found"
+        subprocess.run([*command, "-ex", asked], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+        found = json.loads((tmp_path / "found").read_text())
+    assert "already traced by gdb" in found["reason"] and found["advice"] is None and found["failed"] == 3

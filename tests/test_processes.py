@@ -1,0 +1,301 @@
+"""Several processes in one answer: the kernel's sums, and pages that a fork left and what was written to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import kernel
+from support.installed import python_with
+from support.programs import SOURCES, gdbheap, interpreter_of, plain_environment, release_program, running
+
+from gdbheap.processes.family import family as family_of
+
+COUNT = 20_000
+PAGE = os.sysconf("SC_PAGE_SIZE")
+PATIENCE = 120
+WORKERS = 4
+ROWS = 20_000
+PROMISED = 0.9
+
+
+@contextmanager
+def standing(pids: list[int]) -> Iterator[None]:
+    """All of them in a job-control stop, in which gdbheap leaves them."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    """The processes of tests/programs/family.py by what they did; "master" is their parent."""
+    command = [interpreter_of("stripped"), "-I", str(SOURCES / "family.py"), str(COUNT)]
+    with running(command, tmp_path_factory.mktemp("family")) as master:
+        workers = {name: int(pid) for name, pid in re.findall(r"^(\w+) (\d+)$", master.stderr, re.MULTILINE)}
+        yield {"master": master.pid, **workers}
+
+
+@pytest.fixture(scope="module")
+def answer(family: dict[str, int]) -> dict[str, Any]:
+    """What gdbheap says of the family."""
+    done = gdbheap(str(family["master"]), "--children", "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def row_of(answer: dict[str, Any], pid: int) -> dict[str, Any]:
+    """Return the row of a process."""
+    (row,) = (row for row in answer["processes"] if row["pid"] == pid)
+    return dict(row)
+
+
+def test_who_is_in_it(family: dict[str, int], answer: dict[str, Any]) -> None:
+    """The master and its children, each beside its parent, the largest first."""
+    assert answer["command"] == "gdbheap processes"
+    assert sorted(row["pid"] for row in answer["processes"]) == sorted(family.values())
+    sizes = [row["rss"] for row in answer["processes"]]
+    assert sizes == sorted(sizes, reverse=True)
+    for name, pid in family.items():
+        assert row_of(answer, pid)["beside"] == (None if name == "master" else family["master"])
+
+
+def test_sums_are_the_kernels(family: dict[str, int]) -> None:
+    """Each process's RSS, PSS and USS are those of smaps_rollup to the KiB, and so are the sums."""
+    pids = sorted(family.values())
+    with standing(pids):
+        # A program that starts or ends, gdbheap's own too, changes what is proportional of the libraries that it maps.
+        for _ in range(200):
+            before = [figures(pid) for pid in pids]
+            found = family_of(pids, None, quick=True)
+            if before == [figures(pid) for pid in pids]:
+                break
+        else:
+            pytest.skip("other processes did not come to rest")
+    rows = {row.pid: row for row in found.processes}
+    assert [(rows[pid].rss, rows[pid].pss, rows[pid].uss) for pid in pids] == before
+    total = found.total
+    assert (total.rss, total.pss, total.uss) == tuple(map(sum, zip(*before)))
+    assert total.shared == total.pss - total.uss and total.processes == len(pids)
+
+
+def figures(pid: int) -> tuple[int, int, int]:
+    """Return (RSS, PSS, USS) by the kernel's sums."""
+    alone = sum(kernel.in_rollup(pid, key) for key in ("Private_Clean", "Private_Dirty"))
+    return kernel.in_rollup(pid, "Rss"), kernel.in_rollup(pid, "Pss"), alone
+
+
+def test_anonymous_share_is_the_pages(family: dict[str, int]) -> None:
+    """The proportional shares of the family's anonymous memory add up to the page frames that it has, each once."""
+    pids = sorted(family.values())
+    with standing(pids):
+        frames = {frame for pid in pids for frame in anonymous_frames(pid)}
+        if frames == {0}:
+            pytest.skip("the kernel shows page frames to root alone")
+        shares = sum(kernel.in_rollup(pid, "Pss_Anon") for pid in pids)
+    # The kernel cuts each process's share to whole KiB.
+    assert 0 <= PAGE * len(frames) - shares <= 1024 * len(pids)
+
+
+def anonymous_frames(pid: int) -> Iterator[int]:
+    """Yield the page frames of the pages that no file is behind; 0 where they are hidden."""
+    with open(f"/proc/{pid}/pagemap", "rb") as stream:
+        for mapping in kernel.maps(pid):
+            for start in range(mapping.start, mapping.end, PAGE) if mapping.end < 1 << 47 else ():
+                stream.seek(start // PAGE * 8)
+                entry = int.from_bytes(stream.read(8), "little")
+                # Bit 61: a page of a file, or of shared memory.
+                if entry >> 63 and not entry >> 61 & 1 and not is_zero(entry):
+                    yield entry & (1 << 55) - 1
+
+
+def is_zero(entry: int) -> bool:
+    """Return whether a page is the kernel's page of zeros, which no process has."""
+    frame = entry & (1 << 55) - 1
+    return bool(frame) and bool(kernel.frame_flags(frame) >> 24 & 1)
+
+
+def test_pages_add_up(family: dict[str, int], answer: dict[str, Any]) -> None:
+    """All private pages that may be written and are there, by pagemap: shared, written, or new since."""
+    for name, pid in family.items():
+        if name == "master":
+            continue
+        written = row_of(answer, pid)["written"]
+        own, shared = private_pages(pid, family["master"])
+        kinds = ("restored", "collector", "counts", "both", "data", "new")
+        assert sum(written[kind] for kind in kinds) == PAGE * own, name
+        assert written["shared"] == PAGE * shared, name
+
+
+def private_pages(pid: int, other: int) -> tuple[int, int]:
+    """Return how many private pages that may be written one process has alone, and shares; only where both have such
+    memory."""
+    theirs = {page for mapping in writable(other) for page in range(mapping.start, mapping.end, PAGE)}
+    own = shared = 0
+    with open(f"/proc/{pid}/pagemap", "rb") as stream:
+        for mapping in writable(pid):
+            for start in (page for page in range(mapping.start, mapping.end, PAGE) if page in theirs):
+                stream.seek(start // PAGE * 8)
+                entry = int.from_bytes(stream.read(8), "little")
+                own += entry >> 63 and entry >> 56 & 1
+                shared += entry >> 63 and not entry >> 56 & 1
+    return own, shared
+
+
+def writable(pid: int) -> list[kernel.Mapped]:
+    """Return the private mappings that may be written."""
+    return [mapping for mapping in kernel.maps(pid) if mapping.perms.startswith("rw") and mapping.perms[3] == "p"]
+
+
+def test_by_what_they_were_written(family: dict[str, int], answer: dict[str, Any]) -> None:
+    """What a worker did is what its pages say, in the bytes that it takes."""
+    written = {name: row_of(answer, pid)["written"] for name, pid in family.items() if name != "master"}
+    # Objects without a collector's head of 32 bytes each, and lists of 56 and 16.
+    touched, tracked = COUNT * 32, COUNT * 72
+    quiet = written["nothing"]
+    assert quiet["collector"] < tracked / 20 and quiet["counts"] < touched / 20
+    assert written["refer"]["counts"] - quiet["counts"] > 0.9 * touched
+    assert written["refer"]["collector"] < tracked / 20
+    assert written["collect"]["collector"] > 0.9 * tracked > 10 * written["collect"]["counts"]
+    assert written["write"]["data"] >= 8 << 20
+    (row,) = (row for row in answer["types"] if row["type"] == "__main__.Touched")
+    assert row["objects"] == COUNT
+
+
+def test_what_freezing_saves(family: dict[str, int], answer: dict[str, Any]) -> None:
+    """The advice is worth what the one worker's collector wrote, and is followed by a family without it."""
+    (advice,) = (row for row in answer["advice"] if row["id"] == "freeze")
+    collected = row_of(answer, family["collect"])["written"]
+    assert 0.5 * collected["collector"] < advice["saves"] <= advice["at_most"]
+
+
+def test_frozen(tmp_path: Path) -> None:
+    """After gc.freeze() the collector leaves alone what there was: next to nothing is left to be saved."""
+    command = [interpreter_of("stripped"), "-I", str(SOURCES / "family.py"), str(COUNT), "freeze"]
+    with running(command, tmp_path) as master:
+        found = json.loads(gdbheap(str(master.pid), "--children", "--json").stdout)
+    assert sum(row["saves"] for row in found["advice"] if row["id"] == "freeze") < COUNT * 72 / 20
+
+
+@pytest.mark.parametrize("release", ["3.8", "3.12", "3.13"])
+def test_other_releases(release: str, tmp_path: Path) -> None:
+    """Where the collector's words and state lie elsewhere; 3.12 freezes a few objects itself when it starts."""
+    with running(release_program(release, "family", COUNT), tmp_path) as master:
+        workers = {name: int(pid) for name, pid in re.findall(r"^(\w+) (\d+)$", master.stderr, re.MULTILINE)}
+        found = json.loads(gdbheap(str(master.pid), "--children", "--json").stdout)
+    written = {name: row_of(found, pid)["written"] for name, pid in workers.items()}
+    assert written["collect"]["collector"] > 0.9 * COUNT * 72
+    assert all(row["collector"] < COUNT * 72 / 20 for name, row in written.items() if name != "collect")
+    (row,) = (row for row in found["types"] if row["type"] == "__main__.Touched")
+    assert row["objects"] == COUNT
+
+
+def test_gone_and_without_memory(family: dict[str, int], tmp_path: Path) -> None:
+    """One that has ended, a zombie, a kernel thread: each is a row with a note, and the others are answered."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    zombie = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        done = gdbheap(str(family["nothing"]), str(ended.pid), str(zombie.pid), "2", "--json")
+    finally:
+        zombie.wait()
+    assert done.returncode == 1, done.stderr
+    rows = {row["pid"]: row for row in json.loads(done.stdout)["processes"]}
+    assert "ended" in rows[ended.pid]["note"] and rows[zombie.pid]["note"]
+    assert rows[family["nothing"]]["note"] is None and rows[family["nothing"]]["heap"]["in_use"] > 0
+    assert rows[2]["note"] and rows[2]["rss"] is None
+    text = gdbheap(str(family["nothing"]), str(ended.pid)).stdout
+    assert f"Process {ended.pid}: it has ended" in text
+
+
+def test_none_is_there() -> None:
+    """One line, status 4."""
+    limit = int(Path("/proc/sys/kernel/pid_max").read_text())
+    done = gdbheap(str(limit - 1), str(limit - 2))
+    assert done.returncode == 4 and len(done.stderr.splitlines()) == 1 and not done.stdout
+
+
+@contextmanager
+def served(python: str, folder: Path, name: str, preload: bool = True, **settings: str) -> Iterator[list[int]]:
+    """The processes of a gunicorn with four workers, the master first, once each has answered."""
+    path = folder / name
+    environment = {**plain_environment(), "SOCKET": str(path), "LOG": f"{path}.log", "COUNT": str(ROWS), **settings}
+    command = [python, "-m", "gunicorn", "-c", str(SOURCES / "gunicorn_settings.py"), *(["--preload"] * preload)]
+    process = subprocess.Popen([*command, "--chdir", str(SOURCES), "preloaded:application"], env=environment)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while len(workers := children(process.pid)) < WORKERS or not path.exists() or not all_rest(workers):
+            assert process.poll() is None and time.monotonic() < deadline, Path(f"{path}.log").read_text()
+            time.sleep(0.1)
+        assert answered(path) == str(ROWS)
+        yield [process.pid, *workers]
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def children(pid: int) -> list[int]:
+    """Return the ids of a process's children."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def all_rest(pids: list[int]) -> bool:
+    """Return whether all of them wait for a connection: select(2) or pselect6(2)."""
+    calls = [Path(f"/proc/{pid}/syscall").read_text().split()[0] for pid in pids]
+    return all(call in ("23", "270") for call in calls)
+
+
+def answered(path: Path) -> str:
+    """Return the body of an answer to a request on a unix socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        parts = iter(lambda: connection.recv(1 << 16), b"")
+        return b"".join(parts).partition(b"\r\n\r\n")[2].decode()
+
+
+def test_gunicorn_saves_what_is_promised(tmp_path: Path) -> None:
+    """Four preloaded workers: gc.freeze() before the fork saves at least 90 % of what it is said to, in PSS; so does
+    preloading where they were not."""
+    python = python_with("gunicorn")
+    with served(python, tmp_path, "as-it-is", COLLECT="1") as pids:
+        found = json.loads(gdbheap(str(pids[0]), "--children", "--json").stdout)
+        before = sum(kernel.in_rollup(pid, "Pss") for pid in pids)
+    (advice,) = (row for row in found["advice"] if row["id"] == "freeze")
+    with served(python, tmp_path, "frozen", COLLECT="1", FREEZE="1") as pids:
+        after = sum(kernel.in_rollup(pid, "Pss") for pid in pids)
+    assert advice["workers"] == WORKERS and advice["saves"] > 4 << 20
+    assert before - after >= PROMISED * advice["saves"], (before, after, advice)
+    with served(python, tmp_path, "each-for-itself", preload=False) as pids:
+        found = json.loads(gdbheap(str(pids[0]), "--children", "--json").stdout)
+        before = sum(kernel.in_rollup(pid, "Pss") for pid in pids)
+    (advice,) = (row for row in found["advice"] if row["id"] == "preload")
+    assert advice["workers"] == WORKERS and advice["at_least"] < advice["saves"]
+    assert before - after >= PROMISED * advice["saves"], (before, after, advice)
+
+
+def test_by_name_and_group(family: dict[str, int], rng: random.Random) -> None:
+    """--name finds what --children does, and both are one line with the same rows."""
+    name = Path(f"/proc/{family['master']}/comm").read_text().strip()
+    found = json.loads(gdbheap(f"--name=^{re.escape(name)}$", "--quick", "--json").stdout)
+    assert set(family.values()) <= {row["pid"] for row in found["processes"]}
+    one = rng.choice(sorted(family.values()))
+    alone = json.loads(gdbheap("processes", str(one), "--quick", "--json").stdout)
+    assert [row["pid"] for row in alone["processes"]] == [one]
