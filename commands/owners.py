@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from gdbheap.answers import owners
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common, one_of, parse_size, valued
+from gdbheap.commands.surface.options import Common, one_of, valued
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_owners
+from gdbheap.report.numbers import parse_size
 
 __all__ = ["COMMAND"]
 

@@ -82,7 +82,7 @@ answers! {
     struct HeldBy of graph::HeldBy { root: u32, group: Grouped }
 
     /// A group of blocks with one label, 2^32 - 1 for what nothing leads to.
-    struct Share of graph::Share { label: u32, group: Grouped }
+    struct Labelled of graph::Labelled { label: u32, group: Grouped }
 
     /// Objects of one type that several hold, their bytes, and what would be free without each of them, added up.
     struct Several of graph::Several { type_address: u64, count: u64, bytes: u64, retained: u64, examples: Vec<u32> }
@@ -291,7 +291,7 @@ impl Graph {
     }
 
     /// All blocks, each with the label of the nearest node on its chain that has one: `seeds`, (node, label).
-    fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>) -> PyResult<Vec<Share>> {
+    fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>) -> PyResult<Vec<Labelled>> {
         Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds))?))
     }
 

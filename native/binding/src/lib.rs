@@ -87,7 +87,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         graph::Grouped,
         graph::RetainedByGroup,
         graph::HeldBy,
-        graph::Share,
+        graph::Labelled,
         graph::Several,
         graph::Branch,
         graph::Targets,

@@ -22,5 +22,5 @@ pub use groups::{Grouped, HeldBy, RetainedByGroup};
 pub use lost::Head;
 pub use plain::{draw_blocks, Tables};
 pub use shapes::{Form, FrameLayout, GraphLayout, KeysLayout};
-pub use shares::{Branch, Several, Share};
+pub use shares::{Branch, Labelled, Several};
 pub use whole::{Graph, Lost, NodeRow, RetainedByType};

@@ -16,7 +16,7 @@ const MAX_WAY: usize = 32;
 
 /// Blocks of one group with one label, u32::MAX for what nothing leads to.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
+pub struct Labelled {
     pub label: u32,
     pub group: Grouped,
 }
@@ -50,7 +50,7 @@ struct Sums {
 impl Graph {
     /// Of each label the blocks that are its own, by group. `seeds`: nodes and their labels. The bytes of a buffer count for
     /// what owns it.
-    pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)]) -> Result<Vec<Share>> {
+    pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)]) -> Result<Vec<Labelled>> {
         let tree = self.tree(watcher)?;
         let sizes = self.sizes();
         let mut labels = vec![NOBODY; self.ids.count()];
@@ -82,8 +82,8 @@ impl Graph {
             let sum = sums.entry((labels[node as usize], self.key(owner, own))).or_default();
             *sum = (sum.0 + counted, sum.1 + size);
         }
-        let row = |((label, key), sum)| Share { label, group: self.grouped(key, sum) };
-        let mut rows: Vec<Share> = sums.into_iter().map(row).collect();
+        let row = |((label, key), sum)| Labelled { label, group: self.grouped(key, sum) };
+        let mut rows: Vec<Labelled> = sums.into_iter().map(row).collect();
         rows.sort_unstable_by_key(|row| {
             (row.label, Reverse(row.group.bytes), row.group.type_address, row.group.kind, row.group.size)
         });
