@@ -175,7 +175,8 @@ def test_several_processes(target: Running, monkeypatch: pytest.MonkeyPatch) -> 
     """Ids, a name, a parent; those that are not there are left to the command."""
     several(monkeypatch, PROCESSES)
     assert answered("made-up", str(target.pid), str(target.pid))["what"] == [str(target.pid)]
-    assert answered("made-up", "--name=^holes$")["what"] == [str(target.pid)]
+    # Somebody else may run one too.
+    assert str(target.pid) in answered("made-up", "--name=^holes$")["what"]
     assert str(target.pid) in answered("made-up", str(os.getpid()), "--children")["what"]
     assert answered("made-up")["what"] == []
     for words in (["core.1"], ["--name=("], ["--cgroup=/"], ["--least"]):
