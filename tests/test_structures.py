@@ -57,7 +57,8 @@ def words_that_point(heap: Heap, addresses: list[int]) -> Counter[int]:
     """Return how many words of writable memory point to or into the block at each address."""
     found: Counter[int] = Counter()
     ends = {at: block.end for at in addresses if (block := heap.block_at(at)) is not None}
-    places = {place: at for at, end in ends.items() for place in range(at, end + 1)}
+    # A chunk's last word is in what follows it (malloc's prev_size), and an end is one behind.
+    places = {place: at for at, end in ends.items() for place in range(at, end + 9)}
     for mapping in heap.target.mappings:
         if places and mapping.writable and mapping.readable:
             words = memoryview(heap.target.space.read_available(mapping.start, mapping.end - mapping.start))
