@@ -73,7 +73,7 @@ def _in_turn(item: pytest.Item) -> Iterator[tuple[tuple[str, str], object, int]]
     """Of each marker: what the test is a case of but for the parameter that is taken in turn, its value, how many."""
     for marker in item.iter_markers("in_turn"):
         name, count = marker.args
-        params = dict(item.callspec.params)
+        params = _params(item)
         value = params.pop(name)
         yield (_name(item), repr(sorted(params.items()))), value, count
 
@@ -91,8 +91,12 @@ def _name(item: pytest.Item) -> str:
 
 
 def _builds(item: pytest.Item) -> set[str]:
-    params = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-    return {value for value in params if isinstance(value, str) and BUILD.match(value)}
+    return {value for value in _params(item).values() if isinstance(value, str) and BUILD.match(value)}
+
+
+def _params(item: pytest.Item) -> dict[str, object]:
+    callspec = getattr(item, "callspec", None)
+    return {} if callspec is None else dict(callspec.params)
 
 
 def pytest_report_header() -> str:

@@ -244,11 +244,15 @@ def test_children_that_start_meanwhile(tmp_path: Path) -> None:
 import os, subprocess, sys, time
 print(os.getpid(), flush=True)
 for _ in range(3):
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.4)"])
+    child = subprocess.Popen(["sleep", "60"])
     print(child.pid, flush=True)
+    while f",{child.pid}," not in open("PATH").read():
+        time.sleep(0.05)
+    child.kill()
     child.wait()
 """
     path = tmp_path / "series.csv"
+    code = code.replace("PATH", str(path))
     done = gdbheap("record", "--every=20ms", "--children", "-o", str(path), "--", sys.executable, "-c", code)
     pids = set(map(int, done.stdout.split()))
     found = read(str(path))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import kernel
 from support.library import heap_of
-from support.programs import GCORE, KERNEL_CORE, PROCESS, SOURCES, Running, ask, c_program, running
+from support.programs import GCORE, KERNEL_CORE, PROCESS, SOURCES, Running, ask, c_program, gdbheap, running
 
 from gdbheap.answers.findings import Evidence, stacks
 from gdbheap.heap import Heap
@@ -72,7 +72,11 @@ def test_stacks_in_cores(mode: str, form: str, rng: random.Random, tmp_path: Pat
     """A core's ledger gives the same to stacks as the process's."""
     with running(c_program("coroutines", rng.getrandbits(30), mode), tmp_path) as target:
         alive = line_of(ask("", str(target.pid)), "stacks")["virtual"]
-        core = line_of(ask("", target.as_form(form)), "stacks")["virtual"]
+        where = target.as_form(form)
+        # Of a core that says nothing of residency, what lies beside stacks may be the largest part, not looked into.
+        status = gdbheap(where, "--json").returncode
+        core = line_of(ask("", where, status=status), "stacks")["virtual"]
+    assert status in (0, 5)
     assert core == alive
 
 
@@ -84,7 +88,8 @@ def test_threads_of_musl(rng: random.Random, tmp_path: Path) -> None:
     flags = ["-O1", "-static", "-pthread", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(["musl-gcc", *flags, str(SOURCES / "own_stacks.c"), "-o", str(program)], check=True)
     with running([str(program), str(rng.getrandbits(30))], tmp_path) as target:
-        answer, first = ask("", str(target.pid)), main_stack(target.pid)
+        # Nobody looks into musl's malloc, which has the largest part.
+        answer, first = ask("", str(target.pid), status=5), main_stack(target.pid)
         rows = [int(line.split()[1], 16) for line in target.stderr.splitlines()]
     size = sum(rows)
     found = line_of(answer, "stacks")["virtual"] - (first.end - first.start)

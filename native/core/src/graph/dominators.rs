@@ -37,21 +37,21 @@ impl Search {
         };
         search.order.push(NOBODY);
         search.parents.push(0);
-        // A node and how many of its edges have been followed.
-        let mut open: Vec<(u32, u32)> = Vec::new();
+        // A node, how many of its edges have been followed, and whether all of them count.
+        let mut open: Vec<(u32, u32, bool)> = Vec::new();
         for root in roots {
-            search.enter(*root, 0, &mut open);
-            while let Some((node, place)) = open.last_mut() {
-                let (node, at) = (*node, *place as usize);
+            search.enter(*root, 0, tree, &mut open);
+            while let Some((node, place, all)) = open.last_mut() {
+                let (node, at, all) = (*node, *place as usize, *all);
                 let Some(edge) = edges.of(node).get(at) else {
                     open.pop();
                     continue;
                 };
                 *place += 1;
                 let (target, strength) = split(*edge);
-                if search.numbers[target as usize] == NOBODY && tree.counts(node, target, strength) {
+                if search.numbers[target as usize] == NOBODY && (all || tree.counts(node, target, strength)) {
                     let parent = search.numbers[node as usize];
-                    search.enter(target, parent, &mut open);
+                    search.enter(target, parent, tree, &mut open);
                     if search.order.len() % OFTEN == 0 {
                         control.advance(0)?;
                     }
@@ -61,27 +61,30 @@ impl Search {
         Ok(search)
     }
 
-    fn enter(&mut self, node: u32, parent: u32, open: &mut Vec<(u32, u32)>) {
+    fn enter(&mut self, node: u32, parent: u32, tree: &Tree, open: &mut Vec<(u32, u32, bool)>) {
         if self.numbers[node as usize] == NOBODY {
             self.numbers[node as usize] = self.order.len() as u32;
             self.order.push(node);
             self.parents.push(parent);
-            open.push((node, 0));
+            open.push((node, 0, tree.counts_all(node)));
         }
     }
 
     /// Predecessors by number: `(starts, numbers)`, without the tree edges, which `parents` has.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let of_nodes = (1..).zip(&self.order[1..]).flat_map(|(number, node)| {
+            let all = tree.counts_all(*node);
             edges.of(*node).iter().filter_map(move |edge| {
                 let (target, strength) = split(*edge);
                 let to = self.numbers[target as usize];
                 let useful = to != NOBODY && to != number && self.parents[to as usize] != number;
-                (useful && tree.counts(*node, target, strength)).then_some((to, number))
+                (useful && (all || tree.counts(*node, target, strength))).then_some((to, number))
             })
         });
         let of_roots = roots.iter().map(|root| (self.numbers[*root as usize], 0));
-        in_rows(self.order.len(), of_nodes.chain(of_roots))
+        // Looked up once: where a number lies is a cache miss for each edge.
+        let pairs: Vec<(u32, u32)> = of_nodes.chain(of_roots).collect();
+        in_rows(self.order.len(), pairs.iter().copied())
     }
 
     /// Immediate dominators, by number.

@@ -109,6 +109,13 @@ impl Tree {
         found
     }
 
+    /// Whether all edges of a node count, whatever they lead to.
+    #[inline(always)]
+    pub(crate) fn counts_all(&self, from: u32) -> bool {
+        let phase = self.phases[from as usize];
+        self.rules == Rules::Blocks && (phase != BY_LIVE_STACKS || self.before[from as usize] != NOBODY)
+    }
+
     /// Whether an edge keeps its target alive, as far as can be told: one that may be left over counts only where
     /// nothing better leads.
     #[inline(always)]
