@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gdbheap.answers import threads
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
-from gdbheap.commands.surface.options import Common
+from gdbheap.commands.surface.options import Common, switch
 from gdbheap.heap import Heap
 from gdbheap.report.graph import render_threads
 
 __all__ = ["COMMAND"]
 
 
-def _answer(heap: Heap, _options: Common) -> threads.Threads:
-    return threads.threads(heap)
+@dataclass
+class Options(Common):
+    """The options of heap threads."""
+
+    values: bool = switch("--values", "also show what the variables are, in short")
+    with_c: bool = switch("--c-frames", "also show the frames of C between those of Python, where unwind tables tell")
 
 
-def _render(shown: Shown[threads.Threads, Common]) -> str:
+def _answer(heap: Heap, options: Options) -> threads.Threads:
+    return threads.threads(heap, options.values, options.with_c)
+
+
+def _render(shown: Shown[threads.Threads, Options]) -> str:
     return render_threads(shown.answer, shown.style)
 
 
@@ -24,10 +34,12 @@ COMMAND = Command(
     noun="threads",
     question="What do the threads run, and how large are their variables?",
     text="""The Python frames of all threads, the innermost first, each with its local variables: the object, and the
-    bytes of its block and of the buffers that it owns (a list's items, a dict's keys, but not what those refer to).""",
-    example="heap threads",
+    bytes of its block and of the buffers that it owns (a list's items, a dict's keys, but not what those refer to).
+    What a thread keeps would be free if none of its frames held anything. Threads that are at the same lines of the
+    same functions are one paragraph, with how many there are; in JSON each is a row of its own.""",
+    example="heap threads --values",
     needs=TARGET,
-    options=Common,
+    options=Options,
     answer=_answer,
     render=_render,
     listed="",

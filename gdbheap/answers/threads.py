@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap.heap import Heap
-from gdbheap.python.paths import ObjectPaths
 from gdbheap.python.references import References
-from gdbheap.python.threads import Frame, Local
+from gdbheap.python.repr import BRIEF
+from gdbheap.python.threads import Frame, Local, ThreadState
+from gdbheap.target.frames import frames_of
+
+# What runs Python's code; compilers add to these names.
+LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")
 
 
 @dataclass(frozen=True)
 class Variable:
     """A local variable (``name`` None: a value on the frame's stack): its object, and the bytes of the object's block
-    and of the buffers that it owns."""
+    and of the buffers that it owns. ``text``: what it is in short, if that was asked for and can be told."""
 
     name: str | None
     address: int
     type: str
     size: int
+    text: str | None = None
 
 
 @dataclass(frozen=True)
 class Running:
-    """A frame: the function, its file, the line where it is (None when nobody knows), and its variables."""
+    """A frame: the function, its file, the line where it is (None when nobody knows), and its variables. Of C code the
+    file is "" and the function is a name, or a place in an object."""
 
     function: str
     file: str
@@ -34,11 +41,13 @@ class Running:
 
 @dataclass(frozen=True)
 class PythonThread:
-    """A thread that runs Python; ``tid`` None when the thread itself has ended. The innermost frame comes first."""
+    """A thread that runs Python; ``tid`` None when the thread itself has ended. The innermost frame comes first.
+    ``kept``: bytes of what would be free if no frame of the thread held anything."""
 
     tid: int | None
     name: str
     frames: list[Running]
+    kept: int
 
 
 @dataclass(frozen=True)
@@ -48,30 +57,70 @@ class Threads:
     threads: list[PythonThread]
 
 
-def threads(heap: Heap) -> Threads:
-    """Raises NotAPython or Unsupported."""
+def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
+    """The threads with their frames; ``values``: with texts of their variables, ``with_c``: with the frames of C
+    between them, where unwind tables tell. Raises NotAPython or Unsupported."""
     references = heap.object_references
-    paths = heap.object_paths
-    return Threads([
-        PythonThread(
-            state.thread.tid if state.thread else None,
-            state.thread.name if state.thread else "",
-            [_running(references, paths, frame) for frame in state.frames],
-        )
-        for state in heap.interpreter.threads.states
-    ])  # fmt: skip
+    states = heap.interpreter.threads.states
+    found = []
+    for state, kept in zip(states, _kept(references, states)):
+        frames = [_running(heap, references, frame, values) for frame in state.frames]
+        if with_c and state.thread is not None:
+            frames = _with_c(heap, state, frames)
+        tid, name = (state.thread.tid, state.thread.name) if state.thread else (None, "")
+        found.append(PythonThread(tid, name, frames, kept))
+    return Threads(found)
 
 
-def _running(references: References, paths: ObjectPaths, frame: Frame) -> Running:
-    variables = [_variable(references, paths, local) for local in frame.locals]
+def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
+    """What only the frames of each thread keep, in bytes."""
+    numbers = {
+        root.frame.address: number
+        for number, root in enumerate(references.roots, references.first_root)
+        if root.frame is not None
+    }
+    sets = [[numbers[frame.address] for frame in state.frames if frame.address in numbers] for state in states]
+    sizes = iter(references.graph.retained_together([found for found in sets if found]))
+    return [next(sizes) if found else 0 for found in sets]
+
+
+def _with_c(heap: Heap, state: ThreadState, frames: list[Running]) -> list[Running]:
+    """The frames of C where they are: each call of the interpreter's loop stands for a frame that C called, and for
+    those that it called from Python. All of C are left out where no call of the loop can be told by its name."""
+    stack = frames_of(heap.target, state.thread) if state.thread is not None else []
+    if not any(_is_loop(frame.function) for frame in stack):
+        heap.note("a stack has no call of the interpreter's loop by name: frames of C are left out there")
+        return frames
+    found: list[Running] = []
+    left = list(zip(state.frames, frames))
+    for frame in stack:
+        if not _is_loop(frame.function):
+            found.append(Running(frame.function, "", None, 0, []))
+            continue
+        while left:
+            own, running = left.pop(0)
+            found.append(running)
+            if own.entry:
+                break
+    return found + [running for _own, running in left]
+
+
+def _is_loop(function: str) -> bool:
+    return function.startswith(LOOPS)
+
+
+def _running(heap: Heap, references: References, frame: Frame, values: bool) -> Running:
+    variables = [_variable(heap, references, local, values) for local in frame.locals]
     seen = {variable.address: variable.size for variable in variables}
     return Running(frame.function, frame.file, frame.line, sum(seen.values()), variables)
 
 
-def _variable(references: References, paths: ObjectPaths, local: Local) -> Variable:
+def _variable(heap: Heap, references: References, local: Local, values: bool) -> Variable:
     node = references.find(local.value)
+    text = references.objects.repr.text(local.value, BRIEF) if values else None
     if node is None:
-        return Variable(local.name, local.value, references.objects.type_at(local.value), 0)
+        return Variable(local.name, local.value, references.objects.type_at(local.value), 0, text)
     edges = {edge.target for edge in references.graph.edges(node.id)}
     buffers = [other.size for other in references.nodes(sorted(edges)) if other.kind == "buffer"]
-    return Variable(local.name, local.value, paths.type_name(node), node.size + sum(buffers))
+    name = heap.object_paths.type_name(node)
+    return Variable(local.name, local.value, name, node.size + sum(buffers), text)

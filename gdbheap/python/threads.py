@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from gdbheap._native import Space
@@ -58,7 +58,8 @@ class Local:
 @dataclass(frozen=True)
 class Frame:
     """A frame that runs. ``object``: whether it is a Python object (up to 3.10). ``references``: what it holds beside
-    its locals."""
+    its locals. ``entry``: whether C called it: one call of the interpreter's loop runs it and those that it called from
+    Python (since 3.11)."""
 
     address: int
     code: int
@@ -68,6 +69,7 @@ class Frame:
     locals: list[Local]
     references: list[int]
     object: bool
+    entry: bool = False
 
     @property
     def title(self) -> str:
@@ -282,6 +284,7 @@ class Threads:
 
     def _frames(self, state: int) -> Iterator[Frame]:
         release, space = self._release, self._space
+        last: Frame | None = None
         try:
             at = innermost_frame(space, release, state)
             is_object = release.get("f_previous") is None
@@ -290,11 +293,15 @@ class Threads:
             while at and at not in seen and len(seen) < MAX_FRAMES:
                 seen.add(at)
                 frame = self.read(at, is_object)
-                if frame is not None:
-                    yield frame
+                if last is not None:
+                    # Since 3.12 what stands for C comes before the frame that C called.
+                    yield last if frame is not None else replace(last, entry=True)
+                last = frame
                 at = space.word(at + previous)
         except (Fault, OverflowError):
-            return
+            pass
+        if last is not None:
+            yield replace(last, entry=True)
 
     def read(self, address: int, is_object: bool) -> Frame | None:
         """The frame at ``address``; None for one that stands for C. Raises Fault."""
@@ -309,9 +316,10 @@ class Threads:
         fields = [space.word(address + offset) & clean for offset in release.offsets("f_fields")]
         locals_ = [Local(name, place, value) for name, place, value in self._locals(address, code, clean)]
         line = self._line(address, code)
-        return Frame(
-            address, code.address, code.name, code.file, line, locals_, [word for word in fields if word], is_object
-        )
+        said = release.get("f_is_entry")
+        entry = is_object or said is not None and space.read(address + said, 1)[0] == 1
+        held = [word for word in fields if word]
+        return Frame(address, code.address, code.name, code.file, line, locals_, held, is_object, entry)
 
     def position(self, address: int) -> Position | None:
         """Where the frame at ``address`` is, without what it holds; None without a code object. Raises Fault."""

@@ -13,7 +13,7 @@ from gdbheap.report.tables import SHARE, Column, join, table
 if TYPE_CHECKING:
     from gdbheap.answers.owners import Owners
     from gdbheap.answers.retained import Kept, Retained
-    from gdbheap.answers.threads import PythonThread, Threads
+    from gdbheap.answers.threads import PythonThread, Running, Threads
     from gdbheap.answers.unreachable import Head, Unreachable
 
 __all__ = ["render_owners", "render_retained", "render_threads", "render_unreachable"]
@@ -31,6 +31,7 @@ HEADS = (
 )  # fmt: skip
 SHOWN_HEADS = 20
 SHOWN_PARTS = 2
+SHOWN_THREADS = 5
 SHARED_OUT = (
     Column("bytes"), SHARE, Column("blocks"), Column("held by", True), Column("most of it", True),
 )  # fmt: skip
@@ -195,23 +196,51 @@ def _shared_out(answer: Owners, style: Style) -> str:
 
 
 def render_threads(answer: Threads, style: Style) -> str:
-    """A paragraph a thread, a table a frame."""
+    """A paragraph a stack, a table a frame; threads that are at the same lines share a paragraph."""
     if not answer.threads:
         return style.filled("No thread runs Python.")
-    return join(*(_thread(thread, style) for thread in answer.threads))
+    stacks: dict[tuple[object, ...], list[PythonThread]] = {}
+    for thread in answer.threads:
+        key = tuple((frame.function, frame.file, frame.line) for frame in thread.frames)
+        stacks.setdefault(key, []).append(thread)
+    return join(*(_stack(threads, style) for threads in stacks.values()))
 
 
-def _thread(thread: PythonThread, style: Style) -> str:
+def _stack(threads: list[PythonThread], style: Style) -> str:
+    first, kept = threads[0], sum(thread.kept for thread in threads)
+    names = ", ".join(_thread_name(thread) for thread in threads[:SHOWN_THREADS])
+    more = f", and {len(threads) - SHOWN_THREADS:,} more" if len(threads) > SHOWN_THREADS else ""
+    which = f"Thread {names}" if len(threads) == 1 else f"{len(threads):,} threads at the same lines, {names}{more}"
+    keep = "keeps" if len(threads) == 1 else "keep"
+    parts = [style.heading(f"{which}: {counted(len(first.frames), 'frame')}, {keep} {style.bytes(kept)}")]
+    lines: list[str] = []
+    for frame in first.frames:
+        line, variables = _frame(frame, style, len(threads) == 1)
+        lines.append(line)
+        if variables:
+            parts += ["\n".join(lines), variables]
+            lines = []
+    return join(*parts, "\n".join(lines))
+
+
+def _thread_name(thread: PythonThread) -> str:
     name = f" ({one_line(thread.name)})" if thread.name else ""
-    number = "that has ended" if thread.tid is None else f"{thread.tid}{name}"
-    frames = counted(len(thread.frames), "frame")
-    parts = [style.heading(f"Thread {number}: {frames}")]
-    for frame in thread.frames:
-        line = "" if frame.line is None else f", line {frame.line}"
-        parts.append(f"{one_line(frame.function)}() in {one_line(frame.file)}{line}: {style.bytes(frame.size)}")
-        rows = [
-            [style.size(one.size), one.name or "(on the stack)", one.type, address_text(one.address)]
-            for one in frame.locals
-        ]
-        parts.append(table(VARIABLES, rows, style) if rows else "")
-    return join(*parts)
+    return "that has ended" if thread.tid is None else f"{thread.tid}{name}"
+
+
+def _frame(frame: Running, style: Style, with_locals: bool) -> tuple[str, str]:
+    """The line of a frame, and the table of its variables, which may be empty."""
+    if not frame.file:
+        return f"C: {one_line(frame.function)}", ""
+    line = "" if frame.line is None else f", line {frame.line}"
+    told = f"{one_line(frame.function)}() in {one_line(frame.file)}{line}"
+    if not with_locals:
+        return told, ""
+    has_texts = any(one.text is not None for one in frame.locals)
+    rows = [
+        [style.size(one.size), one.name or "(on the stack)", one.type, address_text(one.address),
+         *([one.text or ""] if has_texts else [])]
+        for one in frame.locals
+    ]  # fmt: skip
+    columns = (*VARIABLES, Column("value", True)) if has_texts else VARIABLES
+    return f"{told}: {style.bytes(frame.size)}", table(columns, rows, style) if rows else ""

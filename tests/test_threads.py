@@ -1,0 +1,107 @@
+"""``heap threads``: C between Python as gdb's backtrace has it, values, stacks that are the same, what is kept."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.gdb_side import needs_gdb
+from support.programs import Running, ask, gdbheap, interpreter_of_release, plain_environment, release_program, running
+
+COUNT = 4
+FRAME = re.compile(r"^#\d+ +(?:0x[0-9a-f]+ in )?(\S+) \(", re.MULTILINE)
+LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")
+
+
+@pytest.fixture(scope="module", params=["3.8", "3.10", "3.11", "3.12", "3.13"])
+def release(request: pytest.FixtureRequest) -> str:
+    """Return a release: in each of these frames and calls of C are kept in another way."""
+    found: str = request.param
+    interpreter_of_release(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def size() -> int:
+    """Return how many bytes each thread has."""
+    return random.SystemRandom().randrange(200_000, 900_000)
+
+
+@pytest.fixture(scope="module")
+def target(release: str, size: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A program of that release, its threads waiting."""
+    with running(release_program(release, "called_back", COUNT, size), tmp_path_factory.mktemp("threads")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def threads(target: Running) -> dict[int, dict[str, Any]]:
+    """Return the answer with all that can be asked for."""
+    return {row["tid"]: row for row in ask("threads", str(target.pid), "--values", "--c-frames")["threads"]}
+
+
+def functions(thread: dict[str, Any], of_c: bool) -> list[str]:
+    """Return the functions of a thread, the innermost first."""
+    return [frame["function"] for frame in thread["frames"] if (frame["file"] == "") is of_c]
+
+
+def test_python_between_c(release: str, target: Running, threads: dict[int, dict[str, Any]]) -> None:
+    """What was called from C stands below what called it."""
+    frames = [frame["function"] for frame in threads[target.pid]["frames"]]
+    for above, between, below in (("last", "map_next", "inner"), ("compare", "list_sort_impl", "<module>")):
+        if between in frames:
+            assert frames.index(above) < frames.index(between) < frames.index(below)
+    assert functions(threads[target.pid], of_c=False) == ["last", "inner", "compare", "<module>"]
+    # A function of Python that Python calls has no C between since 3.11: one call of the loop runs both.
+    between = frames[frames.index("inner") + 1 : frames.index("compare")]
+    assert bool(between) == (release in ("3.8", "3.10")), between
+    assert frames.index("pause") < frames.index("last")
+
+
+@needs_gdb
+def test_c_is_what_gdb_says(target: Running, threads: dict[int, dict[str, Any]]) -> None:
+    """Each thread's functions of C, but for the interpreter's loop and those that are inlined."""
+    command = ["gdb", "-nx", "-batch", "-p", str(target.pid), "-ex", "thread apply all backtrace"]
+    done = subprocess.run(command, capture_output=True, text=True, env=plain_environment())
+    stacks = re.split(r"^Thread \d+ ", done.stdout, flags=re.MULTILINE)
+    told = {int(found[1]): FRAME.findall(text) for text in stacks if (found := re.search(r"LWP (\d+)", text))}
+    compared = 0
+    for tid, thread in threads.items():
+        # A place in an object has no name here, and may have one for gdb.
+        ours = [name for name in functions(thread, of_c=True) if "+0x" not in name]
+        # gdb tells inlined functions too, which have no frame of their own.
+        theirs = iter([name for name in told.get(tid, []) if not name.startswith(LOOPS)])
+        assert all(any(_is_same(own, name) for name in theirs) for own in ours[:-4]), (ours, told[tid])
+        compared += len(ours)
+    assert compared > 20
+
+
+def _is_same(own: str, name: str) -> bool:
+    """gdb leaves out what compilers add to a name, and has other names for the same place."""
+    return own.partition(".")[0].strip("_") in name or name.strip("_") in own or "pause" in own or "futex" in own
+
+
+def test_values_and_what_is_kept(target: Running, threads: dict[int, dict[str, Any]], size: int) -> None:
+    """Texts of variables; each thread keeps its own bytes, and not what all have."""
+    workers = [row for tid, row in threads.items() if tid != target.pid]
+    assert len(workers) == COUNT
+    words = set()
+    for row in workers:
+        (frame,) = [frame for frame in row["frames"] if frame["file"].endswith("called_back.py")]
+        texts = {variable["name"]: variable["text"] for variable in frame["locals"]}
+        words.add(texts["word"])
+        assert size <= row["kept"] < size + 50_000, (row["kept"], size)
+    assert words == {f"'worker {number}'" for number in range(COUNT)}
+    plain = ask("threads", str(target.pid))["threads"]
+    assert all(variable["text"] is None for row in plain for frame in row["frames"] for variable in frame["locals"])
+
+
+def test_same_stacks_are_one(target: Running) -> None:
+    """In the text, with how many threads there are."""
+    text = gdbheap("threads", str(target.pid)).stdout
+    assert f"{COUNT} threads at the same lines" in text
+    assert text.count("called_back.py") == 5
