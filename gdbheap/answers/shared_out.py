@@ -50,7 +50,7 @@ class Part:
 class SharedOut:
     """What one holder has. ``kind``: package, standard library, interpreter, variable, frame, library, thread, or
     nobody. ``name``: of a variable its path as Python, or in words; ``path``: as Python or None. ``parts``: the largest
-    first, at most MAX_PARTS."""
+    first, at most MAX_PARTS; of a row that stands for several, each of those."""
 
     kind: str
     name: str

@@ -94,9 +94,21 @@ impl Edges {
     /// The edges of a node: the numbers of targets with the strength in the two highest bits.
     #[inline(always)]
     pub(crate) fn of(&self, node: u32) -> &[u32] {
+        let (start, end) = self.row(node);
+        &self.targets[start as usize..end as usize]
+    }
+
+    /// The places of a node's edges among all.
+    #[inline(always)]
+    pub(crate) fn row(&self, node: u32) -> (u32, u32) {
         let node = node as usize;
-        let start = if node == 0 { 0 } else { self.ends[node - 1] as usize };
-        &self.targets[start..self.ends[node] as usize]
+        (if node == 0 { 0 } else { self.ends[node - 1] }, self.ends[node])
+    }
+
+    /// The edge at a place.
+    #[inline(always)]
+    pub(crate) fn at(&self, place: u32) -> u32 {
+        self.targets[place as usize]
     }
 }
 

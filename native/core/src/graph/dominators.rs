@@ -24,6 +24,17 @@ struct Search {
     order: Vec<u32>,
     numbers: Vec<u32>,
     parents: Vec<u32>,
+    /// A bit for each edge: whether the search went over it.
+    taken: Vec<u64>,
+}
+
+/// A node on the way down: its number, the places of its edges that were not followed yet, and whether all of them count.
+struct Open {
+    node: u32,
+    number: u32,
+    next: u32,
+    end: u32,
+    all: bool,
 }
 
 impl Search {
@@ -34,24 +45,29 @@ impl Search {
             order: Vec::with_capacity(reached + 1),
             numbers: vec![NOBODY; edges.nodes()],
             parents: Vec::with_capacity(reached + 1),
+            taken: vec![0; edges.count().div_ceil(64)],
         };
         search.order.push(NOBODY);
         search.parents.push(0);
-        // A node, how many of its edges have been followed, and whether all of them count.
-        let mut open: Vec<(u32, u32, bool)> = Vec::new();
+        let mut open: Vec<Open> = Vec::new();
         for root in roots {
-            search.enter(*root, 0, tree, &mut open);
-            while let Some((node, place, all)) = open.last_mut() {
-                let (node, at, all) = (*node, *place as usize, *all);
-                let Some(edge) = edges.of(node).get(at) else {
+            if search.numbers[*root as usize] == NOBODY {
+                open.push(search.enter(*root, 0, edges, tree));
+            }
+            while let Some(above) = open.last_mut() {
+                if above.next == above.end {
                     open.pop();
                     continue;
-                };
-                *place += 1;
-                let (target, strength) = split(*edge);
-                if search.numbers[target as usize] == NOBODY && (all || tree.counts(node, target, strength)) {
-                    let parent = search.numbers[node as usize];
-                    search.enter(target, parent, tree, &mut open);
+                }
+                let (place, parent) = (above.next, above.number);
+                above.next += 1;
+                let (target, strength) = split(edges.at(place));
+                if search.numbers[target as usize] != NOBODY {
+                    continue;
+                }
+                if above.all || tree.counts(above.node, target, strength) {
+                    search.taken[place as usize / 64] |= 1 << (place % 64);
+                    open.push(search.enter(target, parent, edges, tree));
                     if search.order.len() % OFTEN == 0 {
                         control.advance(0)?;
                     }
@@ -61,29 +77,32 @@ impl Search {
         Ok(search)
     }
 
-    fn enter(&mut self, node: u32, parent: u32, tree: &Tree, open: &mut Vec<(u32, u32, bool)>) {
-        if self.numbers[node as usize] == NOBODY {
-            self.numbers[node as usize] = self.order.len() as u32;
-            self.order.push(node);
-            self.parents.push(parent);
-            open.push((node, 0, tree.counts_all(node)));
-        }
+    fn enter(&mut self, node: u32, parent: u32, edges: &Edges, tree: &Tree) -> Open {
+        let number = self.order.len() as u32;
+        self.numbers[node as usize] = number;
+        self.order.push(node);
+        self.parents.push(parent);
+        let (next, end) = edges.row(node);
+        Open { node, number, next, end, all: tree.counts_all(node) }
     }
 
-    /// Predecessors by number: `(starts, numbers)`, without the tree edges, which `parents` has.
+    /// Predecessors by number: `(starts, numbers)`, without the edges that the search took, which `parents` has.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        let of_nodes = (1..).zip(&self.order[1..]).flat_map(|(number, node)| {
-            let all = tree.counts_all(*node);
-            edges.of(*node).iter().filter_map(move |edge| {
-                let (target, strength) = split(*edge);
-                let to = self.numbers[target as usize];
-                let useful = to != NOBODY && to != number && self.parents[to as usize] != number;
-                (useful && (all || tree.counts(*node, target, strength))).then_some((to, number))
-            })
-        });
-        let of_roots = roots.iter().map(|root| (self.numbers[*root as usize], 0));
         // Looked up once: where a number lies is a cache miss for each edge.
-        let pairs: Vec<(u32, u32)> = of_nodes.chain(of_roots).collect();
+        let mut pairs: Vec<(u32, u32)> = roots.iter().map(|root| (self.numbers[*root as usize], 0)).collect();
+        for (number, node) in (1..).zip(&self.order[1..]) {
+            let (all, (start, end)) = (tree.counts_all(*node), edges.row(*node));
+            for place in start..end {
+                if self.taken[place as usize / 64] >> (place % 64) & 1 != 0 {
+                    continue;
+                }
+                let (target, strength) = split(edges.at(place));
+                let to = self.numbers[target as usize];
+                if to != NOBODY && to != number && (all || tree.counts(*node, target, strength)) {
+                    pairs.push((to, number));
+                }
+            }
+        }
         in_rows(self.order.len(), pairs.iter().copied())
     }
 
@@ -165,15 +184,19 @@ impl Dominators {
         let (starts, sources) = search.incoming(edges, tree, roots);
         let above = search.dominators(&starts, &sources, control)?;
         drop((starts, sources));
-        let Search { order, parents, numbers } = search;
-        drop((parents, numbers));
+        let Search { order, parents, numbers, taken } = search;
+        drop((parents, numbers, taken));
         let mut found = Dominators { above: vec![NOBODY; edges.nodes()], retained: sizes(), order };
+        // By number first: a node and its dominator have numbers that are close together.
+        let own = |node: &u32| found.retained.get(*node as usize).copied().unwrap_or(0);
+        let mut retained: Vec<u64> = found.order.iter().map(own).collect();
         for number in (1..found.order.len()).rev() {
-            let (node, dominator) = (found.order[number], found.order[above[number] as usize]);
-            if dominator != NOBODY {
-                found.above[node as usize] = dominator;
-                found.retained[dominator as usize] += found.retained[node as usize];
-            }
+            retained[above[number] as usize] += retained[number];
+        }
+        for number in 1..found.order.len() {
+            let (node, dominator) = (found.order[number] as usize, found.order[above[number] as usize]);
+            found.above[node] = dominator;
+            found.retained[node] = retained[number];
         }
         Ok(found)
     }
