@@ -178,7 +178,7 @@ def test_a_copy_of_the_bytes_gives_the_same(noun: str, rng: random.Random, tmp_p
         for copies in (True, False):
             with stopped(target.pid, None, copies) as process:
                 assert (process.stopped_seconds is not None) == copies
-                options, _, _ = parse(command, ["--min=1K"] if noun == "owners" else [])
+                options, _, _ = parse(command, ["--by=block", "--min=1K"] if noun == "owners" else [])
                 heap = Heap(process)
                 answers.append((command.answer(heap, options), heap.warnings, heap.damage, heap.partial))
     assert answers[0] == answers[1]

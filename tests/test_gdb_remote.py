@@ -69,7 +69,9 @@ def test_same_answers(kind: str, rng: random.Random, tmp_path: Path) -> None:
         for line, ours in zip(ASKED, documents(done)):
             noun, *options = line.split() or [""]
             theirs = ask(noun, str(started.pid), *options)
-            assert {**ours, "warnings": []} == {**theirs, "warnings": []}, line
+            # The container is the host's affair, which a remote target's is not known to be.
+            apart = {"warnings": [], "container": None}
+            assert {**ours, **apart} == {**theirs, **apart}, line
         if gdb_damages():
             return
         with served(started) as address:

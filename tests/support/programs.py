@@ -101,6 +101,10 @@ class Running:
         while Path(f"/proc/{self.pid}/syscall").read_text().startswith(RESTING[1]) and self._unread():
             time.sleep(0.01)
         self.rest()
+        # What a tracer stopped on the way out of the call seems to be in it.
+        while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "t":
+            time.sleep(0.01)
+            self.rest()
 
     def _unread(self) -> bool:
         """Return whether the byte still lies in the pipe."""
