@@ -13,7 +13,8 @@ static void plant(void)
     for (size_t i = 0; i < count; i++) {
         size_t size = planted_between(32, 4000);
         char *block = planted_lost(size, INTERIOR, planted_group());
-        char *middle = block + planted_between(1, size - 1);
+        /* Not to the last word, where the header of what follows may be meant. */
+        char *middle = block + planted_between(1, size - 9);
         if (planted_between(0, 1)) {
             inside[i] = middle;
         } else {
