@@ -102,7 +102,9 @@ class Running:
             time.sleep(0.01)
         self.rest()
         # What a tracer stopped on the way out of the call seems to be in it.
+        deadline = time.monotonic() + PATIENCE
         while Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "t":
+            assert time.monotonic() < deadline, "a tracer holds it"
             time.sleep(0.01)
             self.rest()
 
