@@ -64,7 +64,7 @@ def test_rows_are_all_that_is_in_use(rng: random.Random, tmp_path: Path) -> None
             labels = {home: number for number, home in enumerate(dict.fromkeys(homes.seeds.values()))}
             seeds = {node: labels[home] for node, home in homes.seeds.items()}
             sums: Counter[int | None] = Counter()
-            for share in graph.shares(list(seeds.items())):
+            for share in graph.shares(list(seeds.items()), 0):
                 sums[share.label if share.label < len(labels) else None] += share.group.bytes
             expected: Counter[int | None] = Counter()
             for node in heap.object_references.nodes(range(heap.object_references.first_root)):

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 from support.library import heap_of
-from support.programs import FORMS, PROCESS, SOURCES, ask, c_program, running
+from support.programs import FORMS, PROCESS, SOURCES, ask, running
 
-from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.heap import Heap
 from gdbheap.structures.kinds import Kind, Libraries, Structures
 from gdbheap.structures.rust import TEXTS
@@ -134,28 +133,6 @@ def test_cores(form: str, built: dict[str, str], tmp_path: Path, rng: random.Ran
         with heap_of(core) as heap:
             found.add(heap, target.stderr)
     found.reaches(GREW)
-
-
-C_PROGRAMS = {
-    "caches": lambda rng, table: (rng.randrange(1 << 30), 9, table),
-    "leaks": lambda rng, table: (rng.getrandbits(30), table),
-    "holes": lambda rng, table: (rng.randrange(1 << 30), 60, 300_000, 0, 0, table),
-    "recorder": lambda rng, table: (3, rng.getrandbits(30), 20_000, 2000, 300_000, 2, table),
-}
-
-
-@pytest.mark.parametrize("name", C_PROGRAMS)
-def test_programs_in_c_have_none(name: str, tmp_path: Path, rng: random.Random) -> None:
-    """Nothing of Rust is in a program in C, nor found there where it is supposed to be."""
-    with running(c_program(name, *C_PROGRAMS[name](rng, tmp_path / "table")), tmp_path) as target:
-        with heap_of(target.as_form(PROCESS)) as heap:
-            assert heap.structures.libraries == Libraries(False, False, False)
-            assert heap.structures.sums == []
-            blocks = WalkedBlocks()
-            for allocator in heap.allocators:
-                allocator.give(blocks)
-            supposed = Structures(heap.target, blocks, heap.stack_ranges, libraries=Libraries(False, False, True))
-            assert claims(supposed) == {}
 
 
 def test_programs_in_cxx_have_none(tmp_path: Path, rng: random.Random) -> None:

@@ -13,7 +13,6 @@ import pytest
 from support.library import heap_of
 from support.programs import FORMS, PROCESS, SOURCES, ask, c_program, gdbheap, running
 
-from gdbheap.allocators.allocator import WalkedBlocks
 from gdbheap.heap import Heap
 from gdbheap.structures.kinds import Libraries, Structures
 
@@ -115,12 +114,12 @@ C_PROGRAMS = {
 
 @pytest.mark.parametrize("name", C_PROGRAMS)
 def test_programs_in_c_have_none(name: str, tmp_path: Path, rng: random.Random) -> None:
-    """Nothing is named in a program without a C++ library, also where one is supposed to be there."""
+    """Nothing is named in a program without libraries of C++ and Rust, also where they are supposed to be there."""
     with running(c_program(name, *C_PROGRAMS[name](rng, tmp_path / "table")), tmp_path) as target:
         with heap_of(target.as_form(PROCESS)) as heap:
-            assert heap.structures.libraries == Libraries(False, False)
+            assert heap.structures.libraries == Libraries(False, False, False)
             assert heap.structures.sums == []
-            supposed = Structures(heap.target, given(heap), heap.stack_ranges, libraries=Libraries(True, True))
+            supposed = Structures(heap.target, heap.walked, heap.stack_ranges, libraries=Libraries(True, True, True))
             assert claims(supposed) == {}
 
 
@@ -171,11 +170,3 @@ def test_objects_of_openssl(form: str, tmp_path: Path, rng: random.Random) -> No
                 for at, _size in structures.native.blocks_of({number}, 1 << 20)
             }
     assert found == truth
-
-
-def given(heap: Heap) -> WalkedBlocks:
-    """Return the blocks of all allocators."""
-    blocks = WalkedBlocks()
-    for allocator in heap.allocators:
-        allocator.give(blocks)
-    return blocks

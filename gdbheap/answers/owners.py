@@ -104,11 +104,12 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
     if heap.is_python:
         raise UsageError(f"heap owners: --by={by} is for programs without Python: 'heap retained --by=type' is like it")
     paths = heap.block_paths
-    roots = paths.references.roots
+    graph, roots, first = paths.references.graph, paths.references.roots, paths.references.first_root
     wanted = {GLOBAL: (GLOBAL, MEMORY), THREAD: (THREAD,)}.get(by)
     sums: dict[tuple[str | None, str | None, str | None], list[int]] = {}
-    for row in paths.references.graph.held_by(minimum, None):
-        root, what = roots[row.root], group_name(paths, row.group)
+    seeds = [(number, place) for place, number in enumerate(range(first, first + len(roots)))]
+    for row in graph.shares(seeds, minimum):
+        root, what = roots[row.label] if row.label < len(roots) else None, group_name(paths, row.group)
         if not isinstance(root, BlockRoot) or (wanted is not None and root.kind not in wanted):
             continue
         total = sums.setdefault((None, None, what) if by == TYPE else (root.name, root.kind, what), [0, 0])

@@ -13,7 +13,7 @@ from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BlockPaths, Paths, group_name
 from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
-from gdbheap.python.homes import modules
+from gdbheap.python.homes import modules, namespaces
 from gdbheap.python.paths import OWN_DICT, ObjectPaths
 from gdbheap.python.references import References
 
@@ -212,6 +212,7 @@ def _modules(paths: ObjectPaths) -> list[Kept]:
 
 
 def _of_modules(references: References) -> set[int]:
-    pairs = [(module, names) for module, names, _name in modules(references)]
     tables = (references.graph.find(address) for root in references.roots[:1] for address in root.pointers)
-    return {node.id for pair in pairs for node in pair} | {number for number in tables if number is not None}
+    return {node.id for pair in namespaces(references) for node in pair} | {
+        number for number in tables if number is not None
+    }

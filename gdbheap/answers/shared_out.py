@@ -70,7 +70,7 @@ def share_out(paths: ObjectPaths) -> list[SharedOut]:
     homes = Homes(paths.references)
     labels: dict[Home, int] = {}
     seeds = {node: labels.setdefault(home, len(labels)) for node, home in homes.seeds.items()}
-    used = sum(share.group.bytes for share in graph.shares([]))
+    used = graph.largest(0, 0).bytes
     ways: dict[Home, str | None] = {}
     minimum = max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)
     variables = list(_variables(paths, homes, minimum, used // PART_SHARE))
@@ -83,7 +83,7 @@ def share_out(paths: ObjectPaths) -> list[SharedOut]:
         seeds[number] = labels.setdefault(home, len(labels))
     groups: dict[Home, list[Grouped]] = {}
     by_label = {number: home for home, number in labels.items()}
-    for share in graph.shares(list(seeds.items())):
+    for share in graph.shares(list(seeds.items()), 0):
         is_free = share.group.kind == IDLE
         home = Home(INTERPRETER_ITSELF, "") if is_free else by_label.get(share.label, Home(NOBODY, ""))
         groups.setdefault(home, []).append(share.group)

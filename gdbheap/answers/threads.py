@@ -80,8 +80,7 @@ def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
         if root.frame is not None
     }
     sets = [[numbers[frame.address] for frame in state.frames if frame.address in numbers] for state in states]
-    sizes = iter(references.graph.retained_together([found for found in sets if found]))
-    return [next(sizes) if found else 0 for found in sets]
+    return list(references.graph.retained_together(sets))
 
 
 def _with_c(heap: Heap, state: ThreadState, frames: list[Running]) -> list[Running]:

@@ -15,7 +15,18 @@ from gdbheap.python.names import TypeNames
 from gdbheap.python.references import BY_STACKS, MODULES, STATIC_TYPES, PythonRoot, References
 from gdbheap.python.roots import INTERPRETER, THREADS
 
-__all__ = ["FRAME", "INTERPRETER_ITSELF", "LIBRARY", "PACKAGE", "STANDARD", "THREAD", "Home", "Homes", "modules"]
+__all__ = [
+    "FRAME",
+    "INTERPRETER_ITSELF",
+    "LIBRARY",
+    "PACKAGE",
+    "STANDARD",
+    "THREAD",
+    "Home",
+    "Homes",
+    "modules",
+    "namespaces",
+]
 
 # What a home is.
 PACKAGE, STANDARD, FRAME, LIBRARY, THREAD, INTERPRETER_ITSELF = (
@@ -56,15 +67,15 @@ class Homes:
         self._packages = self._known_packages(found)
         self._libraries = dict(self._of_packages())
         self.seeds: dict[int, Home] = dict(self._roots())
-        namespaces: dict[int, Home] = {}
+        of_dicts: dict[int, Home] = {}
         for module, names, name in found:
             home = self._home(name)
-            self.seeds[module.id] = namespaces[names.id] = home
-        self.seeds |= namespaces
+            self.seeds[module.id] = of_dicts[names.id] = home
+        self.seeds |= of_dicts
         classes = dict(self._classes())
-        own = {number for number, home in namespaces.items() if home.kind != INTERPRETER_ITSELF}
+        own = {number for number, home in of_dicts.items() if home.kind != INTERPRETER_ITSELF}
         functions = {
-            number: namespaces[home] for kind in kinds.get(FUNCTION, []) for number, home in graph.homes(kind, own)
+            number: of_dicts[home] for kind in kinds.get(FUNCTION, []) for number, home in graph.homes(kind, own)
         }
         self.seeds |= functions | classes
         self.open = {*functions, *classes}
@@ -75,7 +86,11 @@ class Homes:
 
     def _known_packages(self, found: list[tuple[Node, Node, str]]) -> dict[str, Home]:
         """By the names of packages: what lies where ``os`` does is the standard library, and so is what has no file."""
-        files = {name: self._file(names) for _module, names, name in found if "." not in name}
+        files = {
+            name: _text(self._references, names, "__file__", MAX_PATH_LENGTH)
+            for _module, names, name in found
+            if "." not in name
+        }
         base = (files.get("os") or "").rpartition("/")[0]
         homes = {}
         for name, file in files.items():
@@ -89,13 +104,6 @@ class Homes:
         if name in self._packages:
             return self._packages[name]
         return Home(INTERPRETER_ITSELF, "") if is_static or name in FROZEN else Home(PACKAGE, name)
-
-    def _file(self, names: Node) -> str | None:
-        space, release = self._references.objects.target.space, self._references.objects.release
-        with suppress(Fault, Unsupported):
-            found = dict_lookup(space, release, names.address, "__file__", set())
-            return None if found is None else read_name(space, release, found, MAX_PATH_LENGTH)
-        return None
 
     def _classes(self) -> Iterator[tuple[int, Home]]:
         graph = self._references.graph
@@ -135,11 +143,12 @@ class Homes:
 
 def modules(references: References) -> Iterator[tuple[Node, Node, str]]:
     """Each module with its dict and its name, "?" where that is not known."""
-    for module, names in _with_dicts(references):
-        yield module, names, _name(references, names)
+    for module, names in namespaces(references):
+        yield module, names, _text(references, names, "__name__", MAX_NAME_LENGTH) or "?"
 
 
-def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:
+def namespaces(references: References) -> Iterator[tuple[Node, Node]]:
+    """Each module with its dict."""
     names, graph = references.objects.names, references.graph
     kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
     space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
@@ -150,9 +159,9 @@ def _with_dicts(references: References) -> Iterator[tuple[Node, Node]]:
                 yield module, node
 
 
-def _name(references: References, names: Node) -> str:
+def _text(references: References, names: Node, key: str, limit: int) -> str | None:
     space, release = references.objects.target.space, references.objects.release
     with suppress(Fault, Unsupported):
-        found = dict_lookup(space, release, names.address, "__name__", set())
-        return (found and read_name(space, release, found, MAX_NAME_LENGTH)) or "?"
-    return "?"
+        found = dict_lookup(space, release, names.address, key, set())
+        return None if found is None else read_name(space, release, found, limit)
+    return None

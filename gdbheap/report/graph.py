@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gdbheap.errors import one_line
 from gdbheap.report.numbers import address_text, count_text, counted
 from gdbheap.report.style import Style
-from gdbheap.report.tables import SHARE, Column, join, table
+from gdbheap.report.tables import SHARE, Column, join, left_over, table
 
 if TYPE_CHECKING:
     from gdbheap.answers.owners import Owners
@@ -185,12 +185,9 @@ def _shared_out(answer: Owners, style: Style) -> str:
          ", ".join(f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS])]
         for row in answer.groups
     ]  # fmt: skip
-    shown = sum(row.bytes for row in answer.groups)
-    if answer.bytes > shown:
-        count = answer.count - sum(row.count for row in answer.groups)
-        rows.append(
-            [style.size(answer.bytes - shown), style.share(answer.bytes - shown), count_text(count), "(more)", ""]
-        )
+    count, size = left_over(answer, answer.groups, ("count", "bytes"))
+    if size:
+        rows.append([style.size(size), style.share(size), count_text(count), "(more)", ""])
     total = [style.size(answer.bytes), style.share(answer.bytes), count_text(answer.count), "in use", ""]
     return table(SHARED_OUT, rows, style, total)
 

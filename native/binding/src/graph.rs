@@ -78,9 +78,6 @@ answers! {
     /// A group of blocks, and what would be free if all of them went.
     struct RetainedByGroup of graph::RetainedByGroup { group: Grouped, retained: u64 }
 
-    /// A group of blocks to which the shortest chains lead from one root, by its place in the list that was given.
-    struct HeldBy of graph::HeldBy { root: u32, group: Grouped }
-
     /// A group of blocks with one label, 2^32 - 1 for what nothing leads to.
     struct Labelled of graph::Labelled { label: u32, group: Grouped }
 
@@ -284,15 +281,10 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_group(watcher, top))?))
     }
 
-    /// The blocks of at least `minimum` bytes by the root from which the shortest chain leads to them: each in one row.
-    #[pyo3(signature = (minimum, top))]
-    fn held_by(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> PyResult<Vec<HeldBy>> {
-        Ok(all(watched(py, None, |watcher| self.0.held_by(watcher, minimum, top))?))
-    }
-
-    /// All blocks, each with the label of the nearest node on its chain that has one: `seeds`, (node, label).
-    fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>) -> PyResult<Vec<Labelled>> {
-        Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds))?))
+    /// All blocks of at least `minimum` bytes, each with the label of the nearest node on its chain that has one: `seeds`,
+    /// (node, label).
+    fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>, minimum: u64) -> PyResult<Vec<Labelled>> {
+        Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds, minimum))?))
     }
 
     /// The branches of at least `minimum` bytes right below `seeds`, the largest first. Buffers are passed through, and

@@ -1,9 +1,9 @@
-//! Blocks in groups: by the root that leads to them, and what one of them keeps alive.
+//! Blocks in groups: what all of a group keep alive, and what one of them does.
 
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND};
 use super::together::{self, Together};
-use super::tree::{NOBODY, NOT_REACHED};
+use super::tree::NOBODY;
 use super::whole::Graph;
 use crate::error::Result;
 use crate::work::Watcher;
@@ -28,14 +28,6 @@ pub struct Grouped {
 pub struct RetainedByGroup {
     pub group: Grouped,
     pub retained: u64,
-}
-
-/// The blocks of one group to which the shortest chain leads from one root.
-#[derive(Clone, Copy, Debug)]
-pub struct HeldBy {
-    /// The root's place in the list that was given.
-    pub root: u32,
-    pub group: Grouped,
 }
 
 pub(super) type Key = (u32, u64);
@@ -114,36 +106,6 @@ impl Graph {
         }
         let mut rows: Vec<Grouped> = sums.into_iter().map(|(key, sum)| self.grouped(key, sum)).collect();
         rows.sort_unstable_by_key(|row| (Reverse(row.bytes), row.type_address, row.size));
-        Ok(rows)
-    }
-
-    /// The blocks by the root from which the shortest chain leads to them: each reached block is in one row. Those with
-    /// the most bytes first, at most `top`; of blocks of at least `minimum` bytes.
-    pub fn held_by(&self, watcher: &dyn Watcher, minimum: u64, top: Option<usize>) -> Result<Vec<HeldBy>> {
-        let tree = self.tree(watcher)?;
-        let sizes = self.sizes();
-        let mut roots = vec![NOBODY; self.ids.count()];
-        (self.ids.first_root..self.ids.count() as u32).for_each(|root| roots[root as usize] = root);
-        let mut sums: HashMap<(u32, Key), (u64, u64)> = HashMap::new();
-        let mut way = Vec::new();
-        for node in (0..self.ids.first_static).filter(|node| tree.phases[*node as usize] != NOT_REACHED) {
-            let mut at = node;
-            while at != NOBODY && roots[at as usize] == NOBODY {
-                way.push(at);
-                at = tree.before[at as usize];
-            }
-            let root = if at == NOBODY { NOBODY } else { roots[at as usize] };
-            way.drain(..).for_each(|passed| roots[passed as usize] = root);
-            let size = sizes[node as usize];
-            if root != NOBODY && size >= minimum {
-                let sum = sums.entry((root, self.key(node, size))).or_default();
-                *sum = (sum.0 + 1, sum.1 + size);
-            }
-        }
-        let row = |((root, key), sum)| HeldBy { root: root - self.ids.first_root, group: self.grouped(key, sum) };
-        let mut rows: Vec<HeldBy> = sums.into_iter().map(row).collect();
-        rows.sort_unstable_by_key(|row| (Reverse(row.group.bytes), row.root, row.group.type_address, row.group.size));
-        rows.truncate(top.unwrap_or(usize::MAX));
         Ok(rows)
     }
 

@@ -18,7 +18,7 @@ pub(crate) mod tree;
 pub(crate) mod whole;
 
 pub use drawing::{draw_graph, static_types, Root};
-pub use groups::{Grouped, HeldBy, RetainedByGroup};
+pub use groups::{Grouped, RetainedByGroup};
 pub use lost::Head;
 pub use plain::{draw_blocks, Tables};
 pub use shapes::{Form, FrameLayout, GraphLayout, KeysLayout};

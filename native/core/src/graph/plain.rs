@@ -16,7 +16,7 @@ use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::walk::{Visitor, Walk};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
-use crate::memory::recent::Recent;
+use crate::memory::reader::Reader;
 use crate::python::strays;
 use crate::work::{Control, Watcher};
 
@@ -42,8 +42,8 @@ pub struct Tables {
 impl Tables {
     /// Whether an object with virtual functions begins at `address`: its first word leads to a table, and the first
     /// word of that to code.
-    fn is_object(&self, recent: &mut Recent<'_>, address: u64) -> bool {
-        let mut word = |at: u64| recent.word(at).unwrap_or(0);
+    fn is_object(&self, reader: &mut Reader<'_>, address: u64) -> bool {
+        let mut word = |at: u64| reader.word(at).unwrap_or(0);
         let table = word(address);
         holds(&self.data, table) && holds(&self.code, word(table))
     }
@@ -105,15 +105,15 @@ struct Drawer<'a> {
     blocks: Blocks<'a>,
     tables: &'a Tables,
     bounds: (u64, u64),
-    recent: Recent<'a>,
+    reader: Reader<'a>,
     scratch: Vec<u8>,
     rows: Written,
 }
 
 impl<'a> Drawer<'a> {
     fn new(blocks: Blocks<'a>, tables: &'a Tables) -> Drawer<'a> {
-        let recent = Recent::new(blocks.heaps.space);
-        Drawer { blocks, tables, bounds: blocks.bounds(), recent, scratch: Vec::new(), rows: Written::default() }
+        let reader = Reader::new(blocks.heaps.space);
+        Drawer { blocks, tables, bounds: blocks.bounds(), reader, scratch: Vec::new(), rows: Written::default() }
     }
 
     fn begin(&mut self, job: &crate::allocators::walk::Job) {
@@ -148,19 +148,19 @@ impl<'a> Drawer<'a> {
     /// Whether something begins at `pointer`, inside a block. Far behind the block's beginning only what was aligned does,
     /// so that the millions of pointers into the blocks of a program's own allocator cost no reads.
     fn begins_inside(&mut self, block: &Block, pointer: u64) -> bool {
-        let (tables, recent, inside) = (self.tables, &mut self.recent, pointer - block.address);
+        let (tables, reader, inside) = (self.tables, &mut self.reader, pointer - block.address);
         if pointer % WORD != 0 || inside > MAX_INSIDE && pointer % MAX_INSIDE != 0 {
             return false;
         }
         let room = block.end - pointer;
         match inside {
             // Behind the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
-            WORD if recent.word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
-            VECTOR_HEADER if recent.word(block.address).is_some_and(|last| is_vector(last, room)) => true,
+            WORD if reader.word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
+            VECTOR_HEADER if reader.word(block.address).is_some_and(|last| is_vector(last, room)) => true,
             _ => {
-                keeps_start(recent, block, pointer)
-                    || strays::begins_inside(|at| recent.word(at), block, pointer)
-                    || tables.is_object(recent, pointer) && tables.is_object(recent, block.address)
+                keeps_start(reader, block, pointer)
+                    || strays::begins_inside(|at| reader.word(at), block, pointer)
+                    || tables.is_object(reader, pointer) && tables.is_object(reader, block.address)
             }
         }
     }
@@ -211,9 +211,9 @@ impl Visitor for Drawer<'_> {
 
 /// Whether something that was aligned within its block keeps the block's address beside it, to free it by: right before it,
 /// or among its first words, as the dynamic linker's tables of loaded objects do (elf/dl-find_object.c).
-fn keeps_start(recent: &mut Recent<'_>, block: &Block, pointer: u64) -> bool {
+fn keeps_start(reader: &mut Reader<'_>, block: &Block, pointer: u64) -> bool {
     let mut near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
-    near.any(|at| at > block.address && at < block.end && recent.word(at) == Some(block.address))
+    near.any(|at| at > block.address && at < block.end && reader.word(at) == Some(block.address))
 }
 
 /// Whether a vector whose last index is `last` may fill the `room`.

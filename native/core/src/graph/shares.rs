@@ -48,9 +48,9 @@ struct Sums {
 }
 
 impl Graph {
-    /// Of each label the blocks that are its own, by group. `seeds`: nodes and their labels. The bytes of a buffer count for
-    /// what owns it.
-    pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)]) -> Result<Vec<Labelled>> {
+    /// Of each label the blocks of at least `minimum` bytes that are its own, by group. `seeds`: nodes and their labels.
+    /// The bytes of a buffer count for what owns it.
+    pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)], minimum: u64) -> Result<Vec<Labelled>> {
         let tree = self.tree(watcher)?;
         let sizes = self.sizes();
         let mut labels = vec![NOBODY; self.ids.count()];
@@ -77,6 +77,9 @@ impl Graph {
                 is_known[place] = true;
             }
             let (size, owner) = (sizes[node as usize], owners[node as usize]);
+            if size < minimum {
+                continue;
+            }
             let counted = u64::from(!is_buffer(node) || owner == node);
             let own = if counted == 1 { size } else { sizes.get(owner as usize).copied().unwrap_or(0) };
             let sum = sums.entry((labels[node as usize], self.key(owner, own))).or_default();

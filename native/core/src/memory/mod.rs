@@ -3,7 +3,7 @@
 pub(crate) mod capture;
 pub(crate) mod gate;
 pub(crate) mod pages;
-pub(crate) mod recent;
+pub(crate) mod reader;
 pub(crate) mod sharing;
 pub(crate) mod space;
 pub(crate) mod window;

@@ -167,32 +167,38 @@ impl Collector {
         Ok(())
     }
 
-    fn read(
-        &mut self,
-        watcher: &dyn Watcher,
-        file: &File,
-        (start, end): (u64, u64),
-        zero_pfn: Option<u64>,
-    ) -> Result<()> {
-        let mut buffer = vec![0u8; 64 * 1024];
-        let mut at = start;
-        let mut turns = 0u32;
-        while at < end {
-            turns += 1;
-            if turns % 256 == 0 {
-                watcher.check()?;
-            }
-            let pages = self.page.number(end - at).min(buffer.len() as u64 / 8);
-            let wanted = &mut buffer[..pages as usize * 8];
-            let got = file.read_at(wanted, self.page.number(at) * 8)?;
-            if got < 8 {
-                break;
-            }
-            self.entries(at, &wanted[..got / 8 * 8], zero_pfn);
-            at += (got / 8) as u64 * self.page.bytes();
-        }
-        Ok(())
+    fn read(&mut self, watcher: &dyn Watcher, file: &File, range: (u64, u64), zero_pfn: Option<u64>) -> Result<()> {
+        let page = self.page;
+        show_entries(watcher, file, range, page, |at, entries| self.entries(at, entries, zero_pfn))
     }
+}
+
+/// Shows the entries of `pagemap` for the pages of a range, as far as there are any, each part with where it starts.
+pub(super) fn show_entries(
+    watcher: &dyn Watcher,
+    file: &File,
+    (start, end): (u64, u64),
+    page: PageSize,
+    mut show: impl FnMut(u64, &[u8]),
+) -> Result<()> {
+    let mut buffer = vec![0u8; 64 * 1024];
+    let mut at = start;
+    let mut turns = 0u32;
+    while at < end {
+        turns += 1;
+        if turns % 256 == 0 {
+            watcher.check()?;
+        }
+        let pages = page.number(end - at).min(buffer.len() as u64 / 8);
+        let wanted = &mut buffer[..pages as usize * 8];
+        let got = file.read_at(wanted, page.number(at) * 8)?;
+        if got < 8 {
+            break;
+        }
+        show(at, &wanted[..got / 8 * 8]);
+        at += (got / 8) as u64 * page.bytes();
+    }
+    Ok(())
 }
 
 /// The page frame of the kernel's zero page, learnt from a page of our own; `None` where frames are hidden from us.

@@ -7,7 +7,6 @@
 
 use super::kinds::UNKNOWN;
 use super::look::{Look, Place};
-use super::reader::Reader;
 use super::rust::candidates::{Candidates as OfRust, Words};
 use super::vtables::Vtables;
 use crate::allocators::block::Block;
@@ -15,6 +14,7 @@ use crate::allocators::walk::Visitor;
 use crate::by_address::ByAddress;
 use crate::bytes::word_at;
 use crate::machine::LOWEST;
+use crate::memory::reader::Reader;
 
 /// What a container has at most, in words, and how many of them before the pointer to a block.
 const HOLDER: usize = 10;

@@ -7,7 +7,6 @@ pub(crate) mod kinds;
 pub(crate) mod look;
 pub(crate) mod matching;
 pub(crate) mod proving;
-pub(crate) mod reader;
 pub(crate) mod rust;
 pub(crate) mod settling;
 pub(crate) mod vtables;

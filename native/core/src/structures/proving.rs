@@ -3,10 +3,10 @@
 use super::finding::{TreeForm, LIBSTDCXX_TREE};
 use super::kinds::{Family, UNKNOWN};
 use super::look::Look;
-use super::reader::Reader;
 use crate::bits::Bits;
 use crate::by_address::Addresses;
 use crate::machine::LOWEST;
+use crate::memory::reader::Reader;
 
 /// Links that are followed for each block of the target, over all proofs.
 const LINKS_FOR_EACH: u64 = 16;

@@ -4,9 +4,9 @@
 //! `type_info`, an object itself: its own vtable is one of those of `__cxxabiv1`, and its second word points to the mangled
 //! name.
 
-use super::reader::Reader;
 use crate::by_address::ByAddress;
 use crate::bytes::range_at;
+use crate::memory::reader::Reader;
 use crate::memory::space::Space;
 use crate::process::demangle_class;
 

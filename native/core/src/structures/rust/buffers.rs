@@ -5,9 +5,9 @@
 use super::rows::Known;
 use super::triples::{Order, Shape, Triple, SAMPLE};
 use crate::by_address::{Addresses, ByAddress};
+use crate::memory::reader::Reader;
 use crate::structures::kinds::{Family, UNKNOWN};
 use crate::structures::look::{Look, MANY};
-use crate::structures::reader::Reader;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 

@@ -4,9 +4,9 @@
 use super::candidates::Wide;
 use crate::by_address::ByAddress;
 use crate::bytes::range_at;
+use crate::memory::reader::Reader;
 use crate::structures::kinds::{Family, UNKNOWN};
 use crate::structures::look::Look;
-use crate::structures::reader::Reader;
 use std::sync::atomic::Ordering;
 
 /// The counts of an Arc or Rc, before what it holds.

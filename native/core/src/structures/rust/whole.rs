@@ -9,10 +9,10 @@ use super::triples::Order;
 use super::{counts, tables, trees};
 use crate::by_address::{Addresses, ByAddress};
 use crate::error::Cancelled;
+use crate::memory::reader::Reader;
 use crate::structures::finding::Candidates as Found;
 use crate::structures::kinds::Family;
 use crate::structures::look::Look;
-use crate::structures::reader::Reader;
 use crate::work::Control;
 
 /// Words that are read for each block of the target, over all proofs: what a target says must not take longer than its size.

@@ -1,5 +1,6 @@
 //! Words at any place of a target, through a few pages that were read before: links are followed one by one, and most lead
 //! near to where the last one led.
+#![forbid(unsafe_code)]
 
 use crate::memory::space::Space;
 
@@ -99,5 +100,37 @@ impl<'a> Reader<'a> {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reader, FEW, PIECE};
+    use crate::machine::Machine;
+    use crate::memory::space::{Backing, Segment, Space};
+
+    #[test]
+    fn words_are_those_of_the_space() {
+        let bytes: Vec<u8> = (0..3 * PIECE).map(|at| (at * 7 + at / 251) as u8).collect();
+        let path = std::env::temp_dir().join(format!("gdbheap-reader-{}", std::process::id()));
+        std::fs::write(&path, &bytes).unwrap();
+        // The second is kept where the first is, and ends inside a piece.
+        let far = 0x10000 + FEW as u64 * PIECE;
+        let segments = vec![
+            Segment { start: 0x10000, end: 0x10000 + 2 * PIECE, backing: Backing::File { index: 0, offset: 0 } },
+            Segment { start: far, end: far + 1000, backing: Backing::File { index: 0, offset: 40 } },
+        ];
+        let machine = Machine::new(8, PIECE, 1 << 47, u64::MAX).unwrap();
+        let space = Space::for_core(machine, segments, &[path.to_string_lossy().into_owned()]).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut reader = Reader::new(&space);
+        for step in 6..=8 {
+            for at in (0..3 * PIECE).step_by(step) {
+                for address in [0x10000 + at, far + at] {
+                    let word = space.word(address).ok().filter(|_| address % 8 == 0);
+                    assert_eq!(reader.word(address), word, "{address:#x}");
+                }
+            }
+        }
     }
 }
