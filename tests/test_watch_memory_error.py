@@ -88,15 +88,16 @@ def test_watch_is_killed(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_no_python(tmp_path: Path) -> None:
-    """A program without Python has none: one line, and status 1 at the end."""
+    """A program without Python has none: one line, and status 1 at the end, whatever Ctrl-C comes into."""
     with running(c_program("idle"), tmp_path) as target:
-        watch = subprocess.Popen(
-            [str(GDBHEAP), "watch", str(target.pid), "--on-memory-error", f"--output={tmp_path}"],
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert watch.stderr is not None
-        told = watch.stderr.readline() + watch.stderr.readline()
-        watch.send_signal(signal.SIGINT)
-        watch.communicate(timeout=PATIENCE)
-        assert "cannot be seen" in told and watch.returncode == 1
+        for _ in range(8):
+            watch = subprocess.Popen(
+                [str(GDBHEAP), "watch", str(target.pid), "--on-memory-error", f"--output={tmp_path}"],
+                stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            assert watch.stderr is not None
+            told = watch.stderr.readline() + watch.stderr.readline()
+            watch.send_signal(signal.SIGINT)
+            watch.communicate(timeout=PATIENCE)
+            assert "cannot be seen" in told and watch.returncode == 1
     assert gdbheap("watch", str(os.getpid()), "--on-memory-error", "--core").returncode == 2

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 
+from gdbheap._native import Descriptor
 from gdbheap.target.machine import Machine
 from gdbheap.target.target import Rss
 
@@ -34,11 +34,7 @@ class ProcessFolder:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._descriptor = os.open(f"{PROC}/{pid}", _FOLDER)
-
-    def __del__(self) -> None:
-        with suppress(OSError, AttributeError):
-            os.close(self._descriptor)
+        self._folder = Descriptor(os.open(f"{PROC}/{pid}", _FOLDER))
 
     def path(self, name: str) -> str:
         """The path of a file of the process, for those who open it themselves."""
@@ -46,17 +42,17 @@ class ProcessFolder:
 
     def read(self, name: str, limit: int = TEXT_LIMIT) -> bytes:
         """The first ``limit`` bytes of a file. Raises OSError."""
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._descriptor)
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder.number)
         with os.fdopen(descriptor, "rb", buffering=0) as stream:
             return b"".join(_parts(stream.fileno(), limit))
 
     def link(self, name: str) -> str:
         """Where a link points. Raises OSError."""
-        return os.readlink(name, dir_fd=self._descriptor)
+        return os.readlink(name, dir_fd=self._folder.number)
 
     def tasks(self) -> list[int]:
         """The ids of its threads, ascending; at most TASK_LIMIT. Raises OSError."""
-        descriptor = os.open("task", _FOLDER, dir_fd=self._descriptor)
+        descriptor = os.open("task", _FOLDER, dir_fd=self._folder.number)
         try:
             return sorted(int(name) for name in os.listdir(descriptor) if name.isdigit())[:TASK_LIMIT]
         finally:
@@ -89,7 +85,7 @@ class ProcessFolder:
 
     def owner(self) -> int:
         """The uid that owns the files in it: root's, not the process's, when the process is not dumpable."""
-        return os.stat("status", dir_fd=self._descriptor).st_uid
+        return os.stat("status", dir_fd=self._folder.number).st_uid
 
 
 def _parts(descriptor: int, limit: int) -> Iterator[bytes]:

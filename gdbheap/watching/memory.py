@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gdbheap._native import Descriptor
 from gdbheap.target.procfs import PROC, ProcessFolder, kib, parse_status
 from gdbheap.target.room import CGROUPS, UNLIMITED, group_folders
 from gdbheap.watching.triggers import Reading
@@ -31,15 +32,16 @@ class _OpenFile:
     """A file of the kernel's, opened once and read again and again. Raises OSError."""
 
     def __init__(self, path: str) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
-    def __del__(self) -> None:
-        with suppress(OSError, AttributeError):
-            os.close(self.descriptor)
+    @property
+    def descriptor(self) -> int:
+        """The descriptor itself."""
+        return self._file.number
 
     def read(self) -> bytes:
         """What it says now; ENODEV or ESRCH when what it was about is gone."""
-        return os.pread(self.descriptor, TABLE_BYTES, 0)
+        return os.pread(self._file.number, TABLE_BYTES, 0)
 
 
 class ProcessMemory:

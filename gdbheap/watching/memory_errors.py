@@ -41,7 +41,7 @@ class MemoryErrors:
 
     def waker(self) -> Waker:
         """What says that there was one."""
-        return Waker(MEMORY_ERROR, self._follower.descriptor, select.POLLIN, owned=False, is_counter=True)
+        return Waker(MEMORY_ERROR, self._follower.descriptor, select.POLLIN, is_counter=True)
 
     def standing(self) -> list[Registers]:
         """The thread that stands there now, if there is one."""

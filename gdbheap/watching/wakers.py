@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gdbheap._native import Descriptor
 from gdbheap.target.procfs import PROC
 from gdbheap.watching.memory import GroupMemory
 
@@ -24,18 +25,18 @@ EVENTFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 
 @dataclass
 class Waker:
-    """``name``: what it tells; ``mask``: of poll(2); ``owned``: whether it is closed with this."""
+    """``name``: what it tells; ``mask``: of poll(2); ``owner``: closes the descriptor with this, if it does."""
 
     name: str
     descriptor: int
     mask: int
-    owned: bool = True
     is_counter: bool = False
+    owner: Descriptor | None = None
 
-    def __del__(self) -> None:
-        if self.owned:
-            with suppress(OSError):
-                os.close(self.descriptor)
+    @classmethod
+    def owning(cls, name: str, descriptor: int, mask: int, is_counter: bool = False) -> Waker:
+        """One that closes its descriptor."""
+        return cls(name, descriptor, mask, is_counter, Descriptor(descriptor))
 
     def clear(self) -> None:
         """Make it wait for the next time."""
@@ -46,7 +47,7 @@ class Waker:
 
 def process_wakers(pid: int) -> list[Waker]:
     """ "end": it has ended (pidfd_open(2), Linux 5.3)."""
-    return _those_that_can(lambda: Waker("end", os.pidfd_open(pid), select.POLLIN))
+    return _those_that_can(lambda: Waker.owning("end", os.pidfd_open(pid), select.POLLIN))
 
 
 def machine_wakers() -> list[Waker]:
@@ -59,7 +60,7 @@ def group_wakers(group: GroupMemory, share: float) -> list[Waker]:
     the kernel looks for a process to kill (version 1, whoever may write to the group)."""
     pressure = lambda: _pressure(group.folder / PRESSURE)  # noqa: E731
     if not group.is_first_version:
-        return _those_that_can(pressure, lambda: Waker("events", group.events, select.POLLPRI, owned=False))
+        return _those_that_can(pressure, lambda: Waker("events", group.events, select.POLLPRI))
     mark = int((group.limit or 0) * share)
     return _those_that_can(
         lambda: _first_version(group.folder, "mark", "memory.usage_in_bytes", str(mark)),
@@ -80,7 +81,7 @@ def _made(makers: tuple[Callable[[], Waker], ...]) -> Iterator[Waker]:
 def _pressure(path: Path) -> Waker:
     """Raises OSError where the kernel or our rights do not allow it."""
     descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    waker = Waker("pressure", descriptor, select.POLLPRI)
+    waker = Waker.owning("pressure", descriptor, select.POLLPRI)
     for stall in STALLS:
         try:
             os.write(descriptor, stall + b"\0")
@@ -93,7 +94,7 @@ def _pressure(path: Path) -> Waker:
 
 def _first_version(folder: Path, name: str, file: str, argument: str = "") -> Waker:
     """An eventfd that the kernel counts up (cgroup-v1/memory.rst, 9 and 10). Raises OSError."""
-    waker = Waker(name, _eventfd(), select.POLLIN, is_counter=True)
+    waker = Waker.owning(name, _eventfd(), select.POLLIN, is_counter=True)
     watched = os.open(folder / file, os.O_RDONLY | os.O_CLOEXEC)
     try:
         control = os.open(folder / "cgroup.event_control", os.O_WRONLY | os.O_CLOEXEC)

@@ -7,6 +7,7 @@ use gdbheap_core::process::{self, Answer, Bytes, End, Look, Plan, Style, Thread}
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,6 +212,25 @@ impl Stop {
     #[getter]
     fn mended(&self) -> u64 {
         self.0.mended()
+    }
+}
+
+/// An open file descriptor, which is closed with this: in no code of Python's, where Ctrl-C would come to nothing.
+#[pyclass(frozen)]
+pub struct Descriptor(OwnedFd);
+
+#[pymethods]
+impl Descriptor {
+    /// Takes `number` over. Raises ValueError for what is no descriptor.
+    #[new]
+    fn new(number: i32) -> PyResult<Descriptor> {
+        process::owned(number).map(Descriptor).ok_or_else(|| PyValueError::new_err("no descriptor"))
+    }
+
+    /// Its number.
+    #[getter]
+    fn number(&self) -> i32 {
+        self.0.as_raw_fd()
     }
 }
 
