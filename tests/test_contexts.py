@@ -56,10 +56,12 @@ class Server:
         writes them into the log."""
         pid = pid or self.pid
         command = [*self.other, "-c", f"select pg_log_backend_memory_contexts({pid})"]
+        before = (self.folder / "log").stat().st_size
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            text = (self.folder / "log").read_text().rpartition(f"logging memory contexts of PID {pid}")[2]
+            log = (self.folder / "log").read_bytes()[before:].decode()
+            _others, _started, text = log.partition(f"logging memory contexts of PID {pid}\n")
             if "Grand total" in text:
                 rows = re.findall(ROW, text)
                 return [(name, int(level), int(total), int(free)) for level, name, total, free in rows]
